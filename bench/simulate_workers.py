@@ -21,7 +21,8 @@ from qola.inspect.costs import load_costs
 from qola.inspect.estimate import compiles
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 EVERYTHING = Path(__file__).resolve().parent / "everything/everything.toml"
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)

@@ -13,7 +13,8 @@ from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 DIRECTORY = Path(__file__).resolve().parent / "workloads"
 ARCH = "gfx950"

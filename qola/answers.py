@@ -1,8 +1,7 @@
-"""Caches answers about an AITER tree: plans, explanations, what generators wrote.
+"""Caches answers about an AITER tree: plans, explanations and the output of generators.
 
-An entry that is cut short, altered, or that another user could have written counts as absent.
-Nothing here fails: an answer that cannot be read is computed again, and one that cannot be written
-is not cached.
+A truncated or altered entry, or one that another user can write to, counts as missing. The cache
+raises no errors: an unreadable answer is computed again, and an unwritable one is not cached.
 """
 
 from __future__ import annotations
@@ -20,24 +19,25 @@ from typing import Any
 from qola.cache import distrust, own_directory
 from qola.errors import QolaError
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_json, whole
+from qola.json_types import json_fields, reader
 
 DIRECTORY = "generated"
 """Directory of the cache that holds the answers."""
 
 LIMIT = 64 << 20
-"""The most bytes of all entries: those of TransformerEngine's manifest have 1.5 MB."""
+"""Maximum size of all entries in bytes; TransformerEngine's manifest has 1.5 MB."""
 
 UNPACKED = 256 << 20
-"""The most bytes of an answer: sources of a whole receipt have 30 MB."""
+"""Maximum size of an unpacked answer in bytes; the sources of a whole receipt have 30 MB."""
 
 _DIGEST = 32
 
 
 class AnswerCache:
-    """Answers that a question and the state of some files decide, and nothing else.
+    """Answers that depend on a question and on the state of some files only.
 
-    Answers are written when the `with` block ends, if the files are still in that state: one that
-    was computed while somebody edited a file belongs to neither state.
+    Answers are written at the end of the `with` block if the files are still in the same state. An
+    answer that was computed during an edit belongs to neither state.
     """
 
     def __init__(
@@ -47,48 +47,48 @@ class AnswerCache:
 
         Args:
             directory: holds the entries; None to cache nothing.
-            read_state: returns the digest of everything that decides an answer, except the
-                question; "" if that is not known, and nothing can be cached.
+            read_state: returns the digest of everything that an answer depends on, except the
+                question; "" if it is unknown, so that nothing can be cached.
         """
         self._directory = directory
         self._read_state = read_state
         self._state = read_state() if directory else ""
-        self._made: dict[str, bytes] = {}
+        self._new: dict[str, bytes] = {}
 
-    def find_bytes(self, question: object, make: Callable[[], bytes]) -> bytes:
-        """Return the answer to a question, computed unless it is cached. Safe to call from threads.
+    def find_bytes(self, question: object, compute: Callable[[], bytes]) -> bytes:
+        """Return the cached answer to a question, or compute it. Safe to call from threads.
 
         Args:
-            question: JSON value that decides the answer, with a name for its kind.
-            make: computes the answer.
+            question: JSON value that decides the answer, and names its kind.
 
         Raises:
-            Exception: as `make`; an error is not cached.
+            Exception: as `compute`; an error is not cached.
         """
         if self._directory is None or not self._state:
-            return make()
+            return compute()
         key = sha256_of_json({"question": question, "state": self._state})
-        data = self._made.get(key)
+        data = self._new.get(key)
         if data is None:
             data = read_entry(self._directory, key)
         if data is None:
-            data = self._made[key] = make()
+            data = self._new[key] = compute()
         return data
 
-    def find_json(self, question: object, make: Callable[[], Any]) -> Any:
-        """Return an answer that is a JSON value, as `find_bytes` does.
+    def find(self, question: object, kind: Any, compute: Callable[[], Any]) -> Any:
+        """Return an answer of a type that `qola.json_types.reader` reads, as `find_bytes` does."""
 
-        Sequences become lists, whether the answer was cached or not.
-        """
-        return json.loads(self.find_bytes(question, lambda: json.dumps(make()).encode("ascii")))
+        def to_json() -> bytes:
+            return json.dumps(compute(), default=json_fields).encode("ascii")
+
+        return reader(kind)(json.loads(self.find_bytes(question, to_json)))
 
     def __enter__(self) -> AnswerCache:
         return self
 
     def __exit__(self, *_: object) -> None:
-        made, self._made = self._made, {}
-        if self._directory is not None and made and self._read_state() == self._state:
-            for key, data in made.items():
+        new, self._new = self._new, {}
+        if self._directory is not None and new and self._read_state() == self._state:
+            for key, data in new.items():
                 write_entry(self._directory, key, data)
 
 
@@ -97,14 +97,14 @@ NO_ANSWERS = AnswerCache()
 
 
 def read_entry(directory: Path, key: str) -> bytes | None:
-    """Return an entry by its key of hexadecimal digits; None if it is absent."""
+    """Return an entry by its hexadecimal key; None if it is missing."""
     path = directory / key
     with suppress(OSError, UnfitFileError, zlib.error):
-        # The entry, its directory and those above: who owns each, and who may write to it.
+        # Checks owner and permissions of the entry, its directory and those above.
         if distrust(path) is None:
             data = bounded_bytes(path, LIMIT)
             if data[:_DIGEST] == _digest(key, data[_DIGEST:]):
-                # `write_entry` and `qola cache --prune` remove what was not used for longest.
+                # `write_entry` and `qola cache --prune` remove the least recently used entries.
                 os.utime(path)
                 unpacker = zlib.decompressobj()
                 content = unpacker.decompress(data[_DIGEST:], UNPACKED)
@@ -113,25 +113,25 @@ def read_entry(directory: Path, key: str) -> bytes | None:
 
 
 def write_entry(directory: Path, key: str, content: bytes) -> None:
-    """Write an entry, if that is possible; remove the least recently used ones above `LIMIT`."""
+    """Write an entry if possible; remove the least recently used ones above `LIMIT`."""
     packed = zlib.compress(content, 1)
     with suppress(OSError, QolaError):
         own_directory(directory)
-        # A file takes the place of anything else.
+        # Replacing a directory by a file fails.
         if (directory / key).is_dir() and not (directory / key).is_symlink():
             shutil.rmtree(directory / key)
         with whole(directory / key) as file:
-            # A generous umask must not make it an entry that anybody can alter.
+            # Independent of the umask: an entry that a group can write to is not read.
             os.fchmod(file.fileno(), 0o600)
             file.write(_digest(key, packed) + packed)
-        about = [(path.lstat(), path) for path in directory.iterdir()]
+        entries = [(path.lstat(), path) for path in directory.iterdir()]
         total = 0
-        for status, path in sorted(about, key=lambda entry: -entry[0].st_mtime):
+        for status, path in sorted(entries, key=lambda entry: -entry[0].st_mtime):
             total += status.st_size
             if total > LIMIT:
                 path.unlink()
 
 
 def _digest(key: str, packed: bytes) -> bytes:
-    """Return the digest of an entry: a renamed entry does not match."""
+    """Return the digest of an entry; it includes the key, so a renamed entry does not match."""
     return hashlib.sha256(key.encode("ascii") + packed).digest()

@@ -22,8 +22,7 @@ from qola.codegen.types import LEVELS, Level
 from qola.manifest.archs import choose_modules
 from qola.manifest.load import load
 from qola.manifest.types import BuildMode
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
 from qola.progress import library_progress, log

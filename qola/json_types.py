@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -49,6 +49,20 @@ def parse_json(text: str | bytes) -> Any:
 
 
 _DEEP = f"values nested more than {_MAX_DEPTH} deep"
+
+
+def json_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name; `reader` reads the JSON of ``default=json_fields``.
+
+    Raises:
+        TypeError: the value is not a dataclass.
+    """
+    return {name: getattr(value, name) for name in _field_names(type(value))}  # type: ignore[arg-type]
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @cache

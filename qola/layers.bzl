@@ -6,8 +6,8 @@ load("//rules:python.bzl", "python_library")
 LAYERS = [
     ["ground"],
     ["kernel"],
-    ["aiter", "manifest", "reference", "triton"],
-    ["fetch"],
+    ["aiter", "code_object", "manifest", "reference", "triton"],
+    ["attention", "fetch"],
     ["checkout", "codegen"],
     ["plan"],
     ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository"],

@@ -208,7 +208,7 @@ def _check_spec(entry):
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
     _declare_rocm(mctx)
-    for name in ["bundle", "runtime", "verify"]:
+    for name in ["bundle", "report", "runtime", "verify"]:
         pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
 
     # For modules that Python imports; fetched when one is built.

@@ -1,10 +1,10 @@
-// What every public header of a qola library shares.
+// Definitions for all public headers of a qola library.
 #pragma once
 
 #include <hip/hip_runtime.h>
 
-// Generated per manifest: QOLA_NAMESPACE, macros that AITER's headers ask for, and which entry
-// points the libraries have.
+// Generated per manifest: QOLA_NAMESPACE, macros for AITER's headers, and the entry points of the
+// libraries.
 #include "qola_config.h"
 
 // The macros are those of ROCm/QoLA: QOLA_NS(mha_fwd) is the function in the manifest's namespace.
@@ -23,13 +23,13 @@
 #endif
 
 // The library is compiled with hidden visibility and linked with an export
-// list; an entry point has to pass both.
+// list; an entry point must pass both.
 #define QOLA_API __attribute__((visibility("default")))
 
 QOLA_NS_BEGIN
 
-/// What a negative answer of an entry point means. Reasons go to standard error,
-/// except for no_kernel, which is an answer like any other.
+/// Negative results of an entry point. Reasons are printed to standard error, except for no_kernel,
+/// which is a normal result.
 namespace status {
 /// No kernel of this library serves the problem.
 constexpr float no_kernel = -1;
@@ -37,9 +37,8 @@ constexpr float no_kernel = -1;
 constexpr float no_arch = -2;
 /// A call of the HIP runtime failed, or Composable Kernel refused the arguments.
 constexpr float failed = -3;
-/// The kernel that serves the problem is not at hand: it is neither cached, nor in a pack, nor could
-/// it be compiled. Lazy libraries alone; of a problem that several kernels serve, those that earlier
-/// calls launched may have run.
+/// Only lazy libraries: the kernel of the problem is neither in a cache nor in a pack, and could not
+/// be compiled. If the problem needs several kernels, some may have been launched.
 constexpr float unavailable = -4;
 } // namespace status
 

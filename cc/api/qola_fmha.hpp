@@ -1,8 +1,8 @@
-// Attention from C++17: a Problem in words, and a Dispatcher that says which kernels serve it and launches them.
+// A header-only C++17 wrapper around the C API in qola_c.h: a Problem, and a Dispatcher that finds and launches
+// its kernels.
 //
-// No more than words for the C functions of qola_c.h, on which it stands: no type of HIP, AITER or Composable
-// Kernel, nothing of its own to link. Namespace qola::<namespace>::fmha, so that the libraries of two manifests
-// can be used by one program.
+// It uses no types of HIP, AITER or Composable Kernel. The namespace is qola::<namespace>::fmha, so a program can
+// use the libraries of two manifests.
 #ifndef QOLA_FMHA_HPP
 #define QOLA_FMHA_HPP
 
@@ -21,54 +21,54 @@ namespace qola::QOLA_NAMESPACE::fmha {
 namespace qola::fmha {
 #endif
 
-// A tensor of [batch, row, head, dim] without gaps; with sequences behind each other, of [row, head, dim].
+// A contiguous tensor [batch, row, head, dim], or [row, head, dim] for concatenated sequences.
 inline qola_tensor bshd(void* data, std::int64_t rows, std::int64_t heads, std::int64_t hdim, bool group = false)
 {
     return {data, group ? 0 : rows * heads * hdim, hdim, heads * hdim};
 }
 
-// A tensor of [batch, head, row, dim] without gaps.
+// A contiguous tensor [batch, head, row, dim].
 inline qola_tensor bhsd(void* data, std::int64_t rows, std::int64_t heads, std::int64_t hdim)
 {
     return {data, heads * rows * hdim, rows * hdim, hdim};
 }
 
-// LSE of [batch, head, row]; with sequences behind each other, of [head, row].
+// LSE [batch, head, row], or [head, row] for concatenated sequences.
 inline qola_tensor of_rows(void* data, std::int64_t rows, std::int64_t heads, bool group = false)
 {
     return {data, group ? 0 : heads * rows, rows, 1};
 }
 
-// What is asked for, word by word. What is left out is not asked for; each function returns the problem.
+// A problem, built step by step. Each function sets a part and returns the problem.
 class Problem
 {
 public:
     Problem() { args_.struct_size = sizeof args_; }
 
-    // Of Q, K, V and O.
+    // Type of Q, K, V and O.
     Problem& dtype(qola_dtype value) { return set(args_.dtype, value); }
-    // Heads of Q; of K and V as many, or a number that divides them.
+    // Heads of Q, and of K and V: the same number or a divisor.
     Problem& heads(std::int64_t q, std::int64_t k = 0)
     {
         args_.nhead_q = q;
         return set(args_.nhead_k, k == 0 ? q : k);
     }
-    // Of Q and K; of V and O the same, or another.
+    // Head dimension of Q and K, and of V and O, by default the same.
     Problem& hdim(std::int64_t q, std::int64_t v = 0)
     {
         args_.hdim_q = q;
         return set(args_.hdim_v, v == 0 ? q : v);
     }
-    // Sequences of one length.
-    Problem& lengths(std::int64_t batch, std::int64_t rows, std::int64_t columns)
+    // Sequences of equal length.
+    Problem& lengths(std::int64_t batch, std::int64_t seqlen_q, std::int64_t seqlen_k)
     {
         args_.batch    = batch;
-        args_.seqlen_q = args_.max_seqlen_q = rows;
-        args_.seqlen_k = args_.max_seqlen_k = columns;
+        args_.seqlen_q = args_.max_seqlen_q = seqlen_q;
+        args_.seqlen_k = args_.max_seqlen_k = seqlen_k;
         return *this;
     }
-    // Sequences one behind the other. `starts` are int32_t[batch + 1] in device memory, `rows` and `columns` the
-    // sums of lengths.
+    // Concatenated sequences. `starts` are int32_t[batch + 1] in device memory, `sums` and `longest` the sums and
+    // maxima of the lengths; each is a pair for Q and K.
     Problem& group(std::int64_t batch,
                    std::pair<const void*, const void*> starts,
                    std::pair<std::int64_t, std::int64_t> sums,
@@ -84,13 +84,13 @@ public:
         args_.max_seqlen_k = longest.second;
         return *this;
     }
-    // Of the scores; 1 / sqrt(hdim) otherwise.
+    // Factor of the scores, by default 1 / sqrt(hdim).
     Problem& scale(float value) { return set(args_.scale, value); }
     Problem& causal(bool bottom_right = true)
     {
         return set(args_.mask, bottom_right ? QOLA_MASK_CAUSAL_BOTTOM_RIGHT : QOLA_MASK_CAUSAL_TOP_LEFT);
     }
-    // From `left` before the diagonal to `right` behind it; -1 is all.
+    // Shows `left` keys before the diagonal and `right` after it; -1 shows all.
     Problem& window(std::int64_t left, std::int64_t right, bool bottom_right = true)
     {
         args_.window_left  = left;
@@ -103,13 +103,13 @@ public:
         args_.bias_type = QOLA_BIAS_ELEMENTWISE;
         return set(args_.bias, tensor);
     }
-    // A float for each head of Q, or for each head of each sequence: of the heads that were set before.
+    // Float slopes per head of Q, or per sequence and head. Set the heads before.
     Problem& alibi(void* slopes, bool batched = false)
     {
         args_.bias_type = QOLA_BIAS_ALIBI;
         return set(args_.bias, qola_tensor{slopes, batched ? args_.nhead_q : 0, 0, 0});
     }
-    Problem& soft_cap(float value) { return set(args_.logits_soft_cap, value); }
+    Problem& logits_soft_cap(float value) { return set(args_.logits_soft_cap, value); }
     Problem& dropout(float probability, std::uint64_t seed, std::uint64_t offset)
     {
         args_.drop_seed   = seed;
@@ -117,17 +117,17 @@ public:
         return set(args_.dropout, probability);
     }
     // Forward skips sequences with fewer rows.
-    Problem& min_rows(std::int64_t value) { return set(args_.min_seqlen_q, value); }
-    // A float for each head of Q, a score that takes part in the softmax.
+    Problem& min_seqlen_q(std::int64_t value) { return set(args_.min_seqlen_q, value); }
+    // Float scores, one per head of Q, that the softmax includes.
     Problem& sink(const void* scores) { return set(args_.sink, scores); }
     // Backward: the same bits on every run.
     Problem& deterministic() { return set(args_.deterministic, 1); }
     // No assembly kernels.
-    Problem& composable_kernel_alone() { return set(args_.kernels, QOLA_KERNELS_CK); }
+    Problem& composable_kernel_only() { return set(args_.kernels, QOLA_KERNELS_CK); }
     Problem& rounding(qola_rounding value) { return set(args_.rounding, value); }
-    // Split-KV: parts of K and V.
-    Problem& splits(std::int64_t count) { return set(args_.num_splits, count); }
-    // K and V in pages of so many rows; int32_t[batch, width] says which.
+    // Split-KV: number of parts of K and V.
+    Problem& num_splits(std::int64_t count) { return set(args_.num_splits, count); }
+    // K and V in pages of `size` rows; int32_t[batch, width] holds the page numbers.
     Problem& pages(const void* table, std::int64_t width, std::int64_t rows)
     {
         args_.block_table_stride = width;
@@ -135,13 +135,13 @@ public:
         return set(args_.block_table, table);
     }
 
-    // Append-KV: how many rows for each sequence, behind those that int32_t[batch] tells of.
+    // Append-KV: number of rows per sequence to append after the int32_t[batch] existing ones.
     Problem& append(const qola_tensor& k, const qola_tensor& v, std::int64_t rows, const void* behind)
     {
         set(args_.k_new, k).set(args_.v_new, v).set(args_.seqlen_new, rows);
         return set(args_.seqlens_k, behind);
     }
-    // Append-KV rotates so many dimensions of the new rows of K and of those of Q.
+    // Append-KV rotates the first `dim` dimensions of the new rows of K and of Q.
     Problem& rope(qola_rope kind, std::int32_t dims, const void* cos, const void* sin)
     {
         set(args_.rope, kind).set(args_.rotary_dim, dims);
@@ -152,22 +152,22 @@ public:
     Problem& k(const qola_tensor& tensor) { return set(args_.k, tensor); }
     Problem& v(const qola_tensor& tensor) { return set(args_.v, tensor); }
     Problem& o(const qola_tensor& tensor) { return set(args_.o, tensor); }
-    // Forward writes it where it is set; backward reads it.
+    // The forward writes it if set; the backward reads it.
     Problem& lse(const qola_tensor& tensor) { return set(args_.lse, tensor); }
     Problem& d_o(const qola_tensor& tensor) { return set(args_.d_o, tensor); }
     Problem& dq(const qola_tensor& tensor) { return set(args_.dq, tensor); }
-    // With a head for each of Q, as dv.
+    // dk and dv have as many heads as Q.
     Problem& dk(const qola_tensor& tensor) { return set(args_.dk, tensor); }
     Problem& dv(const qola_tensor& tensor) { return set(args_.dv, tensor); }
     Problem& d_bias(const qola_tensor& tensor) { return set(args_.d_bias, tensor); }
-    // Device memory that the launch may use; Found has how many bytes.
+    // Device memory for the launch; Found has the required size.
     Problem& workspace(void* memory, std::uint64_t bytes)
     {
         args_.workspace = memory;
         return set(args_.workspace_size, bytes);
     }
 
-    // All of it, for what has no word here.
+    // The C structure, for fields without a function here.
     qola_mha_args& args() { return args_; }
     const qola_mha_args& args() const { return args_; }
 
@@ -182,7 +182,7 @@ private:
     qola_mha_args args_{};
 };
 
-// A failed call: a status of qola_c.h, and what the library says of it.
+// A failed call: a status of qola_c.h and the library's message.
 class Error : public std::runtime_error
 {
 public:
@@ -195,16 +195,16 @@ private:
 
 struct Stage
 {
-    std::string name; // of a lazy library the kernel instance, else the GPU function
+    std::string name; // lazy library: the kernel instance, else the GPU function
     bool assembly;
 };
 
-// What a launch does: nothing where no kernel serves the problem.
+// The kernels of a launch; empty if no kernel serves the problem.
 struct Found
 {
-    std::vector<Stage> stages; // in order
-    std::size_t main        = 0; // the one that does most of it; others run before and after
-    std::uint64_t workspace = 0; // bytes of device memory
+    std::vector<Stage> stages; // in launch order
+    std::size_t main        = 0; // index of the main kernel; helper kernels run before and after it
+    std::uint64_t workspace = 0; // required bytes of device memory
 
     explicit operator bool() const { return !stages.empty(); }
     const std::string& name() const { return stages.at(main).name; }
@@ -215,7 +215,7 @@ struct Found
 struct Entry
 {
     const char* name;
-    std::size_t main; // of its stages, see Found
+    std::size_t main; // index of its main stage, see Found
     int (*launch)(const qola_mha_args*, void*);
     int (*find)(const qola_mha_args*, qola_found*);
     int (*prepare)(const qola_mha_args*);
@@ -253,14 +253,14 @@ QOLA_FMHA_ENTRY(backward, mha_bwd, 1)
 #endif
 #undef QOLA_FMHA_ENTRY
 
-// An entry point of a library; any thread may use one. It needs a current device.
+// An entry point of a library. Thread-safe; needs a current device.
 class Dispatcher
 {
 public:
     explicit Dispatcher(const Entry& entry) : entry_(entry) {}
 
-    // Which kernels a problem goes to, launching none. Tensors may be without data: whether LSE, a bias and
-    // the like are there is part of the problem, where they are is not.
+    // Finds the kernels of a problem without launching them. Tensors need no data: only the presence of LSE, a
+    // bias and so on matters.
     Found find(const Problem& problem) const
     {
         qola_found found{};
@@ -287,7 +287,7 @@ public:
         check(entry_.launch(&problem.args(), stream));
     }
 
-    // Of a lazy library: loads the problem's kernels, so that its first launch need not.
+    // Lazy library: loads the problem's kernels before its first launch.
     void prepare(const Problem& problem) const { check(entry_.prepare(&problem.args())); }
 
     // Calls a function with the name of each kernel.
@@ -321,77 +321,6 @@ private:
 
     Entry entry_;
 };
-
-// Which kernels a program wants; what is left out is any. A constexpr list of these beside the code that needs them
-// becomes the manifest that builds them.
-enum class Has
-{
-    any,
-    yes,
-    no
-};
-
-struct Wanted
-{
-    const char* dtype   = ""; // bf16, fp16, ...
-    int hdim_q          = 0;
-    int hdim_v          = 0; // 0: as hdim_q
-    const char* mode    = ""; // batch or group
-    Has mask            = Has::any;
-    Has bias            = Has::any;
-    Has alibi           = Has::any;
-    Has dropout         = Has::any;
-    Has lse             = Has::any; // forward
-    Has dbias           = Has::any; // backward
-    Has deterministic   = Has::any; // backward
-    const char* receipt = "";       // CK's set to choose from, by name; the library's otherwise
-};
-
-// The text of a manifest for qola: for libmha_fwd and libmha_bwd, each left out where its list is empty.
-inline std::string manifest(const char* name_space,
-                            const std::vector<const char*>& archs,
-                            const std::vector<Wanted>& forward,
-                            const std::vector<Wanted>& backward = {})
-{
-    const auto quoted = [](const std::string& word) { return '"' + word + '"'; };
-    std::string text  = "[qola]\nnamespace = " + quoted(name_space) + "\n[build]\narchitectures = [";
-    for(const char* arch : archs)
-        text += (arch == archs.front() ? "" : ", ") + quoted(arch);
-    text += "]\nmode = \"cpp_itfs\"\n";
-    for(const bool is_backward : {false, true})
-    {
-        const std::vector<Wanted>& list = is_backward ? backward : forward;
-        const std::string direction     = is_backward ? "bwd" : "fwd";
-        if(list.empty())
-            continue;
-        text += "[[modules]]\nname = " + quoted("libmha_" + direction) + "\n";
-        for(const Wanted& wanted : list)
-        {
-            const auto word = [&](const char* key, const std::string& value) {
-                text += value.empty() ? "" : std::string(key) + " = " + quoted(value) + "\n";
-            };
-            const auto flag = [&](const char* key, Has value) {
-                if(value != Has::any)
-                    text += std::string(key) + " = " + (value == Has::yes ? "true" : "false") + "\n";
-            };
-            text += "[[mha_" + direction + "_variants]]\n";
-            word("dtype", wanted.dtype);
-            if(wanted.hdim_q != 0)
-                text += "hdim = [[" + std::to_string(wanted.hdim_q) + ", " +
-                        std::to_string(wanted.hdim_v != 0 ? wanted.hdim_v : wanted.hdim_q) + "]]\n";
-            word("mode", wanted.mode);
-            flag("has_mask", wanted.mask);
-            flag("has_bias", wanted.bias);
-            flag("has_alibi", wanted.alibi);
-            flag("has_dropout", wanted.dropout);
-            flag(is_backward ? "has_dbias" : "has_lse", is_backward ? wanted.dbias : wanted.lse);
-            if(is_backward)
-                flag("deterministic", wanted.deterministic);
-            word("receipt", wanted.receipt);
-        }
-    }
-    return text;
-}
 
 } // namespace
 

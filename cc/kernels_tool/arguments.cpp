@@ -9,33 +9,33 @@ namespace qola_runtime {
 namespace {
 
 constexpr const char* kSelection = R"(
-selection: which kernels, all that is named together
-  NAME...          names of kernels, or of their files
-  --list FILE      a name a line, perhaps an arch behind it; "-" for standard input
-  --record FILE    what QOLA_RECORD wrote
+selection: the union of
+  NAME...          names of kernels or of their files
+  --list FILE      one name per line, optionally with an arch; "-" reads standard input
+  --record FILE    a file that QOLA_RECORD wrote
   --all            all kernels of the library
   --arch ARCH      only for this arch; may be repeated
 )";
 
 constexpr const char* kProgram = R"(usage: qola-kernels [--root DIR] [--cache-dir DIR] COMMAND ...
 
-Kernels of lazy libraries: makes, moves and checks those in caches and packs.
+Compiles, packs and checks the kernels of lazy libraries.
 
-  list      what the libraries have, and what of it is in a cache or pack
+  list      list the kernels of the libraries and their caches or packs
   build     compile kernels into the cache, or into a pack
-  export    put kernels from caches and packs into a pack
+  export    copy kernels from caches and packs into a pack
   verify    check caches or packs
   clean     remove kernels from the cache
-  cache     what is in the cache
+  cache     list the contents of the caches
   pack      put compiled kernels into a pack
-  identity  identity of a compiler, from what it made of identity.hip
+  identity  print the identity of a compiler from its preprocessed identity.hip
 
-  --root DIR       has a directory with a kernels.index for each library; by default what is below
-                   ../share/qola of this program, if that is one, else QOLA_ROOT
-  --cache-dir DIR  the cache, in place of QOLA_CACHE
+  --root DIR       directory with one subdirectory per library, each with a kernels.index; by default
+                   the only one below ../share/qola of this program, else QOLA_ROOT
+  --cache-dir DIR  the cache, instead of QOLA_CACHE
 
-Exit codes: 0 well, 1 something failed or is missing, 2 the command line or a setting is not right.
-COMMAND --help tells more.
+Exit codes: 0 success, 1 a failure or a missing kernel, 2 a wrong command line or setting.
+COMMAND --help describes a command.
 )";
 
 struct Usage
@@ -43,7 +43,7 @@ struct Usage
     int (*run)(Tool&);
     const char* text;
     bool selects;
-    const char* options; ///< those it has, between blanks
+    const char* options; ///< its options, separated by blanks
 };
 
 const std::map<std::string, Usage>& usages()
@@ -53,7 +53,7 @@ const std::map<std::string, Usage>& usages()
          {list,
           R"(usage: qola-kernels list [--format human|list] [selection]
 
-Lists kernels, by default all, and where each is. Exit code 1 where a name is unknown.
+Lists kernels, by default all, and the place of each. Exit code 1 if a name is unknown.
 )",
           true,
           " --format "}},
@@ -61,8 +61,8 @@ Lists kernels, by default all, and where each is. Exit code 1 where a name is un
          {build,
           R"(usage: qola-kernels build [--jobs N] [--force] [--output PACK.qpack|DIR] selection
 
-Compiles what is in no cache or pack yet into the cache, and with --output puts all that is
-selected into a pack. --force compiles all of it anew.
+Compiles the selected kernels that are in no cache or pack into the cache. --output writes all
+selected kernels into a pack. --force compiles all of them again.
 )",
           true,
           " --jobs --force --output "}},
@@ -70,8 +70,8 @@ selected into a pack. --force compiles all of it anew.
          {export_pack,
           R"(usage: qola-kernels export --output PACK.qpack|DIR [selection]
 
-Puts kernels from caches and packs into a pack, by default all that are there. Where one that is
-selected is not, nothing is written and the exit code is 1.
+Copies kernels from caches and packs into a pack, by default all of them. If a selected kernel is
+missing, the command writes nothing and returns 1.
 )",
           true,
           " --output "}},
@@ -79,8 +79,8 @@ selected is not, nothing is written and the exit code is 1.
          {verify,
           R"(usage: qola-kernels verify [PACK.qpack|DIR...]
 
-Checks digests, keys and ownership of all entries, by default those of the caches and of the
-sources below the root. A line for each finding, and exit code 1.
+Checks digests, keys and ownership of all entries, by default in the caches and in the sources
+below the root. Prints a line per finding, and returns 1 if there is one.
 )",
           false,
           " "}},
@@ -88,8 +88,8 @@ sources below the root. A line for each finding, and exit code 1.
          {clean,
           R"(usage: qola-kernels clean [--stalled] [--all] [selection]
 
-Removes entries from the cache that is written to. --stalled: those that no library below the root
-would ask for, and what compiles left behind that did not end. --all: everything.
+Removes entries from the cache that is written to. --stalled: entries that no library below the root
+requests, and files of interrupted compiles. --all: everything.
 )",
           true,
           " --stalled "}},
@@ -97,8 +97,8 @@ would ask for, and what compiles left behind that did not end. --all: everything
          {cache,
           R"(usage: qola-kernels cache [--current] [--format human|list] [--write-list FILE]
 
-Lists what is in the caches. --current: only what a library below the root would ask for.
---write-list: writes names and archs to a file that --list reads.
+Lists the contents of the caches. --current: only entries that a library below the root requests.
+--write-list: writes names and archs to a file for --list.
 )",
           true,
           " --current --format --write-list "}},
@@ -106,8 +106,8 @@ Lists what is in the caches. --current: only what a library below the root would
          {pack,
           R"(usage: qola-kernels pack --output PACK.qpack|DIR [@FILE] (INDEX NAME:ARCH=FILE.so...)...
 
-Puts kernel libraries that were compiled by the compiler an index names into a pack. INDEX is a
-kernels.index, NAME a kernel instance of it. @FILE has one of them a line.
+Puts kernel libraries into a pack. The compiler that the index names must have compiled them. INDEX
+is a kernels.index, NAME one of its kernel instances. @FILE holds one operand per line.
 )",
           false,
           " --output "}},
@@ -123,7 +123,7 @@ Prints the identity of the compiler that preprocessed identity.hip into FILE.
     return all;
 }
 
-/// The words of a command line, one after the other.
+/// Iterates over the arguments of a command line.
 class Words
 {
     public:
@@ -157,7 +157,7 @@ class Words
         return words_[at_++];
     }
 
-    /// An option without a value has been given one.
+    /// Throws UsageError if an option without a value got one.
     void check() const
     {
         if(has_value_)
@@ -175,7 +175,7 @@ class Words
 
 std::string own_name(const std::string& option)
 {
-    // ck-jit's names.
+    // Names of ck-jit's options.
     static const std::map<std::string, std::string> others = {
         {"--blob-list", "--list"}, {"--blob", "--name"}, {"--write-blob-list", "--write-list"}};
     const auto found = others.find(option);

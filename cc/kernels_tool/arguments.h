@@ -12,20 +12,20 @@ namespace qola_runtime {
 
 class Tool;
 
-/// A command line that is not right.
+/// A wrong command line.
 class UsageError : public Problem
 {
     public:
     using Problem::Problem;
 };
 
-/// A command line, read.
+/// A parsed command line.
 struct Arguments
 {
     std::string root;
     std::string cache_dir;
     std::string command;
-    int (*run)(Tool&) = nullptr; ///< carries the command out, and returns the exit code
+    int (*run)(Tool&) = nullptr; ///< runs the command and returns the exit code
     bool help = false;
     Selection selection;
     bool list_format = false;
@@ -38,11 +38,11 @@ struct Arguments
     std::vector<std::string> operands; ///< of verify, pack and identity
 };
 
-/// Reads a command line without the program's name. Lists are read, too. Throws UsageError,
-/// Problem.
+/// Parses a command line without the program's name, and reads the lists that it names. Throws
+/// UsageError or Problem.
 Arguments arguments_of(const std::vector<std::string>& words);
 
-/// How a command is used; of the program where that is empty or unknown.
+/// Returns the help of a command, or of the program if the command is empty or unknown.
 std::string help_of(const std::string& command);
 
 } // namespace qola_runtime

@@ -11,7 +11,7 @@
 namespace qola_runtime {
 namespace {
 
-/// Makes kernels, several at once.
+/// Compiles kernels concurrently.
 class Builder
 {
     public:
@@ -57,7 +57,7 @@ class Builder
         Library library  = tool_.arguments.force ? tool_.obtainer.compile_anew(kernel, module)
                                                  : tool_.obtainer.obtain(kernel, module);
         if(library.made && library.path.empty() && items.empty())
-            throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but not kept");
+            throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but could not be stored");
         ++(library.made ? compiled : cached);
         const int number = ++done_;
         if(library.made || tool_.settings.verbose)

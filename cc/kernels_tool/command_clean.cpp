@@ -13,22 +13,22 @@
 namespace qola_runtime {
 namespace {
 
-/// What lies in a cache of one key.
+/// The files of one key in a cache.
 struct Group
 {
     std::vector<Found> files;
     bool has_entry = false;
 };
 
-/// Removes files of one key that `is_wanted` says, unless they are being compiled; returns the
-/// number of entries among them. Throws Problem.
+/// Removes the files of one key that `is_wanted` selects, unless a compile of it is running. Returns
+/// the number of removed entries. Throws Problem.
 int remove_files(const std::string& entry,
                  const Group& group,
                  int timeout,
                  const std::function<bool(const Found&)>& is_wanted)
 {
     const std::string lock_path = entry + ".lock";
-    // Who waits for a lock file that is gone notices.
+    // A process that waits for a removed lock file notices the removal.
     std::unique_ptr<FileLock> lock;
     try
     {
@@ -36,7 +36,7 @@ int remove_files(const std::string& entry,
     }
     catch(const LockBusy&)
     {
-        // Somebody compiles it: what is there now is theirs.
+        // Another process is compiling it and owns these files.
         return 0;
     }
     int removed    = 0;
@@ -45,7 +45,7 @@ int remove_files(const std::string& entry,
     {
         if(file.kind == Found::lock || !is_wanted(file))
             continue;
-        // Without locks, or on another machine that has none, it may be of a compile that goes on.
+        // Without locks, here or on another machine, a compile that still runs may own it.
         if(file.kind == Found::leftover &&
            (!lock->held() || is_of_another_machine(file.path, timeout)))
             continue;
@@ -73,7 +73,7 @@ int clean(Tool& tool)
     const std::string& root    = tool.settings.cache;
     if(selection.empty() && !arguments.stalled)
         throw UsageError(
-            "clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
+            "clean: nothing is selected; select kernels, --stalled or --all");
     const std::set<std::string> current =
         arguments.stalled ? tool.current_paths() : std::set<std::string>{};
     const auto is_wanted = [&](const Found& file) {
@@ -96,7 +96,7 @@ int clean(Tool& tool)
     for(const auto& [entry, group] : groups)
     {
         const auto& files = group.files;
-        // The lock file of an entry that is gone is nothing but that.
+        // Without an entry, only the lock file is left: remove it.
         if(group.has_entry && std::none_of(files.begin(), files.end(), is_wanted))
             continue;
         try

@@ -19,14 +19,14 @@ int export_pack(Tool& tool)
         {
             ++absent;
             say(each.kernel->name + " " + each.kernel->arch +
-                " is in no cache or pack; qola-kernels build makes it");
+                " is in no cache or pack; qola-kernels build compiles it");
         }
     }
     if(absent > 0 || !kernels.missing.empty())
         return 1;
     if(items.empty())
     {
-        say("there is no kernel to be exported; qola-kernels build makes them");
+        say("no kernel to export; qola-kernels build compiles them");
         return 1;
     }
     write_pack(output, items);

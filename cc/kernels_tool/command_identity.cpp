@@ -13,8 +13,8 @@ int identity(Tool& tool)
     const std::string found = identity_in(read_file(path));
     if(found.empty())
         throw Problem(path +
-                      " has no line that begins with qola_identity; it is to be identity.hip after "
-                      "preprocessing");
+                      " has no line that begins with qola_identity; expected a preprocessed "
+                      "identity.hip");
     print(found);
     return 0;
 }

@@ -7,14 +7,14 @@ int list(Tool& tool)
     const Kernels kernels = selected(tool, true);
     for(const ModuleKernel& each : kernels.found)
     {
-        const std::string what = each.kernel->name + " " + each.kernel->arch;
+        const std::string name = each.kernel->name + " " + each.kernel->arch;
         if(tool.arguments.list_format)
         {
-            print(what);
+            print(name);
             continue;
         }
         const Library found = tool.find(each);
-        print(what + "  " + (found ? found.origin : "not there yet"));
+        print(name + "  " + (found ? found.origin : "not there yet"));
     }
     return kernels.missing.empty() ? 0 : 1;
 }

@@ -10,12 +10,12 @@
 namespace qola_runtime {
 namespace {
 
-/// Says what is wrong, and counts it.
+/// Prints and counts findings.
 struct Findings
 {
     int count = 0;
 
-    /// Nothing is wrong where the text is empty; returns whether that is so.
+    /// Adds a finding, unless the text is empty; returns whether it is.
     bool add(const std::string& text)
     {
         if(text.empty())
@@ -40,7 +40,7 @@ struct Findings
     }
 };
 
-/// Checks what lies below a directory.
+/// Checks the entries below a directory.
 void verify_directory(const std::string& root, Findings& findings)
 {
     findings.add(distrust_of_directory(root));
@@ -50,7 +50,7 @@ void verify_directory(const std::string& root, Findings& findings)
         if(directories.insert(item.name).second)
             findings.add(distrust(root + "/" + item.name));
         if(item.kind == Found::unknown)
-            findings.add(item.path + " is none of qola's");
+            findings.add(item.path + " is not a file of qola");
         if(item.kind != Found::entry || !findings.add(distrust(item.path)))
             continue;
         findings.add_problem_of([&] {
@@ -58,7 +58,7 @@ void verify_directory(const std::string& root, Findings& findings)
             if(const std::string fault = fault_of_entry(bytes, {}); !fault.empty())
                 findings.add(item.path + " " + fault);
             else if(const std::string key = key_in(bytes); key.substr(0, 32) != item.key)
-                findings.add(item.path + " has the key " + key + ", which is not that of its name");
+                findings.add(item.path + " has the key " + key + ", which differs from its name");
         });
     }
 }
@@ -90,7 +90,7 @@ int verify(Tool& tool)
     {
         for(const std::string& root : tool.settings.caches)
             verify_directory(root, findings);
-        // A cache is looked at on machines that have no sources, too.
+        // Machines without sources can check their caches too.
         if(!tool.root.empty())
             findings.add_problem_of([&] { verify_sources(tool, findings); });
     }

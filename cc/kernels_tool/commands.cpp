@@ -10,9 +10,9 @@ namespace {
 void say_missing(const Tool& tool, const std::vector<std::string>& missing)
 {
     for(const std::string& name : missing)
-        say("there is no kernel " + name + " below " + tool.root);
+        say("no kernel " + name + " below " + tool.root);
     if(const int count = tool.arguments.selection.leftovers)
-        say(std::to_string(count) + " lines were names of temporary files, and passed over");
+        say(std::to_string(count) + " lines name temporary files and were skipped");
 }
 
 } // namespace
@@ -26,7 +26,7 @@ Kernels selected(Tool& tool, bool all_by_default)
     {
         if(!all_by_default)
             throw UsageError(tool.arguments.command +
-                             ": no kernel is selected; --all is all of them");
+                             ": no kernel is selected; --all selects all");
         selection.all = true;
     }
     Kernels kernels = kernels_of(tool.modules(), selection);

@@ -1,4 +1,4 @@
-// The commands of qola-kernels, a file each, and what several of them do.
+// The commands of qola-kernels, one file each, and their shared functions.
 #ifndef QOLA_KERNELS_TOOL_COMMANDS_H
 #define QOLA_KERNELS_TOOL_COMMANDS_H
 
@@ -22,15 +22,15 @@ int verify(Tool& tool);
 /// Prints a line to standard output.
 void print(const std::string& line);
 
-/// The kernels that are selected, all where nothing is; says which names are unknown. Throws
-/// UsageError where something has to be selected.
+/// Returns the selected kernels, or all without a selection if `all_by_default`, else throws
+/// UsageError. Reports unknown names.
 Kernels selected(Tool& tool, bool all_by_default);
 
-/// The pack to be written, from the root on; empty where none is asked for. Throws UsageError where
-/// one is needed.
+/// Returns the absolute path of the pack to write, or "" if none is requested. Throws UsageError if
+/// `needed` and none is requested.
 std::string output_of(const Tool& tool, bool needed);
 
-/// Path of a file in a cache below the cache's root.
+/// Returns the path of a cache file relative to the cache's root.
 std::string path_below(const std::string& root, const Found& item);
 
 } // namespace qola_runtime

@@ -1,4 +1,4 @@
-// Writing packs of either form.
+// Writes packs: single files or directories.
 #ifndef QOLA_KERNELS_TOOL_OUTPUT_H
 #define QOLA_KERNELS_TOOL_OUTPUT_H
 
@@ -10,16 +10,15 @@
 
 namespace qola_runtime {
 
-/// A library on its way into a pack. What lies in a cache or pack is read again when it is written.
+/// Makes a pack's item of a library. A library from a cache or pack is read again when it is written.
 Item packed(Tool& tool, const ModuleKernel& kernel, Library library);
 
-/// Writes a pack: one file where the name ends with .qpack, else a directory, to which entries are
-/// added. What fails leaves nothing new behind. Throws Problem.
+/// Writes a pack: a file if the name ends with .qpack, else a directory, to which it adds entries. A
+/// failure leaves no new files. Throws Problem.
 void write_pack(const std::string& output, const std::vector<Item>& items);
 
-/// Says where a directory has kernels of other compilers than the libraries'. It does not tell of
-/// which its entries are: libraries find those of their own alone, unless they ask one that is at
-/// hand.
+/// Warns if a directory gets kernels of compilers other than the libraries'. Entries in a directory do
+/// not name their compiler, so a library only finds those of its own compiler or of an installed one.
 void warn_of_compilers(const std::string& output,
                        const std::vector<ModuleKernel>& kernels,
                        const std::vector<Item>& items);

@@ -1,4 +1,4 @@
-// qola-kernels: the kernels of lazy libraries in caches and packs, for people and build systems.
+// qola-kernels manages the kernels of lazy libraries in caches and packs.
 #include "cc/runtime/files.h"
 #include "cc/runtime/text.h"
 #include "tool.h"
@@ -22,7 +22,7 @@ int run_tool(const std::vector<std::string>& words)
         say_once(note);
     if(!own.errors.empty())
         throw UsageError(join(own.errors, "\nqola: "));
-    // Whoever asks for a compile is to have it; what is set is for libraries.
+    // QOLA_COMPILE applies to libraries. A command that compiles always may.
     own.compile = true;
     if(!arguments.cache_dir.empty())
     {
@@ -43,7 +43,7 @@ int main(int argc, char** argv)
     }
     catch(const UsageError& error)
     {
-        say(std::string(error.what()) + "\nqola: qola-kernels --help tells more");
+        say(std::string(error.what()) + "\nqola: qola-kernels --help shows the usage");
         return 2;
     }
     catch(const std::exception& error)

@@ -24,7 +24,7 @@ bool is_alphanumeric(std::string_view text)
         text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
-/// Whether a file name's start is an entry's: <arch>-<32 hex digits>.
+/// Returns whether a file's stem is that of a cache entry: <arch>-<32 hex digits>.
 bool is_entry_stem(const std::string& stem)
 {
     return stem.size() > 33 && stem[stem.size() - 33] == '-' &&
@@ -48,7 +48,7 @@ ListLine list_line(std::string_view line)
     if(words.empty())
         return {};
     if(words.size() > 2)
-        throw Problem("expected a kernel's name and perhaps an arch, found \"" + std::string(line) +
+        throw Problem("expected a kernel's name and optionally an arch, found \"" + std::string(line) +
                       "\"");
     const std::string file = base_name(words[0]);
     const std::size_t dot  = file.find('.');
@@ -75,7 +75,7 @@ void Selection::add(std::string_view line)
         ++leftovers;
     if(read.kind != ListLine::kernel)
         return;
-    // No arch at all is every arch, whatever other lines say.
+    // A name without an arch selects every arch, also if other lines name some.
     const auto [found, is_new] = names.try_emplace(read.name);
     if(read.arch.empty())
         found->second.clear();

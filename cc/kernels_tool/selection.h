@@ -1,4 +1,4 @@
-// Which kernels a command of qola-kernels is about.
+// The kernels that a command of qola-kernels selects.
 #ifndef QOLA_KERNELS_TOOL_SELECTION_H
 #define QOLA_KERNELS_TOOL_SELECTION_H
 
@@ -12,13 +12,13 @@
 
 namespace qola_runtime {
 
-/// A line of a list of kernels.
+/// A parsed line of a list of kernels.
 struct ListLine
 {
     enum Kind
     {
         nothing,  ///< blank, or a comment
-        leftover, ///< name of a temporary file that was left behind
+        leftover, ///< name of a temporary file of an interrupted compile
         kernel,
     };
     Kind kind = nothing;
@@ -26,17 +26,17 @@ struct ListLine
     std::string arch; ///< empty for all
 };
 
-/// Reads a line: a kernel's name, or the name of a file of it (its source, a library, an entry of a
-/// cache), then perhaps an arch. Throws Problem for more words than two.
+/// Parses a line: a kernel's name or file (source, library or cache entry), then optionally an arch.
+/// Throws Problem for more than two words.
 ListLine list_line(std::string_view line);
 
-/// Kernels by name, each for some archs; for all where there is none.
+/// Selects kernels by name, each for its archs, or for all archs if it has none.
 struct Selection
 {
     bool all = false;
     std::map<std::string, std::set<std::string>> names;
-    std::set<std::string> archs; ///< of all that is selected; empty for all
-    int leftovers = 0;           ///< lines that were passed over
+    std::set<std::string> archs; ///< limits the whole selection; empty for all archs
+    int leftovers = 0;           ///< number of skipped lines
 
     bool empty() const { return !all && names.empty(); }
 
@@ -46,7 +46,7 @@ struct Selection
     /// Adds the lines of a file, "-" for standard input. Throws Problem that names file and line.
     void add_file(const std::string& path);
 
-    /// Whether a kernel for an arch is selected.
+    /// Returns whether it selects a kernel for an arch.
     bool has(const std::string& name, const std::string& arch) const;
 };
 
@@ -57,14 +57,14 @@ struct Sources
     Index index;
 };
 
-/// A kernel of an index, and the module that it is of.
+/// A kernel of an index, with its module.
 struct ModuleKernel
 {
     const Sources* module;
     const Kernel* kernel;
 };
 
-/// The kernels of indexes that are selected, in their order, and names that none has, sorted.
+/// Selected kernels in the order of the indexes, and selected names that no index has, sorted.
 struct Kernels
 {
     std::vector<ModuleKernel> found;

@@ -14,7 +14,7 @@ std::vector<std::string> directories_in(const std::string& path, const std::stri
     return found;
 }
 
-/// Whether a directory has one for a module.
+/// Returns whether a directory has a subdirectory of a module.
 bool has_modules(const std::string& path)
 {
     return !directories_in(path, std::string("/") + kIndexFile).empty();
@@ -27,7 +27,7 @@ root_for(const Arguments& arguments, const Settings& settings, const std::string
         return absolute(arguments.root);
     const std::string shared = directory_of(directory_of(program)) + "/share/qola";
     std::vector<std::string> found;
-    // A bundle without a namespace has its modules there.
+    // A bundle without a namespace has its modules directly in share/qola.
     if(has_modules(shared))
         found.push_back(shared);
     for(const std::string& name : names_in(shared))
@@ -55,7 +55,7 @@ const std::vector<Sources>& Tool::modules()
     if(!modules_.empty())
         return modules_;
     if(root.empty())
-        throw UsageError("where the libraries' sources are is not known: --root DIR, or QOLA_ROOT");
+        throw UsageError("the directory of the libraries' sources is unknown: pass --root DIR, or set QOLA_ROOT");
     const std::string index = std::string("/") + kIndexFile;
     for(const std::string& path : directories_in(root, index))
         modules_.push_back({path, read_index(path)});
@@ -65,7 +65,7 @@ const std::vector<Sources>& Tool::modules()
     return modules_;
 }
 
-/// Identity of the compiler at hand; empty where there is none, or it cannot be asked.
+/// Returns the identity of the installed compiler; empty if there is none or it cannot be run.
 const std::string& Tool::compiler_at_hand()
 {
     if(asked_)

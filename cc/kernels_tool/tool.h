@@ -11,7 +11,7 @@
 
 namespace qola_runtime {
 
-/// A call of the program.
+/// One run of the program.
 class Tool
 {
     public:
@@ -20,18 +20,18 @@ class Tool
 
     const Arguments& arguments;
     const Settings settings;
-    const std::string root; ///< has a directory for each module; empty where there is none
-    const Trust trust;      ///< whose sources are compiled
+    const std::string root; ///< has a directory per module; empty if unknown
+    const Trust trust;      ///< owners whose sources may be compiled
     Store store;
     Obtainer obtainer;
 
-    /// The modules below the root. Throws UsageError where there is no root or no module.
+    /// Returns the modules below the root. Throws UsageError without a root or module.
     const std::vector<Sources>& modules();
 
-    /// The library of a kernel from a cache or a pack; empty where it is in none.
+    /// Finds a kernel's library in caches and packs; empty if none has it.
     Library find(const ModuleKernel& kernel);
 
-    /// Paths, below a cache's root, of all entries that a library below the root would ask for.
+    /// Returns the relative paths of all cache entries that a library below the root requests.
     std::set<std::string> current_paths();
 
     private:

@@ -19,7 +19,7 @@ namespace std::__exception_ptr {
 
 __attribute__((visibility("hidden"))) void exception_ptr::_M_addref() noexcept
 {
-    // Never destroyed: what stays is the reference.
+    // Never destroyed: the reference stays valid.
     alignas(exception_ptr) unsigned char copy[sizeof(exception_ptr)];
     qola_copy_exception_ptr(copy, this);
 }

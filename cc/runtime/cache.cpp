@@ -29,7 +29,7 @@ std::string first_fault(const std::string& root,
     return distrust(path, status, trust);
 }
 
-/// What a file name in a kernel's directory tells.
+/// Parses a file name in a kernel's directory.
 Found file_of_name(const std::string& root, const std::string& name, const std::string& file)
 {
     Found item{Found::unknown, root + "/" + name + "/" + file, name, {}, {}};
@@ -98,7 +98,7 @@ void prepare(const std::string& root, const std::string& name)
     const std::string directory = root + "/" + name;
     const Modes modes           = modes_below(root);
     if(mkdir(directory.c_str(), modes.directory) == 0)
-        // The umask has no say.
+        // Set the mode regardless of the umask.
         chmod(directory.c_str(), modes.directory);
     else if(const int code = errno; !is_directory(directory))
         throw SystemError("mkdir " + directory, code);
@@ -122,7 +122,7 @@ std::vector<Found> files_in(const std::string& root)
 
 bool is_of_another_machine(const std::string& leftover, int timeout)
 {
-    // <entry>.tmp.<process>.<number>.<host>, which may have dots, too.
+    // <entry>.tmp.<process>.<number>.<host>; the host may contain dots.
     const std::string file = base_name(leftover);
     std::size_t at         = file.find(".tmp.");
     if(at == std::string::npos)

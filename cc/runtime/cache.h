@@ -1,4 +1,4 @@
-// A cache root, or a pack that is a directory: entries as files.
+// A cache root or pack directory, which stores entries as files.
 #ifndef QOLA_RUNTIME_CACHE_H
 #define QOLA_RUNTIME_CACHE_H
 
@@ -12,21 +12,21 @@
 
 namespace qola_runtime {
 
-/// What a look into a cache found.
+/// Result of a cache lookup.
 struct Looked
 {
     bool found = false;
-    std::string path;  ///< of the entry, whether it is there or not
-    std::string bytes; ///< of the whole entry, where it is found
-    std::string fault; ///< a sentence, where something is there that is not to be loaded
+    std::string path;  ///< of the entry, existing or not
+    std::string bytes; ///< the whole entry, if found
+    std::string fault; ///< a sentence, if a file exists that must not be loaded
 };
 
-/// Looks for an entry below a root, and whether it is whole and nobody else's.
+/// Finds an entry below a root, and checks its digest and ownership.
 Looked look_up(const std::string& root,
                const CompiledKernel& kernel,
                const Trust& trust = trust_in_user());
 
-/// Modes of what is made below a root: as open to others as the root is.
+/// Modes for new files and directories below a root, as permissive as the root's.
 struct Modes
 {
     mode_t directory;
@@ -34,17 +34,17 @@ struct Modes
 };
 Modes modes_below(const std::string& root);
 
-/// Makes a root, where it is missing, and the directory of a kernel. Throws Problem.
+/// Creates a missing root and the directory of a kernel. Throws Problem.
 void prepare(const std::string& root, const std::string& name);
 
-/// A file or directory below a root, as its name tells.
+/// A file or directory below a root, parsed from its name.
 struct Found
 {
     enum Kind
     {
         entry,
         lock,
-        leftover, ///< of a compile that did not end
+        leftover, ///< of an interrupted compile
         unknown,
     };
     Kind kind;
@@ -54,12 +54,12 @@ struct Found
     std::string key; ///< of an entry, lock or leftover: its first 32 digits
 };
 
-/// All that is below a root, sorted.
+/// Returns all files and directories below a root, sorted.
 std::vector<Found> files_in(const std::string& root);
 
 
-/// Whether a leftover may be of a compile that goes on, on another machine: it names one, and is no
-/// older than `timeout` seconds.
+/// Returns whether a leftover may belong to a running compile on another machine: its name contains
+/// another machine, and it is at most `timeout` seconds old.
 bool is_of_another_machine(const std::string& leftover, int timeout);
 
 } // namespace qola_runtime

@@ -26,8 +26,8 @@ flags_at(const std::map<std::string, std::vector<std::string>>& flags, const std
     return found == flags.end() ? none : found->second;
 }
 
-/// What is wrong with the directory of a compile that failed; empty for nothing. The log of one whose
-/// files did not fit may be empty.
+/// Returns the fault of a failed compile's directory; empty if there is none. On a full disk the log may
+/// be empty.
 std::string fault_of_place(const std::string& directory, const std::string& log)
 {
     if(!is_directory(directory))
@@ -82,7 +82,7 @@ std::vector<std::string> compile_command(const Compiler& compiler,
     for(const auto& [script, digest] : index.link_scripts)
         add({"-Wl,-T," + script});
     if(!hip.empty())
-        // The flags say that all inputs are HIP.
+        // The flags declare all inputs as HIP.
         add({"-x", "none", hip});
     else if(compiler.prefix.empty())
         add({"-lamdhip64"});

@@ -1,4 +1,4 @@
-// One compile of one kernel.
+// Compiles one kernel.
 #ifndef QOLA_RUNTIME_COMPILE_H
 #define QOLA_RUNTIME_COMPILE_H
 
@@ -11,16 +11,16 @@
 
 namespace qola_runtime {
 
-/// The command that makes a kernel library, to be run in a directory of the sources. `hip` is the path
-/// of HIP's runtime; where it is empty, it is looked for below `prefix`/lib.
+/// Returns the command that compiles a kernel library in a directory of the sources. `hip` is the path
+/// of HIP's runtime; if empty, `prefix`/lib is searched.
 std::vector<std::string> compile_command(const Compiler& compiler,
                                          const Index& index,
                                          const Kernel& kernel,
                                          const std::string& hip,
                                          const std::string& output);
 
-/// A compile failed. `place`: what is wrong with the directory it was done in, so that another may do;
-/// empty where that is not to blame.
+/// A failed compile. `place` describes a fault of its directory, so that another one can be tried;
+/// empty for other faults.
 class CompileError : public Problem
 {
     public:
@@ -28,7 +28,7 @@ class CompileError : public Problem
     const std::string place;
 };
 
-/// A compile to be done.
+/// Parameters of a compile.
 struct Compile
 {
     const Compiler& compiler;
@@ -37,12 +37,11 @@ struct Compile
     const Kernel& kernel;
     const std::string& hip; ///< path of HIP's runtime, or empty
     int timeout;            ///< seconds
-    bool verbose;           ///< says also what took no time
+    bool verbose;           ///< reports short compiles too
 };
 
-/// Compiles a kernel from copies of its sources, with all files in a directory, and returns the
-/// library's bytes. Throws CompileError with the last of what the compiler printed, and Problem where
-/// a source is not what the index says.
+/// Compiles a kernel from copies of its sources in a directory, and returns the library's bytes. Throws
+/// CompileError with the compiler's last output, or Problem if a source differs from the index.
 std::string compile(const Compile& compile, const std::string& directory);
 
 } // namespace qola_runtime

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kIdentitySeconds = 120;
 
-/// The command with which a program leaves configuration files unread: what they say is in no key.
-/// Of hipcc's versions not all pass the option on.
+/// Adds the option that ignores configuration files, because their content is in no key. Some versions
+/// of hipcc do not pass it on.
 std::vector<std::string> without_configuration(std::vector<std::string> command)
 {
     const std::string name = base_name(command.front());
@@ -23,7 +23,8 @@ std::vector<std::string> without_configuration(std::vector<std::string> command)
     return command;
 }
 
-/// The command of the settings, its program as a path from the root on: compilers run elsewhere.
+/// Returns the settings' command with an absolute program path, because compilers run in another
+/// directory.
 std::vector<std::string> command_of(const Settings& settings)
 {
     if(settings.compiler.empty())
@@ -45,7 +46,7 @@ std::vector<std::string> command_of(const Settings& settings)
                 break;
             }
     if(!is_program(program))
-        throw Problem("QOLA_COMPILER: there is no program " + program);
+        throw Problem("QOLA_COMPILER: no program " + program);
     return without_configuration(std::move(command));
 }
 
@@ -73,8 +74,8 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     return identity;
 }
 
-/// The arguments of a command that may decide code, each after a blank: all but those that only
-/// name places.
+/// Returns the arguments of a command that can affect code, each after a blank: all except those that
+/// only name directories.
 std::string deciding_arguments(const std::vector<std::string>& command)
 {
     static constexpr std::string_view kPlaces[] = {"--rocm-path=",
@@ -110,8 +111,8 @@ std::string deciding_arguments(const std::vector<std::string>& command)
     return result;
 }
 
-/// The installation of ROCm that a program is of: PREFIX/bin/hipcc, PREFIX/llvm/bin/clang++ or, where
-/// the links lead, PREFIX/lib/llvm/bin/clang++.
+/// Returns PREFIX, the ROCm installation of a program: PREFIX/bin/hipcc, PREFIX/llvm/bin/clang++ or, with
+/// resolved links, PREFIX/lib/llvm/bin/clang++.
 std::string prefix_of(const std::string& program, const Settings& settings)
 {
     if(!settings.rocm.empty())
@@ -155,8 +156,8 @@ std::string Compilers::places() const { return "none of " + join(settings_.compi
 
 std::vector<std::string> compiler_environment(const std::string& temporary)
 {
-    // Of what else is set, much decides code (CPATH, CCC_OVERRIDE_OPTIONS,
-    // HIPCC_COMPILE_FLAGS_APPEND) and is in no key. Messages of a full disk are read.
+    // Other variables affect code (CPATH, CCC_OVERRIDE_OPTIONS, HIPCC_COMPILE_FLAGS_APPEND) and are in
+    // no key. LC_ALL, because messages of a full disk are parsed.
     return environment_of_child({"PATH",
                                  "HOME",
                                  "USER",

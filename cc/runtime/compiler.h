@@ -1,4 +1,4 @@
-// The compiler that is at hand: which, and what it calls itself.
+// Finds the installed compiler and its identity.
 #ifndef QOLA_RUNTIME_COMPILER_H
 #define QOLA_RUNTIME_COMPILER_H
 
@@ -11,24 +11,24 @@
 
 namespace qola_runtime {
 
-/// A compiler that was asked for its identity.
+/// A compiler with its identity.
 struct Compiler
 {
     std::vector<std::string> command; ///< program and first arguments
     std::string identity;
-    std::string prefix; ///< of ROCm, as far as the program's path tells; else empty
+    std::string prefix; ///< of ROCm, derived from the program's path; empty if unknown
 };
 
-/// Finds the compiler when it is first asked for, which takes a moment.
+/// Finds the compiler at the first request.
 class Compilers
 {
     public:
     explicit Compilers(const Settings& settings) : settings_(settings) {}
 
-    /// The compiler, null where there is none. Throws Problem where it cannot be asked.
+    /// Returns the compiler, null if there is none. Throws Problem if it does not report an identity.
     const Compiler* find();
 
-    /// Where it was looked for, for a message.
+    /// Returns the searched places, for a message.
     std::string places() const;
 
     private:
@@ -39,7 +39,7 @@ class Compilers
     std::string problem_;
 };
 
-/// Environment of a compiler whose temporary files go into a directory.
+/// Returns a compiler's environment with a directory for temporary files.
 std::vector<std::string> compiler_environment(const std::string& temporary);
 
 } // namespace qola_runtime

@@ -1,6 +1,6 @@
-"""How the runtime and what shares its code are compiled."""
+"""Compiler options of the runtime and of programs that share its code."""
 
-# As HIP: for what includes HIP's headers.
+# For sources that include HIP's headers.
 HIP_COPTS = [
     "-std=c++17",
     "-fvisibility=hidden",

@@ -1,4 +1,4 @@
-// The device that a thread's calls of HIP are for. Included by what is compiled as HIP, alone.
+// The current HIP device of a thread. Only for files that are compiled as HIP.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace qola_runtime {
 
-/// Arch of the current device, such as "gfx950", without what follows it, such as :sramecc+. Asked once
-/// a device: its properties take the runtime a millisecond, and this is before each launch.
+/// Returns the arch of the current device, such as "gfx950", without suffixes such as :sramecc+. Every
+/// launch needs it and HIP takes a millisecond for it, so it is cached per device.
 ///
-/// `check` is given each call's status and name, and throws where it failed.
+/// `check` gets the status and name of each HIP call, and throws if the call failed.
 template <class Check>
 const std::string& arch_of_current_device(Check check)
 {
@@ -35,8 +35,8 @@ const std::string& arch_of_current_device(Check check)
     const std::string* arch = known[device].load(std::memory_order_acquire);
     if(arch == nullptr)
     {
-        // Never freed, as all that may be asked for while a process ends. Of two threads that ask
-        // at once, one's is kept.
+        // Never freed, because it may be used while the process ends. If two threads ask at the
+        // same time, one result is kept.
         auto own = std::make_unique<const std::string>(asked());
         if(known[device].compare_exchange_strong(arch, own.get(), std::memory_order_acq_rel))
             arch = own.release();

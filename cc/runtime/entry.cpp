@@ -48,7 +48,7 @@ std::string fault_of_entry(std::string_view bytes, std::string_view key)
     const std::size_t start        = bytes.size() - kTrailerBytes;
     const std::string_view trailer = bytes.substr(start);
     if(trailer.substr(0, kMagic.size()) != kMagic)
-        return "is truncated or none of qola's: it does not end with a trailer";
+        return "is truncated or not a kernel of qola: it does not end with a trailer";
     if(const auto abi = number_at(trailer, 8, 4); abi != QOLA_KERNEL_ABI)
         return "is of kernel ABI " + std::to_string(abi) + ", expected " +
                std::to_string(QOLA_KERNEL_ABI);

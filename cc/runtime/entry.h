@@ -1,5 +1,4 @@
-// An entry: a kernel library as it lies in a cache or a pack, with a trailer that names and guards
-// it.
+// An entry is a kernel library in a cache or pack, with a trailer that holds its key and digest.
 #ifndef QOLA_RUNTIME_ENTRY_H
 #define QOLA_RUNTIME_ENTRY_H
 
@@ -11,7 +10,7 @@
 
 namespace qola_runtime {
 
-/// A kernel as one compiler compiles it.
+/// A kernel for one compiler.
 struct CompiledKernel
 {
     std::string name;
@@ -20,26 +19,26 @@ struct CompiledKernel
     std::string identity = {}; ///< of the compiler that the key is for
 };
 
-/// Key of a kernel: of its code's digest, the arch, and the compiler's identity.
+/// Computes a kernel's key from its code's digest, the arch and the compiler's identity.
 std::string key_of(const Kernel& kernel, std::string_view identity);
 
-/// A kernel as the compiler of that identity compiles it.
+/// Returns a kernel for the compiler of an identity.
 CompiledKernel compiled_by(const std::string& identity, const Kernel& kernel);
 
-/// Path of an entry below a cache root or a pack that is a directory: NAME/ARCH-KEY.so.
+/// Returns the path of an entry below a cache root or pack directory: NAME/ARCH-KEY.so.
 std::string entry_path(const CompiledKernel& kernel);
 
-/// Bytes of a trailer: the magic, the ABI, the key, and the digest of all before that.
+/// Size of a trailer: the magic, the ABI, the key, and the digest of all preceding bytes.
 constexpr std::size_t kTrailerBytes = 80;
 
-/// An entry: a kernel library's bytes and their trailer.
+/// Makes an entry from a kernel library's bytes.
 std::string entry_of(std::string_view library, std::string_view key);
 
-/// What is wrong with an entry, as the end of a sentence that begins with its name; empty where it
-/// is whole. With an empty key any is right.
+/// Returns the defect of an entry, as a predicate after its name; empty for a valid entry. An empty
+/// key matches any.
 std::string fault_of_entry(std::string_view bytes, std::string_view key);
 
-/// The key in the trailer of a whole entry.
+/// Returns the key in the trailer of a valid entry.
 std::string key_in(std::string_view entry);
 
 } // namespace qola_runtime

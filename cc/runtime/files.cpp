@@ -92,7 +92,7 @@ std::string read_file(const std::string& path)
 
 namespace {
 
-/// Has a write beyond the limit of a file's size fail, where it would end the process.
+/// Makes a write beyond the file size limit fail instead of ending the process.
 class SizeLimit
 {
     public:
@@ -105,7 +105,7 @@ class SizeLimit
     ~SizeLimit()
     {
         const timespec now = {};
-        // The signal is the writing thread's.
+        // The writing thread gets the signal.
         if(sigismember(&before_, SIGXFSZ) == 0)
             sigtimedwait(&signal_, nullptr, &now);
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -151,7 +151,7 @@ void write_file_by(const std::string& path,
         if(!fd)
             throw SystemError("create " + temporary, errno);
         fill([&](std::string_view bytes) { write_all(fd.get(), bytes, temporary); });
-        // The umask has no say.
+        // Set the mode regardless of the umask.
         fchmod(fd.get(), mode);
         flush(fd.get(), temporary);
         move_over(temporary, path);
@@ -166,7 +166,7 @@ void write_file_by(const std::string& path,
 
 void flush(int fd, const std::string& path)
 {
-    // EINVAL: a file system that cannot, which then has nothing to lose either.
+    // EINVAL: the file system does not support it and has no data to lose.
     while(fsync(fd) != 0)
         if(errno != EINTR)
         {
@@ -204,7 +204,7 @@ void make_directories(const std::string& path, mode_t mode)
         if(mkdir(part.c_str(), mode) == 0 || errno == EEXIST)
             continue;
         const int code = errno;
-        // A read-only file system or an unwritable directory says so before it looks.
+        // A read-only file system or directory reports that also for an existing directory.
         if(!is_directory(part))
             throw SystemError("mkdir " + part, code);
     }
@@ -229,7 +229,7 @@ try
 }
 catch(...)
 {
-    // Out of memory: what is left is found as a leftover.
+    // Out of memory: the remaining files are found later as leftovers.
 }
 
 std::vector<std::string> names_in(const std::string& directory)

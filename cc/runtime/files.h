@@ -1,4 +1,4 @@
-// Files and directories, without exceptions of the standard library and with EINTR handled.
+// File functions that handle EINTR and throw no exceptions of the standard library.
 #ifndef QOLA_RUNTIME_FILES_H
 #define QOLA_RUNTIME_FILES_H
 
@@ -15,7 +15,7 @@
 
 namespace qola_runtime {
 
-/// A file descriptor that is closed with its owner; -1 for none.
+/// Owns a file descriptor; -1 for none.
 class Fd
 {
     public:
@@ -32,7 +32,7 @@ class Fd
     int fd_ = -1;
 };
 
-/// A directory that is removed, with all in it, with its owner. The lock tells others that it has one.
+/// Owns a temporary directory and removes it with its contents. Its lock shows others that it is in use.
 class TemporaryDirectory
 {
     public:
@@ -50,63 +50,62 @@ class TemporaryDirectory
     const Fd lock_;
 };
 
-/// Opens a file, always with O_CLOEXEC; an empty Fd and errno where that fails.
+/// Opens a file with O_CLOEXEC; returns an empty Fd and sets errno on failure.
 Fd open_file(const std::string& path, int flags, mode_t mode = 0600);
 
-/// The bytes of an open file from an offset on; fewer than `size` where it ends. Throws
-/// SystemError.
+/// Reads `size` bytes of an open file from an offset, fewer at its end. Throws SystemError.
 std::string read_at(int fd, std::uint64_t offset, std::size_t size, const std::string& path);
 
-/// All bytes of an open regular file. Throws SystemError.
+/// Reads all bytes of an open regular file. Throws SystemError.
 std::string read_all(int fd, const std::string& path);
 
-/// All bytes of a file. Throws SystemError.
+/// Reads all bytes of a file. Throws SystemError.
 std::string read_file(const std::string& path);
 
 /// Throws SystemError.
 void write_all(int fd, std::string_view bytes, const std::string& path);
 
-/// Writes a file that takes its name once it is whole and on the disk. Throws SystemError.
+/// Writes and flushes a temporary file, then renames it. Throws SystemError.
 void write_file(const std::string& path, std::string_view bytes, mode_t mode);
 
-/// The same, of what `fill` gives to the function that it is called with.
+/// Does the same with the data that `fill` passes to its argument.
 void write_file_by(const std::string& path,
                    mode_t mode,
                    const std::function<void(const std::function<void(std::string_view)>&)>& fill);
 
-/// Flushes what was written to a file or directory. Throws SystemError.
+/// Flushes a file or directory to disk. Throws SystemError.
 void flush(int fd, const std::string& path);
 void flush_directory(const std::string& path);
 
-/// Renames over what is there. A file server may report a rename as failed that it carried out, so
-/// that the target is looked at before that is believed. Throws SystemError.
+/// Renames a file, replacing the target. A file server may report a failure although it renamed the
+/// file, so the target is checked after a failure. Throws SystemError.
 void move_over(const std::string& from, const std::string& to);
 
-/// Makes a directory and those above it, where they are missing. Throws SystemError.
+/// Creates a missing directory and its missing parents. Throws SystemError.
 void make_directories(const std::string& path, mode_t mode);
 
-/// Removes a file or directory with all in it, as far as that goes. No symbolic link is followed.
+/// Removes a file or directory tree as far as possible, without following symbolic links.
 void remove_tree(const std::string& path) noexcept;
 
-/// Sorted names in a directory; none where it cannot be read.
+/// Lists the names in a directory, sorted; empty if it cannot be read.
 std::vector<std::string> names_in(const std::string& directory);
 
 bool is_file(const std::string& path);
 bool is_directory(const std::string& path);
 
-/// Whether a file is there and may be run.
+/// Returns whether a file exists and is executable.
 bool is_program(const std::string& path);
 
-/// A path from the root on; links in it stay.
+/// Makes a path absolute without resolving links.
 std::string absolute(const std::string& path);
 
-/// A path without symbolic links; empty where there is none.
+/// Resolves all symbolic links of a path; empty if it does not exist.
 std::string real_path(const std::string& path);
 
-/// Where a symbolic link leads, from the root on; empty where it is none.
+/// Returns the absolute target of a symbolic link; empty for other files.
 std::string target_of(const std::string& path);
 
-/// What is before the last slash, and what is after it.
+/// Return the part before, and after, the last slash.
 std::string directory_of(const std::string& path);
 std::string base_name(const std::string& path);
 

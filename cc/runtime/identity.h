@@ -7,11 +7,11 @@
 
 namespace qola_runtime {
 
-/// The source that a compiler is given to be asked: what identity.hip says.
+/// Returns the source, identity.hip, that a compiler preprocesses to report its identity.
 std::string identity_source();
 
-/// The identity in that source after preprocessing, blanks made one and quotes dropped; empty where
-/// there is none.
+/// Finds the identity in the preprocessed source, with single blanks and without quotes; empty if
+/// missing.
 std::string identity_in(std::string_view preprocessed);
 
 } // namespace qola_runtime

@@ -41,7 +41,7 @@ class Parser
         else if(is("abi", 1))
         {
             if(part(1) != std::to_string(QOLA_KERNEL_ABI))
-                refuse("it is of kernel ABI " + part(1) + ", expected " +
+                refuse("it has kernel ABI " + part(1) + ", expected " +
                        std::to_string(QOLA_KERNEL_ABI));
         }
         else if(is("identity", 1))
@@ -64,7 +64,7 @@ class Parser
             index.entries[part(1)] = part(2);
         else if(is("kernel", 7))
         {
-            // They are a directory and the beginning of a file's name in caches.
+            // Caches use them as a directory and as the start of a file name.
             for(const std::size_t at : {1, 2})
                 if(parts[at].empty() || parts[at][0] == '.' ||
                    parts[at].find('/') != std::string_view::npos)
@@ -82,7 +82,7 @@ class Parser
     [[noreturn]] void refuse(const std::string& what) const
     {
         throw Problem(path_ + ":" + std::to_string(line_) + ": " + what +
-                      "; it is of another version of qola, or damaged");
+                      "; another version of qola wrote it, or it is damaged");
     }
 
     const std::string& path_;
@@ -106,7 +106,7 @@ Index read_index(const std::string& root, const std::string& digest)
     const std::string path = root + "/" + kIndexFile;
     const std::string text = read_file(path);
     if(const std::string found = sha256(text); !digest.empty() && found != digest)
-        throw Problem(path + " is not of this library: its digest is " + found + ", expected " +
+        throw Problem(path + " belongs to another library: its digest is " + found + ", expected " +
                       digest + "; install library and sources from one bundle");
     return index_of(text, path);
 }

@@ -1,4 +1,4 @@
-// kernels.index: what a module has, and how each kernel of it is compiled (qola/lazy/index.py).
+// kernels.index lists a module's kernels and how to compile each (written by qola/lazy/index.py).
 #ifndef QOLA_RUNTIME_INDEX_H
 #define QOLA_RUNTIME_INDEX_H
 
@@ -12,14 +12,14 @@
 
 namespace qola_runtime {
 
-/// Headers that some kernels include.
+/// A set of headers that kernels share.
 struct Headers
 {
     std::vector<std::string> dirs;                          ///< in search order, below the root
     std::vector<std::pair<std::string, std::string>> files; ///< path below the root, digest
 };
 
-/// A whole index.
+/// A parsed index.
 struct Index
 {
     std::string module;
@@ -34,13 +34,13 @@ struct Index
     std::vector<Kernel> kernels;
 };
 
-/// Name of the file below the directory of a module's sources.
+/// File name of the index in the directory of a module's sources.
 constexpr const char* kIndexFile = "kernels.index";
 
-/// Reads an index. Throws Problem that names `path`, line and what is wrong.
+/// Parses an index. Throws Problem with `path`, line and defect.
 Index index_of(std::string_view text, const std::string& path);
 
-/// Reads the index below a root. With a digest, it has to have that. Throws Problem.
+/// Reads the index below a root, and compares it with a digest, if given. Throws Problem.
 Index read_index(const std::string& root, const std::string& digest = {});
 
 } // namespace qola_runtime

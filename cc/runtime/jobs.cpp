@@ -16,10 +16,10 @@
 namespace qola_runtime {
 namespace {
 
-/// What a compile of a large kernel takes at its peak.
+/// Peak memory of compiling a large kernel.
 constexpr long kMebibytesOfCompile = 1400;
 
-/// The start of a file of the kernel's, which says nothing of its size; empty where there is none.
+/// Reads the start of a file of the operating system's kernel, which reports no size; empty if missing.
 std::string start_of(const std::string& path)
 {
     try
@@ -33,7 +33,7 @@ std::string start_of(const std::string& path)
     }
 }
 
-/// Memory for processes to come, in MiB; what is not known is no limit.
+/// Returns the memory available for new processes in MiB; unknown limits are ignored.
 long mebibytes_available()
 {
     long available            = 1L << 40;
@@ -41,7 +41,7 @@ long mebibytes_available()
     for(const std::string_view line : lines(machine))
         if(const auto words = split(line, " "); words.size() > 1 && words[0] == "MemAvailable:")
             available = number(words[1], 0, 1L << 50).value_or(available << 10) >> 10;
-    // A container's: what this process takes of it is not known to be free.
+    // The container's limit, without the memory of this process.
     const std::string container = start_of("/sys/fs/cgroup/memory.max");
     for(const std::string_view line : lines(container))
         if(const auto bytes = number(line, 0, 1L << 60))
@@ -49,7 +49,7 @@ long mebibytes_available()
     return available;
 }
 
-/// Starts a thread that takes no signal of the process's: its handlers run where they always ran.
+/// Starts a thread with all signals blocked, so that handlers keep running in the same threads.
 std::thread quiet_thread(const std::function<void()>& work)
 {
     sigset_t all, before;
@@ -62,7 +62,7 @@ std::thread quiet_thread(const std::function<void()>& work)
     }
     catch(const std::system_error&)
     {
-        // No more threads: the others do its part.
+        // No more threads: the others take its work.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return thread;

@@ -1,4 +1,4 @@
-// A kernel instance for one arch: what an index lists, a library asks for, and a command selects.
+// A kernel instance for one arch, as listed in an index and requested by libraries and commands.
 #ifndef QOLA_RUNTIME_KERNEL_H
 #define QOLA_RUNTIME_KERNEL_H
 
@@ -6,13 +6,13 @@
 
 namespace qola_runtime {
 
-/// A kernel instance for one arch. The last four are how it is compiled: an index has them, a
-/// library's own table does not.
+/// A kernel instance for one arch. The last four members describe its compilation; they come from an
+/// index and are empty in a library's own table.
 struct Kernel
 {
     std::string name;
     std::string arch;
-    std::string code; ///< digest of all that decides its code but the compiler
+    std::string code; ///< digest of everything that determines its code, except the compiler
     std::string package = {};
     std::string headers = {};
     std::string entry   = {};

@@ -1,4 +1,4 @@
-// Numbers in files: the lowest byte first.
+// Little-endian numbers in files.
 #ifndef QOLA_RUNTIME_LITTLE_ENDIAN_H
 #define QOLA_RUNTIME_LITTLE_ENDIAN_H
 
@@ -9,7 +9,7 @@
 
 namespace qola_runtime {
 
-/// A number as so many bytes.
+/// Encodes a number as `size` bytes.
 inline std::string number_bytes(std::uint64_t value, int bytes)
 {
     std::string text;
@@ -18,7 +18,7 @@ inline std::string number_bytes(std::uint64_t value, int bytes)
     return text;
 }
 
-/// The number in so many bytes at a place, which has to be there.
+/// Decodes a number of `size` bytes at a position. The bytes must exist.
 inline std::uint64_t number_at(std::string_view text, std::size_t place, int bytes)
 {
     std::uint64_t value = 0;

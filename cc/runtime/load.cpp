@@ -13,7 +13,7 @@
 namespace qola_runtime {
 namespace {
 
-/// A file in memory; none where the system forbids them, or there is no memory for it.
+/// Creates a file in memory; empty if the system forbids it or memory is short.
 Fd memory_file(const std::string& bytes, const std::string& name)
 {
     constexpr unsigned kExecutable = 0x10; // MFD_EXEC, of Linux 6.3
@@ -34,15 +34,15 @@ Fd memory_file(const std::string& bytes, const std::string& name)
     return fd;
 }
 
-/// Loads bytes, from memory or from a file that is there just for that.
+/// Loads bytes from memory or from a temporary file.
 void* load_bytes(const std::string& bytes, const std::string& name)
 {
     if(Fd fd = memory_file(bytes, name))
         if(void* handle =
                dlopen(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), RTLD_NOW | RTLD_LOCAL))
         {
-            // It stays open: glibc knows what it loaded by name, and would take what comes to have
-            // the same number for the same library.
+            // It stays open: glibc identifies loaded libraries by name, and would confuse it with a
+            // later one of the same number.
             fd.release();
             return handle;
         }
@@ -58,8 +58,8 @@ const qola_kernel_function* load(const Library& library, const std::string& name
 {
     void* handle =
         library.path.empty() ? nullptr : dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // A file system that forbids it (noexec), or a file that was removed since it was read, as
-    // `qola-kernels clean` does. The bytes are what was verified.
+    // The file system is mounted noexec, or `qola-kernels clean` removed the file after it was read.
+    // Load the verified bytes.
     if(handle == nullptr)
     {
         const char* first      = library.path.empty() ? nullptr : dlerror();
@@ -83,7 +83,7 @@ const qola_kernel_function* load(const Library& library, const std::string& name
     if(table == nullptr)
         throw Problem(name + " (" + library.origin + ") has no symbol qola_kernel");
     if(table->abi != QOLA_KERNEL_ABI || table->count == 0)
-        throw Problem(name + " (" + library.origin + ") is of kernel ABI " +
+        throw Problem(name + " (" + library.origin + ") has kernel ABI " +
                       std::to_string(table->abi) + " with " + std::to_string(table->count) +
                       " functions, expected ABI " + std::to_string(QOLA_KERNEL_ABI) +
                       " and at least one");

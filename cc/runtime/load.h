@@ -1,4 +1,4 @@
-// Loading a kernel library into this process.
+// Loads kernel libraries into this process.
 #ifndef QOLA_RUNTIME_LOAD_H
 #define QOLA_RUNTIME_LOAD_H
 

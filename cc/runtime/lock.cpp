@@ -30,7 +30,7 @@ bool lock(int fd, short type)
 
 bool is_busy(int code) { return code == EAGAIN || code == EACCES; }
 
-/// Whether an open file is still the one of its name: `qola-kernels clean` removes lock files.
+/// Returns whether a path still names the open file: `qola-kernels clean` removes lock files.
 bool is_named(int fd, const std::string& path)
 {
     struct stat opened, named;
@@ -57,7 +57,7 @@ enum class Owner
     unknown, ///< of another machine, or not told
 };
 
-/// What is known of the owner that a lock file tells, "process <number> on <host>".
+/// Parses the owner in a lock file, "process <number> on <host>".
 Owner state_of(const std::string& owner)
 {
     const std::vector<std::string> words = split(owner, " ");
@@ -79,7 +79,7 @@ void write_owner(int fd, const std::string& path)
     }
     catch(const Problem&)
     {
-        // It is there to be read by people; a full disk stops the compile soon enough.
+        // The owner's name is only informative. A full disk will stop the compile.
     }
 }
 
@@ -134,14 +134,14 @@ FileLock::FileLock(const std::string& path,
         const Owner state       = state_of(owner);
         if(state != Owner::dead)
             last_alive = Clock::now();
-        // A new owner has not written its name yet when it has the lock: the old one's is there.
+        // A new owner holds the lock before it writes its name, so the old name may still be there.
         else if(Clock::now() - last_alive >= std::chrono::seconds(1))
             throw LockBusy(path + " is held by " + owner +
-                               ", which is no more: a child of it has the file open",
+                               ", which ended: its child still has the file open",
                            false);
         if(waited >= std::chrono::seconds(wait))
             throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " +
-                               owner + "; see what that does, or raise QOLA_WAIT",
+                               owner + "; check that process, or raise QOLA_WAIT",
                            state == Owner::lives);
         if(!said && waited >= std::chrono::seconds(2))
         {
@@ -150,7 +150,7 @@ FileLock::FileLock(const std::string& path,
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::milliseconds(100));
-        // A file that was removed stays locked by whoever has it open.
+        // A removed file stays locked while a process has it open.
         if(!is_named(fd_.get(), path))
             fd_ = Fd();
     }
@@ -158,7 +158,7 @@ FileLock::FileLock(const std::string& path,
 
 FileLock::~FileLock()
 {
-    // Before it is closed: a child of another thread's fork may have the same open file.
+    // Unlock before closing: a child forked by another thread may share the open file.
     if(fd_)
         lock(fd_.get(), F_UNLCK);
 }

@@ -1,4 +1,4 @@
-// A lock that processes hold on a file, and that ends with its owner.
+// A file lock that ends with its owner.
 #ifndef QOLA_RUNTIME_LOCK_H
 #define QOLA_RUNTIME_LOCK_H
 
@@ -11,33 +11,31 @@
 
 namespace qola_runtime {
 
-/// Name of this machine, as it is a part of file names.
+/// Returns this machine's name, in a form for file names.
 std::string host_name();
 
-/// Whether this machine has a process of this number, whoever's.
+/// Returns whether this machine has a process with an ID, of any user.
 bool process_lives(pid_t process);
 
-/// Somebody else holds a lock for longer than one waits.
+/// Another process held a lock beyond the timeout.
 class LockBusy : public Problem
 {
     public:
     LockBusy(const std::string& what, bool lives) : Problem(what), lives(lives) {}
-    /// Whether the owner is a process of this machine that is there. Where not, a child of it may
-    /// have the open file, for as long as that one runs.
+    /// Whether the owner is a running process of this machine. If it ended, a child may still hold the
+    /// open file.
     const bool lives;
 };
 
-/// Holds a lock file locked. It is a lock of the open file (F_OFD_SETLK): the kernel drops it when
-/// the owner dies, however it does; it keeps threads of one process apart, too; and file servers
-/// know it.
+/// Holds a lock on an open file (F_OFD_SETLK). The kernel releases it when the owner dies. It also
+/// excludes threads of the same process, and file servers support it.
 class FileLock
 {
     public:
-    /// Waits for the lock at most `wait` seconds, and then throws LockBusy that names lock and
-    /// owner; at once where the owner is a process of this machine that is no more. `waiting` is
-    /// called once with the owner, after two seconds. Throws SystemError where the file cannot be
-    /// made; where there is no locking, that is said once and nothing is held: a lock spares work,
-    /// it keeps nothing right.
+    /// Waits for the lock at most `wait` seconds, then throws LockBusy with lock and owner. It throws at
+    /// once if the owner was a process of this machine that ended. Calls `waiting` once with the owner,
+    /// after two seconds. Throws SystemError if the file cannot be created. Without support for locks
+    /// it reports that once and holds nothing: locks only avoid repeated work.
     FileLock(const std::string& path,
              int wait,
              const std::function<void(const std::string&)>& waiting);
@@ -45,7 +43,7 @@ class FileLock
     FileLock(const FileLock&)            = delete;
     FileLock& operator=(const FileLock&) = delete;
 
-    /// Whether the lock is held; false where there is no locking.
+    /// Whether the lock is held; false without support for locks.
     bool held() const { return static_cast<bool>(fd_); }
 
     private:

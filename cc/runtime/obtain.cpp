@@ -13,7 +13,7 @@
 
 namespace qola_runtime {
 
-/// A compile that is due.
+/// A pending compile.
 struct Obtainer::Work
 {
     const CompiledKernel kernel;
@@ -23,7 +23,7 @@ struct Obtainer::Work
 
 namespace {
 
-/// Directory for one compile beside the entry that it makes.
+/// The temporary directory of a compile, next to its entry.
 std::string make_work_directory(const std::string& entry)
 {
     static std::atomic<unsigned> count{0};
@@ -39,9 +39,9 @@ std::string make_work_directory(const std::string& entry)
     }
 }
 
-/// Removes what compiles of this key left behind; the caller holds its lock. Should somebody have
-/// removed the lock file of a compile that goes on, that one is spared; so is one of another
-/// machine, which may see no locks, for as long as a compile takes.
+/// Removes files of interrupted compiles of this key; the caller holds its lock. It spares a running
+/// process whose lock file was removed and, for the duration of a compile, files of another machine,
+/// which may not see locks.
 void remove_leftovers(const std::string& entry, int timeout)
 {
     const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
@@ -59,7 +59,7 @@ void remove_leftovers(const std::string& entry, int timeout)
     }
 }
 
-/// Gives an entry its name, once it is whole and on the disk.
+/// Renames a complete, flushed entry to its name.
 void publish(const std::string& bytes,
              const std::string& temporary,
              const std::string& entry,
@@ -94,7 +94,7 @@ locked(const std::string& root, const CompiledKernel& kernel, int wait, const st
         }
 }
 
-/// Checks that nothing but what the index lists lies in the directory of the sources, that nobody else
+/// Checks that the directory of the sources only contains files that the index lists, that nobody else
 /// may write there, and that the kernel of the index is the one that is asked for. Throws Problem.
 void check_sources(const Module& module,
                    const Index& index,
@@ -105,7 +105,7 @@ void check_sources(const Module& module,
     if(!faults.empty())
         throw Problem(faults.front());
     if(const std::string found = code_of(index, listed); found != asked.code)
-        throw Problem(module.root + "/" + kIndexFile + ": what it is made of has the digest " +
+        throw Problem(module.root + "/" + kIndexFile + ": its content has the digest " +
                       found + ", expected " + asked.code +
                       "; install the library's sources again");
 }

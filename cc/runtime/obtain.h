@@ -1,4 +1,4 @@
-// From a kernel to its library: found, or compiled.
+// Finds or compiles the library of a kernel.
 #ifndef QOLA_RUNTIME_OBTAIN_H
 #define QOLA_RUNTIME_OBTAIN_H
 
@@ -15,30 +15,29 @@
 
 namespace qola_runtime {
 
-/// Of the module that has a kernel: all that matters for the kernel.
+/// The properties of a module that its kernels need.
 struct Module
 {
     std::string identity; ///< the compiler of the library
-    std::string root;     ///< of the module's sources; empty where they are not installed
-    std::string index;    ///< digest that kernels.index has to have; empty for any
-    Trust trust;          ///< whose sources are compiled
+    std::string root;     ///< of the module's sources; empty if they are not installed
+    std::string index;    ///< required digest of kernels.index; empty for any
+    Trust trust;          ///< owners whose sources may be compiled
 };
 
-/// Finds kernels and compiles those that are nowhere.
+/// Finds kernels, and compiles missing ones.
 class Obtainer
 {
     public:
-    /// `hip`: path of HIP's runtime to link to, or empty.
+    /// `hip` is the path of HIP's runtime to link to, or empty.
     Obtainer(const Settings& settings, Store& store, std::string hip);
 
-    /// Returns a kernel library. Throws Problem where it cannot be had: with all that is to be
-    /// said.
+    /// Returns a kernel library. Throws Problem with the complete reason if it is unavailable.
     Library obtain(const Kernel& kernel, const Module& module);
 
-    /// Compiles a kernel although it may be there.
+    /// Compiles a kernel even if a cache has it.
     Library compile_anew(const Kernel& kernel, const Module& module);
 
-    /// The compiler, null where there is none. Throws Problem.
+    /// Returns the compiler, null if there is none. Throws Problem.
     const Compiler* compiler() { return compilers_.find(); }
 
     private:
@@ -57,7 +56,7 @@ class Obtainer
     std::map<std::string, std::shared_ptr<const Index>> indexes_; ///< by root
 };
 
-/// The directory of sources of a module: in the settings, or where the library says.
+/// Returns the directory of a module's sources, from the settings or else from the library.
 std::string root_of(const Settings& settings, const std::string& module, const std::string& beside);
 
 } // namespace qola_runtime

@@ -36,7 +36,7 @@ bool trusts(const Trust& trust, uid_t user)
     return user == 0 || user == trust.user || user == trust.other;
 }
 
-/// Who made a link may lead it elsewhere, once what it leads to was looked at.
+/// The owner of a link can change its target after the check.
 std::string distrust_link(const std::string& path, const Trust& trust)
 {
     struct stat status;
@@ -67,7 +67,7 @@ std::string distrust_ancestors(std::string path, const Trust& trust)
 /// How names of private directories begin.
 const std::string kPrivate = "qola-lazy-";
 
-/// Removes what processes that were killed have left: nobody has it locked.
+/// Removes unlocked directories, which killed processes left.
 void remove_abandoned(const std::string& place)
 {
     for(const std::string& name : names_in(place))

@@ -1,4 +1,4 @@
-// Who may have written a file: code is loaded only from where nobody else could put it.
+// Checks ownership: code is only loaded from files that no untrusted user could have written.
 #ifndef QOLA_RUNTIME_OWNERSHIP_H
 #define QOLA_RUNTIME_OWNERSHIP_H
 
@@ -10,42 +10,40 @@
 
 namespace qola_runtime {
 
-/// Whose files are trusted.
+/// The trusted owners.
 struct Trust
 {
     uid_t user;              ///< besides root
-    uid_t other;             ///< as much as the user
-    bool with_group = false; ///< whether a group may write
+    uid_t other;             ///< trusted like the user
+    bool with_group = false; ///< group write permission is accepted
 };
 
-/// The user of this process.
+/// Trusts the user of this process.
 Trust trust_in_user();
 
-/// The owner of a file, too: of a library that is in the process, or of the program itself. Who
-/// made that could have done worse.
+/// Also trusts the owner of a file: a library of this process, or the program. That owner already
+/// controls code of this process.
 Trust trust_in_owner_of(const std::string& file);
 
-/// Why a file or directory is not to be trusted, and what mends it; empty where it is. It has to be
-/// of the user or root, and writable by nobody else.
+/// Returns why a file or directory is not trusted, and how to correct that; empty if it is trusted. It
+/// must belong to the user or root, and nobody else may write to it.
 std::string
 distrust(const std::string& path, const struct stat& status, const Trust& trust = trust_in_user());
 
-/// The same of a path; empty also where nothing is there.
+/// Does the same for a path; also empty if it does not exist.
 std::string distrust(const std::string& path, const Trust& trust = trust_in_user());
 
-/// Why what is above a path is not to be trusted: a directory in which others may rename things,
-/// because it is another user's or writable by everybody. Of a path with symbolic links in it, this
-/// is asked of both ways.
+/// Returns why a directory above a path is not trusted: others could rename entries in it, because it
+/// belongs to another user or is writable by everybody. For a path with symbolic links, the directories
+/// of the links and of their targets are checked.
 std::string distrust_above(const std::string& path, const Trust& trust = trust_in_user());
 
-/// Why nothing below a directory may be used, it itself and what is above included; empty where it
-/// may, or is not there. One that is a symbolic link is the user's own choice: what counts is where it
-/// leads, and who made the link.
+/// Returns why files below a directory are not trusted, considering it and its parents; empty if they
+/// are, or it does not exist. A symbolic link is the user's own choice: its target and its owner count.
 std::string distrust_of_directory(const std::string& path, const Trust& trust = trust_in_user());
 
-/// Makes a directory for one's own files in another one, or in /tmp where that is not to be
-/// trusted or nothing can be made in it. Those that killed processes have left there are removed.
-/// Throws Problem.
+/// Creates a private directory in another one, or in /tmp if that one is not trusted or not writable.
+/// Removes such directories of killed processes. Throws Problem.
 TemporaryDirectory make_private_directory(const std::string& parent);
 
 } // namespace qola_runtime

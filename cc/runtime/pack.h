@@ -1,12 +1,12 @@
-// A pack in one file: entries of many kernels, found by key.
+// A pack file holds the entries of many kernels, found by key.
 //
 //   "QOLAPCK1", u32 number of entries, u32 bytes of the labels
 //   for each entry, sorted by key: its key (32 bytes), u64 offset, u64 size
 //   labels: a line "<name>\t<arch>\t<identity of its compiler>" for each entry, in the same order
-//   digest (32 bytes) of all before it
-//   the entries, each as it lies in a cache, at offsets that are multiples of 16
+//   digest (32 bytes) of all preceding bytes
+//   the entries, each as in a cache, at offsets that are multiples of 16
 //
-// Numbers have their lowest byte first.
+// Numbers are little-endian.
 #ifndef QOLA_RUNTIME_PACK_H
 #define QOLA_RUNTIME_PACK_H
 
@@ -26,25 +26,24 @@ namespace qola_runtime {
 class Pack
 {
     public:
-    /// One entry's place.
+    /// The place of an entry.
     struct Place
     {
         std::string name;
         std::string arch;
-        std::string identity; ///< of the compiler; empty where the pack does not tell
+        std::string identity; ///< of the compiler; empty if the pack does not record it
         std::uint64_t offset;
         std::uint64_t size;
     };
 
-    /// Opens a pack and reads its table. Throws Problem where it is damaged or not to be trusted.
+    /// Opens a pack and reads its table. Throws Problem if it is damaged or not trusted.
     explicit Pack(const std::string& path, const Trust& trust = trust_in_user());
 
-    /// The bytes of an entry, empty where the pack has none of this key. Throws Problem where they
-    /// are damaged.
+    /// Returns the bytes of an entry, empty if the pack lacks the key. Throws Problem if they are
+    /// damaged.
     std::string find(const std::string& key) const;
 
-    /// What the pack has of a kernel as some other compiler compiled it: its key and compiler; an
-    /// empty key where there is none.
+    /// Finds a kernel's entry of any compiler; returns its key and compiler, or an empty key.
     CompiledKernel of_another_compiler(const Kernel& kernel) const;
 
     const std::map<std::string, Place>& places() const { return places_; }
@@ -56,8 +55,7 @@ class Pack
     std::map<std::string, Place> places_;
 };
 
-/// An entry on its way into a pack. A library has thousands: their bytes are not held, but read
-/// when their turn comes.
+/// An entry to write into a pack. A library has thousands, so their bytes are read one at a time.
 struct Item
 {
     CompiledKernel kernel;
@@ -65,8 +63,8 @@ struct Item
     std::function<std::string()> read;
 };
 
-/// Writes a pack: the same bytes for the same entries, in whatever order they come. The file
-/// appears whole or not at all. Throws Problem.
+/// Writes a pack with the same bytes for the same entries, in any order, and renames it when complete.
+/// Throws Problem.
 void write_pack_file(const std::string& path, const std::vector<Item>& items);
 
 } // namespace qola_runtime

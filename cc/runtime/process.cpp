@@ -21,14 +21,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kReportFd = 3;
 
-/// What the guard reports: where it failed, or how the program ended.
+/// The guard's report: its failure, or the program's end.
 struct Report
 {
     int code;   ///< errno of a start that failed, else 0
     int status; ///< as of waitpid
 };
 
-/// All that the child reads after fork(), made before: nothing may be allocated then.
+/// All data that the child reads after fork(), prepared before, because it must not allocate.
 struct Prepared
 {
     std::vector<char*> arguments;
@@ -50,7 +50,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts)
 
 void send(int fd, const Report& report)
 {
-    // Less than PIPE_BUF: whole or not at all.
+    // Smaller than PIPE_BUF, so the write is atomic.
     while(write(fd, &report, sizeof report) < 0 && errno == EINTR)
     {
     }
@@ -66,7 +66,7 @@ void reset_signals()
     }
 }
 
-/// The program's process, up to its start. A failure is sent as the errno.
+/// Runs in the program's process until it starts. Sends errno on failure.
 [[noreturn]] void start(const Prepared& prepared)
 {
     sigset_t none;
@@ -77,9 +77,9 @@ void reset_signals()
     _exit(127);
 }
 
-/// A process between us and the program. A compiler starts processes of its own, and the kernel's
-/// signal at the death of a parent reaches none but the child: so it reaches this one, which takes
-/// its whole group with it. Only calls that are safe after fork().
+/// Runs in a guard process between this one and the program. The signal at a parent's death only reaches
+/// the direct child, but a compiler starts processes of its own: the guard gets the signal and kills the
+/// whole group. It only makes calls that are safe after fork().
 [[noreturn]] void guard(const Prepared& prepared)
 {
     sigset_t all;
@@ -87,13 +87,12 @@ void reset_signals()
     sigprocmask(SIG_SETMASK, &all, nullptr);
     reset_signals();
     setpgid(0, 0);
-    // SIGTERM, not SIGKILL: there is a group to be killed first.
+    // SIGTERM, not SIGKILL, because the guard must kill the group first.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if(getppid() != prepared.parent)
         _exit(127);
 
-    // Out of the way of the numbers they are moved to: 0 to 2 may be closed in our process, and be
-    // what open() returns.
+    // Move them above the target numbers: open() can return 0 to 2 if these are closed in this process.
     const int null   = fcntl(open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
     const int output = fcntl(prepared.output, F_DUPFD_CLOEXEC, 10);
     const int report = fcntl(prepared.report, F_DUPFD_CLOEXEC, 10);
@@ -102,7 +101,7 @@ void reset_signals()
     dup2(null, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    // Locks and devices of the process that we were: nothing of it may live on in a compiler.
+    // Close locks and devices of the parent, so that a compiler does not keep them open.
 #ifdef SYS_close_range
     if(syscall(SYS_close_range, kReportFd + 1, ~0u, 0) != 0)
 #endif
@@ -201,7 +200,7 @@ Ended run(const Command& command, const std::function<void()>& slow)
         const auto next = told ? deadline : std::min(deadline, start + std::chrono::seconds(2));
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - now).count();
         struct pollfd waiting = {reading.get(), POLLIN, 0};
-        // Rounded up, or the last part of a millisecond is spent asking.
+        // Rounded up, to avoid polling in the last fraction of a millisecond.
         const int ready = poll(&waiting, 1, static_cast<int>(std::max<long long>(0, left + 1)));
         if(ready < 0 && errno == EINTR)
             continue;
@@ -210,7 +209,7 @@ Ended run(const Command& command, const std::function<void()>& slow)
             const ssize_t got = read(reading.get(), &report, sizeof report);
             if(got < 0 && errno == EINTR)
                 continue;
-            // The guard was killed by somebody, and what it started with it.
+            // Another process killed the guard and with it the program.
             if(got != static_cast<ssize_t>(sizeof report))
                 ended.status = SIGKILL;
             break;
@@ -226,7 +225,7 @@ Ended run(const Command& command, const std::function<void()>& slow)
             break;
         }
     }
-    // What the program left running in its group ends, too.
+    // End remaining processes of the program's group.
     kill(-child, SIGKILL);
     reap(child);
     if(report.code != 0)

@@ -1,4 +1,4 @@
-// Running a program: never through a shell, never longer than allowed, never longer than ourselves.
+// Runs programs without a shell. They end at their timeout, or with this process.
 #ifndef QOLA_RUNTIME_PROCESS_H
 #define QOLA_RUNTIME_PROCESS_H
 
@@ -8,17 +8,17 @@
 
 namespace qola_runtime {
 
-/// A program to run.
+/// A program to run, with its limits.
 struct Command
 {
     std::vector<std::string> arguments;   ///< the first is the program's path
     std::vector<std::string> environment; ///< NAME=value
     std::string directory;                ///< to run in
-    std::string output;                   ///< file for what it prints; made, or emptied
+    std::string output;                   ///< file for its output, created or truncated
     int timeout = 0;                      ///< seconds
 };
 
-/// How it ended.
+/// The end of a program.
 struct Ended
 {
     bool timed_out = false;
@@ -29,9 +29,9 @@ struct Ended
     std::string text(int timeout) const;
 };
 
-/// Runs a program to its end, with all that it starts in a process group of its own, which is
-/// killed at the timeout and when this process dies. `slow` is called once, after two seconds.
-/// Throws SystemError where it cannot be started.
+/// Runs a program and its children in a new process group, and waits for the end. The group is killed at
+/// the timeout and when this process dies. Calls `slow` once after two seconds. Throws SystemError if
+/// the program cannot be started.
 Ended run(const Command& command, const std::function<void()>& slow = {});
 
 } // namespace qola_runtime

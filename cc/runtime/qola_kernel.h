@@ -1,21 +1,21 @@
-// What a kernel library gives the lazy library that loads it.
+// The interface between a kernel library and the lazy library that loads it.
 //
-// A kernel library is one kernel instance's unchanged source, with one of the entry sources that
-// qola/plan/stubs.py writes: it names the host functions that the kernel's source defines.
+// A kernel library consists of the unchanged source of one kernel instance and an entry source, written
+// by qola/plan/stubs.py, that names the host functions of the kernel's source.
 #ifndef QOLA_KERNEL_H
 #define QOLA_KERNEL_H
 
-/// Raised with every change of what is below: part of every kernel's key, so that a library never
-/// loads a kernel that was made for another.
+/// Incremented with every change of this interface. It is part of every kernel's key, so a library never
+/// loads a kernel for another version.
 #define QOLA_KERNEL_ABI 1
 
 extern "C" {
 
-/// A host function of a kernel instance, whatever its real signature is: both sides have it from the
-/// same declaration in Composable Kernel's headers.
+/// A host function of a kernel instance, of any signature: both sides use the declaration in Composable
+/// Kernel's headers.
 typedef void (*qola_kernel_function)();
 
-/// What a library asks of a kernel library, by the symbol `qola_kernel`.
+/// The symbol `qola_kernel` of a kernel library.
 struct qola_kernel_table
 {
     unsigned abi;   ///< QOLA_KERNEL_ABI
@@ -25,8 +25,8 @@ struct qola_kernel_table
 
 } // extern "C"
 
-// An entry source is QOLA_KERNEL_BEGIN, a QOLA_KERNEL_FUNCTION for each function in the order in
-// which the stubs count them, QOLA_KERNEL_END. Device code has no part in it.
+// An entry source is QOLA_KERNEL_BEGIN, a QOLA_KERNEL_FUNCTION per function in the order of the stubs,
+// and QOLA_KERNEL_END. It is host code only.
 #if defined(__HIP_DEVICE_COMPILE__)
 #define QOLA_KERNEL_BEGIN
 #define QOLA_KERNEL_FUNCTION(...)

@@ -1,8 +1,8 @@
-// Kernel instances that are loaded when they are first called; private to a lazy library.
+// Loads kernel instances at their first call. Private to a lazy library.
 //
-// The stubs (qola/plan/stubs.py) define the functions that Composable Kernel's dispatch calls, and
-// ask here for the ones to call in their place. What can be asked for is the library's `module`, a
-// table that qola/lazy/index.py writes.
+// Stubs (qola/plan/stubs.py) define the functions that Composable Kernel's dispatch calls, and forward to
+// functions that they request here. The library's `module`, a table that qola/lazy/index.py writes, lists
+// the kernel instances.
 #ifndef QOLA_LAZY_H
 #define QOLA_LAZY_H
 
@@ -18,7 +18,7 @@ struct Kernel
 {
     const char* name; ///< the kernel instance
     const char* arch; ///< such as "gfx950"
-    const char* code; ///< digest of all that decides its code but the compiler: 64 hex digits
+    const char* code; ///< digest of everything that determines its code, except the compiler: 64 hex digits
 };
 
 /// The kernel instances of a lazy library.
@@ -32,21 +32,21 @@ struct Module
     std::size_t count;
 };
 
-/// Of the library; each has its own.
+/// The table of this library.
 extern const Module module;
 
-/// By row: the functions of what is loaded, else null.
+/// The functions of each row, null until it is loaded.
 extern std::atomic<const qola_kernel_function*> loaded[];
 
-/// Returns the functions of a kernel instance, after finding, or compiling, and loading it.
+/// Finds or compiles a kernel instance, loads it, and returns its functions.
 ///
-/// Of `count` rows from `row` on, which are the same kernel instance for different archs, it is that
-/// of the current device. With it come the others that the thread's call launches (qola_call.h), side
-/// by side. Any thread may call it. Throws qola_entry::StatusError: QOLA_STATUS_UNAVAILABLE where one
-/// of them cannot be had, said on standard error once.
+/// The `count` rows from `row` on are the same kernel instance for different archs; that of the current
+/// device is loaded. The other kernels that the thread's call launches (qola_call.h) are obtained
+/// concurrently. Any thread may call it. Throws qola_entry::StatusError, QOLA_STATUS_UNAVAILABLE, if one
+/// of them is unavailable, and reports that once on standard error.
 const qola_kernel_function* resolve(unsigned row, unsigned count);
 
-/// The same, without a call where it is loaded.
+/// Does the same, without a call if the row is loaded.
 inline const qola_kernel_function* functions(unsigned row, unsigned count)
 {
     if(count == 1)
@@ -55,7 +55,7 @@ inline const qola_kernel_function* functions(unsigned row, unsigned count)
     return resolve(row, count);
 }
 
-/// The same of a kernel that is to be launched; null while the call is recorded: it is only noted. Not
+/// Does the same for a launch. While a call is recorded it only notes the kernel and returns null. Not
 /// inline, because a library has thousands of stubs.
 const qola_kernel_function* launching(unsigned row, unsigned count);
 

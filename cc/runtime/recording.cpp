@@ -12,8 +12,8 @@ std::vector<unsigned> rows_of_call(unsigned first)
 {
     using qola_entry::thread_call;
     std::vector<unsigned> rows{first};
-    // Composable Kernel takes an old error for that of its launch, and forgets it: the call itself
-    // has to meet it.
+    // Composable Kernel would attribute an old error to its launch and clear it. The call itself must
+    // see it.
     if(thread_call.again == nullptr || thread_call.noted != nullptr || hipPeekAtLastError() != hipSuccess)
         return rows;
     std::vector<qola_entry::Noted> noted;
@@ -24,7 +24,7 @@ std::vector<unsigned> rows_of_call(unsigned first)
     }
     catch(const std::exception&)
     {
-        // The call itself comes to it.
+        // The call itself will report it.
     }
     for(const unsigned row : qola_entry::rows_of(noted))
         if(row != first)

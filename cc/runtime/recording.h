@@ -1,4 +1,4 @@
-// Which kernels a call launches, learnt by asking for it once more while nothing is launched.
+// Finds the kernels of a call by repeating it in a mode that launches nothing.
 #ifndef QOLA_RUNTIME_RECORDING_H
 #define QOLA_RUNTIME_RECORDING_H
 
@@ -6,8 +6,8 @@
 
 namespace qola_lazy {
 
-/// Rows of the kernels that this thread's call launches, each once, `first` before the others. `first`
-/// alone outside of a call, where it may not be repeated, and where it is being recorded.
+/// Returns the rows of the kernels that this thread's call launches, each once, with `first` first.
+/// Returns only `first` outside of a call, for a call that must not be repeated, and while recording.
 std::vector<unsigned> rows_of_call(unsigned first);
 
 } // namespace qola_lazy

@@ -33,7 +33,7 @@ void say_once(const std::string& text) { say_once_of(text, text); }
 
 void say_once_of(const std::string& kind, const std::string& text)
 {
-    // Never freed: kernels may be asked for while the process ends.
+    // Never freed, because kernels may be requested while the process ends.
     static std::mutex& mutex           = *new std::mutex;
     static std::set<std::string>& said = *new std::set<std::string>;
     {

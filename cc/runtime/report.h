@@ -1,4 +1,4 @@
-// What is said on standard error, and the exception that carries what is to be said.
+// Messages on standard error, and the exceptions that carry them.
 #ifndef QOLA_RUNTIME_REPORT_H
 #define QOLA_RUNTIME_REPORT_H
 
@@ -7,8 +7,8 @@
 
 namespace qola_runtime {
 
-/// A kernel cannot be had, or a command cannot be carried out. The message is for people: what,
-/// where, and what to do.
+/// A kernel is unavailable, or a command failed. The message for the user names the fault, its place and
+/// its correction.
 class Problem : public std::runtime_error
 {
     public:
@@ -19,19 +19,19 @@ class Problem : public std::runtime_error
 class SystemError : public Problem
 {
     public:
-    /// `what` is the call and what it was for, `code` its errno.
+    /// `what` is the call and its purpose, `code` its errno.
     SystemError(const std::string& what, int code);
     const int code;
 };
 
-/// Writes "qola: <text>" and a line's end, in one call, so that lines of processes do not mix, and
-/// with nothing in it that a terminal obeys.
+/// Writes "qola: <text>" and a line feed in one call, so that lines of processes do not mix, with control
+/// characters escaped.
 void say(const std::string& text);
 
-/// The same, but each text once in a process.
+/// Does the same, once per text and process.
 void say_once(const std::string& text);
 
-/// The same, but once in a process for all texts of a kind.
+/// Does the same, once per kind and process.
 void say_once_of(const std::string& kind, const std::string& text);
 
 } // namespace qola_runtime

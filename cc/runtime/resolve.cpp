@@ -1,4 +1,4 @@
-// qola_lazy::resolve, and all that is asked of HIP.
+// Implements qola_lazy::resolve, and all calls of HIP.
 #include "qola_lazy.h"
 
 #include "qola_call.h"
@@ -32,19 +32,18 @@ namespace {
 using namespace qola_runtime;
 using qola_entry::StatusError;
 
-/// The file that has an address, as the loader knows it.
+/// Returns the loaded file that contains an address.
 std::string file_of(const void* address)
 {
     Dl_info info = {};
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// The library that this is in.
+/// Returns the file of this library.
 std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
 
-/// Directory of the module's sources beside the library: of each symbolic link on the way to it,
-/// then of where directories that are links lead. A link may lead over one that is beside the
-/// sources.
+/// Finds the directory of the module's sources next to the library: next to each symbolic link that leads
+/// to it, then next to the resolved path.
 std::string root_beside()
 {
     const auto root_of_file = [](const std::string& path) {
@@ -62,26 +61,26 @@ std::string root_beside()
     return real.empty() ? std::string{} : root_of_file(real);
 }
 
-/// The runtime that this process has loaded, to link kernels to.
+/// Returns the HIP runtime of this process, to link kernels to.
 std::string hip_runtime()
 {
     return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
 }
 
-/// A kernel, resolved once, well or not, but for a compile of another process that goes on.
+/// The result of resolving a kernel. It is final unless another process still compiles it.
 struct Slot
 {
     explicit Slot(unsigned row) : row(row) {}
     const unsigned row;
     std::atomic<bool> done{false};
     std::atomic<bool> in_background{false}; ///< a thread of the runtime's own is at it
-    std::mutex mutex;                       ///< of what is below
+    std::mutex mutex;                       ///< protects the members below
     bool recorded                         = false;
     const qola_kernel_function* functions = nullptr;
     std::string problem;
 };
 
-/// All that the library keeps; never freed, because kernels may be asked for while a process ends.
+/// The library's state; never freed, because kernels may be requested while a process ends.
 class Runtime
 {
     public:
@@ -120,7 +119,7 @@ class Runtime
                 throw StatusError(QOLA_STATUS_UNAVAILABLE, slot->problem);
             found.push_back(slot->functions);
         }
-        // Only now: a call that lacks one launches none, the next time either.
+        // Publish at the end: a call that lacks a kernel launches none, also when repeated.
         for(std::size_t at = 0; at < rows.size(); ++at)
             loaded[rows[at]].store(found[at], std::memory_order_release);
         return found.front();
@@ -142,13 +141,13 @@ class Runtime
         return *slot;
     }
 
-    /// Resolves what is had without a compile. Has a thread compile of the others what none does yet,
-    /// and throws StatusError where one is not there.
+    /// Resolves available kernels. Starts a thread that compiles the missing ones, unless another does,
+    /// and throws StatusError if one is missing.
     void leave_to_background(const std::vector<Slot*>& pending)
     {
         std::vector<Slot*> due;
         {
-            // One thread at a time, so that none waits for a slot whose compile another has begun.
+            // One thread at a time, so that none waits for a compile of another thread.
             const std::lock_guard<std::mutex> finding(finding_);
             for(Slot* slot : pending)
                 if(!slot->in_background)
@@ -165,7 +164,7 @@ class Runtime
         }
         if(!due.empty())
             in_background([this, due] {
-                // One call's kernels after another's: the bound is for all.
+                // The limit on concurrent compiles applies to all calls together.
                 const std::lock_guard<std::mutex> lock(background_);
                 side_by_side(due.size(), compiles_at_a_time(settings_.jobs), [&](std::size_t at) {
                     resolve_once(*due[at]);
@@ -191,7 +190,7 @@ class Runtime
             slot.done = resolve_into(slot, true);
     }
 
-    /// Whether that is final. Where nothing is to be compiled, a kernel that is nowhere is not.
+    /// Returns whether the result is final. Without compiles, a missing kernel may appear later.
     bool resolve_into(Slot& slot, bool compile)
     {
         const Kernel& kernel = module.kernels[slot.row];
@@ -224,7 +223,7 @@ class Runtime
         }
         catch(const std::exception& error)
         {
-            // Also what the standard library throws, such as for want of memory.
+            // Includes exceptions of the standard library, such as bad_alloc.
             slot.problem = error.what();
             say_once(slot.problem);
         }
@@ -269,7 +268,7 @@ void check(hipError_t error, const char* call)
     if(error == hipSuccess)
         return;
     const std::string what = std::string(call) + ": " + hipGetErrorString(error);
-    // Composable Kernel takes an old error for that of its next launch.
+    // Composable Kernel would attribute an old error to its next launch.
     static_cast<void>(hipGetLastError());
     say(what);
     throw StatusError(QOLA_STATUS_FAILED, what);
@@ -282,12 +281,12 @@ unsigned row_for_current_device(unsigned row, unsigned count)
         if(arch == module.kernels[at].arch)
             return at;
     const std::string what =
-        std::string(module.kernels[row].name) + " is not there for " + arch + ", the current device";
+        std::string(module.kernels[row].name) + " is not in the library for " + arch + ", the current device";
     say_once(what);
     throw StatusError(QOLA_STATUS_NO_ARCH, what);
 }
 
-/// What goes wrong with kernels, as the entry points understand it.
+/// Converts failures of kernels to the entry points' exception.
 template <typename Find>
 const qola_kernel_function* found_by(Find find)
 {

@@ -13,7 +13,7 @@
 namespace qola_runtime {
 namespace {
 
-/// Reads variables, and notes what is wrong or old.
+/// Reads variables, and records errors and notes.
 class Reader
 {
     public:
@@ -27,7 +27,7 @@ class Reader
         return value ? value : "";
     }
 
-    /// The first that is set: the variable itself, then its old names.
+    /// Returns the first variable that is set: `name`, then ck-jit's names.
     std::string text(const char* name, std::initializer_list<const char*> old_names)
     {
         std::string value = text(name);
@@ -52,7 +52,7 @@ class Reader
 
     void refuse(const char* name, const std::string& value, const std::string& right)
     {
-        settings_.errors.push_back(std::string(name) + "=" + value + " is not right: expected " +
+        settings_.errors.push_back(std::string(name) + "=" + value + " is invalid: expected " +
                                    right);
     }
 
@@ -70,8 +70,8 @@ void read_mode(Reader& reader, Settings& settings)
         if(mode != "auto" && mode != "never" && mode != "background")
             reader.refuse("QOLA_LAZY",
                           mode,
-                          "auto (a kernel that is nowhere is compiled), background (it is, and calls "
-                          "answer -4 until then) or never (it is an error)");
+                          "auto (missing kernels are compiled), background (they are, and calls "
+                          "return -4 until then) or never (a missing kernel is an error)");
         return;
     }
     const std::string given = reader.text("NVTE_CK_JIT");
@@ -85,10 +85,10 @@ void read_mode(Reader& reader, Settings& settings)
         reader.refuse("NVTE_CK_JIT",
                       given,
                       "0, false or off (no kernel is compiled), or 1, true, on or auto; "
-                      "QOLA_LAZY=auto|background|never is qola's own name for it");
+                      "qola's own setting is QOLA_LAZY=auto|background|never");
 }
 
-/// The home in passwd; as a shell has it, the root directory for who is not there.
+/// Returns the home directory in passwd or, like a shell, the root directory for unknown users.
 std::string login_home()
 {
     char buffer[16384];
@@ -98,7 +98,7 @@ std::string login_home()
     return {};
 }
 
-/// Where qola keeps things, of which docs/guide/setup.md#where-things-are-kept has the rule.
+/// Returns qola's cache directory by the rule in docs/guide/setup.md#where-things-are-kept.
 std::string cache_home(const Reader& reader)
 {
     const std::pair<const char*, const char*> places[] = {
@@ -133,7 +133,7 @@ void read_places(Reader& reader, Settings& settings)
         else
             settings.notes.push_back(
                 "CK_JIT_MANIFEST=" + manifest +
-                " is ignored: qola has an index of its own, kernels.index; use QOLA_ROOT");
+                " is ignored: qola reads kernels.index; use QOLA_ROOT");
     }
 }
 
@@ -156,8 +156,8 @@ void read_compilers(Reader& reader, Settings& settings)
             settings.compilers.push_back(directory + "/" + name);
 }
 
-/// How many compiles may run at a time. MAX_JOBS is many programs', and what is wrong for one of them
-/// keeps no kernel from being had.
+/// Reads the number of concurrent compiles. Many programs use MAX_JOBS, so an invalid value is ignored
+/// with a note.
 void read_jobs(const Reader& reader, Settings& settings)
 {
     for(const char* name : {"CK_JIT_JOBS", "MAX_JOBS"})
@@ -188,7 +188,7 @@ Settings settings_of(const Variable& variable)
     read_compilers(reader, settings);
     read_jobs(reader, settings);
     reader.seconds("QOLA_COMPILE_TIMEOUT", 1, settings.compile_timeout);
-    // One that another process has just begun is waited for to its end.
+    // Waiting covers a compile that another process has just started.
     settings.wait = settings.compile_timeout + 60;
     reader.seconds("QOLA_WAIT", 0, settings.wait);
     if(const std::string own = reader.text("QOLA_VERBOSE"); !own.empty())
@@ -209,7 +209,7 @@ const Settings& settings()
 {
     static const Settings& read = *[] {
         auto* found = new Settings(settings_of([](const char* name) { return std::getenv(name); }));
-        // What is meant is the directory of now, whatever the process changes to later.
+        // Relative paths refer to the current directory at the start.
         const auto fix = [](std::string& path) { path = path.empty() ? path : absolute(path); };
         for(std::string* path :
             {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})

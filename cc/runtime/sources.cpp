@@ -15,7 +15,7 @@
 namespace qola_runtime {
 namespace {
 
-/// Digest of each file by its path below the root.
+/// Returns the digest of each file by its path below the root.
 using Files = std::map<std::string, std::string>;
 
 const Headers& headers_of(const Index& index, const Kernel& kernel)
@@ -58,25 +58,25 @@ Files files_of(const Index& index)
     return files;
 }
 
-/// The bytes of a file of the index. Throws Problem where it is another.
+/// Reads a file of the index. Throws Problem if its digest differs.
 std::string checked(const std::string& root, const std::string& file, const std::string& expected)
 {
     const std::string path = root + "/" + file, wrapped = "/" + file + "/";
     for(const char* part : {"//", "/./", "/../"})
         if(wrapped.find(part) != std::string::npos)
             throw Problem(root + "/" + kIndexFile + " has the path " + file +
-                          ", which is not one below its directory; install the library's sources "
+                          ", which is not below its directory; install the library's sources "
                           "again");
     if(!is_file(path))
         throw Problem(path + " is missing; install the library's sources again");
     std::string bytes = read_file(path);
     if(const std::string found = sha256(bytes); found != expected)
-        throw Problem(path + " is not the file of the index: its digest is " + found +
+        throw Problem(path + " differs from the index: its digest is " + found +
                       ", expected " + expected + "; install the library's sources again");
     return bytes;
 }
 
-/// Looks at all that is in a directory.
+/// Visits all files of a directory tree.
 class Looker
 {
     public:
@@ -97,14 +97,14 @@ class Looker
         {
             const std::string file = below + name, path = root_ + "/" + file;
             struct stat status;
-            // Where a link leads is what is read, and that has to be what the index says.
+            // Follow symlinks: the target must match the index.
             if(stat(path.c_str(), &status) == 0)
                 add(distrust(path, status, trust_));
             if(directories_.count(file) > 0 && is_directory(path))
                 look(file + "/");
             else if(files_.count(file) == 0)
                 add(path + " is not among the files of " + root_ + "/" + kIndexFile +
-                    ", and a compiler could read it in place of one that is; remove it");
+                    ", and a compiler could read it instead of a listed file; remove it");
         }
     }
 
@@ -152,8 +152,8 @@ std::vector<std::string> faults_of_files(const std::string& root, const Index& i
             add_problem_of([&, &file = file, &digest = digest] { checked(root, file, digest); });
         for(const Kernel& kernel : index.kernels)
             if(const std::string found = code_of(index, kernel); found != kernel.code)
-                throw Problem(root + "/" + kIndexFile + ": what " + kernel.name + " for " +
-                              kernel.arch + " is made of has the digest " + found + ", expected " +
+                throw Problem(root + "/" + kIndexFile + ": the code of " + kernel.name + " for " +
+                              kernel.arch + " has the digest " + found + ", expected " +
                               kernel.code + "; install the library's sources again");
     });
     return faults;
@@ -193,7 +193,7 @@ void copy_sources(const std::string& root,
     {
         const std::string bytes = checked(root, file, digest), path = directory + "/" + file;
         make_directories(directory_of(path), 0700);
-        // Not flushed: nobody reads it after the compile.
+        // Not flushed, because it is only read by this compile.
         const Fd fd = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
         if(!fd)
             throw SystemError("create " + path, errno);

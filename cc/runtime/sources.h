@@ -1,4 +1,4 @@
-// The sources of a module: what an index lists, and nothing else, is compiled.
+// The sources of a module. Only files that its index lists are compiled.
 #ifndef QOLA_RUNTIME_SOURCES_H
 #define QOLA_RUNTIME_SOURCES_H
 
@@ -10,20 +10,20 @@
 
 namespace qola_runtime {
 
-/// What is wrong with a directory of sources, a line each: that another user may have written it, and
-/// files that the index does not list, which a compiler could read in place of those that it does.
+/// Returns the faults of a directory of sources, one per line: untrusted owners, and files that the index
+/// does not list, because a compiler could read them instead of listed ones.
 std::vector<std::string>
 faults_of_directory(const std::string& root, const Index& index, const Trust& trust);
 
-/// What is wrong with the files that an index lists: digests, of them and of all that decides a
-/// kernel's code, a line each.
+/// Returns the files of an index, and the kernels, whose digests are wrong, one per line.
 std::vector<std::string> faults_of_files(const std::string& root, const Index& index);
 
-/// Digest of all that decides a kernel's code but the compiler, as qola/lazy/index.py has it.
+/// Computes the digest of everything that determines a kernel's code, except the compiler, like
+/// qola/lazy/index.py.
 std::string code_of(const Index& index, const Kernel& kernel);
 
-/// Copies what a kernel is compiled from to a directory, checked against the index as it is copied.
-/// Throws Problem that names the file, what is expected and what was found.
+/// Copies the sources of a kernel to a directory, and compares their digests with the index. Throws
+/// Problem with the file, the expected and the found digest.
 void copy_sources(const std::string& root,
                   const Index& index,
                   const Kernel& kernel,

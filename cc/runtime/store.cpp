@@ -12,7 +12,7 @@ Library found_in(const std::string& root,
 {
     Looked looked = look_up(root, kernel, trust);
     if(!looked.fault.empty())
-        say_once(looked.fault + " (passed over)");
+        say_once(looked.fault + " (skipped)");
     if(!looked.found)
         return {};
     return {looked.path, std::move(looked.bytes), what + " " + looked.path, false, kernel.identity};
@@ -27,7 +27,7 @@ Library found_in(const Pack& pack, const CompiledKernel& kernel)
     }
     catch(const Problem& problem)
     {
-        say_once(std::string(problem.what()) + " (passed over)");
+        say_once(std::string(problem.what()) + " (skipped)");
     }
     return {};
 }
@@ -72,7 +72,7 @@ void Store::open_packs()
     for(const std::string& path : settings_.packs)
     {
         if(!is_file(path) && !is_directory(path))
-            say_once("QOLA_PACKS: there is no " + path);
+            say_once("QOLA_PACKS: no file " + path);
         open_pack(path, trust_in_user());
     }
     for(const std::string& path : beside_)
@@ -96,7 +96,7 @@ void Store::open_pack(const std::string& path, const Trust& trust)
         }
         catch(const Problem& problem)
         {
-            say_once(std::string(problem.what()) + " (passed over)");
+            say_once(std::string(problem.what()) + " (skipped)");
         }
     }
 }

@@ -1,4 +1,4 @@
-// Where kernels are looked for: the cache roots, then the packs.
+// Searches kernels in the cache roots, then in the packs.
 #ifndef QOLA_RUNTIME_STORE_H
 #define QOLA_RUNTIME_STORE_H
 
@@ -13,12 +13,12 @@
 
 namespace qola_runtime {
 
-/// A kernel library that was found or made.
+/// A kernel library that was found or compiled.
 struct Library
 {
-    std::string path;   ///< file to be loaded; empty: the bytes
+    std::string path;   ///< file to load; if empty, load the bytes
     std::string bytes;  ///< whole entry
-    std::string origin; ///< for people: where it came from
+    std::string origin; ///< description of its source, for messages
     bool made = false;  ///< compiled just now
     std::string identity = {};     ///< of its compiler
 
@@ -29,20 +29,20 @@ struct Library
 class Store
 {
     public:
-    /// `beside`: packs that come with the library, looked at last. They may be of the owner of a
-    /// file, the library or the program itself, and of a group.
+    /// `beside` lists the library's own packs, searched last. They may belong to the owner of the library
+    /// or the program, and be writable by a group.
     Store(const Settings& settings, std::vector<std::string> beside, const std::string& file);
 
-    /// Looks for a kernel; an empty library where there is none. What is damaged or not to be
-    /// trusted is said once and passed over.
+    /// Finds a kernel; an empty library if there is none. Reports damaged or untrusted files once and
+    /// skips them.
     Library find(const CompiledKernel& kernel);
 
-    /// Looks for a kernel of a compiler, then for what a pack file has of another. A machine that
-    /// compiles nothing does not know which compiler its packs are of; they do.
+    /// Finds a kernel of a compiler, else one of any compiler in a pack file. A machine without a compiler
+    /// does not know the compiler of its packs, but the packs record it.
     Library find(const Kernel& kernel, const std::string& identity);
 
     private:
-    /// A pack in either form.
+    /// A pack file or directory.
     struct Source
     {
         std::string directory;

@@ -8,7 +8,7 @@
 namespace qola_runtime {
 namespace {
 
-/// Bytes of the UTF-8 character that a text begins with; 0 where it begins with none.
+/// Returns the size of the UTF-8 character at the start of a text; 0 if there is none.
 std::size_t character_at(std::string_view text)
 {
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
@@ -19,13 +19,13 @@ std::size_t character_at(std::string_view text)
     for(std::size_t at = 1; at < size; ++at)
         if((byte(at) & 0xc0) != 0x80)
             return 0;
-    // Longer than it has to be, a surrogate, or beyond the last.
+    // Reject overlong forms, surrogates, and code points beyond the last.
     const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
                        (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
     return wrong ? 0 : size;
 }
 
-/// Whether a terminal does something else with a UTF-8 character than to show it or to go on.
+/// Returns whether a terminal interprets a UTF-8 character instead of showing it.
 bool obeyed(std::string_view character)
 {
     if(character == "\n" || character == "\t")

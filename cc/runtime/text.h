@@ -10,16 +10,16 @@
 
 namespace qola_runtime {
 
-/// The parts between separators; empty ones are left out.
+/// Splits at separators, without empty parts.
 std::vector<std::string> split(std::string_view text, std::string_view separators);
 
-/// The parts between tabs, empty ones included.
+/// Splits at tabs, with empty parts.
 std::vector<std::string_view> fields(std::string_view line);
 
-/// The lines of a text, without their ends.
+/// Splits into lines, without line feeds.
 std::vector<std::string_view> lines(std::string_view text);
 
-/// Parts with `between` between them.
+/// Joins parts with `between`.
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
 std::string lower_case(std::string text);
@@ -27,17 +27,17 @@ std::string lower_case(std::string text);
 bool starts_with(std::string_view text, std::string_view start);
 bool ends_with(std::string_view text, std::string_view end);
 
-/// A decimal number from `least` to `most`; nothing for anything else.
+/// Parses a decimal number from `least` to `most`; nothing for any other text.
 std::optional<long> number(std::string_view text, long least, long most);
 
-/// A text with \xNN in place of what a terminal would obey: bytes of control characters but tabs and line
-/// ends, of marks that turn the direction of writing, and those that are not UTF-8.
+/// Escapes as \xNN control characters except tab and line feed, bidirectional marks, and bytes that are
+/// not UTF-8.
 std::string visible(std::string_view text);
 
-/// The last lines of a text, at most `count`.
+/// Returns at most `count` last lines of a text.
 std::string last_lines(std::string_view text, std::size_t count);
 
-/// The time since then for people, such as "23 s" or "1.4 ms".
+/// Formats the time since `start`, such as "23 s" or "1.4 ms".
 std::string time_since(std::chrono::steady_clock::time_point start);
 
 } // namespace qola_runtime

@@ -35,7 +35,7 @@ int main()
         const fmha::Dispatcher decode(fmha::split_kv());
         for(const int splits : {2, 8})
         {
-            const fmha::Found found = decode.find(problem.splits(splits));
+            const fmha::Found found = decode.find(problem.num_splits(splits));
             std::cout << splits << " splits: " << found.workspace << " bytes of workspace\n";
             for(const fmha::Stage& stage : found.stages)
                 std::cout << stage.name << '\n';

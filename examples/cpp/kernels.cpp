@@ -16,7 +16,7 @@ int main()
     const fmha::Dispatcher forward(fmha::forward());
     std::cout << forward.to_json() << '\n';
     fmha::Problem problem;
-    problem.dtype(QOLA_FP16).lengths(1, 64, 64).heads(2).hdim(32).splits(3);
+    problem.dtype(QOLA_FP16).lengths(1, 64, 64).heads(2).hdim(32).num_splits(3);
     try
     {
         forward.find(problem);

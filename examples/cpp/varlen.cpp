@@ -36,7 +36,7 @@ int main()
         for(const bool assembly : {true, false})
         {
             if(!assembly)
-                problem.composable_kernel_alone();
+                problem.composable_kernel_only();
             const fmha::Found found = forward.find(problem);
             if(!found)
                 continue;

@@ -67,3 +67,13 @@ ENTRIES = {
     "bwd": "mha_bwd",
 }
 """The function that runs a direction: of AITER, in namespace aiter, or one of `ADDED`."""
+
+MAIN_ROLE = {
+    "fwd": "fwd",
+    "fwd_splitkv": "splitkv",
+    "batch_prefill": "batch_prefill",
+    "pagedkv_prefill": "pagedkv",
+    "fwd_appendkv": "appendkv",
+    "bwd": "dq_dk_dv",
+}
+"""Role of the kernel instances that serve a direction's problems; others are helper kernels."""

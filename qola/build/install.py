@@ -28,7 +28,7 @@ from qola.layout import (
     lazy_place,
     triton_file,
 )
-from qola.manifest.words import NATIVE
+from qola.manifest.constants import NATIVE
 
 PREVIOUS = ".previous"
 """The end of an earlier library's name, when its module did not build this time."""

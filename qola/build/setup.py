@@ -14,12 +14,10 @@ from qola.cache import cache_directory, locked, refuse_foreign
 from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
 from qola.layout import TRITON
-from qola.manifest.archs import choose_archs, choose_modules
+from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
-from qola.manifest.native_archs import native_archs
 from qola.plan import torch_variants
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_files
 from qola.ruleset import ruleset_root
 

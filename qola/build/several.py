@@ -27,7 +27,7 @@ from qola.checkout.request import AiterOptions
 from qola.errors import QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
-from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildRequest
 from qola.progress import log
 from qola.ruleset import ruleset_root
 

@@ -17,10 +17,11 @@ from elftools.elf.sections import SymbolTableSection
 
 from qola.bundle import pack_files
 from qola.errors import BundleError, Finding
-from qola.offload import COMPRESSED
 
 _MAGIC = b"\x7fELF"
 _MACHINE = "EM_X86_64"
+#: First bytes of a compressed offload bundle.
+_COMPRESSED = b"CCOB"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
 def _needs_of_pack(path: Path, name: str) -> Iterator[ElfNeeds]:
     seen = set()
     for kernel, library in pack_files.kernels_of_pack(path, name):
-        if library.startswith(COMPRESSED):
+        if library.startswith(_COMPRESSED):
             continue
         for one in _read(f"{name}: {kernel}", io.BytesIO(library)):
             what = repr(replace(one, path=""))

@@ -23,53 +23,53 @@ from qola.cli.verify import CODES, placed, run_program
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
-from qola.inspect import planned
 from qola.inspect.query import QueryError
+from qola.plan import planner
 
 _SWEEP = "sweep"
 _HELP = """\
 With words, the dispatch of the planned libraries is read, and nothing is built:
-  qola dispatch mine.toml dtype=bf16 seqlen_q=4096 hdim=128 mask=causal
+  qola dispatch mine.toml dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal
 It prints each kernel with its kind (CK instance, assembly or Triton) and its arguments, or the
 nearest kernels and what each of them needs; exit code 2 if no kernel serves the problem.
 
-  dtype                bf16, fp16, fp32, fp8bf16, ... (needed)
-  hdim                 head dimension: 128, or that of Q and K and that of V: 192x128 (needed)
-  seqlen_q, seqlen_k   length of Q (needed), and of K and V (default: that of Q); in group mode
+  dtype                bf16, fp16, fp32, fp8bf16, ... (required)
+  hdim                 head dimension: 128, or that of Q and K and that of V: 192x128 (required);
+                       short for hdim_q and hdim_v
+  seqlen_q, seqlen_k   length of Q (required), and of K and V (default: that of Q); in group mode
                        lengths with , between
-  batch                sequences of these lengths (default: 1)
-  mode                 batch, or group: sequences one behind the other (default: group for lists)
+  batch                number of sequences of these lengths (default: 1)
+  mode                 batch, or group for concatenated sequences (default: group for lists)
   nhead_q, nhead_k     heads of Q (default: 1), and of K and V (default: those of Q)
   direction            fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd
                        (default: each of fwd and bwd that the manifest has a library for)
-  mask                 no, causal, top_left or bottom_right (default: no); causal is bottom_right
+  mask_type            no, causal, top_left or bottom_right (default: no); causal is bottom_right
                        with window_size_right=0
   window_size_left, window_size_right
-                       keys before and after the diagonal's that a query sees (default: -1, all)
-  bias                 no, bias or alibi (default: no)
-  dropout              probability (default: 0)
+                       keys before and after the diagonal that a query sees (default: -1, all)
+  bias_type            no, bias or alibi (default: no)
+  dropout_p            probability (default: 0)
   logits_soft_cap      number (default: 0)
-  lse                  yes or no (default: either)
-  dbias, deterministic
+  return_lse           yes or no (default: either)
+  has_dbias, deterministic
                        yes or no (default: no); of bwd
-  page_block_size      rows of K and V in a page (default: not in pages)
+  page_block_size      rows of K and V in a page (default: no pages)
   num_splits           of fwd_splitkv (default: 1)
-  assembly             yes if AITER's assembly (v3) kernels may serve it (default: no)
+  use_asm              yes if AITER's assembly (v3) kernels may serve it (default: no)
+  hdim_q, hdim_v, softmax_scale, nhead_bias, batched_alibi_slopes, drop_seed, drop_offset,
+  min_seqlen_q, seqlen_knew, rope_type, rotary_dim, has_sink, how_v3_bf16_cvt, is_v3_atomic_fp32,
+  order, row_padding, page_seed
+                       as in `qola.fmha.AttentionProblem` and its layout
 
 With --launch or --problems the libraries are built, and their host code runs up to the launch,
 without a GPU. Only that tells grids, and assembly kernels, which AITER's host code chooses. It is
 an error if a library launches other kernels than its dispatch is read to launch, or none for any
 problem; directions whose dispatch is not understood are reported, and are no error.
 
-A file of problems has an object of JSON a line. These keys are needed:
-  {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "group": false,
-   "rows": [4096], "columns": [4096], "nhead_q": 8, "nhead_k": 8, "scale": 0.088}
-rows and columns have the lengths of Q, and of K and V, for each sequence. These may be added:
-  "mask": {"kind": "no", "left": -1, "right": -1}   kind: no, top_left or bottom_right
-  "dropout": {"probability": 0.1, "seed": 0, "offset": 0}
-  "bias", "bias_heads", "batched_slopes", "lse", "soft_cap", "dbias", "deterministic", "min_rows",
-  "splits", "page", "new", "rope", "rotary", "assembly", "conversion", "dq_in_float", "units",
-  "order", "more_stride", "magnitude", "data_seed"   as in `qola.fmha.Problem`
+A file of problems has one JSON object per line, with these fields. Required are
+  {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "seqlen_q": [4096], "seqlen_k": [4096],
+   "nhead_q": 8}
+where seqlen_q and seqlen_k list the length of each sequence.
 """
 
 
@@ -129,7 +129,7 @@ def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
             "the command line",
             "no problem",
             "a problem as FIELD=VALUE words, or --problems FILE",
-            f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask=causal",
+            f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal",
         )
         raise QueryError(finding, "nothing to dispatch")
     problems, served = _answer(args, around)
@@ -153,19 +153,20 @@ def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> in
 
 def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
     """Print which kernels serve a problem; return the problems, and whether any is served."""
-    words, answers = _import("problem_words"), _import("dispatch_answers")
+    fields = _import("qola.attention.fields")
+    answers = _import("qola.fmha.dispatch_answers")
     # Before planning, which takes seconds: a misspelt word.
-    words.parse_for_directions(args.words, ("fwd", "bwd"))
+    fields.parse_for_directions(args.words, ("fwd", "bwd"))
     console = around.console
     request = request_of(args, around)
     found: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="qola-") as name:
         directory = Path(name)
-        plan = planned.make_plan(request, Folder(directory))
+        plan = planner.make_plan(request, Folder(directory))
         (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
         directions = answers.directions_of(plan) or ["fwd"]
-        for problem in words.parse_for_directions(args.words, directions):
-            any_lse = not words.has_field(args.words, "lse")
+        for problem in fields.parse_for_directions(args.words, directions):
+            any_lse = not any(word.startswith("return_lse=") for word in args.words)
             found += answers.answer(plan, directory, problem, any_lse=any_lse)
     for one in found:
         for line in one.lines():
@@ -175,7 +176,7 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
 
 
 def _import(module: str) -> Any:
-    """Return a module of qola.fmha, which NumPy goes with.
+    """Import a module that needs NumPy.
 
     Raises:
         ToolchainError: there is no NumPy.
@@ -187,4 +188,4 @@ def _import(module: str) -> Any:
         fix = f"{sys.executable} -m pip install numpy"
         finding = Finding("qola dispatch", "no NumPy", "NumPy 1.26 or later", fix)
         raise ToolchainError(finding, "a package is missing") from None
-    return importlib.import_module(f"qola.fmha.{module}")
+    return importlib.import_module(module)

@@ -20,7 +20,7 @@ from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.console import Console, Surroundings, align, size
 from qola.cli.options import add_command, add_options
 from qola.errors import ExitCode, ToolchainError
-from qola.manifest.native_archs import native_archs
+from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
 from qola.progress import log
 from qola.ruleset import ruleset_root

@@ -15,9 +15,9 @@ from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import disk_error, write_if_changed
 from qola.manifest import json_schema
 from qola.manifest.archs import split
+from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.load import loads
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE, starter_manifest
-from qola.manifest.words import NATIVE, TESTED_ARCHS
 
 STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}

@@ -12,7 +12,7 @@ from qola.cli.console import Surroundings, align
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.errors import ExitCode
 from qola.fetch.fetched import tree_answers
-from qola.plan.modules import find_reports
+from qola.plan.modules import ModuleReport, module_reports
 
 
 def add_commands(commands: Any) -> None:
@@ -27,7 +27,9 @@ def _modules(args: argparse.Namespace, around: Surroundings) -> int:
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
     tree = find_tree(asked, around.environ)
     with tree_answers(tree, around.environ) as answers:
-        reports = find_reports(read_tree(tree), answers.find_json)
+        reports = answers.find(
+            "modules", tuple[ModuleReport, ...], lambda: module_reports(read_tree(tree))
+        )
     console = around.console
     if args.json:
         console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))

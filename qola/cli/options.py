@@ -13,7 +13,7 @@ from qola.cli.console import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError, visible
 from qola.manifest.archs import split
-from qola.manifest.words import BUILD_MODES, NATIVE, TESTED_ARCHS
+from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
 
 JSON = "--json"
 DEFAULT_MANIFEST = "qola.toml"

@@ -27,9 +27,9 @@ from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, count, items_of, select
 from qola.layout import TRITON, triton_file
 from qola.plan import planner
-from qola.plan.cached_plans import find_explanations
-from qola.plan.model import Plan, PlannedModule, TorchModule
-from qola.plan.request import Request, resolve
+from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
 
 _QUERY = """\
@@ -113,9 +113,12 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
 
 def find_verdicts(request: Request) -> list[Verdict]:
     """Return for each kernel instance of the receipts in use whether it is kept, and why."""
-    found = find_explanations(request, lambda: planner.explain(resolve(request), Folder()))
-    kernels = plan_triton(resolve(request), Folder()) if request.manifest.triton else ()
-    return [*verdicts(request.manifest, found), *triton_verdicts(request.manifest, kernels)]
+    found = planner.explain(request)
+    manifest = request.manifest
+    kernels: tuple[TritonKernel, ...] = ()
+    if manifest.triton:
+        kernels = plan_triton(manifest, request.triton, resolve(request).archs, Folder())
+    return [*verdicts(manifest, found), *triton_verdicts(manifest, kernels)]
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -125,7 +128,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
     measured = load_costs(costs) if args.estimate else None
     request = request_of(args, around)
-    plan = planned.plan(request)
+    plan = planner.plan(request)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
     if args.json:
@@ -218,7 +221,7 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola list``."""
     console = around.console
     request = request_of(args, around)
-    plan = planned.plan(request)
+    plan = planner.plan(request)
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:

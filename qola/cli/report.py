@@ -11,12 +11,10 @@ from qola.cli.options import AITER, PLANNED_TREE, add_command, add_manifest, add
 from qola.cli.plan import find_verdicts, request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, visible
-from qola.inspect import planned
 from qola.inspect.explain import summary
+from qola.plan import planner
 from qola.plan.model import Plan
-from qola.report.data import LeftOut
-from qola.report.device_code import ReportError
-from qola.report.write import libraries_in, read_date, read_plan, write_report
+from qola.report.data import LeftOut, ReportError
 
 _CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 
@@ -56,6 +54,9 @@ def add_commands(commands: Any) -> None:
 
 def _report(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola report``."""
+    # Not imported for other commands: it needs packages that an installation may lack.
+    from qola.report.write import libraries_in, read_date, write_report  # noqa: PLC0415
+
     output: Path = around.directory / args.output
     if output.suffix != ".html":
         place, expected = f"--output {args.output}", "a file that ends in .html"
@@ -85,11 +86,13 @@ def _planned(
 ) -> tuple[Plan | None, tuple[LeftOut, ...] | None]:
     """Return the plan, and what it leaves out, as far as somebody says what was built."""
     if args.plan:
+        from qola.report.write import read_plan  # noqa: PLC0415
+
         return read_plan(around.directory / args.plan), None
     if not args.manifest:
         return None, None
     request = request_of(args, around)
-    plan = planned.plan(request)
+    plan = planner.plan(request)
     rules = summary(find_verdicts(request))
     return plan, tuple(
         LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)

@@ -9,8 +9,7 @@ from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import paths_of
 from qola.codegen.types import LEVELS, Level
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
 
 

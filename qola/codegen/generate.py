@@ -226,9 +226,13 @@ def _filters(
     dropped = sorted(selection.drop_directions - set(directions))
     unknown = [("drop_directions", direction) for direction in dropped]
     unknown += [
-        (one.label, f"{one.name}: direction {one.direction}, which the module does not have here")
-        for one in selection.kernels
-        if one.direction not in directions
+        (
+            kernel.label,
+            f"{kernel.config.name}: direction {kernel.config.direction}, which the module does "
+            "not have here",
+        )
+        for kernel in selection.kernels
+        if kernel.config.direction not in directions
     ]
     expected = f"a direction of the module: {', '.join(directions)}"
     findings = [Finding(place, found, expected) for place, found in unknown]
@@ -272,7 +276,7 @@ def _requests(
             archs=next(iter(folders)),
             folders=tuple(folders.items()),
             filters=tuple(of_direction),
-            kernels=tuple(one for one in selection.kernels if one.direction == direction),
+            kernels=tuple(one for one in selection.kernels if one.config.direction == direction),
             dropped=direction in selection.drop_directions,
             explain=explain,
             keep_unreachable=selection.keep_unreachable,

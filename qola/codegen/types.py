@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from qola.errors import Finding
 from qola.kernel import words
+from qola.kernel.config import KernelConfig
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
     from qola.manifest.types import BwdVariant, FwdVariant
 
 FieldValue = words.FieldValue
-Fields = tuple[tuple[str, FieldValue], ...]
 Bucket = tuple[int, int]
 """A pair of head dimensions (hdim_q, hdim_v) for which the dispatch has kernels."""
 
@@ -29,15 +29,10 @@ class RequestedKernel:
 
     Attributes:
         label: the place in the manifest, for messages.
-        name: name of its config.
-        fields: the fields that the kernel instance must have.
     """
 
     label: str
-    name: str
-    direction: str
-    role: str
-    fields: Mapping[str, FieldValue]
+    config: KernelConfig
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,8 @@ class KernelInstance:
         archs: the architectures it is compiled for, each into its own code object.
         file: path below the output directory, ``kernels/<name>.cpp``.
         sha256: digest of that file.
-        fields: what sets it apart (dtype, hdim_q, mode, mask, tile, ...), sorted by name.
+        fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
+            assembly helper has some of these fields.
         kept_by: `index` of each variant that wants it; () where no variants were given.
     """
 
@@ -94,7 +90,7 @@ class KernelInstance:
     archs: tuple[str, ...]
     file: str
     sha256: str
-    fields: Fields
+    fields: Mapping[str, FieldValue]
     kept_by: tuple[int, ...] = ()
 
 
@@ -160,7 +156,7 @@ class Explanation:
     direction: str
     role: str
     archs: tuple[str, ...]
-    fields: Fields = field(repr=False)
+    fields: Mapping[str, FieldValue] = field(repr=False)
     kept_by: tuple[int, ...]
     dropped_by: str
     asked_by: tuple[str, ...] = ()
@@ -212,8 +208,3 @@ class KernelSet:
     tables: tuple[GeneratedSource, ...] = ()
     inputs: tuple[str, ...] = ()
     directions: tuple[Direction, ...] = ()
-
-
-def to_fields(values: Mapping[str, Any]) -> Fields:
-    """Return `values` as sorted (name, value) pairs."""
-    return tuple(sorted(values.items()))

@@ -28,8 +28,8 @@ from qola.compat.upstream import Upstream, differences, directions_of, run_upstr
 from qola.errors import Finding, QolaError
 from qola.files import lossy_text
 from qola.folder import Folder
-from qola.manifest.words import TESTED_ARCHS
-from qola.plan.generated import GeneratedModule
+from qola.manifest.constants import TESTED_ARCHS
+from qola.plan.generate import GeneratedModule
 from qola.processes import thread_pool
 from qola.progress import log
 

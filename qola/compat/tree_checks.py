@@ -14,7 +14,7 @@ from qola.fetch.git import run_git
 from qola.fetch.patches import patch_files, try_patches
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import lossy_text
-from qola.plan.request import unknown_keys_of
+from qola.plan.resolve import unknown_keys
 
 _CK_ARCH = re.compile(r"""["'](gfx\w+)["']""")
 INIT = "git submodule update --init --recursive, in the AITER tree"
@@ -95,7 +95,7 @@ def check_config(tree: AiterTree) -> Check:
         if name not in names
     ]
     facts = {"modules": len(names), "unknown_keys": dict(tree.unknown_keys())}
-    return Check("config", "", f"{len(names)} modules", (*missing, *unknown_keys_of(tree)), facts)
+    return Check("config", "", f"{len(names)} modules", (*missing, *unknown_keys(tree)), facts)
 
 
 def assembly_archs(tree: AiterTree) -> dict[str, list[str]]:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qola.code_object.reader import CodeObject
 from qola.emulate.arrays import U8, Array
-from qola.emulate.code_object import CodeObject
 from qola.emulate.launch import Device, Module, Options, Result
 from qola.errors import Finding, QolaError
 

@@ -9,8 +9,8 @@ from mmap import mmap
 
 import numpy as np
 
+from qola.code_object.reader import LDS_BYTES, CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import I64, U8, U32, Array
-from qola.emulate.code_object import MAX_LDS, MAX_SCRATCH, CodeObject, Descriptor, Kernel
 from qola.emulate.faults import EmulationError, Fault, Faults
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
@@ -18,8 +18,16 @@ from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.waves import EXEC, LANES, SGPRS, Waves
 from qola.emulate.workers import Share, in_processes
+from qola.errors import Finding, QolaError
 
 Dim = tuple[int, int, int]
+
+ARCHS = ("gfx942", "gfx950")
+"""The archs that are emulated."""
+
+#: The most scratch memory of a lane in bytes: the memory of a wave is a number of 13 bits, in KiB
+#: (WAVESIZE of COMPUTE_TMPRING_SIZE).
+_MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 
 #: What registers and LDS hold that nobody wrote: as a float a small negative number, as an integer
 #: a large one, so that a result that depends on it is wrong.
@@ -110,6 +118,9 @@ class Module:
     """
 
     def __init__(self, device: Device, code_object: CodeObject) -> None:
+        if code_object.arch not in ARCHS:
+            found = f"an arch that is not emulated: {code_object.arch}"
+            raise QolaError(Finding("code object", found, " or ".join(ARCHS)))
         self.code_object = code_object
         # The processes of a launch share it: kernels may write to variables of a module.
         self._image = np.frombuffer(mmap(-1, max(1, len(code_object.image))), U8)
@@ -126,6 +137,15 @@ class Module:
             found = Program(self.code_object, kernel, self._checked)
             self._programs[symbol] = found
         return found
+
+
+def _unsupported(descriptor: Descriptor) -> str:
+    """Return a setting of a descriptor that is not emulated, "" if all are."""
+    if descriptor.properties >> 10 & 1:
+        return "waves of 32 lanes"
+    if descriptor.float_mode & 0xF:
+        return "rounding that is not to nearest"
+    return "f16 that does not overflow (FP16_OVFL)" if descriptor.rsrc1 >> 26 & 1 else ""
 
 
 @dataclass
@@ -153,7 +173,7 @@ class _Launch:
 
     def run(self) -> Result:
         options, descriptor = self.device.options, self.descriptor
-        refused = descriptor.unsupported or self._too_large()
+        refused = _unsupported(descriptor) or self._too_large()
         if refused:
             raise EmulationError(
                 Fault("unsupported", self.kernel.symbol, 0, "the descriptor", refused)
@@ -195,10 +215,11 @@ class _Launch:
         """Return which size no device of the arch can give, empty if each fits."""
         arch, lds = self.program.arch, self.descriptor.lds_bytes + self.dynamic_lds
         scratch = self.descriptor.scratch_bytes
-        if lds > MAX_LDS[arch]:
-            return f"{lds:,} bytes of LDS, and a workgroup of {arch} has at most {MAX_LDS[arch]:,}"
-        if scratch > MAX_SCRATCH:
-            return f"{scratch:,} bytes of scratch memory, and a lane has at most {MAX_SCRATCH:,}"
+        if lds > LDS_BYTES[arch]:
+            limit = f"{LDS_BYTES[arch]:,}"
+            return f"{lds:,} bytes of LDS, and a workgroup of {arch} has at most {limit}"
+        if scratch > _MAX_SCRATCH:
+            return f"{scratch:,} bytes of scratch memory, and a lane has at most {_MAX_SCRATCH:,}"
         return ""
 
     def _part(self, machine: Machine, starts: range, groups: int, owned: list[int]) -> Share:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from qola.code_object.reader import CodeObject, Kernel
 from qola.emulate.bind import bind_table
 from qola.emulate.buffers import BUFFERS
 from qola.emulate.check import checking
-from qola.emulate.code_object import CodeObject, Kernel
 from qola.emulate.control import BRANCHES, CONTROL, ENDS, NOTHING
 from qola.emulate.decode import Instruction, pseudocode, sweep
 from qola.emulate.faults import EmulationError, Fault, Kind

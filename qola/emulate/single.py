@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel, Resources
 from qola.emulate.arrays import U32
-from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.decode import sweep
 
 #: By these a kernel gets at what lies beside its code, and sees where that is: mask and bits of
@@ -31,9 +31,10 @@ def single(code_object: CodeObject, symbol: str) -> CodeObject:
     """
     kernel = code_object.kernels[symbol]
     code = code_object.image[kernel.entry : kernel.entry + kernel.size]
-    own = replace(kernel, descriptor=replace(kernel.descriptor, entry=0))
+    descriptor = replace(kernel.descriptor, entry=0)
+    own = replace(kernel, descriptor=descriptor, resources=Resources())
     if _takes_addresses(code):
-        return replace(code_object, kernels={symbol: own})
+        return CodeObject(code_object.arch, code_object.image, {symbol: own})
     return CodeObject(code_object.arch, code, {symbol: replace(own, entry=0)})
 
 
@@ -58,6 +59,7 @@ def from_json(text: str) -> CodeObject:
     values: Mapping[str, Any] = json.loads(text)
     of = values["kernel"]
     arguments = tuple(Argument(**one) for one in of["arguments"])
-    kernel = Kernel(**of | {"descriptor": Descriptor(**of["descriptor"]), "arguments": arguments})
+    own = {"descriptor": Descriptor(**of["descriptor"]), "arguments": arguments}
+    kernel = Kernel(**of | own | {"resources": Resources()})
     image = zlib.decompress(base64.b64decode(values["image"]))
     return CodeObject(values["arch"], image, {kernel.symbol: kernel})

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from qola.fmha.problem import Problem
+from qola.attention import AttentionProblem, Device
 from qola.fmha.registry import Registry, RegistryError
-from qola.verify.case import REFUSED, Call, Dim
-from qola.verify.find import Found
+from qola.verify.c_api import Found
+from qola.verify.case import REFUSED, Call, Dim, Sample
 from qola.verify.host import Built, Host, on_device
 
 #: What a library launches for a problem, what it answers, and the names of that.
@@ -31,7 +31,7 @@ class Compared:
         unasked: why `find` cannot be asked; empty where it can.
     """
 
-    problem: Problem
+    problem: AttentionProblem
     arch: str
     selected: tuple[str, ...]
     launched: tuple[str, ...]
@@ -83,7 +83,7 @@ class Compared:
 
     def to_json(self) -> str:
         """Return all of it as a line."""
-        values = {**vars(self), "problem": json.loads(self.problem.to_json())}
+        values = {**vars(self), "problem": self.problem.to_fields()}
         return json.dumps({**values, "agrees": self.agrees}, sort_keys=True)
 
 
@@ -91,7 +91,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def compared(built: Built, arch: str, problems: Sequence[Problem]) -> list[Compared]:
+def compared(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> list[Compared]:
     """Hand a library problems, on a HIP runtime that runs nothing, and compare what it launches.
 
     Of a direction whose dispatch is not understood, and of a problem that assembly kernels serve,
@@ -101,14 +101,14 @@ def compared(built: Built, arch: str, problems: Sequence[Problem]) -> list[Compa
         VerifyError: the process that called the library died.
     """
     registry = Registry.of(built.module, built.repository)
-    answers = on_device(built, arch, 0, _answers, problems)
+    answers = on_device(built, Device(arch), _answers, problems)
     return list(_compared(registry, arch, answers))
 
 
-def _answers(host: Host, problems: Sequence[Problem]) -> list[_Answer]:
+def _answers(host: Host, problems: Sequence[AttentionProblem]) -> list[_Answer]:
     answers = []
     for problem in problems:
-        call, found = host.call(problem), host.find(problem)
+        call, found = host.call(Sample(problem)), host.find(problem)
         answers.append((call, found, host.named(found, call.launches)))
     return answers
 
@@ -118,11 +118,11 @@ def _compared(registry: Registry, arch: str, answers: Sequence[_Answer]) -> Iter
     for call, found, names in answers:
         selected: tuple[str, ...] = ()
         unread = ""
-        if call.problem.assembly and not known.issuperset(call.names):
+        if call.problem.use_asm and not known.issuperset(call.names):
             unread = "assembly kernels serve it, which AITER's host code chooses"
         else:
             # What these refuse goes to CK's dispatch, as if they were not asked.
-            asked = replace(call.problem, assembly=False)
+            asked = replace(call.problem, use_asm=False)
             try:
                 selected = tuple(entry.name for entry in registry.select(asked, arch))
             except RegistryError as error:

@@ -13,8 +13,7 @@ from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
 from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.progress import library_progress
 from qola.verify.host import Built
 
@@ -29,7 +28,7 @@ class NotBuiltError(QolaError):
     default_title = "the libraries were not built"
 
 
-def build(
+def build_libraries(
     manifest_path: str | Path,
     *,
     archs: Sequence[str] | None = None,

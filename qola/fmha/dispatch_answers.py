@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
+from qola.attention import AttentionProblem
+from qola.attention.ck import MASK_TYPES, condition_text
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.fmha.problem import Problem
 from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.plan.model import Plan, TritonInstance
-from qola.verify.problem import MASKS
 from qola.verify.repository import Repository
 
 CK, ASSEMBLY, TRITON = "CK instance", "assembly", "Triton"
 
 _NEAREST = 3
-#: Members of CK's traits and arguments, in the words of problems.
-_WORDS = (
-    (r"begins\(device_name, '(\w+)'\)", r"arch=\1"),
-    (r"!\((.*) == (.*)\)", r"\1 != \2"),
-    (r"\b[ta]\.(?:data_type)\b", "dtype"),
-    (r"\b[ta]\.is_group_mode == True\b", "mode=group"),
-    (r"\b[ta]\.is_group_mode == False\b", "mode=batch"),
-    (r"\b[ta]\.(?:has_|is_|do_)?(\w+?)(?:_type)?\b", r"\1"),
-    (r"'(?:no_mask|no_bias)'", "no"),
-    (r"'elementwise_bias'", "bias"),
-    (r"'(?:mask_)?(\w+)'", r"\1"),
-    (r"\bTrue\b", "yes"),
-    (r"\bFalse\b", "no"),
-    (r" == ", "="),
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,7 @@ class DispatchAnswer:
         reason: without kernels, why there are none.
     """
 
-    problem: Problem
+    problem: AttentionProblem
     arch: str
     kernels: tuple[DispatchedKernel, ...] = ()
     notes: tuple[str, ...] = ()
@@ -104,7 +88,7 @@ def directions_of(plan: Plan) -> list[str]:
 
 
 def answer(
-    plan: Plan, repository: Path, problem: Problem, *, any_lse: bool
+    plan: Plan, repository: Path, problem: AttentionProblem, *, any_lse: bool
 ) -> list[DispatchAnswer]:
     """Return, for each arch of a plan, which kernels a problem goes to.
 
@@ -118,7 +102,7 @@ def answer(
 
 
 def _on_arch(
-    plan: Plan, repository: Path, problem: Problem, arch: str, any_lse: bool
+    plan: Plan, repository: Path, problem: AttentionProblem, arch: str, any_lse: bool
 ) -> DispatchAnswer:
     triton = tuple(_triton(plan, problem, arch))
     libraries = [
@@ -135,19 +119,23 @@ def _on_arch(
     registry = Registry.of(libraries[0], repository)
     notes = []
     if source.has_assembly(problem.direction, arch):
-        ask = "--launch builds the library and asks it" if problem.assembly else "assembly=yes"
+        ask = "--launch builds the library and asks it" if problem.use_asm else "use_asm=yes"
         notes.append(
             "assembly kernels may serve it instead, which AITER's host code decides if a caller "
             f"allows them: {ask}"
         )
-    asked = [problem, replace(problem, lse=True)] if any_lse and not problem.lse else [problem]
+    asked = (
+        [problem, replace(problem, return_lse=True)]
+        if any_lse and not problem.return_lse
+        else [problem]
+    )
     entries: Sequence[Entry] = ()
     try:
         for one in asked:
-            entries = registry.select(replace(one, assembly=False), arch)
+            entries = registry.select(replace(one, use_asm=False), arch)
             if entries:
-                if one.lse != problem.lse:
-                    notes.append("lse=yes: the library has no kernel for it without the LSE")
+                if one.return_lse != problem.return_lse:
+                    notes.append("return_lse=yes: the library has no kernel for it without the LSE")
                 problem = one
                 break
         if entries:
@@ -161,25 +149,17 @@ def _on_arch(
     return DispatchAnswer(asked[-1], arch, triton, tuple(notes), refusals, reason)
 
 
-def _nearest(source: Repository, problem: Problem, arch: str) -> tuple[Refusal, ...]:
-    rows = source.dispatch(problem.direction).refusals(replace(problem, assembly=False), arch)
+def _nearest(source: Repository, problem: AttentionProblem, arch: str) -> tuple[Refusal, ...]:
+    rows = source.dispatch(problem.direction).refusals(replace(problem, use_asm=False), arch)
     grouped: dict[tuple[str, ...], list[str]] = {}
     for names, failed in rows:
-        needs = tuple(dict.fromkeys(map(in_words, failed)))
+        needs = tuple(dict.fromkeys(map(condition_text, failed)))
         grouped.setdefault(needs, []).append(names[0])
     nearest = list(grouped.items())[:_NEAREST]
     return tuple(Refusal(names[0], needs, len(set(names)) - 1) for needs, names in nearest)
 
 
-def in_words(condition: str) -> str:
-    """Return a condition of a dispatch in the words of problems."""
-    text = condition
-    for pattern, words in _WORDS:
-        text = re.sub(pattern, words, text)
-    return text
-
-
-def _instance(entry: Entry, problem: Problem) -> DispatchedKernel:
+def _instance(entry: Entry, problem: AttentionProblem) -> DispatchedKernel:
     config = entry.config
     hdim = f"{config.hdim_q}x{config.hdim_v}"
     own = f"{problem.hdim_q}x{problem.hdim_v}"
@@ -211,7 +191,7 @@ def _value(value: object) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def _triton(plan: Plan, problem: Problem, arch: str) -> Iterator[DispatchedKernel]:
+def _triton(plan: Plan, problem: AttentionProblem, arch: str) -> Iterator[DispatchedKernel]:
     """Yield kernels in Triton with the problem's data type and head dimension."""
     for kernel in plan.triton:
         for instance in kernel.instances:
@@ -221,9 +201,9 @@ def _triton(plan: Plan, problem: Problem, arch: str) -> Iterator[DispatchedKerne
                 yield DispatchedKernel(instance.name, TRITON, facts)
 
 
-def _fits(instance: TritonInstance, problem: Problem) -> bool:
+def _fits(instance: TritonInstance, problem: AttentionProblem) -> bool:
     known = {name.lower(): value for name, value in instance.choices.items()}
-    mask = str(MASKS[problem.mask.kind])
+    mask = str([*MASK_TYPES].index(problem.mask_type))
     asked = {"dtype": problem.dtype, "hdim": str(problem.hdim_q), "causal": mask}
     return (
         {"dtype", "hdim"} <= known.keys()

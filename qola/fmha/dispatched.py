@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qola.aiter.attention import MAIN_ROLE
+from qola.attention import AttentionProblem, ProblemError, parse_lines
 from qola.errors import ExitCode, Finding, QolaError
 from qola.files import UnfitFileError, bounded_bytes
 from qola.fmha.agreement import Compared, compared
-from qola.fmha.problem import ArraysError, Problem
-from qola.fmha.problem_lines import read
 from qola.fmha.sweep import sweep
-from qola.launch.problems import MAIN_ROLE
 from qola.verify.tell import archs_of, builds
 
 _MAX_BYTES = 64 << 20
@@ -81,7 +80,7 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     if not found:
         known = ", ".join(sorted(set().union(*served.values()))) or "none"
         words = "no problem for a direction of the libraries"
-        raise ArraysError(Finding(args.problems, words, f"one of {known}"))
+        raise ProblemError(Finding(args.problems, words, f"one of {known}"))
     for arch, directions in served.items():
         words = "no library has kernels of the direction for the arch"
         found += [
@@ -92,14 +91,14 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     return found
 
 
-def read_problems(path: Path) -> list[Problem]:
+def read_problems(path: Path) -> list[AttentionProblem]:
     """Return the problems of a file.
 
     Raises:
-        ArraysError: it cannot be read, or has lines that are not problems.
+        ProblemError: it cannot be read, or has lines that are not problems.
     """
     try:
-        return read(bounded_bytes(path, _MAX_BYTES).decode("utf-8"), str(path))
+        return parse_lines(bounded_bytes(path, _MAX_BYTES).decode("utf-8"), str(path))
     except (OSError, UnfitFileError, UnicodeDecodeError) as error:
         words = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise ArraysError(Finding(str(path), words, "a file of problems")) from None
+        raise ProblemError(Finding(str(path), words, "a file of problems")) from None

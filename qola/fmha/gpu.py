@@ -13,10 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qola.aiter.attention import ENTRIES
+from qola.attention import AttentionProblem
 from qola.emulate.hip import by_name
 from qola.errors import Finding
 from qola.fmha.done import Done, RunError
-from qola.fmha.problem import Problem
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import RUNTIME
 from qola.reference.formats import F64
@@ -53,10 +53,13 @@ class Gpu:
             fix = 'Runner(..., device="emulated")'
             raise RunError(Finding("device hip", said, "ROCm 7, and a GPU that it supports", fix))
         ctypes.CDLL(str(built.library.resolve()), mode=ctypes.RTLD_GLOBAL)
+        assert built.caller is not None
         self._call = by_name(ctypes.CDLL(str(built.caller.resolve()), mode=ctypes.RTLD_GLOBAL))
         self._registry = Registry.of(built.module, built.repository)
 
-    def run(self, of: Problem, values: Mapping[str, F64], names: Sequence[str]) -> Done:
+    def run(
+        self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
+    ) -> Done:
         """Run a problem; memory of the device is freed on every way out.
 
         Args:
@@ -66,8 +69,8 @@ class Gpu:
         Raises:
             RunError: a call of HIP failed, or no kernel serves the problem.
         """
-        entry = ENTRIES[of.direction]
-        buffered = buffers(of, self._arch)
+        entry = ENTRIES[problem.direction]
+        buffered = buffers(problem, self._arch)
         raw = {name: buffer.written(values.get(name)) for name, buffer in buffered.items()}
         with ExitStack() as stack:
             held = {
@@ -75,15 +78,16 @@ class Gpu:
                 for name, array in raw.items()
             }
             held |= {
-                name: stack.enter_context(self._memory(array)) for name, array in tables(of).items()
+                name: stack.enter_context(self._memory(array))
+                for name, array in tables(problem).items()
             }
             begin, end = (stack.enter_context(self._event()) for _ in range(2))
-            given = entry_values(of, self._arch, self._parameters[entry]) | held
+            given = entry_values(problem, self._arch, self._parameters[entry]) | held
             self._check("hipEventRecord", begin, None)
             status = self._call(entry, given)
             if status < 0:
                 found = f"{entry} returned {status:g}"
-                raise RunError(Finding(str(of), found, "a problem that the library serves"))
+                raise RunError(Finding(str(problem), found, "a problem that the library serves"))
             self._check("hipEventRecord", end, None)
             self._check("hipEventSynchronize", end)
             milliseconds = ctypes.c_float()
@@ -97,7 +101,7 @@ class Gpu:
             for name, buffer in outputs.items()
             if not buffer.is_clean(raw[name])
         )
-        selected = () if of.assembly else self._registry.select(of, self._arch)
+        selected = () if problem.use_asm else self._registry.select(problem, self._arch)
         return Done(
             {name: buffered[name].read(raw[name]) for name in names},
             tuple(one.name for one in selected),

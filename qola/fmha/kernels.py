@@ -12,7 +12,7 @@ from qola.build.several import Made, build_several
 from qola.errors import Finding
 from qola.files import sha256_of_text
 from qola.fmha.build import built_by
-from qola.fmha.manifest import exact_manifest
+from qola.fmha.manifest import make_exact_manifest
 from qola.fmha.registry import Registry
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import ConfigError, KernelConfig
@@ -58,7 +58,7 @@ def build_kernels(
     Args:
         archs: to build for, such as gfx950: a kernel for those of them that CK has it for.
         aiter_root: see `qola.build_kernels`.
-        receipt: by whose kernels others are made, see `exact_manifest`.
+        receipt: by whose kernels others are made, see `make_exact_manifest`.
         jobs: actions at a time.
 
     Returns:
@@ -146,7 +146,7 @@ def _build(
     of_name: dict[str, Sequence[KernelConfig]] = {}
     for group in groups:
         own = archs_of(group[0], archs)
-        text = exact_manifest(group, own, receipt=receipt)
+        text = make_exact_manifest(group, own, receipt=receipt)
         name = f"k_{sha256_of_text(text)[:16]}"
         texts[name], of_name[name] = text, group
     if not texts:

@@ -8,8 +8,8 @@ from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest.constants import ADDABLE
 from qola.manifest.toml_writer import toml_document
-from qola.manifest.words import ADDABLE
 
 #: By module: the table of its variants, its directions, and what a variant may say.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -27,7 +27,7 @@ _TOGETHER = {"has_bias", "has_alibi"}
 _PARTNERS = ("fwd_splitkv_combine", "bwd_dot_do_o", "bwd_convert_dq")
 
 
-def manifest(
+def make_manifest(
     configs: Iterable[KernelConfig],
     archs: Sequence[str],
     *,
@@ -37,7 +37,7 @@ def manifest(
     """Return the manifest of the libraries that have these kernels.
 
     A variant has no words for tiles and padding: kernels that differ in these alone come along
-    (`exact_manifest` names kernels instead), and so do those that run before and after. Of head
+    (`make_exact_manifest` names kernels instead), and so do helper kernels. Of head
     dimensions that differ in what they have, planning says where the dispatch would have holes, and
     what to add.
 
@@ -67,7 +67,7 @@ def manifest(
     return toml_document(tables)
 
 
-def exact_manifest(
+def make_exact_manifest(
     configs: Iterable[KernelConfig],
     archs: Sequence[str],
     *,

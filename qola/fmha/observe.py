@@ -22,7 +22,7 @@ from qola.errors import CodegenError, Finding
 from qola.fmha.registry import Entry, Registry
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
-from qola.manifest.receipts import PROFILES
+from qola.manifest.constants import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
 _RECEIPTS = {
@@ -41,7 +41,7 @@ _CAPACITY = re.compile(
 )
 
 
-def emitted(
+def observe_kernels(
     tree: Path,
     direction: str,
     archs: Sequence[str] = ("gfx942", "gfx950"),
@@ -68,13 +68,13 @@ def emitted(
             library="",
             name=kernel.name,
             archs=archs_of(kernel, tags),
-            config=KernelConfig.of(direction, kernel.role, kernel.fields),
+            config=KernelConfig.from_fields(direction, kernel.role, kernel.fields),
         )
         for kernel in found.values()
     )
 
 
-def tables_of(tree: Path) -> Archs:
+def observe_archs(tree: Path) -> Archs:
     """Return what the CK of an AITER tree has for each arch.
 
     Raises:
@@ -109,8 +109,8 @@ def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfi
         fields = fields_of(item, {})
         # The dispatch has it, which nobody asks here.
         fields.setdefault("hdim_v", fields["hdim_q"])
-        yield KernelConfig.of(direction, roles[type(item)], fields)
+        yield KernelConfig.from_fields(direction, roles[type(item)], fields)
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(tables_of(Path(sys.argv[1])).to_json(), encoding="utf-8")
+    Path(sys.argv[2]).write_text(observe_archs(Path(sys.argv[1])).to_json(), encoding="utf-8")

@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from qola.fmha.problem import in_rows, tensors_of, with_appended
+from qola.attention import AttentionProblem
+from qola.fmha.arrays import in_rows, tensors_of, with_appended
 from qola.reference import attention
 from qola.reference.attention import Gradients, Softmax
 from qola.reference.formats import F64, FP32
 from qola.verify import append
 from qola.verify.expected import by_sequence, joined
-from qola.verify.problem import Problem
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ class Forward:
     """What a forward gives.
 
     Attributes:
-        o, lse: of the shapes of `Problem.shapes`; LSE is a natural logarithm.
+        o, lse: of the shapes of `AttentionProblem.shapes`; LSE is a natural logarithm.
         steps: of each sequence the way from Q and K to P, where it was asked for.
     """
 
@@ -53,7 +53,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Appended:
-    """Q, K and V after rows were appended to K and V, of the shapes of `Problem.shapes`."""
+    """Q, K and V after an append, of the shapes of `AttentionProblem.shapes`."""
 
     q: F64
     k: F64
@@ -61,7 +61,7 @@ class Appended:
 
 
 def append_kv(
-    of: Problem,
+    problem: AttentionProblem,
     q: Array,
     k: Array,
     v: Array,
@@ -76,64 +76,64 @@ def append_kv(
     Rows of K and V that no sequence has are 0.
 
     Raises:
-        ArraysError: they are not those of the problem.
+        ProblemError: they are not those of the problem.
     """
-    plain = replace(of, page=0)
-    given = with_appended(of, tensors_of(of, q, k, v), k_new, v_new, cos, sin)
+    plain = replace(problem, layout=replace(problem.layout, page_block_size=0))
+    given = with_appended(problem, tensors_of(problem, q, k, v), k_new, v_new, cos, sin)
     found = {name: one.exact for name, one in append.expected(plain, given, FP32).items()}
     whole = {name: append.by_sequence(plain, found[name]) for name in ("k", "v")}
-    return Appended(*(in_rows(of, one) for one in (found.get("q", given.q), *whole.values())))
+    return Appended(*(in_rows(problem, one) for one in (found.get("q", given.q), *whole.values())))
 
 
 def forward(
-    of: Problem,
+    problem: AttentionProblem,
     q: Array,
     k: Array,
     v: Array,
     *,
     bias: Array | None = None,
-    slopes: Array | None = None,
+    alibi_slopes: Array | None = None,
     intermediates: bool = False,
 ) -> Forward:
     """Return O and LSE of a problem; arrays are those of `tensors_of`.
 
     Raises:
-        ArraysError: they are not those of the problem.
+        ProblemError: they are not those of the problem.
     """
-    given = tensors_of(replace(of, direction="fwd"), q, k, v, None, bias, slopes)
-    sequences = given.sequences(of)
-    found = [attention.forward(of.attention, one) for one in sequences]
-    steps = (attention.softmax(of.attention, one) for one in sequences)
+    given = tensors_of(replace(problem, direction="fwd"), q, k, v, None, bias, alibi_slopes)
+    sequences = given.sequences(problem)
+    found = [attention.forward(problem.attention, one) for one in sequences]
+    steps = (attention.softmax(problem.attention, one) for one in sequences)
     return Forward(
-        in_rows(of, joined(of, [one.o for one in found], "o", 0)),
-        joined(of, [one.lse for one in found], "lse", 0),
+        in_rows(problem, joined(problem, [one.o for one in found], "o", 0)),
+        joined(problem, [one.lse for one in found], "lse", 0),
         tuple(steps) if intermediates else (),
     )
 
 
 def backward(
-    of: Problem,
+    problem: AttentionProblem,
     q: Array,
     k: Array,
     v: Array,
     do: Array,
     *,
     bias: Array | None = None,
-    slopes: Array | None = None,
+    alibi_slopes: Array | None = None,
     intermediates: bool = False,
 ) -> Backward:
     """Return the true gradients of a problem of direction bwd; arrays are those of `tensors_of`.
 
     Raises:
-        ArraysError: they are not those of the problem.
+        ProblemError: they are not those of the problem.
     """
-    given = tensors_of(of, q, k, v, do, bias, slopes)
-    pairs = list(zip(given.sequences(of), by_sequence(of, given), strict=True))
-    found = [attention.backward(of.attention, one, its) for one, its in pairs]
-    steps = (attention.gradients(of.attention, one, its) for one, its in pairs)
+    given = tensors_of(problem, q, k, v, do, bias, alibi_slopes)
+    pairs = list(zip(given.sequences(problem), by_sequence(problem, given), strict=True))
+    found = [attention.backward(problem.attention, one, its) for one, its in pairs]
+    steps = (attention.gradients(problem.attention, one, its) for one, its in pairs)
 
     def whole(name: str) -> F64:
-        return joined(of, [getattr(one, name) for one in found], name, max(of.columns))
+        return joined(problem, [getattr(one, name) for one in found], name, max(problem.seqlen_k))
 
-    dq, dk, dv = (in_rows(of, whole(name)) for name in ("dq", "dk", "dv"))
+    dq, dk, dv = (in_rows(problem, whole(name)) for name in ("dq", "dk", "dv"))
     return Backward(dq, dk, dv, whole("dbias"), tuple(steps) if intermediates else ())

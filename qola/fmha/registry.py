@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.config import KernelConfig
 from qola.verify.dispatch import Dispatch
-from qola.verify.problem import Problem
 from qola.verify.repository import Repository, is_beside
 
 
@@ -97,7 +98,7 @@ class Registry:
         source = Repository(module, repository)
         library = source.planned.library
         entries = [
-            Entry(library, k.name, k.archs, KernelConfig.of(k.direction, k.role, k.fields))
+            Entry(library, k.name, k.archs, KernelConfig.from_fields(k.direction, k.role, k.fields))
             for k in source.kernels
             if not is_beside(k)
         ]
@@ -132,20 +133,22 @@ class Registry:
         return Registry(found.values(), sources)
 
     def where(self, **values: Any) -> list[Entry]:
-        """Return kernels by their configs: each field has the value given, or one of a tuple.
+        """Return the kernels whose configs have these values.
+
+        Args:
+            values: by fields of KernelConfig: a value, a tuple of values, or a text with * and ?.
 
         Raises:
-            RegistryError: a config has no such field.
+            RegistryError: a config does not have the field.
         """
         unknown = sorted(set(values) - set(KernelConfig.__dataclass_fields__))
         if unknown:
             known = ", ".join(KernelConfig.__dataclass_fields__)
-            raise RegistryError([Finding(n, "no field of a config", known) for n in unknown])
-        allowed = {n: v if isinstance(v, tuple) else (v,) for n, v in values.items()}
+            raise RegistryError([Finding(n, "not a field of a config", known) for n in unknown])
         return [
-            one
-            for one in self.entries
-            if all(getattr(one.config, name) in of for name, of in allowed.items())
+            entry
+            for entry in self.entries
+            if all(_matches(getattr(entry.config, name), value) for name, value in values.items())
         ]
 
     def named(self, name: str, library: str = "") -> Entry:
@@ -167,7 +170,7 @@ class Registry:
         found = [self._by_config[key, config] for key in keys if (key, config) in self._by_config]
         return _only(found, config.name)
 
-    def select(self, problem: Problem, arch: str, library: str = "") -> tuple[Entry, ...]:
+    def select(self, problem: AttentionProblem, arch: str, library: str = "") -> tuple[Entry, ...]:
         """Return the kernels that a problem is launched with, () where the library has none.
 
         They are read from the library's dispatch, condition by condition, as it is compiled. Which
@@ -186,13 +189,15 @@ class Registry:
         rows = self._ask(problem, arch, library, lambda of: [of.taken(problem, arch)])
         return rows[0]
 
-    def query(self, problem: Problem, arch: str, library: str = "") -> list[tuple[Entry, ...]]:
+    def query(
+        self, problem: AttentionProblem, arch: str, library: str = ""
+    ) -> list[tuple[Entry, ...]]:
         """Return all that would serve a problem, in the order of the dispatch; see `select`."""
         return self._ask(problem, arch, library, lambda of: of.fitting(problem, arch))
 
     def _ask(
         self,
-        problem: Problem,
+        problem: AttentionProblem,
         arch: str,
         library: str,
         ask: Callable[[Dispatch], Iterable[Sequence[str]]],
@@ -208,7 +213,7 @@ class Registry:
             fix = "name the library" if having else "make the registry with Registry.of"
             raise RegistryError(Finding(place, words, "one", fix))
         (name,) = having
-        if problem.assembly and self._sources[name].has_assembly(problem.direction, arch):
+        if problem.use_asm and self._sources[name].has_assembly(problem.direction, arch):
             words = "assembly kernels may serve it, which AITER's host code chooses"
             fix = "ask the library: its C function find, or qola dispatch"
             raise RegistryError(Finding(place, words, "assembly=False", fix))
@@ -247,6 +252,14 @@ class Registry:
             Entry(line.library, line.name, line.archs, KernelConfig.from_values(line.config))
             for line in lines
         )
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, tuple):
+        return any(_matches(value, one) for one in wanted)
+    if isinstance(wanted, str):
+        return value is not None and fnmatchcase(str(value), wanted)
+    return bool(value == wanted)
 
 
 def _only(found: Sequence[Entry], name: str) -> Entry:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.emulate.code_object import ARCHS
-from qola.emulate.launch import Options
+from qola.attention import AttentionProblem, ProblemError, formats
+from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding
+from qola.fmha.arrays import in_rows, tensors_of, with_appended
 from qola.fmha.done import Done, RunError
 from qola.fmha.gpu import Gpu
-from qola.fmha.problem import ArraysError, Problem, in_rows, tensors_of, with_appended
 from qola.reference.attention import Forward
 from qola.reference.formats import F64, FP16, FP32, Format, rounded
 from qola.reference.limits import Arithmetic
@@ -24,7 +24,7 @@ from qola.verify.host import Built
 from qola.verify.memory import buffers
 from qola.verify.replay import TILE, Emulator, contents
 from qola.verify.run import called
-from qola.verify.tensors import Tensors, arithmetic, formats
+from qola.verify.tensors import Tensors, arithmetic
 
 Array = NDArray[Any]
 
@@ -40,13 +40,13 @@ class Run:
 
     Attributes:
         done: what they did, on whichever device.
-        results: o and lse, or dq, dk, dv and dbias, of the shapes of `Problem.shapes`; dk and dv
-            have a head for each of Q. Of what appends k, v, and q where it is rotated. In float16
-            and float32 where the format is that, else the same numbers in float32.
+        results: o and lse, or dq, dk, dv and dbias, of the shapes of `AttentionProblem.shapes`;
+            dk and dv have nhead_q heads. For fwd_appendkv k, v, and q if it is rotated. In float16
+            if that is the format, else in float32.
         verdicts: of each result element by element, against limits that no rounding exceeds.
     """
 
-    problem: Problem
+    problem: AttentionProblem
     done: Done
     results: Mapping[str, Array]
     verdicts: tuple[Verdict, ...]
@@ -65,27 +65,29 @@ class Run:
     def tflops(self) -> float | None:
         """Multiplications and additions of keys that are seen, in 10^12 a second of a GPU."""
         seconds = self.done.seconds
-        return self.problem.operations(seen=True) / seconds / 1e12 if seconds else None
+        return self.problem.operations() / seconds / 1e12 if seconds else None
 
 
 class _Emulated:
     """The emulator; the library's host code runs in a process of its own."""
 
     def __init__(self, built: Built, arch: str, options: Options | None) -> None:
-        if arch not in ARCHS.values():
-            known = ", ".join(sorted(ARCHS.values()))
+        if arch not in ARCHS:
+            known = ", ".join(sorted(ARCHS))
             raise RunError(Finding(f"arch {arch}", "none that is emulated", f"one of {known}"))
         self._built, self._arch = built, arch
         self._emulator = Emulator(options or Options())
 
-    def run(self, of: Problem, values: Mapping[str, F64], names: Sequence[str]) -> Done:
-        case = called(self._built, self._arch, [of])
+    def run(
+        self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
+    ) -> Done:
+        case = called(self._built, self._arch, [problem])
         (call,) = case.calls
         if call.error:
-            raise RunError(Finding(str(of), call.error, "a problem that the library serves"))
+            raise RunError(Finding(str(problem), call.error, "a problem that the library serves"))
         ran = self._emulator.run(call, self._arch, case.codes, values, names)
         if ran.error:
-            raise RunError(Finding(str(of), ran.error, "a kernel that can be emulated"))
+            raise RunError(Finding(str(problem), ran.error, "a kernel that can be emulated"))
         return Done(ran.results, call.names, ran.findings, ran.instructions)
 
 
@@ -116,37 +118,41 @@ class Runner:
 
     def forward(
         self,
-        of: Problem,
+        problem: AttentionProblem,
         q: Array,
         k: Array,
         v: Array,
         *,
         bias: Array | None = None,
-        slopes: Array | None = None,
+        alibi_slopes: Array | None = None,
     ) -> Run:
         """Run the forward of a problem; what its data type lacks of the arrays is rounded.
 
         Args:
             of: of direction fwd, fwd_splitkv or pagedkv_prefill.
-            q, k, v, bias, slopes: see `tensors_of`.
+            q, k, v, bias, alibi_slopes: see `tensors_of`.
 
         Raises:
-            ArraysError: the arrays are not those of the problem.
+            ProblemError: the arrays are not those of the problem.
             RunError: the library has no kernel for it, or a kernel could not be run.
         """
-        return self._run(of, self._rounded(of, tensors_of(of, q, k, v, None, bias, slopes)))
+        return self._run(
+            problem, self._rounded(problem, tensors_of(problem, q, k, v, None, bias, alibi_slopes))
+        )
 
-    def paged_prefill(self, of: Problem, q: Array, k: Array, v: Array, **more: Array) -> Run:
-        """Run attention over K and V in pages of `of.page` rows; see `forward`.
+    def paged_prefill(
+        self, problem: AttentionProblem, q: Array, k: Array, v: Array, **more: Array
+    ) -> Run:
+        """Run attention over K and V in pages of page_block_size rows; see `forward`.
 
         K and V are arrays of sequences all the same, which are put into pages in any order.
         """
-        _must_be("pagedkv_prefill", of, has_pages=of.page > 0)
-        return self.forward(of, q, k, v, **more)
+        _must_be("pagedkv_prefill", problem, has_pages=problem.layout.page_block_size > 0)
+        return self.forward(problem, q, k, v, **more)
 
     def append_kv(
         self,
-        of: Problem,
+        problem: AttentionProblem,
         q: Array,
         k: Array,
         v: Array,
@@ -159,20 +165,20 @@ class Runner:
         """Append rows to K and V of a problem of direction fwd_appendkv, and rotate them and Q.
 
         Args:
-            k, v: as large as they are afterwards; of their last `of.new` rows nothing is read.
+            k, v: as large as they are afterwards; their last seqlen_knew rows are not read.
             k_new, v_new, cos, sin: see `with_appended`.
 
         Raises:
-            ArraysError: as `forward`.
+            ProblemError: as `forward`.
             RunError: as `forward`.
         """
-        _must_be("fwd_appendkv", of, has_new=of.new > 0)
-        given = with_appended(of, tensors_of(of, q, k, v), k_new, v_new, cos, sin)
-        return self._run(of, self._rounded(of, given))
+        _must_be("fwd_appendkv", problem, has_new=problem.seqlen_knew > 0)
+        given = with_appended(problem, tensors_of(problem, q, k, v), k_new, v_new, cos, sin)
+        return self._run(problem, self._rounded(problem, given))
 
     def backward(
         self,
-        of: Problem,
+        problem: AttentionProblem,
         q: Array,
         k: Array,
         v: Array,
@@ -181,7 +187,7 @@ class Runner:
         o: Array | None = None,
         lse: Array | None = None,
         bias: Array | None = None,
-        slopes: Array | None = None,
+        alibi_slopes: Array | None = None,
     ) -> Run:
         """Run the backward of a problem of direction bwd; see `forward`.
 
@@ -189,46 +195,54 @@ class Runner:
             do: gradient of O.
             o, lse: what a forward gave; by default what the reference gives, rounded.
         """
-        given = self._rounded(of, tensors_of(of, q, k, v, do, bias, slopes))
-        return self._run(of, given, self._left(of, given, o, lse))
+        given = self._rounded(problem, tensors_of(problem, q, k, v, do, bias, alibi_slopes))
+        return self._run(problem, given, self._left(problem, given, o, lse))
 
     def _left(
-        self, of: Problem, given: Tensors, o: Array | None, lse: Array | None
+        self, problem: AttentionProblem, given: Tensors, o: Array | None, lse: Array | None
     ) -> list[Forward]:
         """Return what the forward left of each sequence, as the kernel reads it."""
-        left = left_by_forward(of, given, self._arithmetic(of))
-        shapes = of.shapes()
+        left = left_by_forward(problem, given, self._arithmetic(problem))
+        shapes = problem.shapes()
         wrong = [
             Finding(name, f"shape {array.shape}", f"shape {shapes[name]}")
             for name, array in (("o", o), ("lse", lse))
             if array is not None and array.shape != shapes[name]
         ]
         if wrong:
-            raise ArraysError(wrong)
+            raise ProblemError(wrong)
         if o is not None:
-            values = rounded(in_rows(of, np.asarray(o).astype(np.float64)), self._formats(of)[1])
-            parts = by_sequence(of, replace(given, do=values))
+            values = rounded(
+                in_rows(problem, np.asarray(o).astype(np.float64)), self._formats(problem)[1]
+            )
+            parts = by_sequence(problem, replace(given, do=values))
             left = [replace(one, o=its) for one, its in zip(left, parts, strict=True)]
         if lse is not None:
             values = rounded(np.asarray(lse).astype(np.float64), FP32)
-            parts = np.split(values, given.starts_q[1:-1], axis=1) if of.group else [*values]
+            parts = (
+                np.split(values, given.starts_q[1:-1], axis=1)
+                if problem.is_group_mode
+                else [*values]
+            )
             left = [replace(one, lse=its) for one, its in zip(left, parts, strict=True)]
         return left
 
-    def _formats(self, of: Problem) -> tuple[Format, Format]:
+    def _formats(self, problem: AttentionProblem) -> tuple[Format, Format]:
         try:
-            return formats(of.dtype, self._arch)
+            return formats(problem.dtype, self._arch)
         except KeyError:
-            words = f"dtype {of.dtype}"
-            raise RunError(Finding(str(of), words, "a data type with a known format")) from None
+            words = f"dtype {problem.dtype}"
+            raise RunError(
+                Finding(str(problem), words, "a data type with a known format")
+            ) from None
 
-    def _arithmetic(self, of: Problem) -> Arithmetic:
-        return arithmetic(of, self._arch, TILE)
+    def _arithmetic(self, problem: AttentionProblem) -> Arithmetic:
+        return arithmetic(problem, self._arch, TILE)
 
-    def _rounded(self, of: Problem, given: Tensors) -> Tensors:
+    def _rounded(self, problem: AttentionProblem, given: Tensors) -> Tensors:
         """Return tensors with the numbers that a kernel can be handed."""
-        low, out = self._formats(of)
-        to = {"q": low, "k": low, "v": low, "do": out, "slopes": FP32}
+        low, out = self._formats(problem)
+        to = {"q": low, "k": low, "v": low, "do": out, "alibi_slopes": FP32}
         to["bias"] = FP32 if low.bits == 8 else low
         changed: dict[str, Any] = {
             name: rounded(getattr(given, name), format_)
@@ -242,33 +256,34 @@ class Runner:
             )
         return replace(given, **changed)
 
-    def _run(self, of: Problem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
+    def _run(self, problem: AttentionProblem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            wanted = expected(of, given, self._arithmetic(of), left)
-        done = self._device.run(of, contents(of, given, self._arch, left), tuple(wanted))
-        types = {name: buffer.format for name, buffer in buffers(of, self._arch).items()}
+            wanted = expected(problem, given, self._arithmetic(problem), left)
+        done = self._device.run(problem, contents(problem, given, self._arch, left), tuple(wanted))
+        types = {name: buffer.format for name, buffer in buffers(problem, self._arch).items()}
         return Run(
-            problem=of,
+            problem=problem,
             done=done,
             results={
-                name: _shown(of, name, array, types[name]) for name, array in done.results.items()
+                name: _shown(problem, name, array, types[name])
+                for name, array in done.results.items()
             },
             verdicts=tuple(compare(done.results, wanted, worst=True)),
         )
 
 
-def _must_be(direction: str, of: Problem, **has: bool) -> None:
+def _must_be(direction: str, problem: AttentionProblem, **has: bool) -> None:
     """Refuse a problem of another direction, or without what one of this direction has."""
     missing = [name.removeprefix("has_") for name, there in has.items() if not there]
-    if of.direction != direction or missing:
-        found = f"direction {of.direction}" + "".join(f", no {name}" for name in missing)
+    if problem.direction != direction or missing:
+        found = f"direction {problem.direction}" + "".join(f", no {name}" for name in missing)
         expected_ = f"direction {direction}, with {', '.join(n.removeprefix('has_') for n in has)}"
-        raise ArraysError(Finding(str(of), found, expected_))
+        raise ProblemError(Finding(str(problem), found, expected_))
 
 
-def _shown(of: Problem, name: str, array: F64, of_type: Format) -> Array:
+def _shown(problem: AttentionProblem, name: str, array: F64, of_type: Format) -> Array:
     """Return a result as NumPy has its format, or in float32, which has all its numbers."""
-    if of.new and name in ("k", "v"):
-        array = append.by_sequence(of, array)
-    laid = in_rows(of, array) if name in _IN_ROWS else array
+    if problem.seqlen_knew and name in ("k", "v"):
+        array = append.by_sequence(problem, array)
+    laid = in_rows(problem, array) if name in _IN_ROWS else array
     return laid.astype(np.float16 if of_type is FP16 else np.float32)

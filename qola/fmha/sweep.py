@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from qola.fmha.problem import Problem
-from qola.launch.problems import MAIN_ROLE
+from qola.aiter.attention import MAIN_ROLE
+from qola.attention import AttentionProblem
 from qola.plan.model import PlannedKernel
-from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.sample import MAX_WORK, generator, propose
 
@@ -24,7 +23,7 @@ _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom
 
 def sweep(
     kernels: Sequence[PlannedKernel], count: int, seed: int = 0, max_work: int = MAX_WORK
-) -> Iterator[Problem]:
+) -> Iterator[AttentionProblem]:
     """Yield problems around what kernels serve, and in their neighbourhood; the same for a seed.
 
     Every other one is a problem of a kernel with one property changed, which then another kernel
@@ -33,7 +32,7 @@ def sweep(
     Args:
         kernels: of one arch.
         count: how many problems.
-        max_work: of each, see `Problem.work`.
+        max_work: of each, see `AttentionProblem.work`.
     """
     mains = [
         k for k in kernels if k.role == MAIN_ROLE.get(k.direction) and not k.fields.get("pagedkv")
@@ -44,28 +43,33 @@ def sweep(
         chosen = generator("sweep", seed, made, attempt)
         kernel = mains[int(chosen.integers(len(mains)))]
         edge = int(chosen.integers(1 << 30))
-        problem = propose(kernel.direction, kernel.fields, edge, chosen, max_work)
-        if problem is not None:
+        sample = propose(kernel.direction, kernel.fields, edge, chosen, max_work)
+        if sample is not None:
             made += 1
+            problem = sample.problem
             yield _changed(problem, chosen) if chosen.random() < _CHANGED else problem
 
 
-def _changed(of: Problem, chosen: np.random.Generator) -> Problem:
+def _changed(problem: AttentionProblem, chosen: np.random.Generator) -> AttentionProblem:
     """Return a problem with another value of one property."""
     hdim = int(chosen.choice(_HDIMS))
-    backward = of.direction == "bwd"
+    backward = problem.direction == "bwd"
     changes: list[dict[str, Any]] = [
         {"dtype": str(chosen.choice(_DTYPES))},
         {"hdim_q": hdim},
         {"hdim_v": hdim},
         {"hdim_q": hdim, "hdim_v": hdim},
-        {"mask": _MASKS[int(chosen.integers(len(_MASKS)))]},
-        {"bias": str(chosen.choice(["no", "bias", "alibi"]))},
-        {"dropout": None if of.dropout else Dropout(0.25, 7, 11)},
-        {"deterministic": not of.deterministic} if backward else {"lse": not of.lse},
-        {"dbias": not of.dbias} if backward else {"soft_cap": 0.0 if of.soft_cap else 10.0},
+        asdict(_MASKS[int(chosen.integers(len(_MASKS)))]),
+        {"bias_type": str(chosen.choice(["no", "bias", "alibi"]))},
+        {"dropout_p": 0.0 if problem.dropout_p else 0.25, "drop_seed": 7, "drop_offset": 11},
     ]
+    if backward:
+        changes.append({"deterministic": not problem.deterministic})
+        changes.append({"has_dbias": not problem.has_dbias})
+    else:
+        changes.append({"return_lse": not problem.return_lse})
+        changes.append({"logits_soft_cap": 0.0 if problem.logits_soft_cap else 10.0})
     change = changes[int(chosen.integers(len(changes)))]
-    if of.direction == "fwd_splitkv" and "dropout" in change:
+    if problem.direction == "fwd_splitkv" and "dropout_p" in change:
         change = {}  # Its arguments have none.
-    return replace(of, **change)
+    return replace(problem, **change)

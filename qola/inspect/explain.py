@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qola.codegen.types import Explanation, Fields
+from qola.codegen.types import Explanation, FieldValue
 from qola.inspect.query import Item, make_item, triton_items
 from qola.manifest.load import Manifest, ModuleSpec
-from qola.manifest.triton import triton_name
+from qola.manifest.types import triton_name
 from qola.plan.model import TritonKernel
 
 
@@ -24,7 +24,7 @@ class Verdict:
     """
 
     item: Item
-    fields: Fields
+    fields: Mapping[str, FieldValue]
     kept: bool
     reasons: tuple[str, ...]
 
@@ -40,7 +40,7 @@ def verdicts(
     """Return what planner.explain found, in the words of the manifest."""
     return [
         Verdict(
-            make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields),
+            make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields.items()),
             e.fields,
             not e.dropped_by,
             (e.dropped_by,) if e.dropped_by else _keepers(manifest, spec, e),
@@ -60,7 +60,7 @@ def triton_verdicts(manifest: Manifest, kernels: Sequence[TritonKernel]) -> list
     reasons = [places[kernel.name] for kernel in kernels for _ in kernel.instances]
     chosen = [one.choices for kernel in kernels for one in kernel.instances]
     found = zip(triton_items(kernels), chosen, reasons, strict=True)
-    return [Verdict(item, tuple(fields.items()), True, (why,)) for item, fields, why in found]
+    return [Verdict(item, fields, True, (why,)) for item, fields, why in found]
 
 
 def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> tuple[str, ...]:

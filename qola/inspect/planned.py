@@ -1,4 +1,4 @@
-"""The plan of a manifest's file, as ``qola plan`` makes it."""
+"""Plans a manifest's file without building it, as ``qola plan`` does."""
 
 from __future__ import annotations
 
@@ -15,18 +15,13 @@ from qola.checkout.source import AiterSource, choose_for
 from qola.errors import AiterError, Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import RECORD
-from qola.folder import Folder
 from qola.manifest.archs import choose_modules
 from qola.manifest.load import Manifest, load
 from qola.plan import planner
-from qola.plan.build_request import BuildRequest
-from qola.plan.cached_plans import find_plan
-from qola.plan.make_request import make_request
 from qola.plan.model import Plan
-from qola.plan.request import Request, resolve
-from qola.plan.spec import BuildSpec
+from qola.plan.request import Request, make_request
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_trees
-from qola.progress import log
 from qola.ruleset import ruleset_root
 
 
@@ -37,23 +32,22 @@ def plan_of(
     aiter_root: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return the plan of a manifest: what it builds, and nothing is built.
+    """Plan a manifest without building it.
 
     Args:
         manifest_path: the manifest.
         archs: archs instead of the manifest's.
         aiter_root: an AITER tree; by default that of the manifest's commit, or the pinned one,
-            fetched once and kept in the cache.
-        environ: the environment: GPU_ARCHS, QOLA_CACHE_HOME; by default the process's.
+            fetched once into the cache.
+        environ: environment with GPU_ARCHS and QOLA_CACHE_HOME; by default the process's.
 
     Raises:
-        QolaError: the manifest is not valid, it cannot be planned, or there is no AITER tree.
+        QolaError: the manifest is invalid or cannot be planned, or no AITER tree is available.
     """
     file = Path(manifest_path)
     environ = os.environ if environ is None else environ
     build = BuildRequest(file, BuildSpec(tuple(archs)), AiterOptions(aiter_root))
-    request = request_of(build, file.as_posix(), environ)
-    return plan(request)
+    return planner.plan(request_of(build, file.as_posix(), environ))
 
 
 def request_of(
@@ -64,7 +58,7 @@ def request_of(
     name: str = "",
     rocm_version: str | None = None,
 ) -> Request:
-    """Return the request of the plan of a manifest's file.
+    """Read a manifest's file, and find its AITER tree and Triton files.
 
     Args:
         display: the file's name in messages.
@@ -72,7 +66,7 @@ def request_of(
         rocm_version: HIP version of the toolchain, None if there is none.
 
     Raises:
-        QolaError: the manifest is not valid, or there is no AITER tree.
+        QolaError: the manifest is invalid, or no AITER tree is available.
     """
     file = Path(build.manifest_path)
     manifest = load(file, display=display)
@@ -97,9 +91,9 @@ def _find_tree(
     aiter: AiterOptions,
     environ: Mapping[str, str],
 ) -> tuple[Path, bool]:
-    """Return the AITER tree, and whether it overrides the manifest; fetch it as a build does.
+    """Find or fetch the AITER tree; return it, and whether it overrides the manifest's.
 
-    Unlike a build, a plan changes a tree in `aiter.root` only if a commit or patches are named.
+    A build prepares a tree in `aiter.root` in any case, a plan only for a named commit or patches.
     """
     folder = file.absolute().parent
     if aiter.root and not (aiter.commit or aiter.patches_dir):
@@ -108,31 +102,18 @@ def _find_tree(
         source = AiterSource(LocalSource(Path(aiter.root)), patches)
         return tree_of(source, environ), aiter.skip_checkout
     known = replace(manifest, aiter_commit=None) if aiter.override else manifest
-    asked = aiter_request(known, folder, ruleset_root(), aiter)
+    wanted = aiter_request(known, folder, ruleset_root(), aiter)
     try:
-        source, overrides = choose_for(known, asked, environ, skip_checkout=aiter.skip_checkout)
+        source, overrides = choose_for(known, wanted, environ, skip_checkout=aiter.skip_checkout)
         return tree_of(source, environ), overrides
     except AiterError as error:
-        if asked.commit is None or aiter.commit:
+        if wanted.commit is None or aiter.commit:
             raise
         other = Finding(
             manifest.place("qola", "aiter_commit"),
-            f"{asked.commit}, of which there is no tree",
+            f"{wanted.commit}, which has no usable tree",
             "a commit that git can fetch and that patches_dir fits, or a tree of yours "
-            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {asked.pin['version']}",
+            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {wanted.pin['version']}",
             f"qola plan {shlex.quote(manifest.file)} --override-aiter-commit",
         )
         raise AiterError((*error.findings, other), error.title) from None
-
-
-def plan(request: Request) -> Plan:
-    """Return the plan of a request, cached or made in memory."""
-    return find_plan(request, lambda: make_plan(request, Folder()))
-
-
-def make_plan(request: Request, output: Folder) -> Plan:
-    """Plan a request and log it; write the generated sources to `output`."""
-    resolved = resolve(request)
-    archs = ", ".join(resolved.archs)
-    log.info(f"{request.name}: generating kernel instances for {archs}")
-    return planner.build_plan(resolved, output)

@@ -59,6 +59,8 @@ def make_item(
         "arch": tuple(archs),
     }
     for key, value in fields:
+        if key in values:
+            continue  # CK's name of the arch
         if isinstance(value, bool):
             values[key] = (YES if value else NO,)
         elif value is not None:

@@ -34,8 +34,6 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
 
 _FAMILY_OF = {of: family for family, of in FAMILIES.items()}
 
-#: Where a kernel's fields in a plan are called otherwise.
-_OBSERVED = {"arch": "arch_tag", "randval": "store_randval"}
 #: What a config's name calls its fields, where that is shorter.
 _CODES = {"deterministic": "det", "dropout_kind": "kind", "pipeline": "p", "vlayout": "v"}
 #: What a config's name begins with.
@@ -113,42 +111,25 @@ class KernelConfig:
             object.__setattr__(self, "more", tuple(sorted(dict(self.more).items())))
 
     @staticmethod
-    def of(direction: str, role: str, observed: Mapping[str, FieldValue]) -> KernelConfig:
-        """Return the config of a kernel of CK.
-
-        Args:
-            direction, role, observed: as a plan has them; `observed` is what `fields` returns.
+    def from_fields(direction: str, role: str, fields: Mapping[str, FieldValue]) -> KernelConfig:
+        """Return the config whose `fields()` are these.
 
         Raises:
-            ConfigError: it is none of CK's attention, or a value is of another type.
+            ConfigError: the role is not of CK's attention, or a value has the wrong type.
         """
         family = _FAMILY_OF.get((direction, role))
         if family is None:
             known = ", ".join(f"{d} {r}" for d, r in _FAMILY_OF)
             raise ConfigError(Finding("kernel", f"{direction} {role}", f"one of {known}"))
-        left = dict(observed)
-        data: dict[str, Any] = {"family": family}
-        for name in _NAMES:
-            word = _OBSERVED.get(name, name)
-            if left.get(word) is not None:
-                data[name] = left.pop(word)
-        if left.get("arch_tag", "") is None:
-            del left["arch_tag"]
-        tile = Tile.parse(str(data.get("tile")))
-        if tile is not None and left.get("max_seqlen_q") == tile.max_rows:
-            left.pop("max_seqlen_q", None)
-        return KernelConfig.from_values({**data, "more": left})
+        own = {name: fields[name] for name in _NAMES if fields.get(name) is not None}
+        more = {name: value for name, value in fields.items() if name not in _NAMES}
+        return KernelConfig.from_values({"family": family, **own, "more": more})
 
     def fields(self) -> dict[str, FieldValue]:
-        """Return the kernel's fields as a plan has them."""
-        found: dict[str, FieldValue] = {"arch_tag": self.arch}
-        for name in _NAMES:
-            value = getattr(self, name)
-            if value is not None:
-                found[_OBSERVED.get(name, name)] = str(value) if name == "tile" else value
-        if self.tile.max_rows is not None:
-            found["max_seqlen_q"] = self.tile.max_rows
-        return found | dict(self.more)
+        """Return the values that are not None by name, without the family."""
+        found = {name: getattr(self, name) for name in _NAMES}
+        found = {name: value for name, value in found.items() if value is not None}
+        return {**found, "tile": str(self.tile), **dict(self.more)}
 
     @property
     def direction(self) -> str:
@@ -193,10 +174,9 @@ class KernelConfig:
         return config
 
     def values(self) -> dict[str, Any]:
-        """Return the values that a config of its family has, in words of JSON."""
-        found = {name: getattr(self, name) for name in ("family", *_NAMES)}
-        found["tile"] = str(self.tile)
-        found = {name: value for name, value in found.items() if value is not None}
+        """Return the values that a config of its family has, as JSON values."""
+        own = {name: value for name, value in self.fields().items() if name in _NAMES}
+        found: dict[str, Any] = {"family": self.family, **own}
         return {**found, "more": dict(self.more)} if self.more else found
 
     @staticmethod

@@ -1,45 +1,54 @@
-"""ROCm/QoLA's precedence of archs: the command line, the manifest, $GPU_ARCHS, this machine."""
+"""Chooses the architectures and modules to build.
+
+Precedence of architectures, as in ROCm/QoLA: command line, manifest, $GPU_ARCHS, this machine.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
-from qola.errors import Finding, ManifestError, PlanError
+from qola.errors import Finding, ManifestError, PlanError, ToolchainError
+from qola.manifest.constants import KNOWN_ARCHS, NATIVE
 from qola.manifest.types import Manifest, ModuleSpec
 from qola.manifest.values import nearest
-from qola.manifest.words import KNOWN_ARCHS, NATIVE
 
 MAX_ARCHS = 8
-"""A library can be restricted to each subset of its archs, and these are then 255."""
+"""A library can be restricted to each subset of its archs: 255 subsets of 8."""
+
+KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+"""Where AMD's kernel driver has a directory for each processor of the machine."""
 
 
 def split(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the items of lists with ; or , between them, each once, in the order given."""
+    """Return the distinct items of lists separated by ; or , in the order given."""
     items = (item.strip() for text in values for item in text.replace(",", ";").split(";"))
     return tuple(dict.fromkeys(filter(None, items)))
 
 
 def resolve(
-    asked: Sequence[str],
+    requested: Sequence[str],
     manifest: Manifest,
     default: Sequence[str],
     native: Callable[[], tuple[str, ...]],
 ) -> tuple[str, ...]:
     """Return the archs to build for, sorted.
 
-    What is asked for wins over [build].architectures, that over the default, and where nobody says
-    anything it is the GPUs of this machine, as it is for the word `native`, which stands alone.
-    `native` asks the machine, and is called only if need be.
+    Args:
+        requested: archs that replace those of the manifest.
+        default: archs for a manifest without any; if there are none, those of `native`.
+        native: finds the archs of this machine's GPUs; called only if `native` is selected.
 
     Raises:
-        PlanError: a word that is no arch, or `native` beside others.
+        PlanError: an unknown arch, `native` together with other archs, or more than MAX_ARCHS.
         ToolchainError: as `native`.
     """
     place = manifest.place("build", "architectures")
-    if asked:
-        named, place = tuple(asked), "the archs asked for instead of the manifest's"
+    if requested:
+        named, place = tuple(requested), "the archs asked for instead of the manifest's"
     elif manifest.architectures:
-        named = tuple(manifest.architectures)
+        named = manifest.architectures
     elif default:
         named, place = tuple(default), "GPU_ARCHS"
     else:
@@ -47,46 +56,48 @@ def resolve(
     if NATIVE in named:
         if len(set(named)) > 1:
             raise PlanError(
-                Finding(place, ", ".join(named), f"{NATIVE} alone, or archs by their names")
+                Finding(place, ", ".join(named), f"only {NATIVE}, or archs by their names")
             )
         named, place = native(), f"{NATIVE}: the GPUs of this machine"
     archs = tuple(sorted(set(named)))
-    unknown = [arch for arch in archs if arch not in KNOWN_ARCHS]
-    if unknown:
+    if unknown := [arch for arch in archs if arch not in KNOWN_ARCHS]:
         expected = f"archs by their LLVM names: {', '.join(KNOWN_ARCHS)}"
         meant = [near for arch in unknown if (near := nearest(arch, (*KNOWN_ARCHS, NATIVE)))]
         fix = f"did you mean {', '.join(meant)}?" if meant else ""
         raise PlanError(Finding(place, ", ".join(unknown), expected, fix))
     if len(archs) > MAX_ARCHS:
-        expected = f"{MAX_ARCHS} archs at most: each set of them has a dispatch of its own"
+        expected = f"at most {MAX_ARCHS} archs: each set of them has its own dispatch"
         raise PlanError(Finding(place, f"{len(archs)} archs", expected, "several manifests"))
     return archs
 
 
 def choose_archs(
-    asked: Sequence[str],
+    requested: Sequence[str],
     manifest: Manifest,
     gpu_archs: str,
     native: Callable[[], tuple[str, ...]],
 ) -> tuple[str, ...]:
-    """Return the archs to build for instead of the manifest's, () for the manifest's own.
+    """Return the archs that replace the manifest's, () if these are to be built.
 
-    As `resolve`, of what the command line and $GPU_ARCHS say: items may be lists.
+    Args:
+        requested: of the command line; items may be lists, as in `gpu_archs` ($GPU_ARCHS).
+
+    Raises:
+        PlanError, ToolchainError: as `resolve`.
     """
-    archs = resolve(split(asked), manifest, split([gpu_archs]), native)
-    return () if archs == tuple(sorted(set(manifest.architectures))) else archs
+    archs = resolve(split(requested), manifest, split([gpu_archs]), native)
+    return () if archs == manifest.architectures else archs
 
 
 def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpec, ...]:
-    """Return the modules to build: all, or those of the groups.
+    """Return the modules of the groups, or all modules if there are no groups.
 
     Raises:
         ManifestError: no module has such a group.
     """
     wanted = split(groups)
     known = sorted({module.group for module in manifest.modules if module.group})
-    unknown = [group for group in wanted if group not in known]
-    if unknown:
+    if unknown := [group for group in wanted if group not in known]:
         raise ManifestError(
             Finding(
                 f"{manifest.file} [[modules]].group",
@@ -95,3 +106,49 @@ def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpe
             )
         )
     return tuple(m for m in manifest.modules if not wanted or m.group in wanted)
+
+
+def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
+    """Return the distinct archs of this machine's GPUs, sorted.
+
+    Raises:
+        ToolchainError: there is no AMD GPU, or its driver is not loaded or not readable.
+    """
+    try:
+        files = sorted(sysfs.glob("*/properties"))
+        versions = {version for file in files if (version := _gfx_version(file))}
+    except OSError as error:
+        # Containers may show the directory without permission to read it.
+        raise _no_gpu(sysfs, f"{error.filename}: {error.strerror}") from None
+    if not versions:
+        raise _no_gpu(sysfs, f"{len(files)} nodes, no GPU among them" if files else "no nodes")
+    return tuple(sorted(map(arch_of_version, versions)))
+
+
+def arch_of_version(version: int) -> str:
+    """Return the LLVM name of a gfx_target_version: 90402 is gfx942, 90010 is gfx90a.
+
+    Args:
+        version: major * 10000 + minor * 100 + stepping; LLVM writes the last two in hexadecimal.
+    """
+    major, rest = divmod(version, 10000)
+    minor, stepping = divmod(rest, 100)
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def _gfx_version(properties: Path) -> int:
+    """Return the gfx_target_version of a node; 0 for a CPU or a node without one."""
+    found = re.search(r"^gfx_target_version (\d+)$", properties.read_text("utf-8"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _no_gpu(sysfs: Path, found: str) -> ToolchainError:
+    return ToolchainError(
+        Finding(
+            sysfs.as_posix(),
+            found,
+            "an AMD GPU with its driver (amdgpu, with KFD) loaded, since the archs are native",
+            'name the archs instead: --arch gfx950, or architectures = ["gfx950"] in the manifest',
+        ),
+        "native: no AMD GPU on this machine",
+    )

@@ -1,4 +1,4 @@
-"""A valid manifest against the world: the AITER tree, its CK and the ROCm toolchain at hand."""
+"""Compares a valid manifest with an AITER tree, its CK and the ROCm toolchain."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from qola.errors import Finding
-from qola.manifest.receipts import described
+from qola.manifest.constants import describe_receipt
 from qola.manifest.types import BuildMode, Manifest
-from qola.manifest.values import either, nearest, shown
+from qola.manifest.values import did_you_mean, either, nearest, shown
 
 Receipts = Collection[int] | Callable[[str], Collection[int]]
-"""Known receipts: the same for every module, or a function of the module's name."""
+"""Known receipts: of all modules, or a function of the module's name."""
 
 
 def check_against(
@@ -26,18 +26,15 @@ def check_against(
     mode: BuildMode | None = None,
     judged_elsewhere: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Compare a manifest with what it is to be planned with.
+    """Return errors and warnings about a manifest that does not fit its AITER and ROCm.
 
     Args:
         modules: names in the tree's optCompilerConfig.json.
-        receipts: of the CK at hand, and what is known about it beyond.
-        aiter_id: commit or version of the AITER source; "" when it has none (a local folder).
-        srcs_of: source files of a known module, as paths or names.
-        overridden: the AITER source was chosen knowing that the manifest names another.
-        judged_elsewhere: modules whose mode is not looked at here.
-
-    Returns:
-        Errors and warnings in the order of the manifest.
+        receipts: those that the tree's CK knows.
+        aiter_id: commit or version of the AITER source; "" if unknown (a local folder).
+        srcs_of: returns the source files of a known module, as paths or names.
+        overridden: the user chose the AITER source although the manifest names another.
+        judged_elsewhere: modules whose mode is not checked here.
     """
     known = frozenset(modules)
     return (
@@ -66,13 +63,13 @@ def _check_aiter(manifest: Manifest, aiter_id: str, overridden: bool) -> Iterato
             place,
             f"{shown(wanted)}, while the AITER source is {aiter_id}",
             "the commit or version of the AITER source",
-            f"--override-aiter-commit plans with the source, and so does override_aiter_commit = "
+            "--override-aiter-commit plans with the source, and so does override_aiter_commit = "
             f'True of qola.manifest; aiter_commit = "{aiter_id}" names the source',
         )
 
 
 def _same_source(wanted: str, aiter_id: str) -> bool:
-    """Compare commits by their common prefix (7 digits, git's default, or more), others whole."""
+    """Compare commits by their common prefix (7 or more digits), other names in full."""
     commits = [re.fullmatch(r"[0-9a-f]{7,40}", text.lower()) for text in (wanted, aiter_id)]
     if all(commits):
         short, long = sorted((wanted.lower(), aiter_id.lower()), key=len)
@@ -96,12 +93,11 @@ def _check_rocm(manifest: Manifest, version: str | None) -> Iterator[Finding]:
 def _check_modules(manifest: Manifest, known: frozenset[str]) -> Iterator[Finding]:
     for module in manifest.modules:
         if module.name not in known:
-            meant = nearest(module.name, known)
             yield Finding(
                 manifest.place("modules", module.index, "name"),
                 f"unknown module {shown(module.name)}",
                 f"a module of this AITER: {either(sorted(known))}",
-                meant and f"did you mean {shown(meant)}?",
+                did_you_mean(module.name, known),
             )
 
 
@@ -113,7 +109,7 @@ def _check_modes(
             yield Finding(
                 manifest.place("modules", module.index, "mode"),
                 f"{module.name} in mode pybind{'' if module.mode else ' (by default)'}",
-                "mode cpp_itfs: AITER makes a C++ library of it in either mode, and so does qola",
+                "mode cpp_itfs: AITER and qola build a C++ library in either mode",
                 f'write mode = "cpp_itfs" in the [[modules]] table of {module.name}',
                 "warning",
             )
@@ -125,27 +121,21 @@ def _check_receipts(
     def allowed(module: str) -> Collection[int]:
         return receipts(module) if callable(receipts) else receipts
 
-    uses = [
-        (("modules", module.index, "receipt"), module.name, module.receipt)
-        for module in manifest.modules
-    ]
-    uses += [
-        (("mha_fwd_variants", variant.index, "receipt"), "libmha_fwd", variant.receipt)
-        for variant in manifest.fwd_variants
-    ]
-    uses += [
-        (("mha_bwd_variants", variant.index, "receipt"), "libmha_bwd", variant.receipt)
-        for variant in manifest.bwd_variants
-    ]
-    for path, module, receipt in uses:
+    uses = [("modules", spec.index, spec.name, spec.receipt) for spec in manifest.modules]
+    for library, variants in (
+        ("libmha_fwd", manifest.fwd_variants),
+        ("libmha_bwd", manifest.bwd_variants),
+    ):
+        uses += [(variant.table, variant.index, library, variant.receipt) for variant in variants]
+    for table, index, module, receipt in uses:
         if receipt is None or module not in known or receipt in allowed(module):
             continue
         choices = sorted(allowed(module))
         meant = nearest(str(receipt), map(str, choices))
         yield Finding(
-            manifest.place(*path),
-            f"receipt {described(receipt)}, unknown to this CK",
-            f"one of {either(map(described, choices))}",
+            manifest.place(table, index, "receipt"),
+            f"receipt {describe_receipt(receipt)}, unknown to this CK",
+            f"one of {either(map(describe_receipt, choices))}",
             meant and f"did you mean {meant}?",
         )
 
@@ -158,15 +148,13 @@ def _check_drop_srcs(
             continue
         names = {src.rpartition("/")[2] for src in srcs_of(module.name)}
         if not names:
-            # The wheel's libraries list none, and every manifest of ROCm/QoLA's drops some.
-            continue
+            continue  # the wheel's libraries list none, and ROCm/QoLA's manifests drop some
         for src in module.drop_srcs:
             if src not in names:
-                meant = nearest(src, names)
                 yield Finding(
                     manifest.place("modules", module.index, "drop_srcs"),
                     f"{shown(src)}, which {module.name} does not have",
                     f"file names among {either(sorted(names))}",
-                    f"did you mean {shown(meant)}?" if meant else f"remove {shown(src)}",
+                    did_you_mean(src, names) or f"remove {shown(src)}",
                     "warning",
                 )

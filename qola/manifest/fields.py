@@ -1,85 +1,180 @@
-"""The manifest's fields: one table of definitions that validation and documentation both read.
+"""Defines each table and key of a manifest once: type, allowed values, documentation, example.
 
-Everything a field may hold is data here, so that a JSON schema can be written from it too.
+The reader, the JSON schema, the starter manifest and docs/reference/manifest.md derive from these
+definitions.
 """
 
 from __future__ import annotations
 
-from qola.manifest.field_types import Field, Kind, Table
-from qola.manifest.kernels import KERNELS
-from qola.manifest.order import ORDER
-from qola.manifest.receipts import PROFILES
-from qola.manifest.triton import TRITON
-from qola.manifest.words import (
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from qola.manifest.constants import (
     ADDABLE,
     ARCH_ALIASES,
     BATCH,
-    BELOW,
     BUILD_MODES,
     BWD_DTYPES,
+    CAUSAL_MASKS,
     DIRECTIONS,
     DTYPE_ALIASES,
     FMHA_MODES,
     FWD_DTYPES,
+    KERNEL_KINDS,
     KNOWN_ARCHS,
     MAX_BATCH,
+    MAX_HDIM,
+    MAX_INTEGER,
     NATIVE,
+    PROFILES,
+    TRITON_DTYPES,
 )
 
-_RECEIPTS = tuple(PROFILES.items())
+
+class Item(Enum):
+    """The type of one value, alone or in a list."""
+
+    TEXT = "string"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    HDIM = "head dimension, or a pair of them"
 
 
-def _replacing() -> tuple[Field, ...]:
-    """Fields of a module that replace those of its optCompilerConfig.json entry."""
-    same = "AITER's entry"
-    return tuple(
-        Field(key, kind, doc, omitted, may_be_empty=True)
-        for key, kind, doc, omitted in (
-            ("srcs", Kind.EXPR_LIST, "source files", same),
-            ("flags_extra_cc", Kind.EXPR_LIST, "host compiler flags", same),
-            ("flags_extra_hip", Kind.EXPR_LIST, "HIP compiler flags", same),
-            (
-                "flags_extra_hip_per_source",
-                Kind.EXPR_LISTS,
-                "HIP compiler flags by source file",
-                same,
-            ),
-            ("extra_ldflags", Kind.EXPR_OR_LIST, "linker flags", same),
-            ("extra_include", Kind.EXPR_LIST, "include directories", same),
-            ("verbose", Kind.EXPR_BOOL, "print compiler commands", same),
-            ("is_python_module", Kind.EXPR_BOOL, "the result is a Python module", same),
-            ("is_standalone", Kind.EXPR_BOOL, "the result is an executable", same),
-            ("torch_exclude", Kind.EXPR_BOOL, "compile without PyTorch", same),
-            ("hipify", Kind.EXPR_BOOL, "translate CUDA sources first", same),
-            ("hip_clang_path", Kind.EXPR, "directory of the compiler hipcc uses", same),
-            ("blob_gen_cmd", Kind.EXPR_OR_LIST, "generator commands; `{{}}` is their output", same),
-            ("md_name", Kind.EXPR, "name of the library, without namespace", "the module's name"),
-            ("third_party", Kind.EXPR_LIST, "further sources AITER fetches", same),
-            ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental", same),
-        )
-    )
+class Shape(Enum):
+    """How the values of a field are nested.
 
-
-def _adding() -> tuple[Field, ...]:
-    """Fields of a module that add to its optCompilerConfig.json entry: plain text, no expressions.
-
-    The keys are those of ROCm/QoLA's registry.
+    A set is one value or a list, in any order. A list keeps its order.
     """
-    return tuple(
-        Field(key, Kind.TEXT_LIST, doc, "none", may_be_empty=True)
-        for key, doc in (
-            ("add_srcs", "source files to add"),
-            ("add_includes", "include directories to put first"),
-            ("add_flags_extra_cc", "host compiler flags to add"),
-            ("add_flags_extra_hip", "HIP compiler flags to add"),
-            ("add_blob_gen_cmd", "generator commands to add; `{{}}` is their output"),
-        )
+
+    ONE = "one"
+    LIST = "list"
+    SET = "set"
+    ONE_OR_LIST = "one or list"
+
+
+class Kind(Enum):
+    """The type of a field's value.
+
+    Attributes:
+        phrase: names the type in messages and documentation.
+        shape: how values are nested; for a table, how the value of each of its keys is.
+        items: types that a single value may have.
+    """
+
+    phrase: str
+    shape: Shape
+    items: tuple[Item, ...]
+    is_table: bool
+
+    def __init__(
+        self, phrase: str, shape: Shape, items: tuple[Item, ...], is_table: bool = False
+    ) -> None:
+        self.phrase, self.shape, self.items, self.is_table = phrase, shape, items, is_table
+
+    TEXT = "a string", Shape.ONE, (Item.TEXT,)
+    INTEGER = "an integer", Shape.ONE, (Item.INTEGER,)
+    TEXT_LIST = "a list of strings", Shape.LIST, (Item.TEXT,)
+    TEXT_SET = "a string or a list of strings", Shape.SET, (Item.TEXT,)
+    BOOL = "true or false", Shape.ONE, (Item.BOOLEAN,)
+    BOOL_SET = "true, false or a list of both", Shape.SET, (Item.BOOLEAN,)
+    HDIM_SET = "an integer, or a list of integers and [q, v] pairs", Shape.SET, (Item.HDIM,)
+    INTEGER_SET = "an integer or a list of integers", Shape.SET, (Item.INTEGER,)
+    CHOICES = (
+        "a table of lists of strings, integers, true and false",
+        Shape.ONE_OR_LIST,
+        (Item.TEXT, Item.INTEGER, Item.BOOLEAN),
+        True,
     )
+    TEXTS = "a table of strings", Shape.ONE, (Item.TEXT,), True
+    # Keys of optCompilerConfig.json: AITER writes even booleans as Python expressions.
+    EXPR = "a string holding a Python expression", Shape.ONE, (Item.TEXT,)
+    EXPR_BOOL = (
+        'true, false or a string holding a Python expression such as "False"',
+        Shape.ONE,
+        (Item.BOOLEAN, Item.TEXT),
+    )
+    EXPR_LIST = "a list of strings, each a Python expression", Shape.LIST, (Item.TEXT,)
+    EXPR_OR_LIST = (
+        "a string or a list of strings, each a Python expression",
+        Shape.ONE_OR_LIST,
+        (Item.TEXT,),
+    )
+    EXPR_LISTS = (
+        "a table of lists of strings, each a Python expression",
+        Shape.LIST,
+        (Item.TEXT,),
+        True,
+    )
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of one table.
+
+    Attributes:
+        doc: its meaning, one line for docs/reference/manifest.md.
+        omitted: its value or effect when the key is left out, for the same page.
+        allowed: the only values that a string may have; () allows any.
+        pattern: a regular expression that strings must match in full; "" allows any non-empty one.
+        repair: a regular expression and its replacement, which correct usual slips in a suggestion.
+        may_be_empty: an empty string or list has a meaning.
+        aliases: (other name, allowed value) pairs for suggestions.
+        names: names that may stand for an integer.
+        example: a value for the starter manifest; None takes the first allowed one.
+    """
+
+    key: str
+    kind: Kind
+    doc: str
+    omitted: str = ""
+    allowed: tuple[str, ...] = ()
+    pattern: str = ""
+    pattern_doc: str = ""
+    repair: tuple[str, str] = ("", "")
+    minimum: int = 0
+    maximum: int = MAX_INTEGER
+    required: bool = False
+    may_be_empty: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[str, int], ...] = ()
+    example: Any = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the manifest, or (`repeated`) an array of tables.
+
+    Attributes:
+        fields: its keys, in the order of the documentation.
+        required: the manifest must have this table or another required one.
+    """
+
+    name: str
+    doc: str
+    repeated: bool
+    fields: tuple[Field, ...] = field(hash=False)
+    required: bool = False
+    by_key: dict[str, Field] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_key", {f.key: f for f in self.fields})
+
+    @property
+    def header(self) -> str:
+        """The header as TOML writes it: ``[qola]`` or ``[[modules]]``."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+
+_RECEIPTS = tuple(PROFILES.items())
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+# A relative path that stays below its root: no leading slash, no ".." part.
+_BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
+_MODE_ALIASES = (("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind"))
 
 
 def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[Field, ...]:
-    """Fields the two variant tables share, around the booleans of one direction."""
-    both = "both"
+    """Return the fields of a variant table: the shared ones around the booleans of a direction."""
     return (
         Field(
             "dtype",
@@ -89,20 +184,21 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             allowed=dtypes,
             aliases=DTYPE_ALIASES,
         ),
-        *(Field(key, Kind.BOOL_SET, doc, both) for key, doc in booleans.items()),
+        *(Field(key, Kind.BOOL_SET, doc, "both", example=True) for key, doc in booleans.items()),
         Field(
             "hdim",
             Kind.HDIM_SET,
             "head dimension; n stands for [n, n]",
             "all",
             minimum=1,
-            example="[64, [192, 128]]",
+            maximum=MAX_HDIM,
+            example=[64, [192, 128]],
         ),
         Field(
             "mode",
             Kind.TEXT_SET,
             "batch: equal sequence lengths; group: variable ones",
-            both,
+            "both",
             allowed=FMHA_MODES,
             aliases=(("varlen", "group"),),
         ),
@@ -111,9 +207,8 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             Kind.INTEGER,
             "CK's receipt for it",
             "the module's",
-            minimum=0,
             names=_RECEIPTS,
-            example='"te"',
+            example="te",
         ),
     )
 
@@ -130,25 +225,25 @@ QOLA = Table(
             "not checked",
             pattern=r"\S+",
             pattern_doc="a commit, tag or version without blanks",
-            example='"d32b0cb62"',
+            example="d32b0cb62",
         ),
         Field(
             "namespace",
             Kind.TEXT,
             "C++ namespace below `qola::`, and prefix of the libraries' names",
             "plain `qola::`, no prefix",
-            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
+            pattern=_IDENTIFIER,
             pattern_doc="one C++ identifier (letters, digits and _, no leading digit, no ::)",
             repair=(r"[^A-Za-z0-9_]+", "_"),
             may_be_empty=True,
-            example='"mine"',
+            example="mine",
         ),
         Field(
             "patches_dir",
             Kind.TEXT,
             "folder of patches for AITER, relative to the manifest",
             "none",
-            example='"patches/aiter"',
+            example="patches/aiter",
         ),
         Field(
             "rocm_versions",
@@ -158,7 +253,7 @@ QOLA = Table(
             pattern=r"[0-9]+(\.[0-9]+){0,3}",
             pattern_doc='numbers and dots, such as "7" or "7.2"',
             repair=(r"^[v<>=~^\s]+|(\.[x*])+$", ""),
-            example='["7.2"]',
+            example=["7.2"],
         ),
     ),
 )
@@ -171,11 +266,11 @@ BUILD = Table(
         Field(
             "architectures",
             Kind.TEXT_LIST,
-            f"GPU architectures by LLVM name, or `{NATIVE}` alone",
-            "`$GPU_ARCHS`, else `native`",
+            f"GPU architectures by LLVM name, or only `{NATIVE}`",
+            f"`$GPU_ARCHS`, else `{NATIVE}`",
             allowed=(*KNOWN_ARCHS, NATIVE),
             aliases=ARCH_ALIASES,
-            example='["gfx950"]',
+            example=["gfx950"],
         ),
         Field(
             "mode",
@@ -183,27 +278,28 @@ BUILD = Table(
             "pybind: Python modules; cpp_itfs: C++ libraries",
             "`pybind`",
             allowed=BUILD_MODES,
-            aliases=(("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind")),
+            aliases=_MODE_ALIASES,
         ),
         Field(
             "keep_unreachable",
             Kind.BOOL,
             "also build unreachable kernels, which CK's dispatch never calls",
-            "they are left out",
+            "they are not built",
+            example=True,
         ),
         Field(
             "batch",
             Kind.INTEGER,
-            "the most kernel instances in one compile",
+            "maximal number of kernel instances in one compile",
             f"{BATCH}",
             minimum=1,
             maximum=MAX_BATCH,
-            example="8",
+            example=8,
         ),
     ),
 )
 
-_MODULE_OWN = (
+_MODULE_KEYS = (
     Field(
         "name",
         Kind.TEXT,
@@ -211,7 +307,7 @@ _MODULE_OWN = (
         pattern=r"[A-Za-z0-9_]+",
         pattern_doc="letters, digits and _",
         required=True,
-        example='"libmha_fwd"',
+        example="libmha_fwd",
     ),
     Field(
         "mode",
@@ -219,26 +315,25 @@ _MODULE_OWN = (
         "as in `[build]`, for this module",
         "that of `[build]`",
         allowed=BUILD_MODES,
-        aliases=BUILD.by_key["mode"].aliases,
-        example='"cpp_itfs"',
+        aliases=_MODE_ALIASES,
+        example="cpp_itfs",
     ),
     Field(
         "receipt",
         Kind.INTEGER,
         "CK's receipt: the set of kernels to start from",
         "AITER's entry (600)",
-        minimum=0,
         names=_RECEIPTS,
-        example='"te"',
+        example="te",
     ),
-    Field("group", Kind.TEXT, "a name to build several modules by", "none", example='"attention"'),
+    Field("group", Kind.TEXT, "a name to build several modules by", "none", example="attention"),
     Field(
         "drop_srcs",
         Kind.TEXT_LIST,
         "source files to leave out, by file name",
         "none",
         may_be_empty=True,
-        example='["mha_fwd_split.cu"]',
+        example=["mha_fwd_split.cu"],
     ),
     Field(
         "drop_directions",
@@ -247,7 +342,7 @@ _MODULE_OWN = (
         "none",
         allowed=DIRECTIONS,
         may_be_empty=True,
-        example='["fwd_splitkv", "batch_prefill"]',
+        example=["fwd_splitkv", "batch_prefill"],
     ),
     Field(
         "add_directions",
@@ -256,29 +351,67 @@ _MODULE_OWN = (
         "none",
         allowed=ADDABLE,
         may_be_empty=True,
-        example='["pagedkv_prefill", "fwd_appendkv"]',
+        example=["pagedkv_prefill", "fwd_appendkv"],
     ),
     Field(
         "hsa_subdirs",
         Kind.TEXT_LIST,
         "folders below AITER's `hsa/<arch>` whose code objects are embedded",
         "the module's own",
-        pattern=BELOW,
+        pattern=_BELOW,
         pattern_doc="a relative path without ..",
         may_be_empty=True,
-        example='["fmha_v3_fwd"]',
+        example=["fmha_v3_fwd"],
     ),
+)
+
+# Keys that replace those of the module's optCompilerConfig.json entry.
+_REPLACING = (
+    ("srcs", Kind.EXPR_LIST, "source files"),
+    ("flags_extra_cc", Kind.EXPR_LIST, "host compiler flags"),
+    ("flags_extra_hip", Kind.EXPR_LIST, "HIP compiler flags"),
+    ("flags_extra_hip_per_source", Kind.EXPR_LISTS, "HIP compiler flags by source file"),
+    ("extra_ldflags", Kind.EXPR_OR_LIST, "linker flags"),
+    ("extra_include", Kind.EXPR_LIST, "include directories"),
+    ("verbose", Kind.EXPR_BOOL, "print compiler commands"),
+    ("is_python_module", Kind.EXPR_BOOL, "the result is a Python module"),
+    ("is_standalone", Kind.EXPR_BOOL, "the result is an executable"),
+    ("torch_exclude", Kind.EXPR_BOOL, "compile without PyTorch"),
+    ("hipify", Kind.EXPR_BOOL, "translate CUDA sources first"),
+    ("hip_clang_path", Kind.EXPR, "directory of the compiler hipcc uses"),
+    ("blob_gen_cmd", Kind.EXPR_OR_LIST, "generator commands; `{{}}` is their output"),
+    ("md_name", Kind.EXPR, "name of the library, without namespace"),
+    ("third_party", Kind.EXPR_LIST, "further sources AITER fetches"),
+    ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental"),
+)
+
+_DEFAULTS = {"md_name": "the module's name"}
+
+# Keys of ROCm/QoLA's registry that add plain text to the entry.
+_ADDING = (
+    ("add_srcs", "source files to add"),
+    ("add_includes", "include directories to put first"),
+    ("add_flags_extra_cc", "host compiler flags to add"),
+    ("add_flags_extra_hip", "HIP compiler flags to add"),
+    ("add_blob_gen_cmd", "generator commands to add; `{{}}` is their output"),
 )
 
 MODULES = Table(
     "modules",
-    "A library to build. At least one, but where there is a `[[triton]]` table.",
+    "A library to build. At least one, unless there is a `[[triton]]` table.",
     repeated=True,
-    fields=(*_MODULE_OWN, *_replacing(), *_adding()),
+    fields=(
+        *_MODULE_KEYS,
+        *(
+            Field(key, kind, doc, _DEFAULTS.get(key, "AITER's entry"), may_be_empty=True)
+            for key, kind, doc in _REPLACING
+        ),
+        *(Field(key, Kind.TEXT_LIST, doc, "none", may_be_empty=True) for key, doc in _ADDING),
+    ),
     required=True,
 )
 
-OVERRIDE_KEYS = frozenset(MODULES.by_key) - {f.key for f in _MODULE_OWN}
+OVERRIDE_KEYS = frozenset(MODULES.by_key) - {f.key for f in _MODULE_KEYS}
 """Keys of a module that replace (or add to) fields of its optCompilerConfig.json entry."""
 
 FWD_VARIANTS = Table(
@@ -316,17 +449,187 @@ BWD_VARIANTS = Table(
     ),
 )
 
+FILTERED = {
+    FWD_VARIANTS: (
+        "libmha_fwd",
+        "module_mha_fwd",
+        "module_mha_varlen_fwd",
+        "module_mha_batch_prefill",
+    ),
+    BWD_VARIANTS: ("libmha_bwd", "module_mha_bwd", "module_mha_varlen_bwd"),
+}
+"""The modules that each variant table filters."""
+
+KERNELS = Table(
+    "kernels",
+    "Kernels of Composable Kernel by name, including ones that it does not enumerate "
+    "(docs/guide/python.md). The library contains only these, and those that variants keep.",
+    repeated=True,
+    fields=(
+        Field(
+            "names",
+            Kind.TEXT_LIST,
+            "names of `KernelConfig`",
+            pattern=r"[a-z_]+(\.[\w~]+){2}\.d\d+x\d+\.[\w~]+\.b[\w-]+(\.[\w~-]+)*",
+            pattern_doc="names that KernelConfig.name gives",
+            required=True,
+            example=[
+                "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32"
+                "_w16x16x32.p-qr_async.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip"
+                ".ntrload.spad.nskpad.dpad.dvpad"
+            ],
+        ),
+    ),
+)
+
+TRITON = Table(
+    "triton",
+    "Triton kernels to compile ahead of time (docs/guide/triton.md).",
+    repeated=True,
+    fields=(
+        Field(
+            "kernels",
+            Kind.TEXT_LIST,
+            "functions with `@triton.jit`: qola's own, or those of `file`",
+            pattern=_IDENTIFIER,
+            pattern_doc="names of functions",
+            required=True,
+            example=["attention_forward"],
+        ),
+        Field(
+            "file",
+            Kind.TEXT,
+            "Python file with the functions, relative to the manifest, or in the tree of `commit`",
+            "qola's own kernels",
+            pattern=_BELOW + r"\.py",
+            pattern_doc="a relative path without .., that ends with .py",
+            example="kernels/mine.py",
+        ),
+        Field(
+            "deps",
+            Kind.TEXT_LIST,
+            "Python files that `file` imports, relative to the same directory",
+            "none",
+            pattern=_BELOW + r"\.py",
+            pattern_doc="relative paths without .., that end with .py",
+            example=["kernels/parts.py"],
+        ),
+        Field(
+            "remote",
+            Kind.TEXT,
+            "git repository with `file` and `deps`, if they belong to another project",
+            "they are next to the manifest",
+            pattern=r"(/|(https?|ssh|file)://|[A-Za-z0-9_][A-Za-z0-9_.@-]*:(?!:|//)).+",
+            pattern_doc="a URL of http, https, ssh or file, HOST:PATH, or a directory from / on",
+            example="https://github.com/ROCm/aotriton.git",
+        ),
+        Field(
+            "commit",
+            Kind.TEXT,
+            "commit of `remote`, fetched without its submodules",
+            "as `remote`",
+            pattern=r"[0-9a-f]{40}",
+            pattern_doc="40 hexadecimal digits: a branch or a tag can come to mean another tree",
+            example="30ae96716b3e7a1bf0d7892ce3b8288244f8ebec",
+        ),
+        Field(
+            "signature",
+            Kind.TEXTS,
+            "types of parameters without annotation, or a constant instead of a parameter",
+            "the types in annotations",
+            example={"Out": "*{dtype}:16", "num_seqlens": "i32", "PADDED_HEAD": "=False"},
+        ),
+        Field(
+            "name",
+            Kind.TEXT,
+            "prefix of the names of targets and code objects",
+            "only the function's name",
+            pattern=_IDENTIFIER,
+            pattern_doc="letters, digits and _, no leading digit",
+            example="long",
+        ),
+        Field(
+            "archs",
+            Kind.TEXT_LIST,
+            "archs to compile for",
+            "those of the manifest",
+            allowed=KNOWN_ARCHS,
+            aliases=ARCH_ALIASES,
+            example=["gfx942", "gfx1100"],
+        ),
+        Field(
+            "dtypes",
+            Kind.TEXT_SET,
+            "data types: the choice `dtype`",
+            "as in `choices`",
+            allowed=TRITON_DTYPES,
+            aliases=DTYPE_ALIASES,
+            example=["fp16", "bf16"],
+        ),
+        Field(
+            "hdims",
+            Kind.INTEGER_SET,
+            "head dimensions: the choice `HDIM`",
+            "as in `choices`",
+            minimum=1,
+            maximum=MAX_HDIM,
+            example=[64, 128],
+        ),
+        Field(
+            "causal",
+            Kind.TEXT_SET,
+            "masks: the choice `CAUSAL`, 0, 1 or 2",
+            "as in `choices`",
+            allowed=CAUSAL_MASKS,
+            example=["no", "top_left"],
+        ),
+        Field(
+            "choices",
+            Kind.CHOICES,
+            "values of constants, of `num_warps` and other options, and of names in types",
+            "none",
+            example={"BLOCK_M": [64, 128], "num_warps": [4]},
+        ),
+        Field(
+            "timeout",
+            Kind.INTEGER,
+            "seconds after which a compile is an error, 0 for none",
+            "0",
+            example=480,
+        ),
+    ),
+    required=True,
+)
+
+ORDER = Table(
+    "order",
+    "Preferred kernels if several can serve a problem, for programs that call qola_order.hpp "
+    "(docs/guide/triton.md). Kinds that are left out serve nothing.",
+    repeated=False,
+    fields=tuple(
+        Field(
+            direction,
+            Kind.TEXT_LIST,
+            f"kinds of kernels for {direction}, the preferred one first",
+            ", ".join(KERNEL_KINDS),
+            allowed=KERNEL_KINDS,
+            example=["triton", "assembly", "composable_kernel"],
+        )
+        for direction in ("forward", "backward")
+    ),
+)
+
 PREBUILT = Table(
     "prebuilt",
-    "Where prebuilt bundles are looked for before anything is built (docs/guide/prebuilt.md).",
+    "Sources of prebuilt bundles, tried before a build (docs/guide/prebuilt.md).",
     repeated=False,
     fields=(
         Field(
             "urls",
             Kind.TEXT_LIST,
-            "URLs, or directories relative to the manifest; asked in this order",
+            "URLs, or directories relative to the manifest, in the order to try",
             "`$QOLA_PREBUILT_URL`",
-            example='["https://example.com/prebuilt"]',
+            example=["https://example.com/prebuilt"],
         ),
         Field(
             "public_key",
@@ -335,7 +638,7 @@ PREBUILT = Table(
             "only digests are checked",
             pattern=r"RW[A-Za-z0-9+/]{54}",
             pattern_doc="56 characters that begin with RW, the second line of a .pub file",
-            example='"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"',
+            example="RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3",
         ),
     ),
 )
@@ -347,7 +650,7 @@ BY_NAME = {table.name: table for table in TABLES}
 
 
 def flags(table: Table) -> dict[str, str]:
-    """Return the dimensions of a table of variants that are true or false, by key; no bias."""
+    """Return a variant table's dimensions with boolean values by key, except those of the bias."""
     return {
         field.key: field.key.removeprefix("has_")
         for field in table.fields

@@ -1,8 +1,6 @@
-"""The manifest: one TOML file that says which attention libraries to build.
+"""Reads a manifest: one TOML file that selects the attention libraries to build.
 
-`load` reads and validates it as a whole; `check_against` compares it with an AITER tree and a
-toolchain once these are known. The fields are defined in `qola.manifest.fields` and described
-for users in docs/reference/manifest.md.
+`load` validates it as a whole; `check_against` compares it with an AITER tree and a toolchain.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 128 * 1024
-"""The most bytes that a manifest may have: a hundred times those that ship."""
+"""Maximal size of a manifest: a hundred times that of the shipped ones."""
 
 _EXPECTED = "a readable manifest in TOML (docs/reference/manifest.md)"
 
@@ -38,18 +36,17 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
     """Read a manifest from a file.
 
     Args:
-        display: how findings call it; `path` itself by default.
+        display: the name in findings; `path` by default.
 
     Raises:
-        ManifestError: the file cannot be read, is not UTF-8, or what `loads` refuses.
+        ManifestError: the file cannot be read, is not UTF-8, or as `loads`.
     """
     name = display or path.as_posix()
     try:
         data = bounded_bytes(path, MAX_BYTES)
-    except OSError as error:
-        raise ManifestError(Finding(name, error.strerror or str(error), _EXPECTED)) from None
-    except UnfitFileError as error:
-        raise ManifestError(Finding(name, str(error), _EXPECTED)) from None
+    except (OSError, UnfitFileError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        raise ManifestError(Finding(name, found, _EXPECTED)) from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -64,7 +61,7 @@ def loads(text: str, *, file: str) -> Manifest:
     """Read a manifest from a string.
 
     Raises:
-        ManifestError: `text` is not TOML or not a manifest; it holds every finding there is.
+        ManifestError: with every finding, if `text` is not TOML or not a manifest.
     """
     if len(text) > MAX_BYTES:
         raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
@@ -86,7 +83,7 @@ def _syntax_finding(error: TomlSyntaxError, file: str) -> Finding:
 
 
 def _syntax_fix(error: TomlSyntaxError) -> str:
-    """Recognise the usual slips of people who come from Python or YAML."""
+    """Return a fix for the usual slips of users of Python or YAML, or ""."""
     if error.source.startswith("\ufeff"):
         return "save the file without a byte order mark"
     if match := re.match(r"\s*([\w.-]+)\s*=\s*(True|False)\s*(#.*)?$", error.source):

@@ -1,79 +1,104 @@
-"""From a TOML document to a `Manifest`: every field checked, every finding collected."""
+"""Validates a TOML document as a whole: checks every field, collects every finding."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from qola.errors import Finding, ManifestError, Severity
-from qola.manifest.additions import wrong_additions
-from qola.manifest.field_types import Kind, Table
+from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest.constants import BATCH, BIAS_KINDS, CAUSAL_MASKS, FMHA_MODES, MAX_ITEMS, NATIVE
 from qola.manifest.fields import (
     BUILD,
     BWD_VARIANTS,
     BY_NAME,
+    FILTERED,
     FWD_VARIANTS,
+    KERNELS,
     MODULES,
+    ORDER,
     OVERRIDE_KEYS,
     PREBUILT,
     QOLA,
     TABLES,
+    TRITON,
+    Kind,
+    Table,
     flags,
 )
-from qola.manifest.kernels import KERNELS, KernelSpec, read_kernels
-from qola.manifest.order import ORDER, OrderSpec, idle
 from qola.manifest.toml_lines import Lines, Path
-from qola.manifest.triton import TRITON, read_triton, triton_name, wrong_in
-from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec, PrebuiltSpec, place_of
-from qola.manifest.values import check, either, expectation, namespace_problem, nearest, shown
-from qola.manifest.words import BATCH, BIAS_KINDS, FMHA_MODES, MAX_ITEMS, NATIVE
+from qola.manifest.types import (
+    BwdVariant,
+    FwdVariant,
+    Manifest,
+    ModuleSpec,
+    NamedKernel,
+    OrderSpec,
+    PrebuiltSpec,
+    TritonSpec,
+    place_of,
+    triton_name,
+)
+from qola.manifest.values import check, either, expectation, namespace_fault, nearest, shown
 
 Values = dict[str, Any]
 BOTH = (False, True)
 MAX_ERRORS = 100
-_ARCHS = frozenset({"arch", "archs", "architectures", "gpu_archs"})
-"""Words for the same, of which each table knows at most one."""
-"""Where reading stops: who has made so many errors has made one many times."""
+"""Reading stops after this many errors: most repeat the same mistake."""
 
-FILTERED = {
-    FWD_VARIANTS: (
-        "libmha_fwd",
-        "module_mha_fwd",
-        "module_mha_varlen_fwd",
-        "module_mha_batch_prefill",
-    ),
-    BWD_VARIANTS: ("libmha_bwd", "module_mha_bwd", "module_mha_varlen_bwd"),
-}
-"""The modules each variant table filters."""
+_ARCH_KEYS = frozenset({"arch", "archs", "architectures", "gpu_archs"})
+"""Synonyms; each table knows at most one."""
+
+_CHOICE_OF = {"dtypes": "dtype", "hdims": "HDIM", "causal": "CAUSAL"}
+"""Keys of [[triton]] that stand for a choice."""
 
 
 def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Manifest:
-    """Validate a parsed document as a whole; findings call it `file`.
+    """Validate a parsed document; findings call it `file`.
 
     Raises:
-        ManifestError: with every error and warning there is, in the order of the lines.
+        ManifestError: with every error and warning, in the order of the lines.
     """
     reader = _Reader(file, lines)
     reader.check_top_level(document)
     tables = {table: reader.tables(table, document) for table in TABLES}
-    _check_qola(reader, tables[QOLA][0])
-    _check_build(reader, tables[BUILD][0])
+    (qola,), (build,), (prebuilt,), (order,) = (tables[t] for t in (QOLA, BUILD, PREBUILT, ORDER))
     # Forward variants become torch modules of their own (qola.plan.torch_variants).
-    expanded = bool(tables[FWD_VARIANTS]) and tables[BUILD][0].get("mode") != "cpp_itfs"
-    needless = expanded or bool(tables[TRITON])
-    _check_modules(reader, tables[MODULES], document.get("modules"), needless=needless)
+    expanded = bool(tables[FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
+    _check_namespace(reader, qola)
+    _check_archs(reader, build)
+    optional = expanded or bool(tables[TRITON])
+    _check_modules(reader, tables[MODULES], document.get("modules"), optional=optional)
     _check_triton(reader, tables[TRITON], document.get("triton"))
-    if wrong := idle(tables[ORDER][0], *(one for one in (MODULES, TRITON) if not tables[one])):
-        reader.report((ORDER.name,), *wrong, "warning")
-    _check_variants(reader, tables, expanded=expanded)
-    kernels = _read_kernels(reader, tables)
+    _check_order(reader, order, tables)
+    for table in FILTERED:
+        _check_variants(reader, table, tables, expanded=expanded and table is FWD_VARIANTS)
+    kernels = tuple(_read_kernels(reader, tables[KERNELS]))
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings, f"{file} is not a valid manifest")
-    return replace(_assemble(tables, findings, lines, file), kernels=kernels)
+    return Manifest(
+        file=file,
+        namespace=qola.get("namespace", ""),
+        aiter_commit=qola.get("aiter_commit"),
+        patches_dir=qola.get("patches_dir"),
+        rocm_versions=_sorted(qola, "rocm_versions"),
+        architectures=_sorted(build, "architectures"),
+        mode=build.get("mode", "pybind"),
+        keep_unreachable=build.get("keep_unreachable", False),
+        batch=build.get("batch", BATCH),
+        modules=tuple(_module(n, m, lines) for n, m in enumerate(tables[MODULES])),
+        fwd_variants=tuple(_variants(FwdVariant, FWD_VARIANTS, tables[FWD_VARIANTS], lines)),
+        bwd_variants=tuple(_variants(BwdVariant, BWD_VARIANTS, tables[BWD_VARIANTS], lines)),
+        warnings=findings,
+        lines=lines,
+        kernels=kernels,
+        triton=tuple(_triton(n, t, lines) for n, t in enumerate(tables[TRITON])),
+        order=OrderSpec(**{key: tuple(dict.fromkeys(kinds)) for key, kinds in order.items()}),
+        prebuilt=PrebuiltSpec(prebuilt.get("urls", ()), prebuilt.get("public_key", "")),
+    )
 
 
 class _Reader:
@@ -89,12 +114,14 @@ class _Reader:
         self, path: Path, found: str, expected: str, fix: str = "", severity: Severity = "error"
     ) -> None:
         place = place_of(self.file, self.lines, path)
-        finding = Finding(place, found, expected, fix, severity)
-        self._findings.append((self.lines.of(path), finding))
+        self._findings.append((self.lines.of(path), Finding(place, found, expected, fix, severity)))
         self._errors += severity == "error"
         if self._errors == MAX_ERRORS:
             title = f"{self.file} is not a valid manifest; reading stopped here"
             raise ManifestError(self.sorted_findings(), title)
+
+    def warn(self, path: Path, found: str, expected: str, fix: str = "") -> None:
+        self.report(path, found, expected, fix, "warning")
 
     def sorted_findings(self) -> tuple[Finding, ...]:
         return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
@@ -127,10 +154,19 @@ class _Reader:
             self.report((table.name,), f"{len(raw)} tables", f"{MAX_ITEMS} at most")
             return []
         if not table.repeated:
-            return [self.values(table, raw, (table.name,))]
-        return [self.values(table, item, (table.name, n)) for n, item in enumerate(raw)]
+            return [self._values(table, raw, (table.name,))]
+        return [self._values(table, item, (table.name, n)) for n, item in enumerate(raw)]
 
-    def values(self, table: Table, raw: Mapping[str, Any], path: Path) -> Values:
+    def check_once(
+        self, first: dict[str, Path], name: str, path: Path, expected: str, fix: str
+    ) -> None:
+        """Record the path of a name in `first`; report a name that is there already."""
+        if name in first:
+            line = self.lines.of(first[name])
+            self.report(path, f"{shown(name)}, which line {line} declares already", expected, fix)
+        first.setdefault(name, path)
+
+    def _values(self, table: Table, raw: Mapping[str, Any], path: Path) -> Values:
         """Return the valid fields of one table in canonical form, and report the others."""
         values: Values = {}
         for key, item in raw.items():
@@ -138,23 +174,25 @@ class _Reader:
             if field is None:
                 self._unknown_key(table, key, (*path, key))
                 continue
-            value, problems = check(field, item)
-            for problem in problems:
-                self.report((*path, key), problem.found, expectation(field), problem.fix)
-            if not problems:
-                values[key] = value
-            if field.kind is Kind.TEXT_LIST and not problems:
-                self._repetitions(value, (*path, key))
-            if field.kind is Kind.HDIM_SET and not problems:
-                self._doubtful_pair(item, (*path, key))
+            value, faults = check(field, item)
+            for fault in faults:
+                self.report((*path, key), fault.found, expectation(field), fault.fix)
+            if faults:
+                continue
+            values[key] = value
+            if field.kind is Kind.TEXT_LIST:
+                self._check_repetitions(value, (*path, key))
+            if field.kind is Kind.HDIM_SET:
+                self._check_pair(item, (*path, key))
         for field in table.fields:
             if field.required and field.key not in raw:
                 self.report(path, f"no {field.key}", expectation(field), f'{field.key} = "..."')
         return values
 
     def _unknown_key(self, table: Table, key: str, path: Path) -> None:
-        # This table's word for it, a key of another table, a misspelt key of this one, then of any.
-        same = [name for name in table.by_key if {name, key} <= _ARCHS]
+        # In order of preference: this table's synonym, another table's key, a misspelt key of this
+        # table, a misspelt key of any.
+        same = [name for name in table.by_key if {name, key} <= _ARCH_KEYS]
         meant = same[0] if same else nearest(key, table.by_key)
         if not same and any(key in other.by_key for other in TABLES):
             meant = key
@@ -169,23 +207,22 @@ class _Reader:
             fix = f"{meant} belongs under {either(owners)}"
         self.report(path, f"unknown key {shown(key)}", either(table.by_key), fix)
 
-    def _repetitions(self, value: tuple[str, ...], path: Path) -> None:
+    def _check_repetitions(self, value: tuple[str, ...], path: Path) -> None:
         repeated = sorted(text for text, count in Counter(value).items() if count > 1)
         if repeated:
             found = f"{', '.join(map(shown, repeated[:9]))} more than once"
-            self.report(path, found, "each once", severity="warning")
+            self.warn(path, found, "each once")
 
-    def _doubtful_pair(self, raw: object, path: Path) -> None:
-        """Warn where two head dimensions look like a [q, v] pair: nobody lists sizes downwards."""
+    def _check_pair(self, raw: object, path: Path) -> None:
+        """Warn about two descending head dimensions: they may be meant as a [q, v] pair."""
         if isinstance(raw, list) and len(raw) == 2 and all(type(n) is int for n in raw):
             high, low = raw
             if high > low:
-                self.report(
+                self.warn(
                     path,
                     f"[{high}, {low}], read as head dimensions {high} and {low}",
                     "a [q, v] pair inside a list, or head dimensions in ascending order",
                     f"for the pair write [[{high}, {low}]], otherwise [{low}, {high}]",
-                    "warning",
                 )
 
 
@@ -193,46 +230,29 @@ def _are_tables(raw: object) -> bool:
     return isinstance(raw, list) and all(isinstance(item, dict) for item in raw)
 
 
-def _check_qola(reader: _Reader, qola: Values) -> None:
+def _check_namespace(reader: _Reader, qola: Values) -> None:
     name = qola.get("namespace", "")
-    problem = namespace_problem(name)
-    if problem:
+    if fault := namespace_fault(name):
         reader.report(
             ("qola", "namespace"),
-            f"{shown(name)}: {problem}",
+            f"{shown(name)}: {fault}",
             expectation(QOLA.by_key["namespace"]),
             f"for example {shown('my_' + re.sub('_+', '_', name).strip('_'))}",
         )
 
 
-def _check_build(reader: _Reader, build: Values) -> None:
-    archs = build.get("architectures", ())
-    if NATIVE in archs and len(set(archs)) > 1:
+def _check_archs(reader: _Reader, build: Values) -> None:
+    archs = set(build.get("architectures", ()))
+    if NATIVE in archs and len(archs) > 1:
         reader.report(
             ("build", "architectures"),
-            f"{shown(NATIVE)} beside others",
-            f"{shown(NATIVE)} alone, or architectures by name",
+            f"{shown(NATIVE)} together with other architectures",
+            f"only {shown(NATIVE)}, or architectures by name",
         )
 
 
-def _check_once(
-    reader: _Reader,
-    first: dict[str, tuple[str, int, str]],
-    name: str,
-    place: tuple[str, int, str],
-    expected: str,
-    fix: str,
-) -> None:
-    """Report a name that has a place in `first` already, else give it this one."""
-    if name in first:
-        line = reader.lines.of(first[name])
-        found = f"{shown(name)}, which line {line} declares already"
-        reader.report(place, found, expected, fix)
-    first.setdefault(name, place)
-
-
-def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needless: bool) -> None:
-    if raw is None and not needless:
+def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, optional: bool) -> None:
+    if raw is None and not optional:
         reader.report(
             (),
             "no [[modules]] table",
@@ -241,83 +261,106 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needl
         )
     elif raw == []:
         reader.report(("modules",), "no module", "at least one [[modules]] table")
-    first: dict[str, tuple[str, int, str]] = {}
+    first: dict[str, Path] = {}
     for n, module in enumerate(modules):
         name = module.get("name")
         if name is not None:
             fix = f"merge the two [[modules]] tables of {name}"
-            _check_once(reader, first, name, ("modules", n, "name"), "every module once", fix)
-        for found, expected, fix in wrong_additions(module):
-            reader.report(("modules", n, "add_directions"), found, expected, fix)
+            reader.check_once(first, name, ("modules", n, "name"), "every module once", fix)
+        _check_directions(reader, module, ("modules", n, "add_directions"))
+
+
+def _check_directions(reader: _Reader, module: Values, path: Path) -> None:
+    added = tuple(dict.fromkeys(module.get("add_directions", ())))
+    name = module.get("name", "libmha_fwd")
+    if added and name != "libmha_fwd":
+        reader.report(
+            path,
+            f"{', '.join(added)} added to {name}",
+            "directions of libmha_fwd: no function of another module could call them",
+            "move add_directions to the [[modules]] table of libmha_fwd",
+        )
+    if both := [name for name in added if name in module.get("drop_directions", ())]:
+        reader.report(
+            path,
+            f"{', '.join(both)}, which drop_directions leaves out",
+            "a direction in one of the two",
+            f"take {', '.join(both)} out of add_directions or of drop_directions",
+        )
 
 
 def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
     if raw == []:
-        reader.report((TRITON.name,), "no kernel", "at least one [[triton]] table")
-    for n, key, found, expected, fix, severity in wrong_in(tables):
-        reader.report((TRITON.name, n, key), found, expected, fix, severity)
-    first: dict[str, tuple[str, int, str]] = {}
-    expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
+        reader.report(("triton",), "no kernel", "at least one [[triton]] table")
+    first: dict[str, Path] = {}
     for n, table in enumerate(tables):
+        choices = dict(table.get("choices", ()))
+        for key, name in _CHOICE_OF.items():
+            if key in table and name in choices:
+                found, fix = f"{key}, and {name} in choices", f"remove {name} of choices"
+                reader.report(("triton", n, key), found, "one of the two", fix)
+        for key, needed in (("remote", "commit"), ("commit", "remote"), ("commit", "file")):
+            if key in table and needed not in table:
+                found, fix = f"{key} without {needed}", f"remove {key}, or add {needed}"
+                reader.report(("triton", n, key), found, "remote, commit and file", fix)
+        if "deps" in table and "file" not in table:
+            expected = "a file that imports them"
+            reader.warn(("triton", n, "deps"), "deps without file", expected, "remove deps")
         for kernel in table.get("kernels", ()):
             name = triton_name(table.get("name", ""), kernel)
-            _check_once(reader, first, name, (TRITON.name, n, "kernels"), expected, fix)
+            expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
+            reader.check_once(first, name, ("triton", n, "kernels"), expected, fix)
+
+
+def _check_order(reader: _Reader, order: Values, tables: Mapping[Table, list[Values]]) -> None:
+    """Warn if there are not two kinds of kernels to order."""
+    absent = " and ".join(table.header for table in (MODULES, TRITON) if not tables[table])
+    if order and absent:
+        expected = "libraries and Triton kernels to choose from"
+        fix = f"add {absent}, or remove [order]"
+        reader.warn(("order",), f"[order] without {absent}", expected, fix)
 
 
 def _check_variants(
-    reader: _Reader, tables: Mapping[Table, list[Values]], *, expanded: bool
+    reader: _Reader, table: Table, tables: Mapping[Table, list[Values]], *, expanded: bool
 ) -> None:
-    named = {module.get("name") for module in tables[MODULES]}
-    for table, modules in FILTERED.items():
-        if tables[table] and not named & {*modules} and not (expanded and table is FWD_VARIANTS):
-            reader.report(
-                (table.name, 0),
-                f"{table.header} without the module it filters",
-                f"a [[modules]] table with name = {shown(modules[0])}",
-                severity="warning",
+    modules = FILTERED[table]
+    declared = {module.get("name") for module in tables[MODULES]}
+    if tables[table] and not declared & {*modules} and not expanded:
+        reader.warn(
+            (table.name, 0),
+            f"{table.header} without the module it filters",
+            f"a [[modules]] table with name = {shown(modules[0])}",
+        )
+    seen: dict[str, int] = {}
+    for n, variant in enumerate(tables[table]):
+        path = (table.name, n)
+        _check_biases(reader, variant, path)
+        form = repr((variant.get("receipt"), _dimensions(table, variant)))
+        if form in seen:
+            reader.warn(
+                path,
+                f"the same kernels as line {reader.lines.of((table.name, seen[form]))}",
+                "variants that differ",
+                "remove one of the two tables",
             )
-        seen: dict[str, int] = {}
-        for n, variant in enumerate(tables[table]):
-            path = (table.name, n)
-            for key, found, expected, fix in _variant_warnings(variant):
-                reader.report((*path, key), found, expected, fix, "warning")
-            form = repr((variant.get("receipt"), _variant_values(table, variant)))
-            if form in seen:
-                reader.report(
-                    path,
-                    f"the same kernels as line {reader.lines.of((table.name, seen[form]))}",
-                    "variants that differ",
-                    "remove one of the two tables",
-                    "warning",
-                )
-            seen.setdefault(form, n)
+        seen.setdefault(form, n)
 
 
-def _read_kernels(reader: _Reader, tables: Mapping[Table, list[Values]]) -> tuple[KernelSpec, ...]:
-    def path(number: int) -> Path:
-        return KERNELS.name, number, "names"
-
-    def report(number: int, found: str, expected: str, fix: str) -> None:
-        reader.report(path(number), found, expected, fix)
-
-    return tuple(read_kernels(tables[KERNELS], lambda n: reader.lines.of(path(n)), report))
-
-
-def _variant_warnings(variant: Values) -> Iterator[tuple[str, str, str, str]]:
-    """Yield key, found, expected and fix of each doubtful combination in one variant."""
+def _check_biases(reader: _Reader, variant: Values, path: Path) -> None:
     always = (True,)
     if variant.get("has_bias") == always and variant.get("has_alibi") == always:
-        yield (
-            "has_alibi",
+        reader.warn(
+            (*path, "has_alibi"),
             "has_bias and has_alibi both true: a kernel has one bias, and elementwise bias wins",
             "one of the two",
             "remove has_alibi, or write has_bias = false",
         )
     if variant.get("has_dbias") == always and "bias" not in _bias_kinds(variant):
-        yield (
-            "has_dbias",
-            "has_dbias = true where has_bias is false: no such kernel exists",
-            "a bias gradient beside an elementwise bias",
+        reader.warn(
+            (*path, "has_dbias"),
+            "has_dbias = true with has_bias = false: no such kernel exists",
+            "a bias gradient together with an elementwise bias",
             "write has_bias = true, or has_dbias = false",
         )
 
@@ -332,58 +375,42 @@ def _bias_kinds(variant: Values) -> tuple[str, ...]:
     return tuple(kind for kind in BIAS_KINDS if kind in kinds)
 
 
-def _variant_values(table: Table, variant: Values) -> Values:
-    """Return the dimensions of one variant under the names `FwdVariant` and `BwdVariant` use."""
-    booleans = {name: variant.get(key, BOTH) for key, name in flags(table).items()}
+def _dimensions(table: Table, variant: Values) -> Values:
+    """Return the dimensions of a variant by the field names of `FwdVariant` and `BwdVariant`."""
     return {
         "dtype": variant.get("dtype"),
         "bias": _bias_kinds(variant),
         "hdim": variant.get("hdim"),
         "mode": variant.get("mode", FMHA_MODES),
-        **booleans,
+        **{name: variant.get(key, BOTH) for key, name in flags(table).items()},
     }
 
 
-def _assemble(
-    tables: Mapping[Table, list[Values]], warnings: tuple[Finding, ...], lines: Lines, file: str
-) -> Manifest:
-    """Build the manifest from values known to be valid."""
-    qola, build, prebuilt = tables[QOLA][0], tables[BUILD][0], tables[PREBUILT][0]
+def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel]:
+    """Yield the kernels that tables name; report invalid names and repetitions."""
+    seen: dict[KernelConfig, int] = {}
+    for n, table in enumerate(tables):
+        path = (KERNELS.name, n, "names")
+        for name in table.get("names", ()):
+            try:
+                config = KernelConfig.parse(name)
+            except ConfigError as error:
+                for finding in error.findings:
+                    where = "" if finding.place == name else f"{finding.place} "
+                    found = f"{name}: {where}{finding.found}"
+                    reader.report(path, found, finding.expected, finding.fix)
+                continue
+            if config not in seen:
+                seen[config] = n
+                yield NamedKernel(config, n, reader.lines.of(path))
+            elif seen[config] != n:  # repetitions within a table have a warning already
+                line = reader.lines.of((KERNELS.name, seen[config], "names"))
+                found = f"{name}, which line {line} names already"
+                reader.report(path, found, "every kernel once", "remove one of the two")
 
-    def variants(table: Table, cls: Any) -> tuple[Any, ...]:
-        return tuple(
-            cls(
-                index=n,
-                line=lines.of((table.name, n)),
-                receipt=variant.get("receipt"),
-                **_variant_values(table, variant),
-            )
-            for n, variant in enumerate(tables[table])
-        )
 
-    fwd: tuple[FwdVariant, ...] = variants(FWD_VARIANTS, FwdVariant)
-    bwd: tuple[BwdVariant, ...] = variants(BWD_VARIANTS, BwdVariant)
-    return Manifest(
-        file=file,
-        namespace=qola.get("namespace", ""),
-        aiter_commit=qola.get("aiter_commit"),
-        patches_dir=qola.get("patches_dir"),
-        rocm_versions=tuple(sorted(set(qola.get("rocm_versions", ())))),
-        architectures=tuple(sorted(set(build.get("architectures", ())))),
-        mode=build.get("mode", "pybind"),
-        keep_unreachable=build.get("keep_unreachable", False),
-        batch=build.get("batch", BATCH),
-        modules=tuple(_module(n, m, lines) for n, m in enumerate(tables[MODULES])),
-        fwd_variants=fwd,
-        bwd_variants=bwd,
-        warnings=warnings,
-        lines=lines,
-        triton=tuple(
-            read_triton(n, t, lines.of((TRITON.name, n))) for n, t in enumerate(tables[TRITON])
-        ),
-        order=OrderSpec.of(tables[ORDER][0]),
-        prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
-    )
+def _sorted(values: Values, key: str) -> tuple[str, ...]:
+    return tuple(sorted(set(values.get(key, ()))))
 
 
 def _module(index: int, module: Values, lines: Lines) -> ModuleSpec:
@@ -392,11 +419,40 @@ def _module(index: int, module: Values, lines: Lines) -> ModuleSpec:
         mode=module.get("mode"),
         receipt=module.get("receipt"),
         group=module.get("group"),
-        drop_srcs=tuple(sorted(set(module.get("drop_srcs", ())))),
-        drop_directions=tuple(sorted(set(module.get("drop_directions", ())))),
-        add_directions=tuple(sorted(set(module.get("add_directions", ())))),
+        drop_srcs=_sorted(module, "drop_srcs"),
+        drop_directions=_sorted(module, "drop_directions"),
+        add_directions=_sorted(module, "add_directions"),
         hsa_subdirs=module.get("hsa_subdirs"),
         overrides=tuple(sorted((k, v) for k, v in module.items() if k in OVERRIDE_KEYS)),
         index=index,
         line=lines.of(("modules", index)),
+    )
+
+
+def _variants(cls: Any, table: Table, variants: list[Values], lines: Lines) -> Iterator[Any]:
+    for n, variant in enumerate(variants):
+        line, receipt = lines.of((table.name, n)), variant.get("receipt")
+        yield cls(index=n, line=line, receipt=receipt, **_dimensions(table, variant))
+
+
+def _triton(index: int, table: Values, lines: Lines) -> TritonSpec:
+    short = {
+        "dtype": table.get("dtypes", ()),
+        "HDIM": tuple(map(str, table.get("hdims", ()))),
+        "CAUSAL": tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ())),
+    }
+    choices = {**dict(table.get("choices", ())), **{k: v for k, v in short.items() if v}}
+    return TritonSpec(
+        kernels=table["kernels"],
+        file=table.get("file", ""),
+        deps=table.get("deps", ()),
+        remote=table.get("remote", ""),
+        commit=table.get("commit", ""),
+        signature=table.get("signature", ()),
+        name=table.get("name", ""),
+        archs=_sorted(table, "archs"),
+        choices=tuple(sorted(choices.items())),
+        timeout=table.get("timeout", 0),
+        index=index,
+        line=lines.of(("triton", index)),
     )

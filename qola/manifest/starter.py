@@ -1,55 +1,35 @@
-"""The starter manifest: a small one that plans, with every other key of its tables beside it.
+"""Writes the starter manifest: a small one that plans, with all other keys commented out.
 
-The text is written from the definitions that validate (qola.manifest.fields). In it
-``#key = value``, without a blank, is a key that is left out; everything behind ``# `` is prose.
+In its text ``#key = value``, without a blank, is an omitted key; ``# `` starts prose.
 """
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from typing import Any
 
-from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.fields import (
     BUILD,
     BWD_VARIANTS,
     FWD_VARIANTS,
+    KERNELS,
     MODULES,
+    ORDER,
     OVERRIDE_KEYS,
     PREBUILT,
     QOLA,
+    TRITON,
+    Field,
+    Table,
 )
-from qola.manifest.kernels import KERNELS
-from qola.manifest.order import ORDER
-from qola.manifest.triton import TRITON
+from qola.manifest.toml_writer import toml_line, toml_value
 from qola.manifest.values import either, expectation
-from qola.manifest.words import NATIVE, TESTED_ARCHS
 
 WIDTH = 100
-"""Longest line of a comment."""
-
 DEFAULT_NAMESPACE = "mine"
 DEFAULT_ARCHS = (TESTED_ARCHS[-1],)
-
-_SET: Mapping[Table, Mapping[str, str]] = MappingProxyType(
-    {
-        BUILD: {"mode": '"cpp_itfs"'},
-        MODULES: {"name": '"libmha_fwd"', "receipt": '"te"'},
-        FWD_VARIANTS: {
-            "dtype": '"bf16"',
-            "has_bias": "false",
-            "has_alibi": "false",
-            "has_lse": "true",
-            "has_dropout": "false",
-            "hdim": "128",
-        },
-    }
-)
-"""Keys the starter sets, as TOML writes their values: the forward kernels of one model."""
-
-_EXAMPLES = {Kind.BOOL: "true", Kind.BOOL_SET: "true", Kind.EXPR_BOOL: "false"}
 
 
 def starter_manifest(
@@ -59,53 +39,59 @@ def starter_manifest(
     file: str = "qola.toml",
     schema: str = "",
 ) -> str:
-    """Return the text of a starter manifest; namespace and archs are not checked here.
+    """Return the text of a starter manifest: the forward kernels of one model.
 
     Args:
+        namespace, archs: written without checks.
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
-    given = {
-        QOLA: {"namespace": json.dumps(namespace)},
-        BUILD: {"architectures": json.dumps(list(archs)), **_SET[BUILD]},
+    written: dict[Table, dict[str, Any]] = {
+        QOLA: {"namespace": namespace},
+        BUILD: {"architectures": archs, "mode": "cpp_itfs"},
+        MODULES: {"name": "libmha_fwd", "receipt": "te"},
+        FWD_VARIANTS: {
+            "dtype": "bf16",
+            "has_bias": False,
+            "has_alibi": False,
+            "has_lse": True,
+            "has_dropout": False,
+            "hdim": 128,
+        },
     }
     lines = [f"#:schema {schema}"] if schema else []
     lines += _prose("A manifest of qola: which attention libraries to build.")
-    lines += _prose(f"What it asks for is shown by: qola plan {file}")
+    lines += _prose(f"This command shows the kernels that it selects: qola plan {file}")
     lines += _prose(
-        'A "#" right before a key means that the key is left out; without the "#" it counts. '
-        "docs/reference/manifest.md describes them all."
+        'A "#" directly before a key omits the key; remove the "#" to set it. '
+        "docs/reference/manifest.md describes all keys."
     )
-    for table in (QOLA, BUILD, MODULES, FWD_VARIANTS):
-        lines += ["", *_prose(table.doc), table.header]
-        lines += _fields(table, {**_SET.get(table, {}), **given.get(table, {})})
+    for table, values in written.items():
+        lines += ["", *_prose(table.doc), table.header, *_fields(table, values)]
         if table is MODULES:
             more = [f.key for f in table.fields if f.key in OVERRIDE_KEYS]
             lines += ["", *_prose(f"keys that change AITER's own entry: {', '.join(more)}")]
-    lines += ["", *_prose("The backward library."), f"#{MODULES.header}", '#name = "libmha_bwd"']
-    lines += ['#receipt = "te"', "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
-    lines += _fields(BWD_VARIANTS, {})
-    for table in (KERNELS, TRITON, ORDER, PREBUILT):
+    lines += ["", *_prose("The backward library."), f"#{MODULES.header}"]
+    lines += ['#name = "libmha_bwd"', '#receipt = "te"']
+    for table in (BWD_VARIANTS, KERNELS, TRITON, ORDER, PREBUILT):
         lines += ["", *_prose(table.doc), f"#{table.header}", *_fields(table, {})]
     return "\n".join(lines) + "\n"
 
 
-def example_of(field: Field) -> str:
-    """Return a value a field may have, as TOML writes it.
+def example_of(field: Field) -> Any:
+    """Return a value that a field accepts.
 
     Raises:
-        ValueError: the definition of the field gives none.
+        ValueError: the definition of the field has no example.
     """
-    if field.example:
+    if field.example is not None:
         return field.example
     if field.allowed:
-        return json.dumps(field.allowed[0])
-    if field.kind in _EXAMPLES:
-        return _EXAMPLES[field.kind]
+        return field.allowed[0]
     raise ValueError(f"{field.key} has no example in qola/manifest/fields.py")
 
 
-def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:
+def _fields(table: Table, values: Mapping[str, Any]) -> Iterator[str]:
     for field in table.fields:
         if field.key in OVERRIDE_KEYS and table is MODULES:
             continue
@@ -114,18 +100,19 @@ def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:
         yield from _prose(field.doc)
         yield from _prose(f"{_value(field)}{omitted}", indent="  ")
         if field.key in values:
-            yield f"{field.key} = {values[field.key]}"
+            yield toml_line(field.key, values[field.key])
         else:
-            yield f"#{field.key} = {example_of(field)}"
+            # On one line: a "#" omits only its own line.
+            yield f"#{field.key} = {toml_value(example_of(field))}"
 
 
 def _value(field: Field) -> str:
-    """Return what a field may hold; of the archs, those that are tested by name."""
+    """Return which values a field accepts; of the archs, only the tested ones by name."""
     if field is BUILD.by_key["architectures"]:
         choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
-        return f"{field.kind.value}: {either(choices)}"
+        return f"{field.kind.phrase}: {either(choices)}"
     if field is TRITON.by_key["archs"]:
-        return f"{field.kind.value}, archs by LLVM name"
+        return f"{field.kind.phrase}, archs by LLVM name"
     return expectation(field, short=True)
 
 

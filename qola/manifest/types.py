@@ -1,31 +1,48 @@
-"""The manifest as values: what `qola.manifest.load.load` returns."""
+"""The manifest as dataclasses: the result of `qola.manifest.load.load`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
-from qola.manifest.field_types import plain, plain_fields
-from qola.manifest.fields import BY_NAME
-from qola.manifest.kernels import KernelSpec
-from qola.manifest.order import OrderSpec
+from qola.kernel.config import KernelConfig
+from qola.manifest.constants import KERNEL_KINDS
+from qola.manifest.fields import BY_NAME, KERNELS
 from qola.manifest.toml_lines import Lines, Path
-from qola.manifest.triton import TritonSpec
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
-MAX_SHOWN = 80
-"""The most characters of a key in a finding's place."""
+_MAX_SHOWN = 80  # characters of a key in a finding's place
+
+
+def _to_json(value: Any) -> Any:
+    """Turn tuples into lists."""
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _fields_to_json(spec: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a table except its position in the file."""
+    names = (f.name for f in fields(spec) if f.name not in ("index", "line"))
+    return {name: _to_json(getattr(spec, name)) for name in names}
+
+
+def describe_table(name: str, index: int, line: int) -> str:
+    """Return how messages name a table of an array: ``[[mha_fwd_variants]] #1 (line 14)``."""
+    return f"{BY_NAME[name].header} #{index + 1} (line {line})"
 
 
 @dataclass(frozen=True)
 class ModuleSpec:
     """One ``[[modules]]`` table.
 
-    `hsa_subdirs` is None when not given (the module's own apply); () embeds nothing. `overrides`
-    holds the optCompilerConfig.json keys in alphabetical order, lists as tuples, tables as tuples
-    of (key, value).
+    Attributes:
+        hsa_subdirs: None if not given (the module's own apply); () embeds nothing.
+        overrides: the optCompilerConfig.json keys in alphabetical order, lists as tuples, tables as
+            tuples of (key, value).
     """
 
     name: str
@@ -40,22 +57,18 @@ class ModuleSpec:
     index: int
     line: int = field(compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the canonical form: JSON values, keys in the order of the fields."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical form, keys in the order of the fields."""
         overrides = {
-            key: {k: plain(v) for k, v in value}
-            if key in _TABLE_OVERRIDES and isinstance(value, tuple)
-            else plain(value)
+            key: {k: _to_json(v) for k, v in value}
+            if key == "flags_extra_hip_per_source" and isinstance(value, tuple)
+            else _to_json(value)
             for key, value in self.overrides
         }
-        told = {**plain_fields(self), "overrides": overrides}
-        if not self.add_directions:
-            # Manifests without it are digested as before there was such a key.
-            del told["add_directions"]
-        return told
-
-
-_TABLE_OVERRIDES = frozenset({"flags_extra_hip_per_source"})
+        data = {**_fields_to_json(self), "overrides": overrides}
+        if not self.add_directions:  # absent, as in digests made before this key existed
+            del data["add_directions"]
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +76,8 @@ class _Variant:
     """The dimensions that variants of both directions share.
 
     Every dimension holds the values to keep, in CK's order; a kernel instance belongs to the
-    variant when each of its fields is among them. None stands for all where "all" depends on the
-    receipt (`dtype`, `hdim`). `index` counts from 0 within its kind of table.
+    variant if each of its fields is among them. None means all values of a dimension that depends
+    on the receipt (`dtype`, `hdim`). `index` counts from 0 within its kind of table.
     """
 
     index: int
@@ -78,12 +91,12 @@ class _Variant:
     table: ClassVar[str]
 
     def describe(self) -> str:
-        """Return how messages call it: ``[[mha_fwd_variants]] #1 (line 14)``."""
-        return f"{BY_NAME[self.table].header} #{self.index + 1} (line {self.line})"
+        """Return how messages name the variant."""
+        return describe_table(self.table, self.index, self.line)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the canonical form: JSON values, keys in the order of the fields."""
-        return plain_fields(self)
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical form, keys in the order of the fields."""
+        return _fields_to_json(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +123,95 @@ class BwdVariant(_Variant):
 
 
 @dataclass(frozen=True)
+class NamedKernel:
+    """One name of a ``[[kernels]]`` table; `index` is that of the table."""
+
+    config: KernelConfig
+    index: int
+    line: int = field(compare=False)
+
+    def describe(self) -> str:
+        """Return how messages name the kernel's table."""
+        return describe_table(KERNELS.name, self.index, self.line)
+
+
+@dataclass(frozen=True)
+class TritonSpec:
+    """One ``[[triton]]`` table.
+
+    Attributes:
+        file: "" for qola's own kernels.
+        commit: the commit of `remote` whose tree has the files; "" for files next to the manifest.
+        archs: () for those of the manifest.
+        choices: values by name, including those of dtypes, hdims and causal.
+    """
+
+    kernels: tuple[str, ...]
+    file: str
+    deps: tuple[str, ...]
+    remote: str
+    commit: str
+    signature: tuple[tuple[str, str], ...]
+    name: str
+    archs: tuple[str, ...]
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
+    timeout: int
+    index: int
+    line: int = field(compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical form, keys in the order of the fields.
+
+        Without `remote`: the commit identifies the files, and a URL may contain a password.
+        """
+        tables = {
+            "choices": {k: list(v) for k, v in self.choices},
+            "signature": dict(self.signature),
+        }
+        data = {**_fields_to_json(self), **tables}
+        del data["remote"]
+        return data
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its file and the files that it imports, as messages name them; () for qola's kernels."""
+        paths = (self.file, *self.deps) if self.file else ()
+        return tuple(f"{self.commit}/{path}" if self.commit else path for path in paths)
+
+
+def triton_name(name: str, kernel: str) -> str:
+    """Return the name of a kernel's target."""
+    return f"{name}_{kernel}" if name else kernel
+
+
+@dataclass(frozen=True)
+class OrderSpec:
+    """The ``[order]`` table; () for the default order of a direction."""
+
+    forward: tuple[str, ...] = ()
+    backward: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_json(data: object) -> OrderSpec:
+        """Return the order of a canonical form; unknown kinds are ignored."""
+        table = data if isinstance(data, dict) else {}
+        lists = {key: table.get(key) for key in ("forward", "backward")}
+        return OrderSpec(
+            **{
+                key: tuple(kind for kind in value if kind in KERNEL_KINDS)
+                for key, value in lists.items()
+                if isinstance(value, list)
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical form, without default orders."""
+        return {key: value for key, value in _fields_to_json(self).items() if value}
+
+
+@dataclass(frozen=True)
 class PrebuiltSpec:
-    """The ``[prebuilt]`` table: sources of prebuilt bundles, and who signs them ("" for nobody)."""
+    """The ``[prebuilt]`` table: sources of prebuilt bundles and their signer's key, "" for none."""
 
     urls: tuple[str, ...] = ()
     public_key: str = ""
@@ -119,12 +219,15 @@ class PrebuiltSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A whole manifest, valid in itself.
+    """A valid manifest.
 
-    `namespace` is "" for plain ``qola::``. `architectures` is sorted, and () when not given.
-    `warnings` are findings that did not keep it from being valid. Two manifests are equal when
-    they ask for the same: comments, order of keys, line numbers and where a prebuilt bundle may
-    come from do not count.
+    Two manifests are equal if they request the same libraries: comments, order of keys, line
+    numbers and sources of prebuilt bundles do not count.
+
+    Attributes:
+        namespace: "" for plain ``qola::``.
+        architectures: sorted; () if not given.
+        warnings: findings that do not make the manifest invalid.
     """
 
     file: str = field(compare=False)
@@ -141,7 +244,7 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
-    kernels: tuple[KernelSpec, ...] = ()
+    kernels: tuple[NamedKernel, ...] = ()
     triton: tuple[TritonSpec, ...] = ()
     order: OrderSpec = field(default=OrderSpec())
     prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
@@ -150,22 +253,27 @@ class Manifest:
     def place(self, *path: str | int) -> str:
         """Return the place of a key, ``"modules", 0, "mode"``, as findings name it.
 
-        A key that is not written gets the line of its table.
+        The place of an absent key has the line of its table.
         """
         return place_of(self.file, self.lines, path)
 
     def module_mode(self, module: ModuleSpec, requested: BuildMode | None = None) -> BuildMode:
-        """Return the mode a module is built in: its own, else what the command line asks for.
+        """Return the mode of a module: its own, the command line's, or that of ``[build]``.
 
-        So it is in ROCm/QoLA: the command line wins over ``[build]``, not over the module.
+        The order is ROCm/QoLA's.
         """
         return module.mode or requested or self.mode
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is asked for as JSON values in a fixed order.
+    def to_json(self) -> dict[str, Any]:
+        """Return the request in a fixed order, without file and lines.
 
-        It holds neither file nor line, so that equal manifests give equal digests.
+        Equal manifests have equal digests.
         """
+        optional = {
+            "kernels": [kernel.config.name for kernel in self.kernels],
+            "triton": [spec.to_json() for spec in self.triton],
+            "order": self.order.to_json(),
+        }
         return {
             "aiter_commit": self.aiter_commit,
             "namespace": self.namespace,
@@ -175,13 +283,10 @@ class Manifest:
             "mode": self.mode,
             "keep_unreachable": self.keep_unreachable,
             "batch": self.batch,
-            "modules": [module.to_dict() for module in self.modules],
-            "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
-            "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],
-            # Manifests without them are digested as before there were such tables.
-            **({"kernels": [spec.config.name for spec in self.kernels]} if self.kernels else {}),
-            **({"triton": [spec.to_dict() for spec in self.triton]} if self.triton else {}),
-            **({"order": self.order.to_dict()} if self.order.to_dict() else {}),
+            "modules": [module.to_json() for module in self.modules],
+            "mha_fwd_variants": [variant.to_json() for variant in self.fwd_variants],
+            "mha_bwd_variants": [variant.to_json() for variant in self.bwd_variants],
+            **{key: value for key, value in optional.items() if value},
         }
 
 
@@ -191,6 +296,5 @@ def place_of(file: str, lines: Lines, path: Path) -> str:
     if not path:
         return where
     name, *rest = (key for key in path if isinstance(key, str))
-    table = BY_NAME.get(name)
-    words = [table.header if table else name, *rest]
-    return " ".join([where, ".".join(visible(word)[:MAX_SHOWN] for word in words)])
+    keys = [BY_NAME[name].header if name in BY_NAME else name, *rest]
+    return f"{where} {'.'.join(visible(key)[:_MAX_SHOWN] for key in keys)}"

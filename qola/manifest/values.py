@@ -1,22 +1,22 @@
-"""One value of a manifest against its field: what it is made of, or what is wrong with it."""
+"""Checks a value of a manifest against its field, and describes fields and values in messages."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import unseen, visible
-from qola.manifest.field_types import Field, Kind
-from qola.manifest.words import MAX_HDIM, MAX_ITEMS, MAX_TEXT
+from qola.manifest.constants import MAX_ITEMS, MAX_TEXT
+from qola.manifest.fields import Field, Item, Kind, Shape
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A fault of a value; the caller knows where it stands, and the field what is expected."""
+class ValueFault:
+    """An error in a value. The caller adds its place, and the field what is expected."""
 
     found: str
     fix: str = ""
@@ -33,12 +33,18 @@ def shown(value: object, limit: int = 72) -> str:
 
 
 def nearest(word: str, choices: Iterable[str], aliases: Iterable[tuple[str, str]] = ()) -> str:
-    """Return the choice a misspelt or colloquial word most likely means, or ""."""
+    """Return the choice that a misspelt or colloquial word most likely means, or ""."""
     known = list(choices)
     lower = {choice.lower(): choice for choice in known}
     lower.update((alias, meant) for alias, meant in aliases if meant in known)
     close = difflib.get_close_matches(word.strip().lower(), lower, n=1, cutoff=0.6)
     return lower[close[0]] if close else ""
+
+
+def did_you_mean(word: str, choices: Iterable[str], aliases: Iterable[tuple[str, str]] = ()) -> str:
+    """Return a fix that suggests the nearest choice in quotes, or ""."""
+    meant = nearest(word, choices, aliases)
+    return meant and f"did you mean {shown(meant)}?"
 
 
 def either(choices: Iterable[object]) -> str:
@@ -48,18 +54,18 @@ def either(choices: Iterable[object]) -> str:
 
 
 def expectation(field: Field, *, short: bool = False) -> str:
-    """Return in words what a field may hold, as messages and documentation say it.
+    """Return which values a field accepts, for messages and documentation.
 
     Args:
-        short: without names of integers, which a page lists by themselves.
+        short: omit the names of integers, which the documentation lists separately.
     """
-    text = field.kind.value
+    text = field.kind.phrase
     if field.allowed:
         return f"{text}: {either(field.allowed)}"
     if field.pattern_doc:
         return f"{text}: {field.pattern_doc}"
     if field.kind is Kind.HDIM_SET:
-        return f"{text}, each from {field.minimum} to {MAX_HDIM}"
+        return f"{text}, each from {field.minimum} to {field.maximum}"
     if field.kind in (Kind.INTEGER, Kind.INTEGER_SET):
         text = f"{text} from {field.minimum} to {field.maximum}"
         named = ["the name of one"] if short else [name for name, _ in field.names]
@@ -67,221 +73,128 @@ def expectation(field: Field, *, short: bool = False) -> str:
     return text
 
 
-def check(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    """Return a value in canonical form, meaningful only without problems, and the problems."""
-    return _CHECKS[field.kind](field, raw)
+def check(field: Field, raw: object) -> tuple[Any, list[ValueFault]]:
+    """Return a value in canonical form, meaningful only without faults, and its faults.
+
+    Lists become tuples, sets are sorted, and tables become tuples of (key, value) sorted by key.
+    """
+    if not field.kind.is_table:
+        return _check_shape(field, raw)
+    if not isinstance(raw, dict):
+        return None, [_wrong_type(field, raw)]
+    if fault := _count_fault(field, raw):
+        return None, [fault]
+    entries: list[tuple[str, Any]] = []
+    faults: list[ValueFault] = []
+    for key, item in sorted(raw.items()):
+        value, wrong = _check_shape(field, item, f"under {shown(key)}: ")
+        if field.kind is Kind.CHOICES:
+            value = tuple(map(str, value if isinstance(item, list) else (value,)))
+        entries.append((key, value))
+        faults += [*_character_faults(key), *wrong]
+    return tuple(entries), faults
 
 
-def _check_text(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if not isinstance(raw, str):
-        fix = ""
-        if isinstance(raw, list) and len(raw) == 1 and isinstance(raw[0], str):
-            fix = f"{field.key} = {shown(raw[0])}"
-        return None, [_wrong_type(raw, fix)]
-    return raw, list(_text_problems(field, raw))
+def _check_shape(field: Field, raw: object, where: str = "") -> tuple[Any, list[ValueFault]]:
+    shape = field.kind.shape
+    if shape is Shape.ONE or (shape is Shape.ONE_OR_LIST and not isinstance(raw, list)):
+        return _check_item(field, raw, where)
+    if shape is Shape.LIST and not isinstance(raw, list):
+        return None, [_wrong_type(field, raw, where)]
+    items = raw if isinstance(raw, list) else [raw]
+    if fault := _count_fault(field, items):
+        return (), [fault]
+    if isinstance(raw, list):
+        where = where or "in the list: "
+    checked = [_check_item(field, item, where) for item in items]
+    faults = [fault for _, found in checked for fault in found]
+    values = tuple(value for value, _ in checked)
+    if faults or shape is not Shape.SET:
+        return values, faults
+    if field.allowed:
+        return tuple(value for value in field.allowed if value in values), []
+    return tuple(sorted(set(values))), []
 
 
-def _check_integer(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if isinstance(raw, str) and field.names and not raw.strip().isdigit():
+def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueFault]]:
+    items = field.kind.items
+    if Item.HDIM in items:
+        pair: list[Any] = raw if isinstance(raw, list) else [raw, raw]
+        if len(pair) != 2 or any(type(n) is not int for n in pair):  # True is an int
+            return None, [_wrong_type(field, raw, where)]
+        inside = all(field.minimum <= n <= field.maximum for n in pair)
+        return tuple(pair), [] if inside else [ValueFault(shown(raw))]
+    if isinstance(raw, bool):
+        if Item.BOOLEAN in items:
+            return raw, []
+    elif isinstance(raw, str) and Item.TEXT in items:
+        return raw, list(_text_faults(field, raw))
+    elif isinstance(raw, str) and field.names and not raw.strip().isdigit():
         names = dict(field.names)
         if raw in names:
             return names[raw], []
-        meant = nearest(raw[:MAX_TEXT], names)
-        return None, [Problem(shown(raw), meant and f"did you mean {shown(meant)}?")]
-    if isinstance(raw, bool) or not isinstance(raw, int):
-        digits = isinstance(raw, str) and re.fullmatch(r"0*([0-9]{1,9})", raw.strip())
-        return None, [_wrong_type(raw, f"{field.key} = {digits[1]}" if digits else "")]
-    if not (field.minimum or 0) <= raw <= field.maximum:
-        return None, [Problem(shown(raw))]
-    return raw, []
+        return None, [ValueFault(shown(raw), did_you_mean(raw[:MAX_TEXT], names))]
+    elif isinstance(raw, int) and Item.INTEGER in items:
+        inside = field.kind is Kind.CHOICES or field.minimum <= raw <= field.maximum
+        return raw, [] if inside else [ValueFault(shown(raw))]
+    return None, [_wrong_type(field, raw, where)]
 
 
-def _check_text_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if not isinstance(raw, list):
-        fix = f"{field.key} = [{shown(raw)}]" if isinstance(raw, str) else ""
-        return None, [_wrong_type(raw, fix)]
-    if problem := _count_problem(field, raw):
-        return None, [problem]
-    problems: list[Problem] = []
-    for item in raw:
-        if isinstance(item, str):
-            problems += _text_problems(field, item)
-        else:
-            problems.append(_wrong_type(item, "", "in the list: "))
-    return (None if problems else tuple(raw)), problems
-
-
-def _check_text_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    value, problems = _check_text_list(field, [raw] if isinstance(raw, str) else raw)
-    return (None if problems else tuple(v for v in field.allowed if v in value)), problems
-
-
-def _check_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if isinstance(raw, bool):
-        return raw, []
-    return None, [_wrong_type(raw, _meant_bool(field, raw))]
-
-
-def _check_bool_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    items = raw if isinstance(raw, list) else [raw]
-    if problem := _count_problem(field, items):
-        return None, [problem]
-    problems = [
-        _wrong_type(item, _meant_bool(field, item)) for item in items if not isinstance(item, bool)
-    ]
-    return (None if problems else tuple(v for v in (False, True) if v in items)), problems
-
-
-def _meant_bool(field: Field, item: object) -> str:
-    """Return the line that was meant, empty where none is near."""
-    word = {"true": "true", "false": "false", "1": "true", "0": "false"}
-    meant = word.get(str(item).strip().lower(), "")
-    return meant and f"{field.key} = {meant}"
-
-
-def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    items = raw if isinstance(raw, list) else [raw]
-    if problem := _count_problem(field, items):
-        return None, [problem]
-    pairs: set[tuple[int, int]] = set()
-    problems = []
-    for item in items:
-        pair = item if isinstance(item, list) else [item, item]
-        numbers = [n for n in pair if type(n) is int]  # not isinstance: True is an int
-        if len(pair) != 2 or len(numbers) != 2:
-            problems.append(_wrong_type(item, "", "" if item is raw else "in the list: "))
-        elif not all((field.minimum or 0) <= n <= MAX_HDIM for n in numbers):
-            problems.append(Problem(shown(item)))
-        else:
-            pairs.add((numbers[0], numbers[1]))
-    return tuple(sorted(pairs)), problems
-
-
-def _check_integer_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    items = raw if isinstance(raw, list) else [raw]
-    if problem := _count_problem(field, items):
-        return None, [problem]
-    problems = [problem for item in items for problem in _check_integer(field, item)[1]]
-    return (None if problems else tuple(sorted(set(items)))), problems
-
-
-def _check_choices(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if not isinstance(raw, dict):
-        return None, [_wrong_type(raw, "")]
-    if problem := _count_problem(field, raw):
-        return None, [problem]
-    problems: list[Problem] = []
-    found = []
-    for key, item in raw.items():
-        values = item if isinstance(item, list) else [item]
-        if problem := _count_problem(field, values):
-            problems.append(problem)
-        problems += [
-            _wrong_type(value, "", f"under {shown(key)}: ")
-            for value in values
-            if not isinstance(value, (str, int))
-        ]
-        problems += [
-            p for text in values if isinstance(text, str) for p in _text_problems(field, text)
-        ]
-        found.append((key, tuple(map(str, values))))
-    return (None if problems else tuple(sorted(found))), problems
-
-
-def _check_texts(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if not isinstance(raw, dict):
-        return None, [_wrong_type(raw, "")]
-    if problem := _count_problem(field, raw):
-        return None, [problem]
-    problems: list[Problem] = []
-    for key, text in raw.items():
-        if isinstance(text, str):
-            problems += _text_problems(field, text)
-        else:
-            problems.append(_wrong_type(text, "", f"under {shown(key)}: "))
-    return (None if problems else tuple(sorted(raw.items()))), problems
-
-
-def _check_expr(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return _check_text(field, raw) if isinstance(raw, str) else (None, [_wrong_type(raw, "")])
-
-
-def _check_expr_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return (raw, []) if isinstance(raw, bool) else _check_expr(field, raw)
-
-
-def _check_expr_or_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return _check_text(field, raw) if isinstance(raw, str) else _check_text_list(field, raw)
-
-
-def _check_expr_lists(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    if not isinstance(raw, dict):
-        return None, [_wrong_type(raw, "")]
-    if problem := _count_problem(field, raw):
-        return None, [problem]
-    problems: list[Problem] = []
-    for key, item in raw.items():
-        problems += _text_problems(field, key)
-        if isinstance(item, list) and all(isinstance(text, str) for text in item):
-            problems += _check_text_list(field, item)[1]
-        else:
-            problems.append(_wrong_type(item, "", f"under {shown(key)}: "))
-    if problems:
-        return None, problems
-    return tuple(sorted((key, tuple(item)) for key, item in raw.items())), problems
-
-
-_CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
-    Kind.TEXT: _check_text,
-    Kind.INTEGER: _check_integer,
-    Kind.TEXT_LIST: _check_text_list,
-    Kind.TEXT_SET: _check_text_set,
-    Kind.BOOL: _check_bool,
-    Kind.BOOL_SET: _check_bool_set,
-    Kind.HDIM_SET: _check_hdim_set,
-    Kind.INTEGER_SET: _check_integer_set,
-    Kind.CHOICES: _check_choices,
-    Kind.TEXTS: _check_texts,
-    Kind.EXPR: _check_expr,
-    Kind.EXPR_BOOL: _check_expr_bool,
-    Kind.EXPR_LIST: _check_text_list,
-    Kind.EXPR_OR_LIST: _check_expr_or_list,
-    Kind.EXPR_LISTS: _check_expr_lists,
-}
-
-
-def _text_problems(field: Field, text: str) -> Iterator[Problem]:
-    """Yield what is wrong with one string of a field: at most one problem."""
+def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
+    """Yield at most one fault of a string."""
     if not text:
         if not field.may_be_empty:
-            yield Problem("an empty string", fix="" if field.required else "leave the key out")
-    elif len(text) > MAX_TEXT:
-        yield Problem(f"{shown(text)} of {len(text)} characters", fix=f"{MAX_TEXT} at most")
+            yield ValueFault("an empty string", "" if field.required else "leave the key out")
     elif field.allowed:
         if text not in field.allowed:
-            meant = nearest(text, field.allowed, field.aliases)
-            yield Problem(shown(text), fix=meant and f"did you mean {shown(meant)}?")
-    elif field.pattern and not re.fullmatch(field.pattern, text):
-        mended = re.sub(*field.repair, text).strip("_") if field.repair[0] else ""
-        works = re.fullmatch(field.pattern, mended)
-        yield Problem(shown(text), fix=f"for example {shown(mended)}" if works else "")
+            yield ValueFault(
+                shown(text), did_you_mean(text[:MAX_TEXT], field.allowed, field.aliases)
+            )
+    elif field.pattern and len(text) <= MAX_TEXT and not re.fullmatch(field.pattern, text):
+        repaired = re.sub(*field.repair, text).strip("_") if field.repair[0] else ""
+        works = re.fullmatch(field.pattern, repaired)
+        yield ValueFault(shown(text), f"for example {shown(repaired)}" if works else "")
+    else:
+        yield from _character_faults(text)
+
+
+def _character_faults(text: str) -> Iterator[ValueFault]:
+    if len(text) > MAX_TEXT:
+        yield ValueFault(f"{shown(text)} of {len(text)} characters", f"{MAX_TEXT} at most")
     elif character := unseen(text):
-        yield Problem(shown(text), fix=f"a value without the character U+{ord(character):04X}")
+        yield ValueFault(shown(text), f"a value without the character U+{ord(character):04X}")
 
 
-def _count_problem(field: Field, items: Collection[object]) -> Problem | None:
-    """Say what is wrong with the number of a list's items."""
+def _count_fault(field: Field, items: Collection[object]) -> ValueFault | None:
     if len(items) > MAX_ITEMS:
-        return Problem(f"{len(items)} items", fix=f"{MAX_ITEMS} at most")
+        return ValueFault(f"{len(items)} items", f"{MAX_ITEMS} at most")
     if items or field.may_be_empty:
         return None
-    return Problem("an empty list", fix=f"leave {field.key} out ({field.omitted})")
+    return ValueFault("an empty list", f"leave {field.key} out ({field.omitted})")
 
 
-def _wrong_type(raw: object, fix: str, where: str = "") -> Problem:
+def _wrong_type(field: Field, raw: object, where: str = "") -> ValueFault:
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string"}
     names.update({list: "a list", dict: "a table"})
-    return Problem(f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}", fix)
+    found = f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}"
+    meant = "" if field.kind.is_table else _meant(field, raw)
+    return ValueFault(found, meant and f"{field.key} = {meant}")
+
+
+def _meant(field: Field, raw: object) -> str:
+    """Return the TOML value that a value of the wrong type probably means, or ""."""
+    items, shape = field.kind.items, field.kind.shape
+    word = str(raw).strip().lower()
+    if Item.BOOLEAN in items:
+        return {"true": "true", "false": "false", "1": "true", "0": "false"}.get(word, "")
+    if Item.INTEGER in items and isinstance(raw, str):
+        digits = re.fullmatch(r"0*([0-9]{1,9})", word)
+        return digits[1] if digits else ""
+    if items == (Item.TEXT,) and shape is Shape.LIST and isinstance(raw, str):
+        return f"[{shown(raw)}]"
+    if items == (Item.TEXT,) and shape is Shape.ONE and isinstance(raw, list):
+        return shown(raw[0]) if len(raw) == 1 and isinstance(raw[0], str) else ""
+    return ""
 
 
 # C++20 keywords and alternative tokens ([lex.key]).
@@ -301,15 +214,15 @@ _KEYWORDS = frozenset(
     )
 )
 
-# Inside qola::<one of these> the headers' own mentions of the name would find the wrong one.
+# In qola::std, the headers' own std:: would refer to the wrong namespace.
 _SHADOWED = frozenset({"aiter", "ck", "ck_tile", "qola", "std"})
 
 # Macros that GCC and Clang define unless a strict -std is given.
 _MACROS = frozenset({"i386", "linux", "unix"})
 
 
-def namespace_problem(name: str) -> str:
-    """Say why `name`, an identifier by its letters, can still not be the namespace; or ""."""
+def namespace_fault(name: str) -> str:
+    """Return why a C++ identifier cannot be the namespace, or ""."""
     if name in _KEYWORDS:
         return f"{name} is a C++ keyword"
     if name in _SHADOWED:

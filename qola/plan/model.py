@@ -1,7 +1,7 @@
 """The plan: what one manifest builds from one AITER tree, down to the last file and flag.
 
-plan.json is the only thing that crosses from Python to Bazel. Attributes of `Plan` and of its parts
-are its keys, and docs/reference/plan.md says what each of them holds.
+plan.json is the only interface between Python and Bazel. The attributes of these classes are its
+keys, and docs/reference/plan.md describes each key.
 """
 
 from __future__ import annotations
@@ -11,53 +11,242 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from qola.codegen.types import CodeObject, Direction, FieldValue
 from qola.errors import Finding, PlanError
-from qola.json_types import WrongValueError, reader
-from qola.plan.check import check_plan
-from qola.plan.parts import (
-    EntryPoint,
-    HeaderSet,
-    KernelFlags,
-    KernelPackage,
-    PlannedAiter,
-    PlannedBatch,
-    PlannedFile,
-    PlannedKernel,
-    PlannedModule,
-    PlannedSource,
-    PythonModule,
-    TorchModule,
-    TritonInstance,
-    TritonKernel,
-)
+from qola.fetch.pins import PatchPin
+from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.version import __version__
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "EntryPoint",
-    "HeaderSet",
-    "KernelFlags",
-    "KernelPackage",
-    "Plan",
-    "PlannedAiter",
-    "PlannedBatch",
-    "PlannedFile",
-    "PlannedKernel",
-    "PlannedModule",
-    "PlannedSource",
-    "PythonModule",
-    "TorchModule",
-    "TritonInstance",
-    "TritonKernel",
-]
-
 SCHEMA_VERSION = 4
-"""Raised with every change that an existing reader of plan.json would misread."""
+"""Increased with every change that an existing reader of plan.json would misread."""
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file of the manifest's repository."""
+
+    name: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlannedAiter:
+    """The AITER tree."""
+
+    generation: str
+    id: str
+    version: str
+    patches: tuple[PatchPin, ...]
+
+
+@dataclass(frozen=True)
+class HeaderSet:
+    """The headers that a group of compiles may read."""
+
+    name: str
+    include_dirs: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel instance."""
+
+    name: str
+    module: str
+    package: str
+    direction: str
+    role: str
+    archs: tuple[str, ...]
+    sha256: str
+    fields: Mapping[str, FieldValue]
+    variants: tuple[int, ...]
+    headers: str
+    entry: str
+
+    @property
+    def source(self) -> str:
+        """Path of its source in the manifest's repository."""
+        return f"{self.module}/kernels/{self.name}.cpp"
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """Kernel instances of a package that are compiled together."""
+
+    name: str
+    package: str
+    kernels: tuple[int, ...]
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """A source that is not a kernel instance: a dispatch or AITER's entry source."""
+
+    name: str
+    file: str
+    direction: str
+    role: str
+    sha256: str
+    archs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """An exported function of a library.
+
+    Attributes:
+        required: names of its parameters without a default.
+        optional: names of the following parameters, which have one.
+    """
+
+    name: str
+    parameters: int
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedModule:
+    """A C++ library with kernel instances."""
+
+    name: str
+    library: str
+    entries: tuple[EntryPoint, ...]
+    entry_source: PlannedFile
+    kernel_names: PlannedFile
+    public_header: PlannedFile
+    macros: Mapping[str, str]
+    receipt: int | None
+    copts: tuple[str, ...]
+    kernels: tuple[int, ...]
+    sources: tuple[PlannedSource, ...]
+    headers: str
+    code_objects: tuple[CodeObject, ...]
+    asm_tables: tuple[PlannedFile, ...]
+    stubs: tuple[PlannedFile, ...]
+    entry_sources: tuple[PlannedFile, ...]
+    directions: tuple[Direction, ...]
+
+
+@dataclass(frozen=True)
+class KernelPackage:
+    """Kernel instances that share flags and headers.
+
+    All are of one direction. Helper kernels of an assembly kernel have the package bwd_asm.
+    """
+
+    copts: tuple[str, ...]
+    headers: str
+
+
+@dataclass(frozen=True)
+class PythonModule:
+    """A module without PyTorch that Python imports, or whose C functions Python calls.
+
+    Attributes:
+        symbol: the only exported symbol; "" if all of AITER's C functions are exported.
+        rocm: names of the ROCm libraries whose headers it includes, without HIP, sorted.
+    """
+
+    name: str
+    library: str
+    symbol: str
+    copts: tuple[str, ...]
+    sources: tuple[PlannedFile, ...]
+    include_dirs: tuple[str, ...]
+    headers: tuple[str, ...]
+    rocm: tuple[str, ...]
+    generated: tuple[PlannedFile, ...]
+    code_objects: tuple[CodeObject, ...]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelFlags:
+    """The flags of a torch module's kernel instances, compared with those of the library.
+
+    Attributes:
+        package: the package of the kernel instances.
+        only_module: flags that AITER has for the module only.
+        only_library: flags that AITER has for the library only.
+        same_objects: no such flag changes a kernel instance, so the library's objects are linked.
+    """
+
+    package: str
+    library: str
+    only_module: tuple[str, ...]
+    only_library: tuple[str, ...]
+    same_objects: bool
+
+
+@dataclass(frozen=True)
+class TorchModule:
+    """A module that uses PyTorch; those of attention have kernel instances.
+
+    Attributes:
+        entry: its entry in AITER's configuration; differs from `name` for modules of variants.
+        generated: generated files that its sources include, by path below their folder.
+        host_only: names of its sources without device code.
+        init: names of the sources that define the module's init function.
+    """
+
+    name: str
+    entry: str
+    library: str
+    symbol: str
+    receipt: int | None
+    copts: tuple[str, ...]
+    kernels: tuple[int, ...]
+    kernel_flags: tuple[KernelFlags, ...]
+    sources: tuple[PlannedSource, ...]
+    host_only: tuple[str, ...]
+    init: tuple[str, ...]
+    headers: str
+    code_objects: tuple[CodeObject, ...]
+    asm_tables: tuple[PlannedFile, ...]
+    entry_sources: tuple[PlannedFile, ...]
+    directions: tuple[Direction, ...]
+    generated: tuple[PlannedFile, ...]
+
+
+@dataclass(frozen=True)
+class TritonInstance:
+    """One compile of a kernel in Triton."""
+
+    name: str
+    arch: str
+    choices: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A kernel in Triton and its instances.
+
+    Attributes:
+        own: its files are in qola's package qola/triton, not in the manifest's repository.
+        files: the file with the function, then the files that it imports.
+        signature: types of parameters that the manifest declares.
+        timeout: seconds after which a compile fails, 0 for none.
+    """
+
+    name: str
+    function: str
+    own: bool
+    files: tuple[PlannedFile, ...]
+    signature: Mapping[str, str]
+    archs: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    timeout: int
+    instances: tuple[TritonInstance, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything Bazel needs to know about one manifest."""
+    """Everything that Bazel needs to know about one manifest."""
 
     name: str
     namespace: str
@@ -80,60 +269,51 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """Read plan.json; keys that this qola does not know are passed over.
+        """Read plan.json; unknown keys are ignored.
 
         Raises:
-            PlanError: another schema version, a value that is none of its type, or a name or a
-                path that would lead readers elsewhere.
+            PlanError: another schema version, a missing key, or a value of the wrong type.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             schema = data.get("schema") if isinstance(data, dict) else None
             if schema != SCHEMA_VERSION:
                 found = f"plan.json has schema {schema!r}"
                 raise WrongValueError(f"{found}; this qola reads {SCHEMA_VERSION}")
             plan: Plan = reader(Plan)(data)
-            check_plan(plan)
-        except (ValueError, RecursionError) as error:
-            # Python's own words for it differ between versions.
-            deep = isinstance(error, RecursionError)
-            raise PlanError(
-                Finding(
-                    "plan.json",
-                    "values too deep within each other" if deep else str(error),
-                    "a plan that this qola has written",
-                    "bazel fetch --force plans anew",
-                )
-            ) from None
+        except WrongValueError as error:
+            expected = "a plan that this version of qola wrote"
+            fix = "bazel fetch --force makes a new plan"
+            raise PlanError(Finding("plan.json", str(error), expected, fix)) from None
         return plan
 
     def to_json(self, **more: Any) -> str:
         """Return the text of plan.json: sorted keys, one kernel, header or warning a line.
 
-        A difference between two plans reads as a list of kernels in `diff`.
+        `diff` shows the difference between two plans as a list of kernels.
 
         Args:
-            more: further keys, for output that is a plan and something else.
+            more: further keys, for output that contains more than a plan.
         """
-        data = {**vars(self), "schema": SCHEMA_VERSION, **more}
+        data = {**json_fields(self), "schema": SCHEMA_VERSION, **more}
         lines = [f"  {json.dumps(key)}: {_value(data[key])}" for key in sorted(data)]
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     def module(self, name: str) -> PlannedModule:
-        """Return the module of that name."""
-        return _named(self.modules, name)
+        """Return the library with this name."""
+        return _find(self.modules, name)
+
+    def header_set(self, name: str) -> HeaderSet:
+        """Return the header set with this name."""
+        return _find(self.header_sets, name)
 
     @property
     def with_kernels(self) -> tuple[PlannedModule | TorchModule, ...]:
-        """Return the libraries and the torch modules."""
+        """The libraries and the torch modules."""
         return (*self.modules, *self.torch_modules)
 
-    def header_set(self, name: str) -> HeaderSet:
-        """Return the header set of that name."""
-        return _named(self.header_sets, name)
-
     def compiled_as(self, module: PlannedModule | TorchModule) -> list[str]:
-        """Return, for each kernel instance of a module, the name of its batch, else its own."""
+        """Return the batch of each kernel instance of a module, or its own name if it has none."""
         batch = {index: batch.name for batch in self.batches for index in batch.kernels}
         return [batch.get(index, self.kernels[index].name) for index in module.kernels]
 
@@ -145,16 +325,11 @@ class Plan:
 _T = TypeVar("_T", PlannedModule, HeaderSet)
 
 
-def _named(items: Iterable[_T], name: str) -> _T:
-    """Return the one of that name.
-
-    Raises:
-        PlanError: there is none.
-    """
+def _find(items: Iterable[_T], name: str) -> _T:
     for item in items:
         if item.name == name:
             return item
-    raise PlanError(Finding("plan.json", f"nothing of the name {name}", "what the plan speaks of"))
+    raise PlanError(Finding("plan.json", f"no entry with the name {name}", "a name in the plan"))
 
 
 def _value(value: Any) -> str:
@@ -164,5 +339,5 @@ def _value(value: Any) -> str:
 
 
 def _compact(value: Any) -> str:
-    # vars, not asdict: a copy of 20,000 kernel instances takes seconds.
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=vars)
+    # Not asdict: a copy of 20,000 kernel instances takes seconds.
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=json_fields)

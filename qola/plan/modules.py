@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.ck_dir import missing_ck
@@ -14,10 +13,11 @@ from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sourc
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
 from qola.folder import Folder
+from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.load import loads
-from qola.manifest.words import TESTED_ARCHS
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.processes import thread_pool
 from qola.progress import log
 
@@ -67,19 +67,6 @@ def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
             if before < step < _STEPS:
                 log.info(f"{len(reports)} of {len(names)} modules planned")
     return tuple(reports)
-
-
-def find_reports(
-    tree: AiterTree,
-    find_json: Callable[[object, Callable[[], Any]], Any],
-) -> tuple[ModuleReport, ...]:
-    """Return the reports of a tree's modules, made unless they are cached.
-
-    Args:
-        find_json: returns the answer to a question, a JSON value; the second argument computes it.
-    """
-    found = find_json("modules", lambda: [vars(report) for report in module_reports(tree)])
-    return tuple(ModuleReport(**{**data, "needs": tuple(data["needs"])}) for data in found)
 
 
 def _report(tree: AiterTree, name: str) -> ModuleReport:

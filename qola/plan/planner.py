@@ -1,25 +1,104 @@
-"""Makes a plan: brings a manifest, an AITER tree and CK's generators together."""
+"""Makes a plan from a manifest, an AITER tree and its generators."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
-from qola.errors import PlanError
+from qola.errors import PlanError, QolaError
 from qola.folder import Folder
+from qola.manifest import archs
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
-from qola.plan.further import generate_further
-from qola.plan.generated import generate_module
+from qola.plan.generate import generate_further, generate_module, launch_findings
 from qola.plan.inputs import input_files
 from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
 from qola.plan.python_module import plan_python_module
-from qola.plan.request import ResolvedRequest
+from qola.plan.request import Request, ResolvedRequest
+from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
-from qola.plan.unlaunched import judged
 from qola.processes import thread_pool
 from qola.progress import log
+
+
+def plan(request: Request) -> Plan:
+    """Return the plan of a request from the cache, or make it in memory.
+
+    Raises:
+        QolaError: as `make_plan`.
+    """
+    found: Plan = _find_cached(request, "plan", Plan, lambda: make_plan(request, Folder()))
+    return found
+
+
+def make_plan(request: Request, output: Folder) -> Plan:
+    """Check a request, log it and plan it; write the generated sources to `output`.
+
+    Raises:
+        QolaError: as `resolve` and `build_plan`.
+    """
+    resolved = resolve(request)
+    archs = ", ".join(resolved.archs)
+    log.info(f"{request.name}: generating kernel instances for {archs}")
+    return build_plan(resolved, output)
+
+
+def explain(request: Request) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
+    """Explain for every kernel of the receipts in use why it is in the plan or not.
+
+    Returns:
+        Each attention module of the manifest with its explanations, in CK's order.
+
+    Raises:
+        QolaError: as `plan`.
+    """
+
+    def compute() -> object:
+        resolved = resolve(request)
+        log.info(f"{request.name}: comparing with every kernel of the receipts in use")
+        modules = (
+            generate_module(resolved, module, Folder(), explain=True)
+            for module in resolved.attention
+        )
+        return [(module.spec.index, module.kernels.explanations) for module in modules]
+
+    kind = tuple[tuple[int, tuple[Explanation, ...]], ...]
+    specs = {spec.index: spec for spec in request.manifest.modules}
+    found = _find_cached(request, "explanations", kind, compute)
+    return tuple((specs[index], explanations) for index, explanations in found)
+
+
+def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
+    """Return an answer about a request from the cache, or compute it.
+
+    Args:
+        kind: type of the answer, see `AnswerCache.find`.
+    """
+    manifest = request.manifest
+    try:
+        chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
+    except QolaError:
+        # `resolve` reports other errors first.
+        return compute()
+    pins = (request.aiter_patches, request.patches)
+    question = {
+        "kind": name,
+        "name": request.name,
+        "manifest": [manifest.file, manifest.text, manifest.to_json()],
+        "modules": [spec.index for spec in manifest.modules],
+        "spec": request.spec.to_json(),
+        "archs": [request.default_archs, chosen],
+        "rocm_version": request.rocm_version,
+        "aiter": request.aiter_id,
+        "patches": [[pin.to_json() for pin in patches] for patches in pins],
+        "triton": dict(request.triton),
+    }
+    with request.answers as answers:
+        return answers.find(question, kind, compute)
 
 
 def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
@@ -29,8 +108,8 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         output: gets a directory for each module.
 
     Raises:
-        PlanError: the manifest leaves a module without kernels, or with ones that nothing
-            launches, or cannot be planned yet.
+        PlanError: a module has no kernels, or kernels that nothing launches, or needs something
+            that a plan does not support.
         AiterError: the tree cannot be read.
         CodegenError: a generator failed, or the variants leave a hole in the dispatch.
     """
@@ -48,10 +127,10 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
             )
         )
         others = list(further)
-    made = Assembly(resolved, output)
-    told = [finding for module in generated for finding in judged(tree, module)]
-    if dead := [finding for finding in told if finding.severity == "error"]:
+    findings = [finding for module in generated for finding in launch_findings(tree, module)]
+    if dead := [finding for finding in findings if finding.severity == "error"]:
         raise PlanError(dead)
+    made = Assembly(resolved, output)
     for module in generated:
         if module.config.name in ATTENTION:
             made.add(module)
@@ -64,50 +143,29 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     python_modules = tuple(
         plan_python_module(resolved, module, output) for module in others if not module.torch
     )
-    ordered = tuple(made.header_sets[name] for name in sorted(made.header_sets))
+    header_sets = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in (*generated, *others) for file in module.tree_files]
     sources += [file for python in python_modules for file in python.inputs]
     return Plan(
         name=request.name,
         namespace=request.manifest.namespace,
         archs=resolved.archs,
-        manifest=request.manifest.to_dict(),
+        manifest=request.manifest.to_json(),
         aiter=PlannedAiter(tree.generation, request.aiter_id, tree.version, request.aiter_patches),
         packages=dict(sorted(made.packages.items())),
-        header_sets=ordered,
+        header_sets=header_sets,
         kernels=tuple(made.kernels),
         modules=tuple(made.modules),
         batches=tuple(sorted(made.batches, key=lambda batch: (batch.package, batch.name))),
         python_modules=python_modules,
         torch_modules=tuple(made.torch_modules),
-        triton=plan_triton(resolved, output),
+        triton=plan_triton(request.manifest, request.triton, resolved.archs, output),
         warnings=(
             *resolved.warnings,
-            *told,
-            *(w for _, entry in made.entries for w in entry.warnings),
+            *findings,
+            *(warning for entry in made.entries.values() for warning in entry.warnings),
         ),
-        inputs=input_files(tree, ordered, sources),
+        inputs=input_files(tree, header_sets, sources),
         configs=configs(tree),
         licenses=licenses(tree),
-    )
-
-
-def explain(
-    resolved: ResolvedRequest, output: Folder
-) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
-    """Say of every kernel of the receipts in use why it is in the plan or not.
-
-    Args:
-        output: the sources are generated there, as for a plan.
-
-    Returns:
-        Each attention module of the manifest with its explanations, in CK's order.
-
-    Raises:
-        QolaError: as build_plan.
-    """
-    log.info(f"{resolved.request.name}: comparing with every kernel of the receipts in use")
-    return tuple(
-        (module.spec, generate_module(resolved, module, output, explain=True).kernels.explanations)
-        for module in resolved.attention
     )

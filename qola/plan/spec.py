@@ -1,13 +1,15 @@
-"""The choices of one build that replace those of its manifest, as one wire format."""
+"""The choices of one build: what replaces the manifest's own, and where the manifest is."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from qola.checkout.request import AiterOptions
 from qola.codegen.types import LEVELS, Level
 from qola.errors import Finding, ManifestError
-from qola.json_types import WrongValueError, parse_json, reader
+from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.manifest.types import BuildMode
 
 
@@ -20,7 +22,7 @@ class BuildSpec:
 
     Attributes:
         archs: archs instead of [build].architectures, () for those.
-        mode: build mode of modules that have none of their own, None for the manifest's.
+        mode: build mode of modules without a mode of their own, None for the manifest's.
         require: level that each direction must reach, see `qola.codegen.types.Direction`.
         override_aiter_commit: plan with the AITER source although the manifest names another.
     """
@@ -31,14 +33,8 @@ class BuildSpec:
     override_aiter_commit: bool = False
 
     def to_json(self) -> str:
-        """Return the JSON that `from_json` reads; its names are those of the attributes."""
-        values = {
-            "archs": list(self.archs),
-            "mode": self.mode,
-            "override_aiter_commit": self.override_aiter_commit,
-            "require": self.require,
-        }
-        return json.dumps(values, indent=2) + "\n"
+        """Return the JSON that `from_json` reads."""
+        return json.dumps(json_fields(self), indent=2, sort_keys=True) + "\n"
 
     @staticmethod
     def from_json(text: str, place: str) -> BuildSpec:
@@ -58,3 +54,18 @@ class BuildSpec:
             )
             raise ManifestError(Finding(f"spec of {place}", str(error), expected)) from None
         return spec
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """The options of a build or a plan; `qola.api.build_kernels` explains them.
+
+    Attributes:
+        spec: each of its archs may be several, separated by semicolons.
+        groups: build only modules of these groups; () for all.
+    """
+
+    manifest_path: str | Path
+    spec: BuildSpec = field(default_factory=BuildSpec)
+    aiter: AiterOptions = field(default_factory=AiterOptions)
+    groups: tuple[str, ...] = ()

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
-from qola.manifest.fields import FWD_VARIANTS
-from qola.manifest.parse import FILTERED
+from qola.manifest.fields import FILTERED, FWD_VARIANTS
 from qola.manifest.types import BuildMode, FwdVariant, Manifest, ModuleSpec
 
 BASE = "module_mha_varlen_fwd"

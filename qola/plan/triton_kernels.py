@@ -1,38 +1,36 @@
-"""Kernels in Triton: what each table of the manifest compiles."""
+"""Kernels in Triton: reads their files, and plans their compiles."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from qola.errors import Finding, ManifestError
 from qola.fetch.commit_tree import commit_tree
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
 from qola.folder import Folder
-from qola.manifest.triton import TritonSpec, triton_name
-from qola.manifest.types import Manifest
+from qola.manifest.types import Manifest, TritonSpec, triton_name
 from qola.manifest.values import either, nearest
 from qola.plan.model import PlannedFile, TritonInstance, TritonKernel
-from qola.plan.request import ResolvedRequest
 from qola.triton import own
 from qola.triton.kernel import Kernel, expand
 
 MAX_BYTES = 1 << 20
-"""The most bytes of a kernel's file."""
+"""Maximum size of a kernel's file in bytes."""
 
 TRITON_FILES = "triton_files.txt"
 """File of a repository with `triton_list`, which its rule watches."""
 
 
 def triton_list(manifest: Manifest) -> str:
-    """Return the files of a manifest's kernels that are beside it, a path a line."""
+    """List the Triton files that are relative to the manifest, one path a line."""
     paths = {path for spec in manifest.triton if not spec.commit for path in spec.files}
     return "".join(f"{path}\n" for path in sorted(paths))
 
 
 def triton_trees(manifest: Manifest, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Return the trees of the commits that a manifest takes kernels of, by commit.
+    """Fetch the trees of the commits that a manifest takes Triton kernels from, by commit.
 
     Raises:
         QolaError: as `commit_tree`.
@@ -48,14 +46,14 @@ def triton_trees(manifest: Manifest, environ: Mapping[str, str]) -> dict[str, Pa
 def triton_files(
     manifest: Manifest, file: Path, trees: Mapping[str, Path] | None = None
 ) -> dict[str, str]:
-    """Return the Python files that a manifest's kernels need, as `TritonSpec.files` calls them.
+    """Read the Python files of a manifest's Triton kernels; the keys are of `TritonSpec.files`.
 
     Args:
-        file: where the manifest is; paths of files beside it are relative to its directory.
-        trees: of commits; None for the files beside the manifest alone.
+        file: the manifest's file; paths of a kernel without a commit are relative to its directory.
+        trees: by commit; None reads only the files of kernels without a commit.
 
     Raises:
-        ManifestError: one cannot be read.
+        ManifestError: a file cannot be read.
     """
     found: dict[str, str] = {}
     findings = []
@@ -68,107 +66,110 @@ def triton_files(
             if name in found:
                 continue
             try:
-                found[name] = _text(root, path, within=bool(spec.commit))
+                found[name] = _read(root, path, within=bool(spec.commit))
             except (OSError, UnfitFileError, UnicodeDecodeError) as error:
-                words = getattr(error, "strerror", None) or str(error)
+                reason = getattr(error, "strerror", None) or str(error)
                 place = manifest.place("triton", spec.index, key)
                 where = f"commit {spec.commit}" if spec.commit else "the manifest's directory"
                 expected = f"a Python file, relative to {where}"
-                findings.append(Finding(place, f"{path}: {words}", expected))
+                findings.append(Finding(place, f"{path}: {reason}", expected))
     if findings:
         raise ManifestError(findings)
     return found
 
 
-def _text(root: Path, path: str, *, within: bool) -> str:
-    """Return a file's text; a link in somebody else's tree may not lead out of it."""
-    # Not resolve(), for which links in a circle are a RuntimeError before Python 3.13.
+def _read(root: Path, path: str, *, within: bool) -> str:
+    # A link in a fetched tree must not lead out of it. Path.resolve() raises RuntimeError for links
+    # in a circle before Python 3.13.
     if within and not Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root)):
         raise UnfitFileError("a link that leads out of the tree")
     return bounded_bytes(root / path, MAX_BYTES).decode("utf-8")
 
 
-def plan_triton(resolved: ResolvedRequest, output: Folder) -> tuple[TritonKernel, ...]:
-    """Plan the kernels of all tables, and copy users' files to triton/<kernel>/.
+def plan_triton(
+    manifest: Manifest, texts: Mapping[str, str], archs: Sequence[str], output: Folder
+) -> tuple[TritonKernel, ...]:
+    """Plan the kernels of all [[triton]] tables, and copy users' files to triton/<kernel>/.
+
+    Args:
+        texts: as `triton_files` returns them.
+        archs: of kernels without archs of their own.
 
     Raises:
-        ManifestError: a kernel is not there, or choices do not fit it; all that is wrong.
+        ManifestError: all kernels that do not exist, and all choices that do not fit a kernel.
     """
     found: list[TritonKernel] = []
     findings: list[Finding] = []
-    for spec in resolved.request.manifest.triton:
+    for spec in manifest.triton:
+        place = manifest.place("triton", spec.index, "kernels")
         for function in spec.kernels:
-            found += _collect(resolved, spec, function, output, findings)
+            try:
+                found.append(_plan_kernel(spec, function, place, texts, archs, output))
+            except ManifestError as error:  # noqa: PERF203
+                findings += error.findings
     if findings:
         raise ManifestError(findings)
     return tuple(sorted(found, key=lambda kernel: kernel.name))
 
 
-def _collect(
-    resolved: ResolvedRequest,
+def _plan_kernel(
     spec: TritonSpec,
     function: str,
+    place: str,
+    texts: Mapping[str, str],
+    archs: Sequence[str],
     output: Folder,
-    findings: list[Finding],
-) -> list[TritonKernel]:
-    try:
-        return [_kernel(resolved, spec, function, output)]
-    except ManifestError as error:
-        findings += error.findings
-        return []
-
-
-def _kernel(
-    resolved: ResolvedRequest, spec: TritonSpec, function: str, output: Folder
 ) -> TritonKernel:
     name = triton_name(spec.name, function)
-    place = resolved.request.manifest.place("triton", spec.index, "kernels")
-    files = dict(_files(resolved.request.triton, spec, function, place))
-    source, *deps = files
+    files = _files(texts, spec, function, place)
+    source = next(iter(files))
     kernel = Kernel(
         name=name,
         source=f"{place}: {source}",
         text=files[source],
         function=function,
         choices=dict(spec.choices),
-        archs=spec.archs or resolved.archs,
+        archs=spec.archs or tuple(archs),
         signature=dict(spec.signature),
     )
     instances = expand(kernel)
+    directory = "kernels"
     if spec.file:
+        directory = f"triton/{name}"
         names = [PurePosixPath(file).name for file in files]
         if len(set(names)) != len(names):
             raise ManifestError(Finding(place, ", ".join(files), "files of different names"))
         for file, text in files.items():
-            output.write(f"triton/{name}/{PurePosixPath(file).name}", text)
-    directory = f"triton/{name}" if spec.file else "kernels"
+            output.write(f"{directory}/{PurePosixPath(file).name}", text)
     return TritonKernel(
         name=name,
         function=function,
         own=not spec.file,
         files=tuple(
-            PlannedFile(PurePosixPath(f).stem, f"{directory}/{PurePosixPath(f).name}", sha256)
-            for f, sha256 in ((f, sha256_of_text(files[f])) for f in (source, *deps))
+            PlannedFile(
+                PurePosixPath(file).stem,
+                f"{directory}/{PurePosixPath(file).name}",
+                sha256_of_text(text),
+            )
+            for file, text in files.items()
         ),
         signature=kernel.signature,
         archs=kernel.archs,
         choices=kernel.choices,
-        time_limit=spec.time_limit,
+        timeout=spec.timeout,
         instances=tuple(TritonInstance(one.name, one.arch, one.chosen) for one in instances),
     )
 
 
-def _files(
-    texts: Mapping[str, str], spec: TritonSpec, function: str, place: str
-) -> Iterator[tuple[str, str]]:
-    """Yield path and text of the file with the kernel, and of those it imports."""
+def _files(texts: Mapping[str, str], spec: TritonSpec, function: str, place: str) -> dict[str, str]:
+    """Return the file with the kernel and then its imports, by path."""
     if spec.file:
-        for name in spec.files:
-            yield name, texts[name]
-        return
+        return {name: texts[name] for name in spec.files}
     if function not in own.FILES:
         meant = nearest(function, own.FILES)
-        fix = f'did you mean "{meant}"?' if meant else "of a file of yours: file = ..."
+        fix = f'did you mean "{meant}"?' if meant else "name the file of your kernel: file = ..."
         raise ManifestError(Finding(place, function, either(own.FILES), fix))
-    for file in (own.FILES[function], *own.PARTS):
-        yield file, (own.DIRECTORY / file).read_text("utf-8")
+    return {
+        file: (own.DIRECTORY / file).read_text("utf-8")
+        for file in (own.FILES[function], *own.PARTS)
+    }

@@ -114,7 +114,7 @@ def key_of(
     return Key(
         name=workspace.repository_name(chosen.file),
         ruleset=ruleset_digest(ruleset_root()),
-        manifest=manifest.to_dict(),
+        manifest=manifest.to_json(),
         modes=modes,
         archs=tuple(sorted(set(chosen.spec.archs or manifest.architectures))),
         aiter={**source_identity(aiter.source), "patches": [pin.to_json() for pin in patches]},

@@ -18,10 +18,9 @@ from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
 from qola.files import write_if_changed
 from qola.layout import TRITON
-from qola.manifest.archs import resolve, split
+from qola.manifest.archs import native_archs, resolve, split
+from qola.manifest.constants import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
-from qola.manifest.native_archs import native_archs
-from qola.manifest.words import BUILD_MODES
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import TRITON_FILES, triton_list
 from qola.prebuilt import fetch, identity

@@ -26,13 +26,13 @@ class Attention:
     """What is computed, whatever the tensors.
 
     Attributes:
-        scale: what Q K^T is multiplied by, 1 / sqrt(hdim_q) as a rule.
-        soft_cap: c of the logits c tanh(x / c), taken before the bias; 0 for none.
+        softmax_scale: factor of Q K^T, usually 1 / sqrt(hdim_q).
+        logits_soft_cap: c of the logits c tanh(x / c), taken before the bias; 0 for none.
     """
 
-    scale: float
+    softmax_scale: float
     mask: Mask = NO_MASK
-    soft_cap: float = 0.0
+    logits_soft_cap: float = 0.0
     dropout: Dropout | None = None
 
 
@@ -45,7 +45,7 @@ class Sequence:
         k: [columns, heads_k, hdim_q].
         v: [columns, heads_k, hdim_v].
         bias: [heads or 1, rows, columns], added to the scaled scores; -inf hides a key.
-        slopes: [heads], alibi's.
+        alibi_slopes: [heads].
         sink: [heads], the logit of a key without value that each query sees. AITER's 0.1.7 wheel
             has no such kernels.
         number: of the sequence in its batch, by which dropout counts.
@@ -55,7 +55,7 @@ class Sequence:
     k: F64
     v: F64
     bias: F64 | None = None
-    slopes: F64 | None = None
+    alibi_slopes: F64 | None = None
     sink: F64 | None = None
     number: int = 0
 
@@ -141,15 +141,15 @@ def softmax(attention: Attention, of: Sequence, lse: F64 | None = None) -> Softm
         lse: to take in place of its own, as a backward kernel does.
     """
     rows, columns = len(of.q), len(of.k)
-    scores = attention.scale * np.einsum("ihd,jhd->hij", of.q, of.of_each_head(of.k))
+    scores = attention.softmax_scale * np.einsum("ihd,jhd->hij", of.q, of.of_each_head(of.k))
     logits, slope = scores, np.ones_like(scores)
-    if attention.soft_cap > 0:
-        bent = np.tanh(scores / attention.soft_cap)
-        logits, slope = attention.soft_cap * bent, 1 - bent**2
+    if attention.logits_soft_cap > 0:
+        bent = np.tanh(scores / attention.logits_soft_cap)
+        logits, slope = attention.logits_soft_cap * bent, 1 - bent**2
     if of.bias is not None:
         logits = logits + of.bias
-    if of.slopes is not None:
-        logits = logits + alibi(of.slopes, rows, columns, attention.mask)
+    if of.alibi_slopes is not None:
+        logits = logits + alibi(of.alibi_slopes, rows, columns, attention.mask)
     allowed = attention.mask.allowed(rows, columns)
     logits = np.where(allowed, logits, -np.inf)
     if lse is None:
@@ -230,7 +230,7 @@ def backward(
             default those of `forward`, and the result is the true gradient.
     """
     steps = gradients(attention, of, do, o, lse)
-    inner = attention.scale * steps.ds * steps.steps.slope
+    inner = attention.softmax_scale * steps.ds * steps.steps.slope
     dsink = None
     if of.sink is not None:
         shares = np.exp(of.sink[:, None] - steps.steps.lse)
@@ -301,6 +301,6 @@ def with_heads(
     """
     every = None if slopes is None else np.broadcast_to(slopes, (len(sequences), slopes.shape[-1]))
     return [
-        replace(one, slopes=None if every is None else every[n], sink=sink)
+        replace(one, alibi_slopes=None if every is None else every[n], sink=sink)
         for n, one in enumerate(sequences)
     ]

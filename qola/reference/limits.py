@@ -111,13 +111,13 @@ def _pair(likely: F64, worst: F64, arithmetic: Arithmetic, exact: F64, rounds: b
 def _logit_errors(attention: Attention, of: Sequence, spread: _Spread) -> tuple[F64, F64, F64]:
     """Return absolute errors of logits, likely and at worst, and logits without infinities."""
     steps = softmax(attention, of)
-    magnitude = attention.scale * np.einsum(
+    magnitude = attention.softmax_scale * np.einsum(
         "ihd,jhd->hij", np.abs(of.q), np.abs(of.of_each_head(of.k))
     )
     seen = np.where(np.isfinite(steps.logits), steps.logits, 0.0)
-    added = np.abs(seen - steps.scores) if attention.soft_cap == 0 else np.abs(seen)
+    added = np.abs(seen - steps.scores) if attention.logits_soft_cap == 0 else np.abs(seen)
     rest = _U * (3 * np.abs(steps.scores) + 4 * added + 2 * np.abs(seen))
-    rest = rest + _TANH * _U * attention.soft_cap
+    rest = rest + _TANH * _U * attention.logits_soft_cap
     likely, worst = (
         steps.slope * magnitude * error + rest for error in spread.of_sum(of.q.shape[2])
     )
@@ -236,14 +236,19 @@ def backward_limits(steps: Gradients, o: F64, lse: F64, arithmetic: Arithmetic) 
         )
         found.append(
             {
-                "dq": attention.scale * (by_column + of_dq[place]),
-                "dk": attention.scale * (by_row + of_dk[place]),
+                "dq": attention.softmax_scale * (by_column + of_dq[place]),
+                "dk": attention.softmax_scale * (by_row + of_dk[place]),
                 "dv": of_dv + of_p[place],
                 "dbias": of_ds,
                 "delta": of_delta,
             }
         )
-    exact = {"dq": attention.scale * dq, "dk": attention.scale * dk, "dv": dv, "dbias": steps.ds}
+    exact = {
+        "dq": attention.softmax_scale * dq,
+        "dk": attention.softmax_scale * dk,
+        "dv": dv,
+        "dbias": steps.ds,
+    }
     full = replace(arithmetic, out=FP32, out_rounding="nearest_even")
     limits = {
         name: _pair(found[0][name], found[1][name], arithmetic, value, rounds=True)

@@ -15,36 +15,39 @@ from numpy.typing import NDArray
 
 from qola.reference.formats import F64
 
+MaskType = Literal["no", "top_left", "bottom_right"]
+
 
 @dataclass(frozen=True)
 class Mask:
     """A causal mask or a sliding window.
 
     Attributes:
-        kind: where the diagonal starts or ends; "no" is no mask at all.
-        left, right: keys before and after the diagonal's that a query sees; below 0 all of them.
+        mask_type: the corner in which the diagonal begins or ends; "no" for no mask.
+        window_size_left, window_size_right: keys before and after the diagonal that a query sees;
+            -1 for all.
     """
 
-    kind: Literal["no", "top_left", "bottom_right"] = "no"
-    left: int = -1
-    right: int = -1
+    mask_type: MaskType = "no"
+    window_size_left: int = -1
+    window_size_right: int = -1
 
     @property
     def is_causal(self) -> bool:
         """Whether it is the plain causal mask: all keys before, none after."""
-        return self.kind != "no" and self.left < 0 and self.right == 0
+        return self.mask_type != "no" and self.window_size_left < 0 and self.window_size_right == 0
 
     def allowed(self, rows: int, columns: int) -> NDArray[np.bool_]:
         """Return for each query and key whether the query sees the key, [rows, columns]."""
-        if self.kind == "no":
+        if self.mask_type == "no":
             return np.ones((rows, columns), np.bool_)
-        shift = columns - rows if self.kind == "bottom_right" else 0
+        shift = columns - rows if self.mask_type == "bottom_right" else 0
         distance = np.arange(columns) - np.arange(rows)[:, None] - shift
         seen = np.ones((rows, columns), np.bool_)
-        if self.left >= 0:
-            seen &= distance >= -self.left
-        if self.right >= 0:
-            seen &= distance <= self.right
+        if self.window_size_left >= 0:
+            seen &= distance >= -self.window_size_left
+        if self.window_size_right >= 0:
+            seen &= distance <= self.window_size_right
         return seen
 
 
@@ -68,5 +71,5 @@ def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK) -> F64:
     if mask.is_causal:
         return np.broadcast_to(slopes[:, None, None] * column, (len(slopes), rows, columns))
     row = np.arange(rows, dtype=np.float64)[:, None]
-    shift = 0 if mask.kind == "top_left" else columns - rows
+    shift = 0 if mask.mask_type == "top_left" else columns - rows
     return -slopes[:, None, None] * np.abs(row + shift - column)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from qola.code_object.reader import CodeObject
+from qola.code_object.reader import Kernel as DeviceKernel
 from qola.errors import Finding
 from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.report.compiles import KEPT, Compile
-from qola.report.data import AssemblyKernel, Batch, Kernel, LeftOut, Report, ReportedLibrary
-from qola.report.device_code import CodeObject, DeviceKernel, Library, ReportError, Unit
+from qola.report.data import (
+    AssemblyKernel,
+    Batch,
+    Kernel,
+    LeftOut,
+    Report,
+    ReportedLibrary,
+    ReportError,
+)
+from qola.report.library import Library
 from qola.report.occupancy import occupancy
 
 
@@ -38,13 +49,14 @@ def make_report(
     assembly: list[AssemblyKernel] = []
     for library in libraries:
         planned = _planned(plan, library)
-        for unit in library.units:
-            made = None if compiled is None else compiled.get(unit.name, Compile(None, KEPT))
-            members = planned.get(unit.name, [])
-            batches.append(_batch(library, unit, members, plan is not None, made))
-            kernels += _kernels(library, unit, members, made)
+        for name, unit in library.units.items():
+            made = None if compiled is None else compiled.get(name, Compile(None, KEPT))
+            members = planned.get(name, [])
+            batch = _batch(name, library, members, plan is not None, made)
+            batches.append(batch)
+            kernels += _kernels(batch, unit, members)
         assembly += _assembly(library, plan)
-    found = sorted({c.arch for x in libraries for u in x.units for c in u.code_objects})
+    found = sorted({code.arch for library in libraries for code in library.device_code})
     return Report(
         name=plan.name if plan else "",
         archs=plan.archs if plan else tuple(found),
@@ -75,7 +87,7 @@ def _planned(plan: Plan | None, library: Library) -> dict[str, list[PlannedKerne
     found: dict[str, list[PlannedKernel]] = {}
     if module:
         found = dict(_members(plan, module))
-    strange = [unit.name for unit in library.units if unit.name not in found]
+    strange = [name for name in library.units if name not in found]
     if strange:
         libraries = ", ".join(m.library for m in plan.modules)
         have = f"device code of {strange[0]}" if module else f"no library of {libraries}"
@@ -101,97 +113,92 @@ def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[Plan
 
 
 def _batch(
+    name: str,
     library: Library,
-    unit: Unit,
     members: Sequence[PlannedKernel],
     planned: bool,
     made: Compile | None,
 ) -> Batch:
+    unit = library.units[name]
     return Batch(
-        unit.name,
+        name,
         library.file,
         members[0].direction if members else "",
         members[0].role if members else "",
-        tuple(found.arch for found in unit.code_objects),
+        tuple(code.arch for code in unit),
         len(members) if planned else None,
-        sum(len(found.kernels) for found in unit.code_objects),
-        sum(found.size for found in unit.code_objects),
+        sum(len(code.kernels) for code in unit),
+        sum(code.size for code in unit),
         made.seconds if made else None,
         made.source if made else "",
     )
 
 
 def _kernels(
-    library: Library, unit: Unit, members: Sequence[PlannedKernel], made: Compile | None
+    batch: Batch, unit: Iterable[CodeObject], members: Sequence[PlannedKernel]
 ) -> Iterator[Kernel]:
-    total = sum(len(found.kernels) for found in unit.code_objects)
-    for found in unit.code_objects:
-        for instance, kernel in zip(_instances(found, members), found.kernels, strict=True):
+    share = None if batch.seconds is None else round(batch.seconds / (batch.kernels or 1), 3)
+    for code in unit:
+        for instance, kernel in zip(_instances(code, members), code.kernels.values(), strict=True):
             fields = dict(instance.fields) if instance else {}
-            # What all of a batch have in common.
-            first = members[0] if members else None
-            took = occupancy(found.arch, kernel.registers, kernel.lds, kernel.workgroup)
-            share = made.seconds / total if made and made.seconds is not None else None
             q, v = fields.get("hdim_q"), fields.get("hdim_v")
             yield Kernel(
                 name=instance.name if instance else "",
-                library=library.file,
-                module=first.module if first else "",
-                direction=first.direction if first else "",
-                role=first.role if first else "",
-                arch=found.arch,
+                library=batch.library,
+                module=members[0].module if members else "",
+                direction=batch.direction,
+                role=batch.role,
+                arch=code.arch,
                 dtype=str(fields.get("dtype", "")),
                 hdim="x".join(str(size) for size in (q, v) if size is not None),
                 mode=str(fields.get("mode", "")),
                 fields=fields,
-                batch=unit.name,
-                waves=took.waves if took else None,
-                limit=took.limit if took else "",
-                seconds=None if share is None else round(share, 3),
-                source=made.source if made else "",
-                **_taken(kernel),
-                agprs=kernel.agprs,
-                vgpr_spills=kernel.vgpr_spills,
-                sgpr_spills=kernel.sgpr_spills,
-                scratch=kernel.scratch,
-                code_bytes=kernel.code_bytes,
+                batch=batch.name,
+                code_bytes=kernel.size,
+                seconds=share,
+                source=batch.source,
+                **asdict(kernel.resources),
+                **_occupied(code.arch, kernel),
             )
 
 
-def _instances(found: CodeObject, members: Sequence[PlannedKernel]) -> list[PlannedKernel | None]:
-    """Return whose each kernel of a code object is.
+def _instances(code: CodeObject, members: Sequence[PlannedKernel]) -> list[PlannedKernel | None]:
+    """Return the kernel instance of each kernel of a code object.
 
-    Clang writes the kernels of a batch in the order of its sources (tests/report holds it to
-    that). A source may bring several (split-KV has one for each way to split); where not all of
-    a batch bring as many, nobody knows whose each is.
+    Clang writes the kernels of a batch in the order of its sources (tests/report checks that). A
+    source may have several kernels (split-KV has one for each way to split); if the sources of a
+    batch have different numbers, the instances are unknown.
     """
-    each, rest = divmod(len(found.kernels), len(members)) if members else (0, 1)
+    each, rest = divmod(len(code.kernels), len(members)) if members else (0, 1)
     if rest:
-        return [None] * len(found.kernels)
+        return [None] * len(code.kernels)
     return [member for member in members for _ in range(each)]
 
 
 def _assembly(library: Library, plan: Plan | None) -> Iterator[AssemblyKernel]:
-    keys = {c.sha256: c for module in plan.modules for c in module.code_objects} if plan else {}
-    for found in library.assembly:
-        known = keys.get(found.sha256)
-        for kernel in found.kernels:
-            took = occupancy(found.arch, kernel.registers, kernel.lds, kernel.workgroup)
+    modules = plan.modules if plan else ()
+    keys = {planned.sha256: planned.key for m in modules for planned in m.code_objects}
+    for code in library.assembly:
+        for kernel in code.kernels.values():
             yield AssemblyKernel(
-                key=known.key if known else f"sha256 {found.sha256[:12]}",
+                key=keys.get(code.sha256, f"sha256 {code.sha256[:12]}"),
                 library=library.file,
-                arch=found.arch,
-                bytes=found.size,
-                waves=took.waves if took else None,
-                limit=took.limit if took else "",
-                **_taken(kernel),
-                agprs=kernel.agprs,
+                arch=code.arch,
+                bytes=code.size,
+                vgprs=kernel.resources.vgprs,
+                agprs=kernel.resources.agprs,
+                sgprs=kernel.resources.sgprs,
+                lds=kernel.resources.lds,
+                **_occupied(code.arch, kernel),
             )
 
 
-def _taken(kernel: DeviceKernel) -> dict[str, Any]:
-    names = ("symbol", "vgprs", "sgprs", "lds", "workgroup")
-    return {name: getattr(kernel, name) for name in names}
+def _occupied(arch: str, kernel: DeviceKernel) -> dict[str, Any]:
+    """Return the symbol and workgroup of a kernel, and how many waves a SIMD can hold."""
+    lds, workgroup = kernel.resources.lds, kernel.max_block
+    found = occupancy(arch, kernel.descriptor.vgprs, lds, workgroup)
+    waves, limit = found or (None, "")
+    return {"symbol": kernel.symbol, "workgroup": workgroup, "waves": waves, "limit": limit}
 
 
 def _library(library: Library) -> ReportedLibrary:
@@ -199,7 +206,7 @@ def _library(library: Library) -> ReportedLibrary:
         library.file,
         library.sha256,
         library.size,
-        sum(found.size for unit in library.units for found in unit.code_objects),
-        sum(found.size for found in library.assembly),
+        sum(code.size for code in library.device_code),
+        sum(code.size for code in library.assembly),
         library.parts,
     )

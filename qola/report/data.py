@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from qola.errors import Finding
+from qola.errors import Finding, QolaError
 from qola.json_types import reader
-from qola.report.device_code import ReportError
-from qola.report.parts import Part
 from qola.version import __version__
 
 SCHEMA = 2
 """Raised with every change that a reader of a report's JSON would misread."""
+
+
+class ReportError(QolaError):
+    """The inputs of a report cannot be read, or do not belong together."""
+
+    default_title: ClassVar[str] = "the report cannot be made"
+
+
+@dataclass(frozen=True)
+class Part:
+    """How many bytes of a library serve a purpose."""
+
+    what: str
+    bytes: int
 
 
 @dataclass(frozen=True)

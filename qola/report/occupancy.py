@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from qola.code_object.reader import LDS_BYTES
 
 Limit = Literal["registers", "LDS", "waves"]
 
@@ -24,44 +25,21 @@ WAVES = 8
 """Of a SIMD at most (LLVM's getMaxWavesPerEU for archs with such registers)."""
 
 
-@dataclass(frozen=True)
-class Lds:
-    """The LDS of a compute unit, in bytes, and how many of them are given out at a time."""
-
-    size: int
-    granule: int
+# Bytes. AMDGPUUsage, GRANULATED_LDS_SIZE: 128 words from GFX7 on, 320 words for GFX950.
+LDS_GRANULE = {"gfx90a": 128 * 4, "gfx942": 128 * 4, "gfx950": 320 * 4}
 
 
-# Sizes: ISA documents of CDNA2, CDNA3 and CDNA4 (64 KiB, 64 KiB, 160 KiB); granules: AMDGPUUsage,
-# GRANULATED_LDS_SIZE: 128 words from GFX7 on, 320 words for GFX950.
-LDS = {
-    "gfx90a": Lds(64 << 10, 128 * 4),
-    "gfx942": Lds(64 << 10, 128 * 4),
-    "gfx950": Lds(160 << 10, 320 * 4),
-}
+def occupancy(arch: str, registers: int, lds: int, workgroup: int) -> tuple[int, Limit] | None:
+    """Return how many waves a SIMD can hold and the resource that limits them.
 
-
-@dataclass(frozen=True)
-class Occupancy:
-    """How many waves of a kernel a SIMD can hold.
-
-    Attributes:
-        limit: what there would have to be more of; ``waves`` where it is full.
-    """
-
-    waves: int
-    limit: Limit
-
-
-def occupancy(arch: str, registers: int, lds: int, workgroup: int) -> Occupancy | None:
-    """Return how many waves a SIMD can hold, None for an arch whose rules are not known here.
+    The limit is ``waves`` if the SIMD is full. The result is None for an arch without rules here.
 
     Args:
         registers: vector registers of a lane, all kinds together.
         lds: bytes of a workgroup.
         workgroup: the most work-items of a workgroup.
     """
-    if arch not in LDS:
+    if arch not in LDS_GRANULE:
         return None
     by_registers = REGISTERS // _up(max(registers, 1), REGISTER_GRANULE)
     waves: int = WAVES
@@ -69,12 +47,12 @@ def occupancy(arch: str, registers: int, lds: int, workgroup: int) -> Occupancy 
     if by_registers < waves:
         waves, limit = by_registers, "registers"
     if lds:
-        workgroups = LDS[arch].size // _up(lds, LDS[arch].granule)
+        workgroups = LDS_BYTES[arch] // _up(lds, LDS_GRANULE[arch])
         # The waves of all workgroups go to the SIMDs in turn; the one that has most counts.
         by_lds = -(-workgroups * -(-workgroup // LANES) // SIMDS)
         if by_lds < waves:
             waves, limit = by_lds, "LDS"
-    return Occupancy(waves, limit)
+    return waves, limit
 
 
 def _up(number: int, granule: int) -> int:

@@ -8,7 +8,7 @@ from itertools import groupby
 from qola.report.data import Kernel
 
 #: What other columns of the table show.
-_COLUMNS = frozenset({"arch_tag", "dtype", "hdim_q", "hdim_v", "mode"})
+_COLUMNS = frozenset({"arch", "dtype", "hdim_q", "hdim_v", "mode"})
 
 _Words = Mapping[str, str]
 

@@ -13,9 +13,9 @@ from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.compare import compare
 from qola.report.compiles import BuildLog, summarize_log
-from qola.report.data import LeftOut, Report
-from qola.report.device_code import ReportError, read_library
+from qola.report.data import LeftOut, Report, ReportError
 from qola.report.execution_log import read_spawns, timestamp
+from qola.report.library import read_library
 from qola.report.page import render
 
 

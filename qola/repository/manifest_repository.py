@@ -12,10 +12,10 @@ from qola.files import write_if_changed
 from qola.folder import Folder
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
-from qola.plan.make_request import make_request
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
-from qola.plan.request import resolve
+from qola.plan.request import make_request
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import TRITON_FILES, triton_list, triton_trees
 from qola.repository import build_files

@@ -11,57 +11,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qola.attention import AttentionProblem, formats
+from qola.attention.ck import ROPE_TYPES
 from qola.reference.formats import F64, FP32, Format
 from qola.verify import pages
 from qola.verify.buffer import BESIDE, Buffer, Filled, of_batch, of_pages
-from qola.verify.problem import ROPES, Problem
 from qola.verify.result import Result
-from qola.verify.tensors import Appended, Tensors, formats, positions
+from qola.verify.tensors import Appended, Tensors, positions
 
 #: Of what a kernel leaves as it is: any other number is wrong.
 _NOTHING = 2.0**-99
 
 
-def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
+def buffers(problem: AttentionProblem, arch: str) -> dict[str, Buffer]:
     """Return the tensors of a problem, by the names that Composable Kernel's arguments have."""
     of, _ = formats(problem.dtype, arch)
     heads, q, v = problem.nhead_k, problem.hdim_q, problem.hdim_v
-    rotates = problem.rope != "no"
+    rotates = problem.rope_type != "no"
     of_q: Filled = "updated" if rotates else "values"
-    found = [of_batch(problem, "q", of, problem.rows[0], problem.nhead_q, q, of_q)]
+    found = [of_batch(problem, "q", of, problem.seqlen_q[0], problem.nhead_q, q, of_q)]
     for name, hdim in (("k", q), ("v", v)):
-        if problem.page:
+        if problem.layout.page_block_size:
             found.append(of_pages(problem, name, of, heads, hdim, "updated"))
         else:
-            most = max(problem.columns)
+            most = max(problem.seqlen_k)
             found.append(of_batch(problem, name, of, most, heads, hdim, "updated"))
-        found.append(of_batch(problem, f"{name}new", of, problem.new, heads, hdim, "values"))
+        found.append(
+            of_batch(problem, f"{name}new", of, problem.seqlen_knew, heads, hdim, "values")
+        )
     if rotates:
-        shape = (positions(problem), problem.rotary // 2)
+        shape = (positions(problem), problem.rotary_dim // 2)
         found += [Buffer(n, of, shape, (shape[1], 1)) for n in ("rotary_cos", "rotary_sin")]
     return {buffer.name: buffer for buffer in found}
 
 
-def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
+def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
     """Return how many rows there are before, and the pages, by the names of arguments."""
     before = np.array(_before(problem), np.int32)
     return {"seqlen_k_ptr": before, **pages.tables(problem)}
 
 
-def entry_values(problem: Problem, arch: str) -> dict[str, Any]:
+def entry_values(problem: AttentionProblem, arch: str) -> dict[str, Any]:
     """Return the values of a problem by the names of arguments, but for addresses."""
     values: dict[str, Any] = {
         "q_dtype_str": problem.dtype,
-        "rope_type": ROPES[problem.rope],
+        "rope_type": [*ROPE_TYPES].index(problem.rope_type),
         "batch": problem.batch,
         "nhead_q": problem.nhead_q,
         "nhead_k": problem.nhead_k,
         "hdim_q": problem.hdim_q,
         "hdim_v": problem.hdim_v,
-        "seqlen_q": problem.rows[0],
-        "seqlen_knew": problem.new,
-        "rotary_dim": problem.rotary,
-        "has_mask": problem.mask.kind != "no",
+        "seqlen_q": problem.seqlen_q[0],
+        "seqlen_knew": problem.seqlen_knew,
+        "rotary_dim": problem.rotary_dim,
+        "has_mask": problem.mask_type != "no",
         **pages.sizes(problem),
     }
     for name, buffer in buffers(problem, arch).items():
@@ -70,11 +73,13 @@ def entry_values(problem: Problem, arch: str) -> dict[str, Any]:
         row, head = buffer.strides[-3], buffer.strides[-2]
         values[f"stride_{name}"], values[f"nhead_stride_{name}"] = row, head
         paged = len(buffer.shape) == 3
-        values[f"batch_stride_{name}"] = problem.page * row if paged else buffer.strides[0]
+        values[f"batch_stride_{name}"] = (
+            problem.layout.page_block_size * row if paged else buffer.strides[0]
+        )
     return values
 
 
-def filled(problem: Problem, given: Tensors) -> dict[str, F64]:
+def filled(problem: AttentionProblem, given: Tensors) -> dict[str, F64]:
     """Return the values that buffers are filled with, by their names."""
     new = _new(given)
     found = {"q": given.q, "knew": new.k, "vnew": new.v}
@@ -83,12 +88,12 @@ def filled(problem: Problem, given: Tensors) -> dict[str, F64]:
         for of, place in zip(before, _before(problem), strict=True):
             of[place:] = BESIDE
         found[name] = _laid_out(problem, before)
-    if problem.rope != "no":
+    if problem.rope_type != "no":
         found |= {"rotary_cos": new.cos, "rotary_sin": new.sin}
     return found
 
 
-def expected(problem: Problem, given: Tensors, of: Format) -> dict[str, Result]:
+def expected(problem: AttentionProblem, given: Tensors, of: Format) -> dict[str, Result]:
     """Return K and V as they are afterwards, and Q where it is rotated, as they lie in memory.
 
     Args:
@@ -99,33 +104,33 @@ def expected(problem: Problem, given: Tensors, of: Format) -> dict[str, Result]:
     k_off = np.full(k.shape, _NOTHING)
     q, q_off = np.empty_like(given.q), np.empty_like(given.q)
     for one, place in enumerate(_before(problem)):
-        rows = slice(place, place + problem.new)
-        at = place + np.arange(problem.new)
+        rows = slice(place, place + problem.seqlen_knew)
+        at = place + np.arange(problem.seqlen_knew)
         k[one, rows], k_off[one, rows] = _rotated(problem, new, new.k[one], at, of)
         v[one, rows] = new.v[one]
         # Without a mask all rows of Q stand where the first new row of K does.
-        at = place + np.arange(problem.rows[0]) * (problem.mask.kind != "no")
+        at = place + np.arange(problem.seqlen_q[0]) * (problem.mask_type != "no")
         q[one], q_off[one] = _rotated(problem, new, given.q[one], at, of)
     found = {
         "k": _result(_laid_out(problem, k), _laid_out(problem, k_off, _NOTHING)),
         "v": _result(_laid_out(problem, v), _NOTHING),
     }
-    return found | ({"q": _result(q, q_off)} if problem.rope != "no" else {})
+    return found | ({"q": _result(q, q_off)} if problem.rope_type != "no" else {})
 
 
 def _rotated(
-    problem: Problem, new: Appended, x: F64, at: NDArray[np.int64], of: Format
+    problem: AttentionProblem, new: Appended, x: F64, at: NDArray[np.int64], of: Format
 ) -> tuple[F64, F64]:
     """Return rows rotated by their positions, and how far a kernel's may be off.
 
     It computes in float32, and rounds once, to nearest or toward zero.
     """
     result, off = x.copy(), np.full(x.shape, _NOTHING)
-    if problem.rope == "no":
+    if problem.rope_type == "no":
         return result, off
-    size = problem.rotary
+    size = problem.rotary_dim
     left, right = slice(0, size // 2), slice(size // 2, size)
-    if problem.rope == "inter":
+    if problem.rope_type == "inter":
         left, right = slice(0, size, 2), slice(1, size, 2)
     cos, sin = new.cos[at][:, None, :], new.sin[at][:, None, :]
     for own, other, sign in ((left, right, -1.0), (right, left, 1.0)):
@@ -147,14 +152,14 @@ def _result(exact: F64, off: F64 | float) -> Result:
     return Result(exact, limit, limit, np.ones(exact.shape, np.bool_))
 
 
-def _laid_out(problem: Problem, tensor: F64, others: float = BESIDE) -> F64:
+def _laid_out(problem: AttentionProblem, tensor: F64, others: float = BESIDE) -> F64:
     """Return K or V of sequences as it lies in memory.
 
     Args:
         others: what is in rows that no sequence has.
     """
-    own = [of[:count] for of, count in zip(tensor, problem.columns, strict=True)]
-    if problem.page:
+    own = [of[:count] for of, count in zip(tensor, problem.seqlen_k, strict=True)]
+    if problem.layout.page_block_size:
         return pages.laid_out(problem, np.concatenate(own), others)
     whole = np.full(tensor.shape, others)
     for of, rows in zip(whole, own, strict=True):
@@ -162,21 +167,21 @@ def _laid_out(problem: Problem, tensor: F64, others: float = BESIDE) -> F64:
     return whole
 
 
-def by_sequence(problem: Problem, tensor: F64) -> F64:
+def by_sequence(problem: AttentionProblem, tensor: F64) -> F64:
     """Return K or V as it lies in memory, [batch, rows, heads, hdim]; 0 in rows of no sequence."""
-    if problem.page:
-        own = np.split(tensor[pages.rows(problem)], np.cumsum(problem.columns)[:-1])
+    if problem.layout.page_block_size:
+        own = np.split(tensor[pages.rows(problem)], np.cumsum(problem.seqlen_k)[:-1])
     else:
-        own = [of[:count] for of, count in zip(tensor, problem.columns, strict=True)]
-    whole = np.zeros((problem.batch, max(problem.columns), *tensor.shape[-2:]))
+        own = [of[:count] for of, count in zip(tensor, problem.seqlen_k, strict=True)]
+    whole = np.zeros((problem.batch, max(problem.seqlen_k), *tensor.shape[-2:]))
     for of, its in zip(whole, own, strict=True):
         of[: len(its)] = its
     return whole
 
 
-def _before(problem: Problem) -> list[int]:
+def _before(problem: AttentionProblem) -> list[int]:
     """Return the rows that K and V of each sequence have before."""
-    return [columns - problem.new for columns in problem.columns]
+    return [columns - problem.seqlen_knew for columns in problem.seqlen_k]
 
 
 def _new(given: Tensors) -> Appended:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 
+from qola.attention import AttentionProblem, Layout, TestData
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK
+from qola.verify.case import Sample
 from qola.verify.edges import HEADS, MODEL_HEADS, Fields, head_dims, lengths
-from qola.verify.problem import Problem
 
 #: Rows of a tile of Q, and of K.
 _ROWS = 64
@@ -21,7 +23,7 @@ _ROTARY = 16
 
 def propose(
     fields: Fields, edge: int, chosen: np.random.Generator, *, many: bool = False
-) -> Problem:
+) -> Sample:
     """Return a problem around what a kernel's fields say.
 
     Args:
@@ -51,23 +53,27 @@ def propose(
     nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
     # Rows that are there before: none, up to a page, and beyond.
     before = [one((0, 1, _ROWS, 77, _PAGE - 3, _PAGE, _PAGE + 40)) for _ in range(1 + edge % 2)]
-    return Problem(
-        direction="fwd_appendkv",
-        dtype=str(fields.get("dtype")),
-        hdim_q=hdim,
-        hdim_v=hdim if chosen.random() < 0.5 else one(head_dims(size)),
-        group=False,
-        rows=(rows,) * len(before),
-        columns=tuple(place + new for place in before),
-        nhead_q=nhead_q,
-        nhead_k=nhead_k,
-        scale=1.0,
-        mask=BOTTOM_RIGHT if chosen.random() < 0.5 else NO_MASK,
-        page=_PAGE if fields.get("pagedkv") else 0,
-        new=new,
-        rope=rope,
-        rotary=rotary,
-        order="bhsd" if chosen.random() < 0.3 else "bshd",
-        more_stride=one((0, 0, 8, 64)),
-        data_seed=int(chosen.integers(1 << 32)),
+    hdim_v = hdim if chosen.random() < 0.5 else one(head_dims(size))
+    mask = BOTTOM_RIGHT if chosen.random() < 0.5 else NO_MASK
+    order = "bhsd" if chosen.random() < 0.3 else "bshd"
+    row_padding = one((0, 0, 8, 64))
+    seed = int(chosen.integers(1 << 32))
+    return Sample(
+        AttentionProblem(
+            direction="fwd_appendkv",
+            dtype=str(fields.get("dtype")),
+            hdim_q=hdim,
+            hdim_v=hdim_v,
+            seqlen_q=(rows,) * len(before),
+            seqlen_k=tuple(place + new for place in before),
+            nhead_q=nhead_q,
+            nhead_k=nhead_k,
+            softmax_scale=1.0,
+            **asdict(mask),
+            seqlen_knew=new,
+            rope_type=rope,
+            rotary_dim=rotary,
+            layout=Layout(order, row_padding, _PAGE if fields.get("pagedkv") else 0, seed),
+        ),
+        TestData(seed=seed),
     )

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 import numpy as np
 
 from qola.codegen.types import FieldValue
-from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
-from qola.verify.problem import Problem
+from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
+from qola.verify.case import Sample
 from qola.verify.sample import Drawn, Launched, propose, search, some_edge
 
 #: Calls of the entry point for each problem that is drawn.
@@ -40,7 +40,7 @@ class Hints:
 
     Attributes:
         sums: whether shares of dQ are added up in float32, or in 16 bits.
-        units: compute units of the device, 0 for the arch's largest.
+        cu_count: see Device.
     """
 
     dtypes: tuple[str, ...] = _DTYPES
@@ -49,7 +49,7 @@ class Hints:
     masks: tuple[str, ...] = ("no", "causal", "window")
     sums: tuple[bool, ...] = (True, False)
     conversion: int = 1
-    units: int = 0
+    cu_count: int = 0
 
 
 def of_code_object(key: str) -> Hints:
@@ -68,7 +68,7 @@ def of_code_object(key: str) -> Hints:
         else tuple(m for w, m in masks.items() if w in words) or ("no",),
         sums=(False,) if shuffles or "a16" in words else (True,),
         conversion=next((n for word, n in _CONVERSIONS.items() if word in words), 1),
-        units=_MI308 if "MI308" in path.parts else 0,
+        cu_count=_MI308 if "MI308" in path.parts else 0,
     )
 
 
@@ -81,7 +81,7 @@ def of_fields(fields: Mapping[str, FieldValue], beside: Sequence[str]) -> Iterat
     """
     dtype, group = str(fields.get("dtype")), fields.get("mode") == "group"
     for hints in map(of_code_object, beside):
-        if dtype in hints.dtypes and group in hints.groups and not hints.units:
+        if dtype in hints.dtypes and group in hints.groups and not hints.cu_count:
             yield replace(hints, dtypes=(dtype,), groups=(group,))
 
 
@@ -103,11 +103,12 @@ def draw_assembly(
         launched: calls the entry point, and returns what it would launch.
     """
 
-    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Problem | None:
+    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Sample | None:
         one = hints[int(chosen.integers(len(hints)))]
         return _proposed(direction, one, some_edge(chosen, edge), chosen, max_work, many)
 
-    return search(name, proposed, launched, samples, seed, _CALLS if hints else 0)
+    cu_count = hints[0].cu_count if hints else 0
+    return search(name, proposed, launched, samples, seed, _CALLS if hints else 0, cu_count)
 
 
 def _proposed(
@@ -117,7 +118,7 @@ def _proposed(
     chosen: np.random.Generator,
     max_work: int,
     many: bool,
-) -> Problem | None:
+) -> Sample | None:
     def one(of: Sequence[_T]) -> _T:
         return of[int(chosen.integers(len(of)))]
 
@@ -129,21 +130,22 @@ def _proposed(
         "mode": "group" if one(hints.groups) else "batch",
         "tile": one(_TILES),
     }
-    problem = propose(direction, fields, edge, chosen, max_work, many=many)
-    if problem is None:
+    sample = propose(direction, fields, edge, chosen, max_work, many=many)
+    if sample is None:
         return None
-    longest = max(*problem.rows, *problem.columns, 2)
+    problem = sample.problem
+    longest = max(*problem.seqlen_q, *problem.seqlen_k, 2)
     left, right = (int(chosen.integers(1, longest)) for _ in range(2))
-    kinds = {
-        "no": (Mask(),),
+    masks = {
+        "no": (NO_MASK,),
         "causal": (BOTTOM_RIGHT, TOP_LEFT),
         "window": (Mask("top_left", left, right), Mask("bottom_right", left, right)),
     }
-    return replace(
+    problem = replace(
         problem,
-        mask=one(kinds[one(hints.masks)]),
-        assembly=True,
-        conversion=hints.conversion,
-        dq_in_float=one(hints.sums),
-        units=hints.units,
+        **asdict(one(masks[one(hints.masks)])),
+        use_asm=True,
+        how_v3_bf16_cvt=hints.conversion,
+        is_v3_atomic_fp32=one(hints.sums),
     )
+    return replace(sample, problem=problem)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qola.attention import AttentionProblem
 from qola.reference.formats import F64, Format, decoded, encoded
 from qola.verify import pages
-from qola.verify.problem import Problem
 
 BESIDE = 208.0
 """What lies between the rows of an input, and in rows of pages that no sequence has. A number:
@@ -89,21 +89,27 @@ class Buffer:
 
 
 def of_batch(
-    problem: Problem, name: str, to: Format, length: int, heads: int, hdim: int, filled: Filled
+    problem: AttentionProblem,
+    name: str,
+    to: Format,
+    length: int,
+    heads: int,
+    hdim: int,
+    filled: Filled,
 ) -> Buffer:
     """Return a tensor that has as many rows for each sequence."""
-    row = heads * hdim + problem.more_stride
+    row = heads * hdim + problem.layout.row_padding
     strides = (length * row, row, hdim, 1)
-    if problem.order == "bhsd":
-        row = hdim + problem.more_stride
+    if problem.layout.order == "bhsd":
+        row = hdim + problem.layout.row_padding
         strides = (heads * length * row, row, length * row, 1)
     return Buffer(name, to, (problem.batch, length, heads, hdim), strides, filled)
 
 
 def of_pages(
-    problem: Problem, name: str, to: Format, heads: int, hdim: int, filled: Filled
+    problem: AttentionProblem, name: str, to: Format, heads: int, hdim: int, filled: Filled
 ) -> Buffer:
     """Return a tensor in pages."""
-    row = heads * hdim + problem.more_stride
-    shape = (pages.count(problem) * problem.page, heads, hdim)
+    row = heads * hdim + problem.layout.row_padding
+    shape = (pages.count(problem) * problem.layout.page_block_size, heads, hdim)
     return Buffer(name, to, shape, (row, hdim, 1), filled)

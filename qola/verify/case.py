@@ -1,7 +1,7 @@
-"""What host code would launch for a problem, apart from it: all that trying a kernel takes.
+"""Recorded calls of a library's host code: everything that trying a kernel on the emulator takes.
 
-A case holds the kernels' code and the launches, with names in place of addresses, so that it is the
-same as long as these are: a cache of outcomes asks no more.
+A case holds kernel code and launches, with names in place of addresses. It is equal for equal
+inputs, so that outcomes can be cached by it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
-from qola.verify.problem import Problem
+from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData
+from qola.json_types import parse_json, reader
 
 Dim = tuple[int, int, int]
 
 REFUSED = "returned -1: no kernel"
-"""What is said of a call that no kernel serves, behind the name of the entry point."""
+"""Error of a call that no kernel serves, behind the name of the entry point."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A problem with the data to try it with."""
+
+    problem: AttentionProblem
+    data: TestData = STANDARD_NORMAL
 
 
 @dataclass(frozen=True)
@@ -24,13 +32,12 @@ class Launch:
     """One launch of a kernel.
 
     Attributes:
-        names: what the plan calls it: of equal code objects, all.
-        symbol: of the kernel in its code object.
-        code: sha256 of its code object; in a case, of the kernel by itself (qola.emulate.single).
-        lds: bytes beside those of the kernel itself.
-        arguments: as they lie in memory, with 0 for addresses.
-        addresses: place in the arguments, the entry point's argument that is meant, and the
-            distance from what it points to.
+        names: the plan's name of the kernel; several for equal code objects.
+        symbol: the kernel's symbol in its code object.
+        code: sha256 of the code object; in a case, of the single kernel (qola.emulate.single).
+        lds: bytes of LDS in addition to the kernel's own.
+        arguments: kernel arguments in hexadecimal, with 0 for addresses.
+        addresses: offset in the arguments, name of the buffer, and offset in the buffer.
     """
 
     names: tuple[str, ...]
@@ -39,25 +46,30 @@ class Launch:
     grid: Dim
     block: Dim
     lds: int
-    arguments: bytes
+    arguments: str
     addresses: tuple[tuple[int, str, int], ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What an entry point does with a problem.
+    """The launches of an entry point for a problem.
 
     Attributes:
-        error: why nothing is launched, empty where something is.
+        error: why nothing was launched, else empty.
     """
 
-    problem: Problem
+    sample: Sample
     launches: tuple[Launch, ...]
     error: str = ""
 
     @property
+    def problem(self) -> AttentionProblem:
+        """The problem of the sample."""
+        return self.sample.problem
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """What the plan calls what is launched."""
+        """The plan's names of the launched kernels."""
         return tuple(name for launch in self.launches for name in launch.names)
 
 
@@ -66,8 +78,8 @@ class Case:
     """A kernel instance on an arch, with calls that launch it.
 
     Attributes:
-        missing: why there are fewer calls than asked for, or none.
-        codes: texts of kernels by themselves, by their sha256.
+        missing: why there are fewer calls than requested, else empty.
+        codes: texts of single kernels by their sha256.
     """
 
     kernel: str
@@ -76,78 +88,43 @@ class Case:
     missing: str = ""
     codes: Mapping[str, str] = field(default_factory=dict)
 
-    def of_call(self, call: Call) -> dict[str, str]:
+    def codes_of(self, call: Call) -> dict[str, str]:
         """Return the kernels that a call launches."""
         return {launch.code: self.codes[launch.code] for launch in call.launches}
 
 
-def settled(one: Case, other: Case) -> Case:
-    """Return a case with 0 for the bytes of arguments that are others in another recording of it.
+def settle(case: Case, again: Case) -> Case:
+    """Return a case with 0 for the argument bytes that differ in a second recording of it.
 
     Raises:
-        ValueError: they differ in more than that.
+        ValueError: the recordings differ in anything else.
     """
     calls = tuple(
-        replace(a, launches=tuple(map(_same, a.launches, b.launches)))
-        for a, b in zip(one.calls, other.calls, strict=True)
+        replace(one, launches=tuple(map(_settle_launch, one.launches, two.launches)))
+        for one, two in zip(case.calls, again.calls, strict=True)
     )
-    result, wanted = (replace(x, calls=()) for x in (one, other))
-    if result != wanted or [len(x.launches) for x in one.calls] != [
-        len(x.launches) for x in other.calls
-    ]:
-        raise ValueError(f"{one.kernel} is launched otherwise the second time")
-    return replace(one, calls=calls)
+    counts = [[len(call.launches) for call in one.calls] for one in (case, again)]
+    if replace(case, calls=()) != replace(again, calls=()) or counts[0] != counts[1]:
+        raise ValueError(f"{case.kernel} is launched otherwise the second time")
+    return replace(case, calls=calls)
 
 
-def _same(one: Launch, other: Launch) -> Launch:
-    bytes_of = zip(one.arguments, other.arguments, strict=True)
-    arguments = bytes(a if a == b else 0 for a, b in bytes_of)
-    addresses = tuple(place for place in one.addresses if place in other.addresses)
-    result = replace(one, arguments=arguments, addresses=addresses)
-    if result != replace(other, arguments=arguments, addresses=addresses):
-        raise ValueError(f"{one.names[0]} is launched otherwise the second time")
-    return result
+def _settle_launch(launch: Launch, again: Launch) -> Launch:
+    pairs = zip(*(bytes.fromhex(one.arguments) for one in (launch, again)), strict=True)
+    arguments = bytes(one if one == two else 0 for one, two in pairs).hex()
+    addresses = tuple(place for place in launch.addresses if place in again.addresses)
+    settled = replace(launch, arguments=arguments, addresses=addresses)
+    if settled != replace(again, arguments=arguments, addresses=addresses):
+        raise ValueError(f"{launch.names[0]} is launched otherwise the second time")
+    return settled
 
 
 def to_json(cases: Sequence[Case]) -> str:
-    """Return cases as a text that `from_json` reads, the same for the same cases."""
-    return json.dumps([_values(case) for case in cases], sort_keys=True, indent=1) + "\n"
+    """Return cases as a text that `from_json` reads."""
+    return json.dumps([asdict(case) for case in cases], sort_keys=True, indent=1) + "\n"
 
 
-def _values(case: Case) -> dict[str, Any]:
-    calls = [
-        {
-            "problem": json.loads(call.problem.to_json()),
-            "launches": [asdict(x) | {"arguments": x.arguments.hex()} for x in call.launches],
-            "error": call.error,
-        }
-        for call in case.calls
-    ]
-    of = {"kernel": case.kernel, "arch": case.arch, "missing": case.missing}
-    return {**of, "calls": calls, "codes": dict(case.codes)}
-
-
-def from_json(text: str) -> list[Case]:
+def from_json(text: str) -> tuple[Case, ...]:
     """Return the cases of a text of `to_json`."""
-    return [
-        Case(
-            kernel=values["kernel"],
-            arch=values["arch"],
-            calls=tuple(map(_call, values["calls"])),
-            missing=values["missing"],
-            codes=values["codes"],
-        )
-        for values in json.loads(text)
-    ]
-
-
-def _call(values: Mapping[str, Any]) -> Call:
-    problem = Problem.from_json(json.dumps(values["problem"]))
-    return Call(problem, tuple(map(_launch, values["launches"])), values["error"])
-
-
-def _launch(values: Mapping[str, Any]) -> Launch:
-    lists = {key: tuple(values[key]) for key in ("names", "grid", "block")}
-    addresses = tuple((place, name, further) for place, name, further in values["addresses"])
-    arguments = bytes.fromhex(values["arguments"])
-    return Launch(**{**values, **lists, "addresses": addresses, "arguments": arguments})
+    cases: tuple[Case, ...] = reader(tuple[Case, ...])(parse_json(text))
+    return cases

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from qola.attention import AttentionProblem
+from qola.attention.ck import arguments_of, traits_of
 from qola.codegen.ck.branches import Block, read_branches
 from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
 from qola.codegen.ck.reachable import leaves_of
-from qola.verify.problem import Problem
 
 #: Kernel instances that a row launches.
 _Row = tuple[str, ...]
@@ -39,11 +40,11 @@ def _begins(text: str, start: str) -> bool:
     return text.startswith(start)
 
 
-def _names(problem: Problem, device: str) -> dict[str, Any]:
+def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
     """Return what conditions speak of."""
     return {
-        "a": _Members("a", problem.arguments()),
-        "t": _Members("t", problem.traits()),
+        "a": _Members("a", arguments_of(problem)),
+        "t": _Members("t", traits_of(problem)),
         "device_name": device,
         "begins": _begins,
         "__builtins__": {},
@@ -101,7 +102,7 @@ class Dispatch:
         self._of_leaf = [self._kernels(leaf.text) for leaf in self._leaves]
         self.rows = tuple(dict.fromkeys(filter(None, self._of_leaf)))
 
-    def taken(self, problem: Problem, device: str) -> _Row:
+    def taken(self, problem: AttentionProblem, device: str) -> _Row:
         """Return the kernel instances that a problem is launched with, () where it is refused.
 
         Args:
@@ -113,7 +114,7 @@ class Dispatch:
         found = self._walk(self._tree, _names(problem, device))
         return () if found is None else self._kernels(found)
 
-    def fitting(self, problem: Problem, device: str) -> list[_Row]:
+    def fitting(self, problem: AttentionProblem, device: str) -> list[_Row]:
         """Return the kernel instances of all rows whose conditions a problem meets, in their order.
 
         It is launched with those that `taken` returns; others would serve it without them.
@@ -145,7 +146,9 @@ class Dispatch:
         if _is_row(block):
             yield block.text
 
-    def refusals(self, problem: Problem, device: str) -> list[tuple[_Row, tuple[str, ...]]]:
+    def refusals(
+        self, problem: AttentionProblem, device: str
+    ) -> list[tuple[_Row, tuple[str, ...]]]:
         """Return the kernel instances of each row, with the conditions that keep a problem from it.
 
         A condition is as `conjuncts` has it; one of a branch that is not entered because another

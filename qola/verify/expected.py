@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qola.attention import AttentionProblem
 from qola.reference.attention import (
     Forward,
     Gradients,
@@ -21,7 +22,6 @@ from qola.reference.attention import (
 from qola.reference.formats import F64, FP32, rounded
 from qola.reference.limits import Arithmetic, backward_limits, forward_limits
 from qola.verify import append
-from qola.verify.problem import Problem
 from qola.verify.result import Result
 from qola.verify.tensors import Tensors
 
@@ -60,14 +60,16 @@ class Verdict:
         )
 
 
-def left_by_forward(problem: Problem, given: Tensors, arithmetic: Arithmetic) -> list[Forward]:
+def left_by_forward(
+    problem: AttentionProblem, given: Tensors, arithmetic: Arithmetic
+) -> list[Forward]:
     """Return O and LSE of each sequence as a backward reads them."""
     found = [forward(problem.attention, of) for of in given.sequences(problem)]
     return [Forward(rounded(f.o, arithmetic.out), rounded(f.lse, FP32)) for f in found]
 
 
 def expected(
-    problem: Problem, given: Tensors, arithmetic: Arithmetic, left: Sequences[Forward] = ()
+    problem: AttentionProblem, given: Tensors, arithmetic: Arithmetic, left: Sequences[Forward] = ()
 ) -> dict[str, Result]:
     """Return the results of a problem by name, in the layout of `Tensors`.
 
@@ -78,7 +80,7 @@ def expected(
     Args:
         left: for a backward, what a forward left of each sequence; by default the reference's.
     """
-    if problem.new:
+    if problem.seqlen_knew:
         return append.expected(problem, given, arithmetic.low)
     sequences = given.sequences(problem)
     if problem.direction != "bwd":
@@ -89,39 +91,41 @@ def expected(
             _backward(problem, of, do, one, arithmetic)
             for of, do, one in zip(sequences, by_sequence(problem, given), left, strict=True)
         ]
-    widest = max(problem.columns)
+    widest = max(problem.seqlen_k)
     return {name: _together(problem, [p[name] for p in parts], name, widest) for name in parts[0]}
 
 
-def by_sequence(problem: Problem, given: Tensors) -> list[F64]:
+def by_sequence(problem: AttentionProblem, given: Tensors) -> list[F64]:
     """Return dO of each sequence."""
-    if not problem.group:
+    if not problem.is_group_mode:
         return list(given.do)
     return np.split(given.do, given.starts_q[1:-1])
 
 
-def _forward(problem: Problem, of: Sequence, arithmetic: Arithmetic) -> dict[str, Result]:
+def _forward(problem: AttentionProblem, of: Sequence, arithmetic: Arithmetic) -> dict[str, Result]:
     exact = forward(problem.attention, of)
     o, lse = forward_limits(problem.attention, of, arithmetic)
-    written = not (problem.group and problem.min_rows > 0 and len(of.q) <= problem.min_rows)
+    written = not (
+        problem.is_group_mode and problem.min_seqlen_q > 0 and len(of.q) <= problem.min_seqlen_q
+    )
 
     def result(values: F64, likely: F64, worst: F64) -> Result:
         return Result(values, likely, worst, np.full(values.shape, written))
 
     found = {"o": result(exact.o, o.likely, o.worst)}
-    if problem.lse:
+    if problem.return_lse:
         found["lse"] = result(exact.lse, lse.likely, lse.worst)
     return found
 
 
 def _backward(
-    problem: Problem, of: Sequence, do: F64, left: Forward, arithmetic: Arithmetic
+    problem: AttentionProblem, of: Sequence, do: F64, left: Forward, arithmetic: Arithmetic
 ) -> dict[str, Result]:
     exact = backward(problem.attention, of, do, left.o, left.lse)
     steps: Gradients = gradients(problem.attention, of, do, left.o, left.lse)
     limits = backward_limits(steps, left.o, left.lse, arithmetic)
     written = len(of.q) > 0 and len(of.k) > 0
-    names = ["dq", "dk", "dv"] + (["dbias"] if problem.dbias else [])
+    names = ["dq", "dk", "dv"] + (["dbias"] if problem.has_dbias else [])
     found = {}
     for name in names:
         values, limit = getattr(exact, name), getattr(limits, name)
@@ -133,19 +137,21 @@ def _backward(
     return found
 
 
-def _together(problem: Problem, parts: list[Result], name: str, widest: int) -> Result:
+def _together(problem: AttentionProblem, parts: list[Result], name: str, widest: int) -> Result:
     """Return the results of sequences as one tensor."""
     names = ("exact", "likely", "worst", "compared")
     return Result(*(joined(problem, [getattr(p, n) for p in parts], name, widest) for n in names))
 
 
-def joined(problem: Problem, parts: list[NDArray[Any]], name: str, widest: int) -> NDArray[Any]:
+def joined(
+    problem: AttentionProblem, parts: list[NDArray[Any]], name: str, widest: int
+) -> NDArray[Any]:
     """Return a result's arrays of each sequence as one tensor, in the layout of `expected`.
 
     Args:
         widest: the most columns of a sequence.
     """
-    if not problem.group:
+    if not problem.is_group_mode:
         return np.stack(parts)
     if name == "dbias":
         parts = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in parts]

@@ -8,29 +8,34 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.attention import AttentionProblem, Device
+from qola.code_object.reader import CodeObject
 from qola.emulate import single
-from qola.emulate.code_object import CodeObject
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
-from qola.report.device_code import read_library
-from qola.verify.case import REFUSED, Call, Launch
-from qola.verify.find import Found, Stage, find
+from qola.report.library import read_library
+from qola.verify.c_api import CFunctions, Found, Stage, make_args
+from qola.verify.case import REFUSED, Call, Launch, Sample
 from qola.verify.memory import buffers, tables
-from qola.verify.problem import Problem
 from qola.verify.repository import Repository, VerifyError
 from qola.verify.values import address_names, entry_values
 
+#: Time that a call may take in seconds: no kernel runs.
+_SECONDS = 300.0
+#: Crashes after which the other problems are not tried.
+_CRASHES = 20
 _Of = TypeVar("_Of")
 _Done = TypeVar("_Done")
 
@@ -41,12 +46,12 @@ class Built(Repository):
 
     Attributes:
         library: of the module.
-        caller: its `<module>_caller` library.
+        caller: its `<module>_caller` library, for the C++ entry points; None to call only C ones.
         runtime: the fake HIP runtime, cc/fake_hip.
     """
 
     library: Path
-    caller: Path
+    caller: Path | None
     runtime: Path
 
     def symbols(self, arch: str) -> dict[str, str]:
@@ -64,31 +69,74 @@ class Built(Repository):
 
 
 def on_device(
-    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+    built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
     """Do some work in a process of its own, with a device and the library loaded.
-
-    Args:
-        units: compute units of the device, 0 for those of the arch's largest GPU.
 
     Raises:
         VerifyError: the process died.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
-            return pool.submit(_in_process, built, arch, units, work, of).result()
+            return pool.submit(_in_process, built, device, work, argument).result()
         except BrokenProcessPool:
-            place = f"{built.library} on {arch}"
+            place = f"{built.library} on {device.arch}"
             words = "the process that called it died"
             raise VerifyError(Finding(place, words, "an answer")) from None
 
 
 def _in_process(
-    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+    built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
     # Addresses of a thread's stack differ more from process to process than those of the first.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: work(Host(built, arch, units), of)).result()
+        return thread.submit(lambda: work(Host(built, device), argument)).result()
+
+
+def call_apart(
+    built: Built, device: Device, problems: Sequence[AttentionProblem]
+) -> Iterator[Call]:
+    """Call a library's C functions with problems, in a process that may crash.
+
+    After a crash another process goes on with the next problem, up to _CRASHES times.
+    """
+    samples = [Sample(problem) for problem in problems]
+    for _ in range(_CRASHES):
+        if not samples:
+            return
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=_serve, args=(theirs, built, device, samples))
+        process.start()
+        theirs.close()
+        answered: list[Call] = []
+        ending = ""
+        while len(answered) < len(samples) and not ending:
+            if not ours.poll(_SECONDS):
+                process.kill()
+                ending = f"no answer after {_SECONDS:g} s"
+                break
+            try:
+                answered.append(ours.recv())
+            except EOFError:
+                ending = "ended the process"
+        process.join()
+        if process.exitcode and not ending:
+            # It crashed while it unloaded the library: the last problem's answer does not count.
+            answered.pop()
+            ending = "ended the process"
+        yield from answered
+        if ending:
+            yield Call(samples[len(answered)], (), f"{ending} ({process.exitcode})")
+            samples = samples[len(answered) + 1 :]
+        else:
+            samples = []
+
+
+def _serve(connection: Connection, built: Built, device: Device, samples: Sequence[Sample]) -> None:
+    host = Host(built, device)
+    for sample in samples:
+        connection.send(host.call_c(sample))
 
 
 class Host:
@@ -98,13 +146,13 @@ class Host:
         codes: texts of kernels by themselves, by their sha256.
     """
 
-    def __init__(self, built: Built, arch: str, units: int) -> None:
-        self.arch = arch
-        self.units = units
-        self._hip = Hip(built.runtime, arch, units=units, runs=False)
+    def __init__(self, built: Built, device: Device) -> None:
+        arch = self.arch = device.arch
+        self.device = device
+        self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
         self._namespace = built.plan.namespace
-        self._call = self._hip.caller(built.caller)
+        self._caller = built.caller
         self._objects: dict[str, CodeObject] = {}
         self._alone: dict[tuple[str, str], str] = {}
         self.codes: dict[str, str] = {}
@@ -113,15 +161,19 @@ class Host:
         self.direction = ATTENTION[built.module].direction
         self._parameters = built.parameters
 
-    def call(self, problem: Problem) -> Call:
-        """Return what the entry point launches for a problem."""
+    def call(self, sample: Sample) -> Call:
+        """Return the launches of the entry point for a problem."""
+        problem = sample.problem
         entry = ENTRIES[problem.direction]
         values: dict[str, Any] = entry_values(problem, self.arch, self._parameters[entry])
         held = self._allocate(problem)
         self._hip.asked.clear()
         error = ""
         try:
-            status = self._call(entry, values | held)
+            assert self._caller is not None
+            # The C++ function, not the C one: the kernels' accumulators are tensors of their own
+            # here, of which each can be checked, and it serves problems that C functions refuse.
+            status = self._hip.caller(self._caller)(entry, values | held)
             said = REFUSED if status == -1 else f"returned {status:g}"
             error = f"{entry} {said}" if status < 0 else ""
             launches = tuple(self._launch(one, held) for one in self._hip.asked)
@@ -130,9 +182,33 @@ class Host:
         finally:
             for memory in held.values():
                 memory.free()
-        return Call(problem, launches, error)
+        return Call(sample, launches, error)
 
-    def _allocate(self, problem: Problem) -> dict[str, Allocation]:
+    def call_c(self, sample: Sample) -> Call:
+        """Return the launches of the C function for a problem."""
+        held = self._allocate(sample.problem)
+        self._hip.asked.clear()
+        launches: tuple[Launch, ...] = ()
+        try:
+            functions = CFunctions(self._library, self._namespace, sample.problem.direction)
+            addresses = {name: memory.address for name, memory in held.items()}
+            args = make_args(sample.problem, self.arch, addresses)
+            error = functions.set_workspace_size(args)
+            if not error:
+                size = int(args.workspace_size)
+                held["workspace"] = self._hip.allocate(np.zeros(max(1, size), np.uint8))
+                args.workspace = held["workspace"].address
+                error = functions.call(args)
+            launches = tuple(self._launch(one, held) for one in self._hip.asked)
+            self._hip.raise_error()
+        except QolaError as wrong:
+            error = str(wrong)
+        finally:
+            for memory in held.values():
+                memory.free()
+        return Call(sample, launches, error)
+
+    def _allocate(self, problem: AttentionProblem) -> dict[str, Allocation]:
         """Return memory as large as a problem takes, by the names of arguments."""
         sizes = {
             address_names(name): -(-buffer.elements * buffer.format.bits // 8)
@@ -167,7 +243,7 @@ class Host:
             grid=asked.grid,
             block=asked.block,
             lds=asked.dynamic_lds,
-            arguments=bytes(arguments),
+            arguments=arguments.hex(),
             addresses=tuple(addresses),
         )
 
@@ -187,9 +263,10 @@ class Host:
         own = (self._symbols.get(asked.kernel, asked.kernel),)
         return self._code_objects.get(asked.code, own)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: AttentionProblem) -> Found:
         """Return what the library says that the entry point would launch."""
-        return find(self._library, self._namespace, problem, self.arch)
+        functions = CFunctions(self._library, self._namespace, problem.direction)
+        return functions.find(make_args(problem, self.arch))
 
     def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
         """Return the names of what is found: those of launches, as far as it is the same."""
@@ -206,6 +283,6 @@ class Host:
                 names.append("?")
         return tuple(names)
 
-    def launched(self, problem: Problem) -> tuple[str, ...]:
+    def launched(self, problem: AttentionProblem) -> tuple[str, ...]:
         """Return the names of what a problem would be launched with."""
-        return self.call(problem).names
+        return self.call(Sample(problem)).names

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from qola.attention import AttentionProblem, TestData, from_fields
+from qola.verify.case import Sample
 from qola.verify.expected import Verdict
-from qola.verify.problem import Problem
 
 #: Raised with every change that an existing reader of the JSON would misread.
 SCHEMA_VERSION = 1
@@ -27,11 +28,16 @@ class Trial:
         error: why there are no results, empty where there are.
     """
 
-    problem: Problem
+    sample: Sample
     launched: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
     findings: tuple[str, ...] = ()
     error: str = ""
+
+    @property
+    def problem(self) -> AttentionProblem:
+        """The problem of the sample."""
+        return self.sample.problem
 
     @property
     def compared(self) -> int:
@@ -104,7 +110,8 @@ def to_json(outcomes: Sequence[Outcome]) -> str:
 def _values(outcome: Outcome) -> dict[str, Any]:
     trials = [
         {
-            "problem": json.loads(trial.problem.to_json()),
+            "problem": trial.problem.to_fields(),
+            "data": asdict(trial.sample.data),
             "launched": trial.launched,
             "verdicts": [_finite(asdict(verdict)) for verdict in trial.verdicts],
             "findings": trial.findings,
@@ -126,7 +133,7 @@ def from_json(text: str) -> list[Outcome]:
 
 def _trial(values: Mapping[str, Any]) -> Trial:
     return Trial(
-        Problem.from_json(json.dumps(values["problem"])),
+        Sample(from_fields(values["problem"]), TestData(**values["data"])),
         tuple(values["launched"]),
         tuple(map(_verdict, values["verdicts"])),
         tuple(values["findings"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from qola.attention import AttentionProblem
 from qola.report.document import Section, document, note
 from qola.report.markup import (
     Cell,
@@ -15,7 +16,6 @@ from qola.report.markup import (
     warning_cell,
 )
 from qola.verify.outcome import Outcome, Trial, count
-from qola.verify.problem import Problem
 
 #: What sorts behind every number.
 _LARGEST = 1e300
@@ -149,6 +149,6 @@ def _problems_table(outcomes: Sequence[Outcome]) -> Table:
     return Table("problems-table", caption, columns, rows, ("kernel", "problem"), filtered=True)
 
 
-def _layout(problem: Problem) -> str:
-    beside = f", {problem.more_stride} beside each row" if problem.more_stride else ""
-    return problem.order + beside
+def _layout(problem: AttentionProblem) -> str:
+    beside = f", {problem.layout.row_padding} beside each row" if problem.layout.row_padding else ""
+    return problem.layout.order + beside

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from qola.attention import AttentionProblem
 from qola.reference.formats import F64
-from qola.verify.problem import Problem
 
 #: Pages that no sequence has, among the others.
 _SPARE = 3
@@ -16,20 +18,24 @@ _SPARE = 3
 _BEHIND = 256
 
 
-def count(problem: Problem) -> int:
+def count(problem: AttentionProblem) -> int:
     """Return how many pages there are."""
     return sum(_counts(problem)) + _SPARE
 
 
-def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
+def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
     """Return which pages sequences have, by the names of arguments; nothing without pages."""
-    if not problem.page:
+    if not problem.layout.page_block_size:
         return {}
     lists = _lists(problem)
     if problem.direction == "batch_prefill":
         starts = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         indices = np.concatenate([*lists, np.zeros(_BEHIND, np.int32)])
-        return {"kv_indptr": starts, "kv_page_indices": indices}
+        found = {"kv_indptr": starts, "kv_page_indices": indices}
+        if problem.layout.page_block_size > 1:
+            full = [k - (n - 1) * problem.layout.page_block_size for k, n in _with_counts(problem)]
+            found["kv_last_page_lens"] = np.array(full, np.int32)
+        return found
     # What a kernel must not look at is a page that is not there.
     table = np.full((problem.batch, _longest(problem)), count(problem), np.int32)
     for row, own in zip(table, lists, strict=True):
@@ -37,46 +43,54 @@ def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
     return {"block_table_ptr": table.ravel()}
 
 
-def sizes(problem: Problem) -> dict[str, int]:
+def sizes(problem: AttentionProblem) -> dict[str, int]:
     """Return the other arguments that tell of pages."""
-    if not problem.page:
+    if not problem.layout.page_block_size:
         return {}
     if problem.direction == "batch_prefill":
-        return {"num_total_pages": count(problem)}
-    return {"page_block_size": problem.page, "batch_stride_block_table": _longest(problem)}
+        size = problem.layout.page_block_size
+        return {"num_total_pages": count(problem)} | ({"page_block_size": size} if size > 1 else {})
+    return {
+        "page_block_size": problem.layout.page_block_size,
+        "batch_stride_block_table": _longest(problem),
+    }
 
 
-def laid_out(problem: Problem, tensor: F64, others: float) -> F64:
+def laid_out(problem: AttentionProblem, tensor: F64, others: float) -> F64:
     """Return K or V as it lies in pages, [rows of all pages, heads, hdim].
 
     Args:
         others: what is in rows that no sequence has.
     """
     heads = tensor.shape[-2:]
-    found = np.full((count(problem) * problem.page, *heads), others)
+    found = np.full((count(problem) * problem.layout.page_block_size, *heads), others)
     found[rows(problem)] = tensor.reshape(-1, *heads)
     return found
 
 
-def _counts(problem: Problem) -> list[int]:
-    return [-(-columns // problem.page) for columns in problem.columns]
+def _counts(problem: AttentionProblem) -> list[int]:
+    return [-(-columns // problem.layout.page_block_size) for columns in problem.seqlen_k]
 
 
-def _longest(problem: Problem) -> int:
+def _with_counts(problem: AttentionProblem) -> Iterator[tuple[int, int]]:
+    return zip(problem.seqlen_k, _counts(problem), strict=True)
+
+
+def _longest(problem: AttentionProblem) -> int:
     return max(1, *_counts(problem))
 
 
-def _lists(problem: Problem) -> list[NDArray[np.int32]]:
+def _lists(problem: AttentionProblem) -> list[NDArray[np.int32]]:
     """Return the pages of each sequence in its order: those of one lie anywhere."""
-    order = np.random.default_rng([problem.data_seed, 1]).permutation(count(problem))
+    order = np.random.default_rng([problem.layout.page_seed, 1]).permutation(count(problem))
     return np.split(order.astype(np.int32), np.cumsum(_counts(problem)))[:-1]
 
 
-def rows(problem: Problem) -> NDArray[np.int64]:
+def rows(problem: AttentionProblem) -> NDArray[np.int64]:
     """Return the rows of all pages that positions of K are in, sequence by sequence."""
-    within = np.arange(problem.page)
+    within = np.arange(problem.layout.page_block_size)
     found = [
-        (own.astype(np.int64)[:, None] * problem.page + within).ravel()[:columns]
-        for own, columns in zip(_lists(problem), problem.columns, strict=True)
+        (own.astype(np.int64)[:, None] * problem.layout.page_block_size + within).ravel()[:columns]
+        for own, columns in zip(_lists(problem), problem.seqlen_k, strict=True)
     ]
     return np.concatenate(found)

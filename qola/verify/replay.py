@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from qola.attention import AttentionProblem
 from qola.emulate import single
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
@@ -24,7 +25,6 @@ from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, left_by_forward
 from qola.verify.memory import buffers, filled, tables
 from qola.verify.outcome import Outcome, Trial
-from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names
 
@@ -70,7 +70,7 @@ def outcomes(
         running = [
             (
                 case,
-                [pool.submit(_tried, call, case.arch, case.of_call(call)) for call in case.calls],
+                [pool.submit(_tried, call, case.arch, case.codes_of(call)) for call in case.calls],
             )
             for case in cases
         ]
@@ -113,13 +113,13 @@ class Emulator:
         """Return what comes of a call."""
         problem = call.problem
         if call.error:
-            return Trial(problem, call.names, (), (), call.error)
-        given = tensors(problem, arch)
+            return Trial(call.sample, call.names, (), (), call.error)
+        given = tensors(problem, arch, call.sample.data)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(problem, given, arithmetic(problem, arch, TILE))
         ran = self.run(call, arch, codes, contents(problem, given, arch), tuple(wanted))
         verdicts = () if ran.error else tuple(compare(ran.results, wanted, worst=True))
-        return Trial(problem, call.names, verdicts, ran.findings, ran.error)
+        return Trial(call.sample, call.names, verdicts, ran.findings, ran.error)
 
     def run(
         self,
@@ -160,7 +160,7 @@ class Emulator:
             if launch.code not in self._modules:
                 code = single.from_json(codes[launch.code])
                 self._modules[launch.code] = Module(self._device, code)
-            arguments = bytearray(launch.arguments)
+            arguments = bytearray.fromhex(launch.arguments)
             for place, name, further in launch.addresses:
                 struct.pack_into("<Q", arguments, place, memory.addresses[name] + further)
             words = launch.grid, launch.block, bytes(arguments), launch.lds
@@ -195,7 +195,7 @@ class _Memory:
     def __init__(
         self,
         device: Device,
-        problem: Problem,
+        problem: AttentionProblem,
         of: Mapping[str, Buffer],
         contents: Mapping[str, F64],
     ) -> None:
@@ -244,7 +244,7 @@ class _Memory:
 
 
 def contents(
-    problem: Problem, given: Tensors, arch: str, left: Sequence[Forward] = ()
+    problem: AttentionProblem, given: Tensors, arch: str, left: Sequence[Forward] = ()
 ) -> dict[str, F64]:
     """Return what buffers are filled with.
 
@@ -254,11 +254,11 @@ def contents(
     if problem.direction != "bwd":
         return filled(problem, given)
     left = left or left_by_forward(problem, given, arithmetic(problem, arch, TILE))
-    joined = np.concatenate if problem.group else np.stack
+    joined = np.concatenate if problem.is_group_mode else np.stack
     o: F64 = joined([one.o for one in left])
     lse: F64 = (
         np.concatenate([one.lse for one in left], 1)
-        if problem.group
+        if problem.is_group_mode
         else np.stack([one.lse for one in left])
     )
     return filled(problem, given, o, lse)

@@ -11,14 +11,14 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 from qola.aiter.attention import ENTRIES
+from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
 from qola.plan.model import PlannedKernel
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
-from qola.verify.case import Case, settled
+from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
 from qola.verify.outcome import Outcome
-from qola.verify.problem import Problem
 from qola.verify.replay import MAX_INSTRUCTIONS, outcomes
 from qola.verify.repository import is_beside
 from qola.verify.sample import MAX_WORK, Drawn, draw, draw_called
@@ -36,7 +36,7 @@ class Wish:
 
     Attributes:
         patterns: of kernels' names, with * and ?; none for all.
-        max_work: of each problem, see `Problem.work`.
+        max_work: of each problem, see `AttentionProblem.work`.
         max_instructions: of each launch, after which it counts as endless.
         checked: also look for registers and LDS that are read before they are written.
         processes: that try kernels side by side.
@@ -79,13 +79,13 @@ def record(built: Built, wish: Wish) -> list[Case]:
     return _recorded(built, wish, _all_drawn(built, wish))
 
 
-def called(built: Built, arch: str, problems: Sequence[Problem]) -> Case:
+def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
     """Return what a library launches for problems of its entry points, and run none of it.
 
     Raises:
         VerifyError: the process that called the library died.
     """
-    (case,) = _recorded(built, Wish(arch), [Drawn(built.module, tuple(problems))])
+    (case,) = _recorded(built, Wish(arch), [Drawn(built.module, tuple(map(Sample, problems)))])
     return case
 
 
@@ -108,7 +108,7 @@ def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
             again = [pool.submit(_recorded, built, wish, drawn) for pool in pools]
             cases = _recorded(built, wish, drawn)
             for one in again:
-                cases = list(map(settled, cases, one.result()))
+                cases = list(map(settle, cases, one.result()))
             found += cases
     return found
 
@@ -119,9 +119,9 @@ def _all_drawn(built: Built, wish: Wish) -> list[Drawn]:
 
 def _recorded(built: Built, wish: Wish, drawn: Sequence[Drawn]) -> list[Case]:
     found: list[Case] = []
-    for units in sorted({one.units for one in drawn}):
-        of_device = [one for one in drawn if one.units == units]
-        found += on_device(built, wish.arch, units, _record, of_device)
+    for cu_count in sorted({one.cu_count for one in drawn}):
+        own = [one for one in drawn if one.cu_count == cu_count]
+        found += on_device(built, Device(wish.arch, cu_count), _record, own)
     return sorted(found, key=lambda case: case.kernel)
 
 
@@ -144,7 +144,7 @@ def _drawn(built: Built, wish: Wish) -> list[Drawn]:
             why = f"the dispatch is not understood: {error}"
             by_calls = _drawn_by_calls(built, wish, kernels, asked)
             found += [
-                one if one.problems else replace(one, missing=f"{one.missing}; {why}")
+                one if one.samples else replace(one, missing=f"{one.missing}; {why}")
                 for one in by_calls
             ]
     return found
@@ -155,11 +155,11 @@ def _drawn_by_calls(
 ) -> list[Drawn]:
     """Return the same where the dispatch is not understood: by what the library does."""
     found: list[Drawn] = []
-    for units in (0, _DIVIDED):
+    for cu_count in (0, _DIVIDED):
         work = partial(_draw_called, wish=wish, kernels=kernels)
-        drawn = on_device(built, wish.arch, units, work, asked)
-        asked = [k for k, one in zip(asked, drawn, strict=True) if not one.problems]
-        found += [one for one in drawn if one.problems or units]
+        drawn = on_device(built, Device(wish.arch, cu_count), work, asked)
+        asked = [k for k, one in zip(asked, drawn, strict=True) if not one.samples]
+        found += [one for one in drawn if one.samples or cu_count]
         if not asked:
             break
     return found
@@ -174,21 +174,21 @@ def _drawn_assembly(built: Built, wish: Wish) -> list[Drawn]:
         if is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
             hints[kernel.name] = list(of_fields(kernel.fields, keys))
     found: list[Drawn] = []
-    for units in sorted({_units(one) for one in hints.values()}):
-        asked = {name: one for name, one in hints.items() if _units(one) == units}
+    for cu_count in sorted({_cu_count(one) for one in hints.values()}):
+        asked = {name: one for name, one in hints.items() if _cu_count(one) == cu_count}
         work = partial(_draw_assembly, wish=wish)
-        found += on_device(built, wish.arch, units, work, asked)
+        found += on_device(built, Device(wish.arch, cu_count), work, asked)
     return found
 
 
-def _units(hints: Sequence[Hints]) -> int:
-    return hints[0].units if hints else 0
+def _cu_count(hints: Sequence[Hints]) -> int:
+    return hints[0].cu_count if hints else 0
 
 
 def _draw_assembly(host: Host, hints: Mapping[str, Sequence[Hints]], *, wish: Wish) -> list[Drawn]:
     how = wish.samples, wish.seed, wish.max_work
     return [
-        draw_assembly(name, host.direction, of, host.launched, *how) for name, of in hints.items()
+        draw_assembly(name, host.direction, own, host.launched, *how) for name, own in hints.items()
     ]
 
 
@@ -196,13 +196,16 @@ def _draw_called(
     host: Host, asked: Sequence[PlannedKernel], *, wish: Wish, kernels: Sequence[PlannedKernel]
 ) -> list[Drawn]:
     how = wish.samples, wish.seed, wish.max_work
-    return [draw_called(one, kernels, host.launched, *how, units=host.units) for one in asked]
+    return [
+        draw_called(one, kernels, host.launched, *how, cu_count=host.device.cu_count)
+        for one in asked
+    ]
 
 
 def _record(host: Host, drawn: Sequence[Drawn]) -> list[Case]:
     found = []
     for one in drawn:
-        calls = [host.call(problem) for problem in one.problems]
+        calls = [host.call(sample) for sample in one.samples]
         calls = [replace(c, launches=tuple(map(host.alone, c.launches))) for c in calls]
         launches = [launch for call in calls for launch in call.launches]
         codes = {launch.code: host.codes[launch.code] for launch in launches}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from qola.launch.problems import MAIN_ROLE
+from qola.aiter.attention import MAIN_ROLE
+from qola.attention import AttentionProblem, Layout, TestData
+from qola.kernel.tile import Tile
 from qola.plan.model import PlannedKernel
-from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify import append_sample
+from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch, rows_of
 from qola.verify.edges import (
     HEADS,
@@ -24,7 +26,6 @@ from qola.verify.edges import (
     lengths,
     tile_of,
 )
-from qola.verify.problem import Problem
 
 #: Problems that are thought of for each one that is drawn; each of the latter calls the library.
 _ATTEMPTS = 900
@@ -46,9 +47,9 @@ T = TypeVar("T", int, float)
 
 #: An attempt to think of a problem: what decides, which edge is to be tried, None for any, and
 #: whether it has many heads.
-Proposal = Callable[[np.random.Generator, int | None, bool], Problem | None]
+Proposal = Callable[[np.random.Generator, int | None, bool], Sample | None]
 #: Names of what a problem is launched with.
-Launched = Callable[[Problem], Sequence[str]]
+Launched = Callable[[AttentionProblem], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,14 @@ class Drawn:
     """Problems of a kernel instance.
 
     Attributes:
-        missing: why there are fewer than asked for; empty where there are not.
+        missing: why there are fewer than requested, else empty.
+        cu_count: see Device.
     """
 
     kernel: str
-    problems: tuple[Problem, ...]
+    samples: tuple[Sample, ...]
     missing: str = ""
-
-    @property
-    def units(self) -> int:
-        """Compute units of the device that they are for, 0 for the arch's largest."""
-        return self.problems[0].units if self.problems else 0
+    cu_count: int = 0
 
 
 def draw(
@@ -85,7 +83,7 @@ def draw(
             its own for masks and lengths, and takes those of the ones it runs with.
         device: its arch.
         samples: how many problems.
-        max_work: of each, see `Problem.work`.
+        max_work: of each, see `AttentionProblem.work`.
     """
     fields = _of_mains(kernels, kernel.direction)
     rows = rows_of(dispatch, kernel.name)
@@ -111,21 +109,21 @@ def draw_called(
     samples: int,
     seed: int,
     max_work: int,
-    units: int = 0,
+    cu_count: int = 0,
 ) -> Drawn:
-    """Return the same without a dispatch that is understood.
+    """Draw problems by calling the library, for a dispatch that cannot be parsed.
 
     Args:
-        launched: calls the entry point, and returns what it would launch.
-        units: compute units of the device, 0 for the arch's largest.
+        launched: calls the entry point.
+        cu_count: of the device that `launched` uses.
     """
     fields = _of_mains(kernels, kernel.direction)
     own = [fields[kernel.name]] if kernel.name in fields else [*fields.values()]
     shapes = [shape for shape in own if shape.get("dtype") and shape.get("hdim_q")]
     if not shapes:
         return Drawn(kernel.name, (), "nothing says which data type and head dimension it is for")
-    proposal = _proposal(kernel.direction, shapes, max_work, units)
-    return search(kernel.name, proposal, launched, samples, seed, _CALLS)
+    proposal = _proposal(kernel.direction, shapes, max_work)
+    return search(kernel.name, proposal, launched, samples, seed, _CALLS, cu_count)
 
 
 def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fields]:
@@ -133,11 +131,10 @@ def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fie
     return {one.name: one.fields for one in kernels if one.role == main}
 
 
-def _proposal(direction: str, shapes: Sequence[Fields], max_work: int, units: int = 0) -> Proposal:
-    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Problem | None:
+def _proposal(direction: str, shapes: Sequence[Fields], max_work: int) -> Proposal:
+    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Sample | None:
         shape = shapes[int(chosen.integers(len(shapes)))]
-        problem = propose(direction, shape, some_edge(chosen, edge), chosen, max_work, many=many)
-        return None if problem is None else replace(problem, units=units)
+        return propose(direction, shape, some_edge(chosen, edge), chosen, max_work, many=many)
 
     return proposed
 
@@ -149,28 +146,30 @@ def search(
     samples: int,
     seed: int,
     attempts: int,
+    cu_count: int = 0,
 ) -> Drawn:
-    """Return problems that a kernel is launched for, the same for a seed.
+    """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
     Args:
-        attempts: for each of them.
+        attempts: proposals for each sample.
+        cu_count: of the device that the problems are for.
     """
-    found: dict[Problem, None] = {}
+    found: dict[Sample, None] = {}
     for number in range(samples):
         for attempt in range(attempts):
             chosen = generator(name, seed, number, attempt)
             # Some kernels take no problem that is small enough with many heads.
             many = has_many_heads(number) and attempt < attempts // 3
-            problem = proposal(chosen, number if attempt == 0 else None, many)
-            if problem is None or problem in found:
+            sample = proposal(chosen, number if attempt == 0 else None, many)
+            if sample is None or sample in found:
                 continue
-            if name in launched(problem):
-                found[problem] = None
+            if name in launched(sample.problem):
+                found[sample] = None
                 break
     missing = ""
     if len(found) < samples:
         missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
-    return Drawn(name, tuple(found), missing)
+    return Drawn(name, tuple(found), missing, cu_count)
 
 
 def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
@@ -193,7 +192,7 @@ def propose(
     max_work: int,
     *,
     many: bool = False,
-) -> Problem | None:
+) -> Sample | None:
     """Return a problem around what a kernel's fields say, None where it would be too large.
 
     Args:
@@ -213,7 +212,8 @@ def propose(
     rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
     all_rows, all_columns = lengths(rows_at_once), lengths(columns_at_once)
-    if isinstance(most := fields.get("max_seqlen_q"), int) and most:
+    tile = Tile.parse(str(fields.get("tile")))
+    if tile is not None and (most := tile.max_rows):
         all_rows = tuple(min(length, most) for length in all_rows)
     hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
     count = 2 + edge % 3 if group else 1 + edge % 2
@@ -260,35 +260,45 @@ def propose(
     skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
     if skip and max(rows) <= skip:
         return None  # All of it would be skipped.
-    return Problem(
+    softmax_scale = usual if chance(0.8) else float(np.float32(usual * 0.75))
+    mask = _mask(edge, chosen, rows, columns) if _masked(fields) else Mask()
+    nhead_bias = nhead_q if bias == "bias" and chance(0.5) else 1
+    batched_slopes = bias == "alibi" and chance(0.5)
+    # For split-KV, the kernel that combines splits decides whether the LSE is written.
+    lse = bool(fields["lse"]) if "lse" in fields else direction == "bwd" or chance(0.5)
+    dropout = _dropout(chosen) if fields.get("dropout") else {}
+    soft_cap = float(chosen.choice(_CAPS)) if fields.get("logits") else 0.0
+    num_splits = one((2, 3, 5)) if direction == "fwd_splitkv" else 1
+    page = 1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0
+    order = "bhsd" if chance(0.3) and not group else "bshd"
+    row_padding = one((0, 0, 8, 64))
+    magnitude = one(_MAGNITUDES if peaks_fit(direction, fields) else _MAGNITUDES[:-1])
+    data = TestData(magnitude, int(chosen.integers(1 << 32)))
+    problem = AttentionProblem(
         direction=direction,
         dtype=str(fields.get("dtype")),
         hdim_q=hdim,
         hdim_v=of_v,
-        group=group,
-        rows=tuple(rows),
-        columns=tuple(columns),
+        seqlen_q=tuple(rows),
+        seqlen_k=tuple(columns),
         nhead_q=nhead_q,
         nhead_k=nhead_k,
-        scale=usual if chance(0.8) else float(np.float32(usual * 0.75)),
-        mask=_mask(edge, chosen, rows, columns) if _masked(fields) else Mask(),
-        bias=bias,
-        bias_heads=nhead_q if bias == "bias" and chance(0.5) else 1,
-        batched_slopes=bias == "alibi" and chance(0.5),
-        # Whether split-KV writes it, the kernel that combines splits decides.
-        lse=bool(fields["lse"]) if "lse" in fields else direction == "bwd" or chance(0.5),
-        dropout=_dropout(chosen) if fields.get("dropout") else None,
-        soft_cap=float(chosen.choice(_CAPS)) if fields.get("logits") else 0.0,
-        dbias=bool(fields.get("dbias")),
+        softmax_scale=softmax_scale,
+        mode="group" if group else "batch",
+        **asdict(mask),
+        bias_type=bias,
+        nhead_bias=nhead_bias,
+        batched_alibi_slopes=batched_slopes,
+        return_lse=lse,
+        **dropout,
+        logits_soft_cap=soft_cap,
+        has_dbias=bool(fields.get("dbias")),
         deterministic=bool(fields.get("deterministic")),
-        min_rows=skip,
-        splits=one((2, 3, 5)) if direction == "fwd_splitkv" else 1,
-        page=1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0,
-        order="bhsd" if chance(0.3) and not group else "bshd",
-        more_stride=one((0, 0, 8, 64)),
-        magnitude=one(_MAGNITUDES if peaks_fit(direction, fields) else _MAGNITUDES[:-1]),
-        data_seed=int(chosen.integers(1 << 32)),
+        min_seqlen_q=skip,
+        num_splits=num_splits,
+        layout=Layout(order, row_padding, page, data.seed),
     )
+    return Sample(problem, data)
 
 
 def any_end(chosen: np.random.Generator, length: int, tile: int) -> int:
@@ -323,21 +333,23 @@ def _mask(
     return kinds[edge % len(kinds)]
 
 
-def _dropout(chosen: np.random.Generator) -> Dropout:
+def _dropout(chosen: np.random.Generator) -> dict[str, Any]:
     seed, offset = (int(n) for n in chosen.integers(1 << 63, size=2))
-    return Dropout(float(chosen.choice(_DROPS)), seed, offset if seed % 2 else offset % 1000)
+    probability = float(chosen.choice(_DROPS))
+    offset = offset if seed % 2 else offset % 1000
+    return {"dropout_p": probability, "drop_seed": seed, "drop_offset": offset}
 
 
-def coverage(problems: Sequence[Problem], fields: Fields) -> tuple[str, ...]:
+def coverage(problems: Sequence[AttentionProblem], fields: Fields) -> tuple[str, ...]:
     """Return what the problems of a kernel try, of what there is to try."""
     return tuple(dict.fromkeys(edge for one in problems for edge in _edges(one, fields)))
 
 
-def _edges(problem: Problem, fields: Fields) -> Iterator[str]:
+def _edges(problem: AttentionProblem, fields: Fields) -> Iterator[str]:
     rows_at_once, columns_at_once = tile_of(fields)
     beside_rows, beside_columns = (
         any(length % tile for length in lengths)
-        for lengths, tile in ((problem.rows, rows_at_once), (problem.columns, columns_at_once))
+        for lengths, tile in ((problem.seqlen_q, rows_at_once), (problem.seqlen_k, columns_at_once))
     )
     if beside_rows:
         yield "rows beside a tile"
@@ -351,12 +363,12 @@ def _edges(problem: Problem, fields: Fields) -> Iterator[str]:
         yield "shared heads"
     if problem.hdim_q < int(fields.get("hdim_q") or 0):
         yield "a smaller head"
-    if 0 in problem.rows or 0 in problem.columns:
+    if 0 in problem.seqlen_q or 0 in problem.seqlen_k:
         yield "an empty sequence"
-    if len(set(problem.rows)) > 1:
+    if len(set(problem.seqlen_q)) > 1:
         yield "uneven sequences"
-    if problem.mask.kind != "no" and problem.mask.left >= 0:
+    if problem.mask_type != "no" and problem.window_size_left >= 0:
         yield "a window"
-    lengths = zip(problem.rows, problem.columns, strict=True)
+    lengths = zip(problem.seqlen_q, problem.seqlen_k, strict=True)
     if not all(problem.mask.allowed(r, c).any(axis=1).all() for r, c in lengths):
         yield "rows without keys"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.emulate.code_object import ARCHS
+from qola.emulate.launch import ARCHS
 from qola.errors import ExitCode, Finding
 from qola.verify.host import Built
 from qola.verify.libraries import add_libraries, places
@@ -41,8 +41,8 @@ def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
     """
     archs = list(args.arch or built.plan.archs)
     for arch in archs:
-        if arch not in ARCHS.values():
-            known = f"one of {', '.join(sorted(ARCHS.values()))}"
+        if arch not in ARCHS:
+            known = f"one of {', '.join(sorted(ARCHS))}"
             raise VerifyError(Finding(arch, "an arch that is not emulated", known))
     return archs
 

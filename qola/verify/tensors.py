@@ -6,67 +6,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData, formats
 from qola.reference.attention import Sequence, batch_mode, group_mode, with_heads
-from qola.reference.formats import (
-    BF8,
-    BF8_FNUZ,
-    BF16,
-    F64,
-    FP8,
-    FP8_FNUZ,
-    FP16,
-    FP32,
-    Format,
-    Rounding,
-    rounded,
-)
+from qola.reference.formats import BF16, F64, FP16, FP32, Format, Rounding, rounded
 from qola.reference.limits import Arithmetic
-from qola.verify.problem import Problem
-
-#: What CK's words for data types stand for: formats of Q, K, V and P, and of O.
-_FORMATS = {
-    "fp32": (FP32, FP32),
-    "fp16": (FP16, FP16),
-    "bf16": (BF16, BF16),
-    "fp8": (FP8, FP8),
-    "fp8bf16": (FP8, BF16),
-    "fp8fp32": (FP8, FP32),
-    "bf8": (BF8, BF8),
-}
-DTYPES = tuple(_FORMATS)
-"""CK's words for data types whose formats are known."""
 
 #: AITER's number for rounding to bf16 toward zero, and columns of K that its assembly kernels take.
 _TOWARD_ZERO = 2
 _ASSEMBLY_TILE = 64
-#: Of gfx942, whose 8-bit formats are others.
-_FNUZ = {FP8: FP8_FNUZ, BF8: BF8_FNUZ}
 
 
-def formats(dtype: str, arch: str) -> tuple[Format, Format]:
-    """Return the formats of the inputs and of the results of a data type on an arch.
-
-    Raises:
-        KeyError: no such data type is known.
-    """
-    given, out = _FORMATS[dtype]
-    if arch.startswith("gfx94"):
-        return _FNUZ.get(given, given), _FNUZ.get(out, out)
-    return given, out
-
-
-def arithmetic(problem: Problem, arch: str, tile: int) -> Arithmetic:
+def arithmetic(problem: AttentionProblem, arch: str, tile: int) -> Arithmetic:
     """Return what kernels compute a problem with; see docs/internals/tolerances.md.
 
     Args:
         tile: columns of K that a kernel takes at once.
     """
     given, out = formats(problem.dtype, arch)
-    if problem.assembly:
+    if problem.use_asm:
         rounding: Rounding = "nearest_even"
-        if given is BF16 and problem.conversion == _TOWARD_ZERO:
+        if given is BF16 and problem.how_v3_bf16_cvt == _TOWARD_ZERO:
             rounding = "toward_zero"
-        dq_sum = FP32 if problem.dq_in_float else given
+        dq_sum = FP32 if problem.is_v3_atomic_fp32 else given
         return Arithmetic(given, out, rounding, rounding, max(tile, _ASSEMBLY_TILE), dq_sum)
     # P of CK's asynchronous forward kernels: v_cvt_pkrtz.
     cut = given is FP16 and problem.direction != "bwd"
@@ -96,7 +57,8 @@ class Tensors:
         q, k, v, do: [batch, positions, heads, hdim], in group mode [positions, heads, hdim].
         bias: [bias_heads, rows, columns], the same for each sequence; in group mode rows are those
             of all sequences, and a sequence has the first columns of its rows.
-        slopes: [batch, nhead_q], or [nhead_q] for all.
+        alibi_slopes: [batch, nhead_q], or [nhead_q] for all.
+        sink: [nhead_q].
         starts_q, starts_k: of group mode, where sequences begin, and where the last one ends.
         appended: of a problem that appends to K and V.
     """
@@ -106,58 +68,62 @@ class Tensors:
     v: F64
     do: F64
     bias: F64 | None
-    slopes: F64 | None
+    alibi_slopes: F64 | None
     starts_q: tuple[int, ...]
     starts_k: tuple[int, ...]
     appended: Appended | None = None
+    sink: F64 | None = None
 
-    def sequences(self, problem: Problem) -> list[Sequence]:
+    def sequences(self, problem: AttentionProblem) -> list[Sequence]:
         """Return the sequences that these are of."""
-        if problem.group:
+        if problem.is_group_mode:
             starts = list(self.starts_q), list(self.starts_k)
             found = group_mode(self.q, self.k, self.v, *starts, bias=self.bias)
         else:
             found = batch_mode(self.q, self.k, self.v, self.bias)
-        return with_heads(found, self.slopes)
+        return with_heads(found, self.alibi_slopes, self.sink)
 
 
-def tensors(problem: Problem, arch: str) -> Tensors:
-    """Return the numbers of a problem, the same for its seed."""
-    generator = np.random.Generator(np.random.PCG64(problem.data_seed))
+def tensors(problem: AttentionProblem, arch: str, data: TestData = STANDARD_NORMAL) -> Tensors:
+    """Return random tensors for a problem, equal for equal seeds."""
+    generator = np.random.Generator(np.random.PCG64(data.seed))
     to, out = formats(problem.dtype, arch)
 
-    def drawn(format_: Format, *size: int, magnitude: float = problem.magnitude) -> F64:
+    def drawn(format_: Format, *size: int, magnitude: float = data.magnitude) -> F64:
         return rounded(generator.normal(size=size) * magnitude, format_)
 
-    of_q, of_k = [problem.batch, problem.rows[0]], [problem.batch, max(problem.columns)]
-    if problem.group:
-        of_q, of_k = [sum(problem.rows)], [sum(problem.columns)]
+    of_q, of_k = [problem.batch, problem.seqlen_q[0]], [problem.batch, max(problem.seqlen_k)]
+    if problem.is_group_mode:
+        of_q, of_k = [sum(problem.seqlen_q)], [sum(problem.seqlen_k)]
     q = drawn(to, *of_q, problem.nhead_q, problem.hdim_q)
     k = drawn(to, *of_k, problem.nhead_k, problem.hdim_q)
     v = drawn(to, *of_k, problem.nhead_k, problem.hdim_v)
     do = drawn(out, *of_q, problem.nhead_q, problem.hdim_v)
     bias = slopes = None
-    if problem.bias == "bias":
+    if problem.bias_type == "bias":
         of_bias = FP32 if to.bits == 8 else to
-        size = problem.bias_heads, of_q[-1], max(problem.columns)
+        size = problem.nhead_bias, of_q[-1], max(problem.seqlen_k)
         bias = drawn(of_bias, *size, magnitude=1.0)
-    elif problem.bias == "alibi":
-        sequences = (problem.batch,) if problem.batched_slopes else ()
+    elif problem.bias_type == "alibi":
+        sequences = (problem.batch,) if problem.batched_alibi_slopes else ()
         slopes = rounded(generator.uniform(0.01, 0.5, (*sequences, problem.nhead_q)), FP32)
     starts_q, starts_k = (
         tuple(int(n) for n in np.cumsum([0, *lengths]))
-        for lengths in (problem.rows, problem.columns)
+        for lengths in (problem.seqlen_q, problem.seqlen_k)
     )
     appended = None
-    if problem.new:
-        heads = problem.batch, problem.new, problem.nhead_k
-        angles = generator.uniform(0, 2 * np.pi, (positions(problem), problem.rotary // 2))
+    if problem.seqlen_knew:
+        heads = problem.batch, problem.seqlen_knew, problem.nhead_k
+        angles = generator.uniform(0, 2 * np.pi, (positions(problem), problem.rotary_dim // 2))
         cos, sin = (rounded(of(angles), to) for of in (np.cos, np.sin))
         k_new, v_new = (drawn(to, *heads, hdim) for hdim in (problem.hdim_q, problem.hdim_v))
         appended = Appended(k_new, v_new, cos, sin)
-    return Tensors(q, k, v, do, bias, slopes, starts_q, starts_k, appended)
+    sink = rounded(generator.normal(size=problem.nhead_q), FP32) if problem.has_sink else None
+    return Tensors(q, k, v, do, bias, slopes, starts_q, starts_k, appended, sink)
 
 
-def positions(problem: Problem) -> int:
+def positions(problem: AttentionProblem) -> int:
     """Return how many positions rows of Q and of K may be rotated by."""
-    return max(problem.columns) - problem.new + max(problem.new, problem.rows[0])
+    return (
+        max(problem.seqlen_k) - problem.seqlen_knew + max(problem.seqlen_knew, problem.seqlen_q[0])
+    )

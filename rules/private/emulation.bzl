@@ -13,19 +13,16 @@ _ATTRS = TRANSITION_ATTRS | {
 def _launch_source_impl(ctx):
     info = ctx.attr.library[0][QolaLibraryInfo]
     args = ctx.actions.args()
-    args.add("source")
     args.add("--plan", info.plan)
     args.add("--module", ctx.attr.module)
     args.add("--output", ctx.outputs.out)
-    if ctx.attr.caller:
-        args.add("--caller")
     ctx.actions.run(
         arguments = [args],
         executable = ctx.executable._tool,
         inputs = [info.plan],
         mnemonic = "QolaLaunchSource",
         outputs = [ctx.outputs.out],
-        progress_message = "Writing a program that calls %{label}",
+        progress_message = "Writing the caller of %{label}",
         # The tool finds Python on it; with strict_action_env it is Bazel's own.
         use_default_shell_env = True,
     )
@@ -33,25 +30,23 @@ def _launch_source_impl(ctx):
 _launch_source = rule(
     implementation = _launch_source_impl,
     attrs = _ATTRS | {
-        "caller": attr.bool(doc = "Of a library that takes values by name, not of a program."),
         "out": attr.output(mandatory = True),
         "_tool": attr.label(cfg = "exec", default = "//qola/launch:tool", executable = True),
     },
-    doc = "Writes the C++ of a program that calls a module's library.",
+    doc = "Writes the C++ of a library that calls a module's library.",
 )
 
 def _launch_test_impl(ctx):
     info = ctx.attr.library[0][QolaLibraryInfo]
     tool = ctx.attr._tool[DefaultInfo]
-    program = ctx.attr.program[0][DefaultInfo].files.to_list()[0]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
-    files = {"library": info.library, "plan": info.plan, "program": program, "runtime": runtime}
+    files = {"library": info.library, "plan": info.plan, "runtime": runtime}
     test = ctx.actions.declare_file(ctx.label.name)
     ctx.actions.write(
         test,
         # A test begins where its runfiles are.
         "\n".join(
-            ["#!/bin/sh", "exec ./{} run \\".format(tool.files_to_run.executable.short_path)] +
+            ["#!/bin/sh", "exec ./{} \\".format(tool.files_to_run.executable.short_path)] +
             ["  --{} '{}' \\".format(option, file.short_path) for option, file in files.items()] +
             ["  --module {} --archs {}".format(ctx.attr.module, " ".join(info.archs)), ""],
         ),
@@ -66,11 +61,10 @@ def _launch_test_impl(ctx):
 _launch_test = rule(
     implementation = _launch_test_impl,
     attrs = _ATTRS | {
-        "program": attr.label(cfg = kernel_transition, mandatory = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
-        "_tool": attr.label(cfg = "target", default = "//qola/launch:tool", executable = True),
+        "_tool": attr.label(cfg = "target", default = "//qola/verify:launches", executable = True),
     },
-    doc = "Runs the program on a device of each arch; fails where an entry point launches nothing.",
+    doc = "Calls the library on a device of each arch; fails if an entry point launches nothing.",
     test = True,
 )
 
@@ -89,7 +83,6 @@ def library_caller(name, library, module):
     _launch_source(
         name = name + ".source",
         out = name + ".cpp",
-        caller = True,
         library = library,
         module = module,
         **common
@@ -111,36 +104,18 @@ def library_caller(name, library, module):
     )
 
 def launch_test(name, library, module):
-    """Declares the test of a module's library, and <name>.program.
+    """Declares the launch test of a module's library.
 
     Args:
       name: target name.
       library: label of the module's qola_library.
       module: the module, as plan.json names it.
     """
-    common = dict(tags = ["manual"], visibility = ["//visibility:private"])
-    _launch_source(
-        name = name + ".source",
-        out = name + ".cpp",
-        library = library,
-        module = module,
-        **common
-    )
-    cc_binary(
-        name = name + ".program",
-        srcs = [name + ".cpp"],
-        copts = _HOST_COPTS,
-        linkopts = ["-lamdhip64"],
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        deps = [library, Label("//cc/launch")],
-        **common
-    )
     _launch_test(
         name = name,
         size = "small",
         library = library,
         module = module,
-        program = name + ".program",
         tags = ["manual"],
         visibility = ["//visibility:public"],
     )

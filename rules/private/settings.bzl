@@ -3,7 +3,7 @@
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo", "bool_flag", "string_flag")
 load(":finding.bzl", "finding")
 
-# As KNOWN_ARCHS in qola/manifest/words.py; tests/repository/test_build_files.py compares them.
+# As KNOWN_ARCHS in qola/manifest/constants.py; tests/repository/test_build_files.py compares them.
 KNOWN_ARCHS = [
     "gfx900",
     "gfx906",

@@ -20,7 +20,6 @@ from qola.codegen.types import (
     KernelInstance,
     KernelSet,
     Level,
-    to_fields,
 )
 from qola.compat.check import Check, Report
 from qola.compat.launches import small_manifests
@@ -30,7 +29,7 @@ from qola.compat.tree_checks import check_tree
 from qola.compat.upstream import differences, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 from tools.docs.compat_table import table
@@ -277,8 +276,8 @@ def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> Non
     api, kernel = (upstream.files[name] for name in ("fmha_bwd_api.cpp", "k.cpp"))
 
     def found(digest: str, name: str) -> list[Finding]:
-        made = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), "", digest, ())
-        helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", "", ())
+        made = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), "", digest, {})
+        helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", "", {})
         source = GeneratedSource("fmha_bwd_api.cpp", "", api, "bwd", "dispatch", archs)
         return differences(upstream, KernelSet((made, helper), (source,)))
 
@@ -337,7 +336,7 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     def kernel(direction: str, role: str, *archs: str, **fields: Any) -> KernelInstance:
         of = {"dtype": "bf16", "mode": "batch", "mask": False, "lse": True, "bias": "no", **fields}
         names = archs or ("gfx950",)
-        return KernelInstance("k", direction, role, names, "k.cpp", "", to_fields(of))
+        return KernelInstance("k", direction, role, names, "k.cpp", "", dict(of))
 
     kernels = (
         kernel("fwd", "fwd", "gfx90a", hdim_q=128, hdim_v=128),

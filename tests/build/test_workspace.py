@@ -13,8 +13,7 @@ from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "workspace"

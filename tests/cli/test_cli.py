@@ -30,6 +30,7 @@ from qola.plan.model import Plan
 from qola.version import __version__
 from tests.support.folders import write
 from tests.support.later_tree import write_pybind_tree
+from tests.support.waiting import wait_for
 
 MANIFEST = """\
 [build]
@@ -675,10 +676,7 @@ def test_an_interrupted_command_leaves_nothing(
     """
     process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
-    deadline = time.monotonic() + 30
-    while not list(temporary.glob("*/request.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: list(temporary.glob("*/request.json")))
     process.send_signal(number)
     started = time.monotonic()
     _, error = process.communicate(timeout=60)

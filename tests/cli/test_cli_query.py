@@ -30,7 +30,7 @@ ITEMS = [
     item("fwd_d128_bf16_batch_nmask", "bf16", 128, 128, mode="batch", mask=False),
     item("fwd_d128_fp16_group_mask", "fp16", 128, 128, mode="group", mask=True),
     item("fwd_d192_fp16_group_mask", "fp16", 192, 128, mode="group", mask=True),
-    item("splitkv_d128_bf16", "bf16", 128, 128, "fwd_splitkv", arch_tag=None),
+    item("splitkv_d128_bf16", "bf16", 128, 128, "fwd_splitkv", arch=None),
 ]
 
 
@@ -150,7 +150,7 @@ hdim = 64
 
 
 def explanation(name: str, kept_by: tuple[int, ...], dropped_by: str) -> Explanation:
-    return Explanation(name, "fwd", "fwd", ("gfx950",), (("mask", True),), kept_by, dropped_by)
+    return Explanation(name, "fwd", "fwd", ("gfx950",), {"mask": True}, kept_by, dropped_by)
 
 
 def test_reasons_name_variant_receipt_or_rule() -> None:

@@ -10,13 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from qola.attention.fields import REQUIRED, WORDS, parse_lines
 from qola.cli import command_line as cli
 from qola.cli import dispatch as command
-from qola.fmha import problem_lines
-from qola.fmha.dispatch_answers import in_words
-from qola.fmha.problem import ArraysError
-from qola.fmha.problem_words import FIELDS, parse_for_directions, parse_problem_words
-from qola.reference.masks import Mask
 from tests.support.folders import write
 
 MANIFEST = """\
@@ -76,10 +72,10 @@ Dispatch = Callable[[str], Result]
 
 def test_the_kernel_of_a_problem(dispatch: Dispatch) -> None:
     """Prevents: `qola dispatch` that does not say which kernel a problem goes to, of which kind."""
-    found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 mask=causal nhead_q=16 nhead_k=8")
+    found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal nhead_q=16 nhead_k=8")
     assert (found.code, found.err) == (0, "")
     head, name, *facts = found.out.splitlines()
-    assert head.startswith("gfx950 fwd bf16 128x128 batch 1 of 4096x4096 heads 16/8 bottom_right")
+    assert head.startswith("gfx950 direction=fwd dtype=bf16 hdim=128 seqlen_q=4096 seqlen_k=4096 ")
     assert re.fullmatch(r"  fmha_fwd_d128_bf16_batch_b128x64x\w+_mask_lse_\w+_gfx950", name)
     assert facts[0] == "    kind      CK instance"
     assert "    library   mine_libmha_fwd.so, fwd" in facts
@@ -87,24 +83,26 @@ def test_the_kernel_of_a_problem(dispatch: Dispatch) -> None:
     assert any("256 threads" in line for line in facts)
     assert any("assembly kernels may serve it instead" in line for line in facts)
     # A short problem goes to another one: what is read is the dispatch, not a table of names.
-    short = dispatch("dtype=bf16 seqlen_q=16 hdim=128 mask=causal lse=yes").out.splitlines()
+    short = dispatch(
+        "dtype=bf16 seqlen_q=16 hdim=128 mask_type=causal return_lse=yes"
+    ).out.splitlines()
     assert short[1].startswith("  fmha_fwd_d128_bf16_batch_b16x32x")
 
 
 def test_a_padded_head_dimension(dispatch: Dispatch) -> None:
     """Prevents: a kernel for a larger head dimension that is taken for one of the problem's."""
-    found = dispatch("dtype=bf16 seqlen_q=77 hdim=100 lse=yes")
+    found = dispatch("dtype=bf16 seqlen_q=77 hdim=100 return_lse=yes")
     assert "    hdim      128x128, which pads the problem's 100x100\n" in found.out
 
 
 @pytest.mark.parametrize(
     ("words", "needs"),
     [
-        ("dtype=bf16 seqlen_q=4096 hdim=128 lse=no", "lse=yes"),
-        ("dtype=fp16 seqlen_q=4096 hdim=128 lse=yes", "dtype=bf16"),
-        ("dtype=bf16 seqlen_q=4096 hdim=300 lse=yes", "hdim_q <= 128, hdim_v <= 128"),
-        ("dtype=bf16 seqlen_q=99 hdim=128 lse=yes logits_soft_cap=2", "logits_soft_cap=no"),
-        ("dtype=bf16 seqlen_q=9,90 hdim=128 lse=no mode=group", "lse=yes"),
+        ("dtype=bf16 seqlen_q=4096 hdim=128 return_lse=no", "return_lse=yes"),
+        ("dtype=fp16 seqlen_q=4096 hdim=128 return_lse=yes", "dtype=bf16"),
+        ("dtype=bf16 seqlen_q=4096 hdim=300 return_lse=yes", "hdim_q <= 128, hdim_v <= 128"),
+        ("dtype=bf16 seqlen_q=99 hdim=128 return_lse=yes logits_soft_cap=2", "logits_soft_cap=no"),
+        ("dtype=bf16 seqlen_q=9,90 hdim=128 return_lse=no mode=group", "return_lse=yes"),
     ],
 )
 def test_the_reason_why_there_is_none(dispatch: Dispatch, words: str, needs: str) -> None:
@@ -121,12 +119,12 @@ def test_the_lse_that_nobody_asked_for(dispatch: Dispatch) -> None:
     """Prevents: no kernel for the problem in README.md, as receipt 700 always stores the LSE."""
     found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128")
     assert found.code == 0
-    assert "note: lse=yes: the library has no kernel for it without the LSE" in found.out
+    assert "note: return_lse=yes: the library has no kernel for it without the LSE" in found.out
 
 
 def test_kernels_in_triton(dispatch: Dispatch) -> None:
     """Prevents: a problem that only a kernel in Triton serves called unserved."""
-    found = dispatch("dtype=fp16 seqlen_q=4096 hdim=64 mask=causal lse=yes")
+    found = dispatch("dtype=fp16 seqlen_q=4096 hdim=64 mask_type=causal return_lse=yes")
     assert found.code == 0
     pattern = r"^  attention_forward-.*CAUSAL_2-HDIM_64.*\n    kind      Triton$"
     assert re.search(pattern, found.out, re.MULTILINE)
@@ -145,10 +143,13 @@ def test_directions_without_a_library(dispatch: Dispatch) -> None:
     [
         ("dtype=bf16 hdim=128 sequlen_q=3", ["did you mean seqlen_q=3?", "no seqlen_q"]),
         ("dtype=bf16 hdim=128x seqlen_q=3", ["error: hdim=128x", "192x128"]),
-        ("dtype=bf16 hdim=128 seqlen_q=0 lse=perhaps", ["error: seqlen_q=0", "error: lse=perhaps"]),
+        (
+            "dtype=bf16 hdim=128 seqlen_q=x return_lse=perhaps",
+            ["error: seqlen_q=x", "error: return_lse=perhaps"],
+        ),
         ("dtype=bf17 hdim=128 seqlen_q=3", ["dtype", "bf17", "one of fp32"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 direction=backward", ["direction", "one of fwd"]),
-        ("dtype=bf16 hdim=128 seqlen_q=3 nhead_q=3 nhead_k=2", ["a number that divides them"]),
+        ("dtype=bf16 hdim=128 seqlen_q=3 nhead_q=3 nhead_k=2", ["a number that divides nhead_q"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 dtype=fp16", ["error: dtype=bf16 dtype=fp16", "twice"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 batch=99999999999999999999", ["error: batch=9999"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 batch=2000000000", ["at most 65536 sequences"]),
@@ -173,64 +174,10 @@ def test_words_that_are_no_problem(dispatch: Dispatch, words: str, messages: lis
         assert message in found.err
 
 
-def test_words_that_one_direction_knows() -> None:
-    """Prevents: a backward problem refused for a word that forward problems do not have."""
-    words = ["dtype=bf16", "seqlen_q=64", "hdim=128", "deterministic=yes"]
-    (problem,) = parse_for_directions(words, ("fwd", "bwd"))
-    assert (problem.direction, problem.deterministic) == ("bwd", True)
-    assert [one.direction for one in parse_for_directions(words[:3], ("fwd", "bwd"))] == [
-        *("fwd", "bwd")
-    ]
-    with pytest.raises(ArraysError, match="no deterministic: arguments of fwd have none"):
-        parse_for_directions(words, ("fwd",))
-
-
-def test_every_word_reaches_the_problem() -> None:
-    """Prevents: a word that is read and means nothing."""
-    words = "dtype=fp16 hdim=192x128 seqlen_q=7 seqlen_k=9 batch=2 nhead_q=8 nhead_k=2 bias=alibi"
-    more = "mask=top_left window_size_left=3 window_size_right=0 lse=yes dropout=0.5"
-    found = parse_problem_words([*words.split(), *more.split(), "assembly=yes"], "fwd")
-    assert (found.rows, found.columns, found.batch) == ((7, 7), (9, 9), 2)
-    assert (found.hdim_q, found.hdim_v, found.nhead_q, found.nhead_k) == (192, 128, 8, 2)
-    assert (found.mask, found.bias, found.lse) == (Mask("top_left", 3, 0), "alibi", True)
-    assert found.dropout is not None
-    assert (found.dropout.probability, found.assembly, found.group) == (0.5, True, False)
-    words = "dtype=bf16 hdim=64 seqlen_q=7,8 dbias=yes deterministic=yes bias=bias"
-    found = parse_problem_words(words.split(), "bwd")
-    assert (found.group, found.rows, found.dbias, found.deterministic) == (True, (7, 8), True, True)
-    words = "dtype=bf16 hdim=64 seqlen_q=1 direction=fwd_splitkv num_splits=4 page_block_size=128"
-    found = parse_problem_words([*words.split(), "logits_soft_cap=30"], "fwd")
-    assert (found.direction, found.splits, found.page, found.soft_cap) == (
-        *("fwd_splitkv", 4, 128),
-        30.0,
-    )
-
-
-def test_conditions_in_the_words_of_problems() -> None:
-    """Prevents: C++ of Composable Kernel as the reason that a user reads."""
-    for condition, words in {
-        "begins(device_name, 'gfx950')": "arch=gfx950",
-        "t.data_type == 'bf16'": "dtype=bf16",
-        "t.is_group_mode == True": "mode=group",
-        "!(t.mask_type == 'no_mask')": "mask != no",
-        "t.bias_type == 'elementwise_bias'": "bias=bias",
-        "t.has_logits_soft_cap == False": "logits_soft_cap=no",
-        "a.hdim_q % 128 == 0": "hdim_q % 128=0",
-        "t.hdim_q <= 128": "hdim_q <= 128",
-        "t.is_deterministic == True": "deterministic=yes",
-    }.items():
-        assert in_words(condition) == words
-
-
-def test_the_help_has_every_field_and_key() -> None:
-    """Prevents: a word, or a key of problem files, that nobody can know."""
-    listed = re.findall(r"^  ((?:[a-z_]+, )*[a-z_]+)(?: {2,}|\n)", command._HELP, re.MULTILINE)
-    assert {word for line in listed for word in line.split(", ")} >= {*FIELDS}
-    keys = {*re.findall(r'"([a-z_]+)"', command._HELP.partition("A file of problems")[2])}
-    known = {*problem_lines._CHECKS, *problem_lines._OBJECTS}
-    nested = {key for checks, _ in problem_lines._OBJECTS.values() for key in checks}
-    assert known <= keys
-    assert keys - known - nested <= {"fwd", "bf16", "no"}
+def test_the_help_has_every_field() -> None:
+    """Prevents: a field that nobody can know."""
+    listed = set(re.findall(r"[a-z_0-9]+", command._HELP))
+    assert listed >= {*WORDS}
     (example,) = re.findall(r"^  ({.*\n.*})$", command._HELP, re.MULTILINE)
-    assert problem_lines.read(json.dumps(json.loads(example)), "help")
-    assert {*json.loads(example)} == {*problem_lines._NEEDED}
+    assert parse_lines(json.dumps(json.loads(example)), "help")
+    assert {*json.loads(example)} == {*REQUIRED}

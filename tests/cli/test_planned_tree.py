@@ -11,8 +11,8 @@ from qola.checkout.request import AiterOptions
 from qola.cli import command_line as cli
 from qola.errors import AiterError
 from qola.inspect import planned
-from qola.plan.build_request import BuildRequest
 from qola.plan.request import Request
+from qola.plan.spec import BuildRequest
 from tests.aiter.trees import FILES, PATCH
 from tests.support.folders import git, write
 

@@ -11,8 +11,7 @@ import pytest
 
 from qola.cli import command_line as cli
 from qola.inspect.planned import plan_of
-from qola.manifest.field_types import Field, Kind
-from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
+from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES, Field, Kind
 from qola.manifest.json_schema import to_json
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest

@@ -20,6 +20,7 @@ from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue, RequestedKernel
+from qola.kernel.config import KernelConfig
 from tests.fmha.observed import quiet, recorded
 
 ROLES = {
@@ -56,8 +57,8 @@ def asked(
     row: Row, direction: str, label: str = "here", /, **fields: FieldValue
 ) -> RequestedKernel:
     """A kernel like that of a row."""
-    own = {**row.main.fields, **fields}
-    return RequestedKernel(label, row.main.name, direction, row.main.role, own)
+    config = KernelConfig.from_fields(direction, row.main.role, {**row.main.fields, **fields})
+    return RequestedKernel(label, config)
 
 
 def first(tree: Path, direction: str, **fields: FieldValue) -> Row:
@@ -67,7 +68,7 @@ def first(tree: Path, direction: str, **fields: FieldValue) -> Row:
 
 
 FORWARD: Mapping[str, FieldValue] = {
-    **{"arch_tag": "gfx950", "dtype": "bf16", "hdim_q": 64, "mode": "batch", "bias": "no"},
+    **{"arch": "gfx950", "dtype": "bf16", "hdim_q": 64, "mode": "batch", "bias": "no"},
     **{"mask": False, "lse": True, "dropout": False, "logits": False, "skip": False},
     **{"pipeline": "qr_async", "skpad": False},
 }
@@ -146,7 +147,7 @@ def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
     answer = generated(aiter_tree, "fwd", own)
     (kernel,) = answer.kernels
     assert OWN_TILE in kernel.name
-    assert dict(kernel.fields) == own.fields
+    assert dict(kernel.fields) == own.config.fields()
     assert "ck_tile::sequence<64, 64, 32, 64, 32, 64>" in answer.texts[kernel.file]
     variants = VariantFilter(
         0, "variant", 600, {n: (FORWARD[n],) for n in ("dtype", "mode")}, ((64, 64),)
@@ -181,7 +182,7 @@ def test_own_tiles_over_a_cache(aiter_tree: Path, direction: str, tile: str, tex
     answer = generated(aiter_tree, direction, own)
     (kernel,) = answer.kernels
     assert tile in kernel.name
-    assert dict(kernel.fields) == own.fields
+    assert dict(kernel.fields) == own.config.fields()
     assert text in answer.texts[kernel.file]
 
 
@@ -207,7 +208,7 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
 @pytest.mark.thorough
 def test_partners_come_along(aiter_tree: Path) -> None:
     """Prevents: a backward without what runs before and after it."""
-    fields: dict[str, FieldValue] = {"arch_tag": "gfx950", "hdim_q": 64, "mode": "batch"}
+    fields: dict[str, FieldValue] = {"arch": "gfx950", "hdim_q": 64, "mode": "batch"}
     fields |= {"deterministic": True, "trload": False, "dpad": 8, "dvpad": 8}
     row = first(aiter_tree, "bwd", **fields)
     tile = str(row.main.fields["tile"]).replace("b32x128x", "b32x64x")
@@ -225,11 +226,11 @@ def test_partners_come_along(aiter_tree: Path) -> None:
     ("changes", "more", "said"),
     [
         ({"colour": 1}, {}, "colour, which they do not have"),
-        ({"arch_tag": "gfx1201"}, {}, "arch gfx1201, while CK has kernels for gfx950"),
+        ({"arch": "gfx1201"}, {}, "arch gfx1201, while CK has kernels for gfx950"),
         ({"tile": "b64x64"}, {}, "2 numbers after b, while CK's tile has 6"),
         ({"hdim_v": 96}, {}, "hdim_v 64 in place of 96"),
         ({"tile": OWN_TILE}, {"dropped": True}, "which is dropped"),
-        ({"tile": OWN_TILE}, {"role": "combine"}, "comes along with others"),
+        ({"tile": OWN_TILE}, {"family": "fwd_splitkv_combine"}, "comes along with others"),
     ],
 )
 def test_what_cannot_be_made_says_why(
@@ -237,8 +238,8 @@ def test_what_cannot_be_made_says_why(
 ) -> None:
     """Prevents: another kernel than the one that is asked for, without a word."""
     own = asked(first(aiter_tree, "fwd", **FORWARD), "fwd", "here", **changes)
-    role = more.pop("role") if "role" in more else own.role
-    answer = generated(aiter_tree, "fwd", replace(own, role=role), **more)
+    own = replace(own, config=replace(own.config, family=more.pop("family", "fwd")))
+    answer = generated(aiter_tree, "fwd", own, **more)
     assert answer.kernels == ()
     (finding,) = answer.refused
     assert finding.place == "here"
@@ -258,7 +259,7 @@ def test_two_of_one_type(aiter_tree: Path) -> None:
 @pytest.mark.thorough
 def test_one_behind_another_is_told(aiter_tree: Path) -> None:
     """Prevents: a kernel that is asked for, and left out without a word."""
-    fields: dict[str, FieldValue] = {"arch_tag": "gfx950", "mode": "batch", "dtype": "bf16"}
+    fields: dict[str, FieldValue] = {"arch": "gfx950", "mode": "batch", "dtype": "bf16"}
     fields |= {"dpad": 8, "dvpad": 8, "mask": False, "bias": "no", "deterministic": False}
     rows = [first(aiter_tree, "bwd", hdim_q=hdim, **fields) for hdim in (64, 32)]
     both = [asked(row, "bwd", f"d{row.main.fields['hdim_q']}") for row in rows]

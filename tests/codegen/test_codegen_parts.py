@@ -21,6 +21,8 @@ from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import FieldValue, RequestedKernel
+from qola.kernel.config import KernelConfig
+from qola.kernel.tile import Tile
 from qola.manifest.load import loads
 
 Fields = dict[str, FieldValue]
@@ -60,7 +62,7 @@ def test_variants_cross_into_the_process_unchanged() -> None:
     assert wanted.where["sink"] == (False, True)
     assert wanted.where["mode"] == ("batch",)
     assert wanted.hdims == ((64, 64), (192, 128))
-    kernel = RequestedKernel("here", "k", "fwd", "fwd", {"lse": True, "tile": "b64"})
+    kernel = RequestedKernel("here", KernelConfig("fwd", "bf16", 64, 64, Tile((64,)), lse=True))
     request = GeneratorRequest(
         *("generate.py", "fwd", (0, 600), ("gfx950",), ((("gfx950",), "dispatch"),), (wanted,)),
         *((kernel,), False, True, False, "receipt 600"),
@@ -238,8 +240,8 @@ def test_fields_have_our_names() -> None:
     """Prevents: kernels with quantisation scales kept because CK renamed the field."""
     item = Holder("96", "dropout_wg16_storerandval", Held("qr", "pertensor", "t"))
     assert fields_of(item, {"s_mask": True}) == {
-        **{"arch_tag": None, "hdim_q": 96, "tile": "b64x0", "mask": True, "pipeline": "qr"},
-        **{"dropout": True, "dropout_kind": "dropout_wg16_storerandval", "store_randval": True},
+        **{"hdim_q": 96, "tile": "b64x0", "mask": True, "pipeline": "qr"},
+        **{"dropout": True, "dropout_kind": "dropout_wg16_storerandval", "randval": True},
         **{"qscale": "pertensor", "squant": True, "trload": True},
     }
 
@@ -291,7 +293,7 @@ def test_an_object_that_holds_itself_is_read_once() -> None:
     """Prevents: endless recursion into enumerations, classes and what refers back."""
     item = Round()
     item.whole = item
-    assert fields_of(item, {}) == {"arch_tag": None, "hdim_q": 64, "layout": "row"}
+    assert fields_of(item, {}) == {"hdim_q": 64, "layout": "row"}
 
 
 def test_a_direction_that_a_generator_does_not_have(tmp_path: Path) -> None:

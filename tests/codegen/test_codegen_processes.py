@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from qola.errors import CodegenError
 from qola.processes import thread_pool
 from tests.codegen.fake_ck import make_tree
 from tests.codegen.generating import run
+from tests.support.waiting import wait_for
 
 #: A script that says where it is, and goes on for ten minutes, with a child of its own.
 ENDLESS = """\
@@ -39,13 +38,6 @@ def script(folder: Path, text: str) -> list[str]:
 def run_script(folder: Path, text: str) -> None:
     words = script(folder, text)
     run_module("qola.codegen.asm.run_script", words, cwd=folder, place="script.py")
-
-
-def wait_for(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def running(folder: Path) -> list[bytes]:

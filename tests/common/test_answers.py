@@ -8,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ class Question:
     def ask(self, question: object = "q") -> object:
         """Return the answer: how often one was computed until then."""
         with AnswerCache(self.directory, lambda: self.state) as cache:
-            return cache.find_json(question, self._make)
+            return cache.find(question, Any, self._make)
 
     def _make(self) -> object:
         self.runs += 1

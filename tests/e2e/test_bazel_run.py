@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from qola.errors import ToolchainError
 from tests.e2e.nested_bazel import QOLA, Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
 from tests.support.folders import write
+from tests.support.waiting import wait_for
 
 BUILD = """\
 genrule(name = "good", outs = ["a/good.so", "b.txt"], cmd = "touch $(OUTS)")
@@ -112,11 +112,8 @@ except KeyboardInterrupt:
     )
     started = bazel.output_base / "execroot/_main/bazel-out/k8-fastbuild/bin/started"
     started.unlink(missing_ok=True)
-    deadline = time.monotonic() + 240
-    while not started.exists():
-        assert process.poll() is None, "it ended before it was to be stopped"
-        assert time.monotonic() < deadline, "the action did not start"
-        time.sleep(0.1)
+    wait_for(lambda: started.exists() or process.poll() is not None, 240)
+    assert process.poll() is None, "it ended before it was to be stopped"
     process.send_signal(number)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == code

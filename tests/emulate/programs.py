@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import U32
-from qola.emulate.code_object import CodeObject, Descriptor, Kernel
 from qola.emulate.faults import Faults
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap

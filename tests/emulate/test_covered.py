@@ -6,8 +6,8 @@ import os
 import struct
 from pathlib import Path
 
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate import program
-from qola.emulate.code_object import CodeObject, Descriptor, Kernel
 from tests.emulate import programs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "emulated_operations.txt"

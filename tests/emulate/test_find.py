@@ -12,33 +12,56 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from qola.attention import AttentionProblem, make_problem
 from qola.fmha.__main__ import main
 from qola.fmha.agreement import compared
-from qola.fmha.problem import Problem, problem
 from qola.fmha.registry import Registry, RegistryError
 from qola.fmha.sweep import sweep
 from qola.verify.host import Built
 from tests.emulate.libraries import built
 
-FORWARD = problem("fwd", "fp16", rows=70, columns=100, heads=2, hdim=32, lse=True)
+FORWARD = make_problem(
+    "fwd", "fp16", seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True
+)
 ASSEMBLY = {
-    "libmha_fwd": problem(
-        *("fwd", "bf16"), rows=[9, 70], columns=[9, 90], heads=2, hdim=128, assembly=True, lse=True
+    "libmha_fwd": make_problem(
+        *("fwd", "bf16"),
+        seqlen_q=[9, 70],
+        seqlen_k=[9, 90],
+        nhead_q=2,
+        hdim=128,
+        use_asm=True,
+        return_lse=True,
     ),
-    "libmha_bwd": problem(
-        *("bwd", "bf16"), rows=128, columns=128, heads=2, hdim=64, assembly=True, lse=True
+    "libmha_bwd": make_problem(
+        *("bwd", "bf16"),
+        seqlen_q=128,
+        seqlen_k=128,
+        nhead_q=2,
+        hdim=64,
+        use_asm=True,
+        return_lse=True,
     ),
 }
 
 
-def around(of: Problem) -> Iterator[Problem]:
+def around(problem: AttentionProblem) -> Iterator[AttentionProblem]:
     """Yield problems for assembly kernels, for others, and for none."""
     lengths = (64, 100, 257)
     for rows, columns, conversion, in_float in product(lengths, lengths, (0, 2), (True, False)):
-        one = replace(of, conversion=conversion, rows=(rows,) * 2, columns=(columns,) * 2)
+        one = replace(
+            problem, how_v3_bf16_cvt=conversion, seqlen_q=(rows,) * 2, seqlen_k=(columns,) * 2
+        )
         yield one
-        yield replace(one, dq_in_float=in_float, group=not of.group, nhead_k=1)
-        yield replace(one, lse=of.direction == "bwd", deterministic=of.direction == "bwd")
+        yield replace(
+            one,
+            is_v3_atomic_fp32=in_float,
+            mode=("group", "batch")[problem.is_group_mode],
+            nhead_k=1,
+        )
+        yield replace(
+            one, return_lse=problem.direction == "bwd", deterministic=problem.direction == "bwd"
+        )
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
@@ -46,10 +69,10 @@ def around(of: Problem) -> Iterator[Problem]:
 def test_a_library_launches_what_it_says(module: str, arch: str) -> None:
     """Prevents: a probe that names another kernel than the call then takes, of assembly or not."""
     library = built(module, "ASM")
-    of = ASSEMBLY[module]
+    problem = ASSEMBLY[module]
     kernels = [kernel for kernel in library.kernels if arch in kernel.archs]
-    swept = [replace(one, assembly=True) for one in sweep(kernels, 40)]
-    found = compared(library, arch, [*around(of), *swept])
+    swept = [replace(one, use_asm=True) for one in sweep(kernels, 40)]
+    found = compared(library, arch, [*around(problem), *swept])
     assert [one.line() for one in found if not one.agrees] == []
     by_assembly = [one for one in found if any(name.endswith(".co") for name in one.launched)]
     # Which of them are assembly kernels is not read, and so said by the library alone.
@@ -62,14 +85,14 @@ def test_a_library_launches_what_it_says(module: str, arch: str) -> None:
 
 def test_who_chooses_assembly_kernels() -> None:
     """Prevents: a kernel of CK that is said to be launched where an assembly kernel is."""
-    of = ASSEMBLY["libmha_fwd"]
+    problem = ASSEMBLY["libmha_fwd"]
     registry = Registry.of("libmha_fwd", built("libmha_fwd", "ASM").repository)
     with pytest.raises(RegistryError, match="its C function find, or qola dispatch"):
-        registry.select(of, "gfx950")
-    assert len(registry.select(replace(of, assembly=False), "gfx950")) == 1
+        registry.select(problem, "gfx950")
+    assert len(registry.select(replace(problem, use_asm=False), "gfx950")) == 1
     # A library that has none for the arch.
     without = Registry.of("libmha_fwd", built("libmha_fwd").repository)
-    assert without.select(replace(FORWARD, assembly=True), "gfx950") == without.select(
+    assert without.select(replace(FORWARD, use_asm=True), "gfx950") == without.select(
         FORWARD, "gfx950"
     )
 
@@ -89,8 +112,8 @@ def redirected(library: Path, function: str, other: str, to: Path) -> Path:
 
 
 def asked(library: Built, *more: str) -> int:
-    of = map(str, (library.library, library.caller, library.repository / "plan.json"))
-    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"], "--module", library.module, *of]
+    problem = map(str, (library.library, library.caller, library.repository / "plan.json"))
+    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"], "--module", library.module, *problem]
     return main([*argv, "--arch", "gfx950", *more])
 
 
@@ -102,7 +125,7 @@ def test_a_library_that_says_something_else(
     find, prepare = "qola_ci_mha_fwd_find", "qola_ci_mha_fwd_prepare"
     wrong = redirected(own.library, find, prepare, tmp_path / own.library.name)
     file = tmp_path / "mine.jsonl"
-    problems: Sequence[Problem] = [FORWARD, replace(FORWARD, dtype="bf16")]
+    problems: Sequence[AttentionProblem] = [FORWARD, replace(FORWARD, dtype="bf16")]
     file.write_text("\n".join(one.to_json() for one in problems))
     assert asked(own, "--problems", str(file)) == 0
     capfd.readouterr()

@@ -13,28 +13,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qola.attention import AttentionProblem, ProblemError, make_problem
 from qola.fmha import reference
 from qola.fmha.__main__ import main
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
 from qola.fmha.done import RunError
-from qola.fmha.problem import ArraysError, Problem, problem
 from qola.fmha.runner import Run, Runner
 from qola.fmha.sweep import sweep
-from qola.fmha.validator import Validator
 from qola.launch.fake_hip import FakeHip, read_log
 from tests.emulate.libraries import built
 
 ARCH = "gfx950"
-FORWARD = problem(
-    "fwd", "fp16", rows=70, columns=100, heads=4, heads_k=2, hdim=32, batch=2, lse=True
+FORWARD = make_problem(
+    "fwd",
+    "fp16",
+    seqlen_q=70,
+    seqlen_k=100,
+    nhead_q=4,
+    nhead_k=2,
+    hdim=32,
+    batch=2,
+    return_lse=True,
 )
-BACKWARD = replace(FORWARD, direction="bwd", rows=(32, 32), columns=(40, 40))
+BACKWARD = replace(FORWARD, direction="bwd", seqlen_q=(32, 32), seqlen_k=(40, 40))
 
 
-def arrays(of: Problem, *names: str) -> list[Any]:
+def arrays(problem: AttentionProblem, *names: str) -> list[Any]:
     generator = np.random.default_rng(5)
-    shapes = of.shapes() | {"do": of.shapes()["o"]}
+    shapes = problem.shapes() | {"do": problem.shapes()["o"]}
     return [generator.normal(size=shapes[name]).astype(np.float16) for name in names]
 
 
@@ -45,21 +52,21 @@ def words(run: Run) -> list[str]:
 @pytest.mark.parametrize("order", ["bshd", "bhsd"])
 def test_a_forward(order: str) -> None:
     """Prevents: arrays that reach kernels in another layout, and results that do not come back."""
-    of = replace(FORWARD, order=order)
-    q, k, v = arrays(of, "q", "k", "v")
-    run = Runner(built("libmha_fwd"), ARCH).forward(of, q, k, v)
+    problem = FORWARD.with_layout(order=order)
+    q, k, v = arrays(problem, "q", "k", "v")
+    run = Runner(built("libmha_fwd"), ARCH).forward(problem, q, k, v)
     assert run.passed, words(run)
     assert run.launched[0].startswith("fmha_fwd_d32_fp16_batch")
     assert (run.done.instructions or 0) > 1000
     assert run.tflops is None
     shapes = {name: (one.shape, str(one.dtype)) for name, one in run.results.items()}
-    wanted_shapes = of.shapes()
+    wanted_shapes = problem.shapes()
     assert shapes == {
         "o": (wanted_shapes["o"], "float16"),
         "lse": (wanted_shapes["lse"], "float32"),
     }
-    wanted = reference.forward(of, q, k, v)
-    assert Validator.of("fp16").check(run.results["o"], wanted.o).passed
+    wanted = reference.forward(problem, q, k, v)
+    assert np.allclose(run.results["o"], wanted.o, rtol=2e-3, atol=2e-3)
     assert np.allclose(run.results["lse"], wanted.lse, atol=1e-5)
 
 
@@ -83,24 +90,24 @@ def test_a_backward_of_a_forward() -> None:
     other = runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse + 0.5)
     assert other.passed, words(other)
     assert np.abs(other.results["dv"] - run.results["dv"]).max() > 0.05
-    with pytest.raises(ArraysError, match="lse"):
+    with pytest.raises(ProblemError, match="lse"):
         runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse[0])
 
 
 def test_a_decode_in_splits() -> None:
     """Prevents: splits that are not put together, and a sweep of split-KV that is of others."""
     (library,) = built_by(Path(os.environ["QOLA_TEST_SPLITKV"]).absolute()).values()
-    of = problem(
+    problem = make_problem(
         *("fwd_splitkv", "fp16"),
-        rows=[1, 3],
-        columns=[100, 200],
-        heads=4,
-        heads_k=2,
+        seqlen_q=[1, 3],
+        seqlen_k=[100, 200],
+        nhead_q=4,
+        nhead_k=2,
         hdim=32,
-        lse=True,
-        splits=3,
+        return_lse=True,
+        num_splits=3,
     )
-    run = Runner(library, ARCH).forward(of, *arrays(of, "q", "k", "v"))
+    run = Runner(library, ARCH).forward(problem, *arrays(problem, "q", "k", "v"))
     assert run.passed, words(run)
     assert len(run.launched) == 2
     assert "combine" in run.launched[1]
@@ -112,9 +119,9 @@ def test_a_decode_in_splits() -> None:
 def test_what_does_not_run() -> None:
     """Prevents: results of nothing, where there is no kernel, no device or no code."""
     library = built("libmha_fwd")
-    of = replace(FORWARD, dtype="bf16")
+    problem = replace(FORWARD, dtype="bf16")
     with pytest.raises(RunError, match="returned -1: no kernel"):
-        Runner(library, ARCH).forward(of, *arrays(of, "q", "k", "v"))
+        Runner(library, ARCH).forward(problem, *arrays(problem, "q", "k", "v"))
     for device, arch, said in (
         ("cuda", ARCH, "emulated or hip"),
         ("emulated", "gfx1100", "no code for gfx1100"),
@@ -188,9 +195,15 @@ def test_memory_is_freed_whatever_fails(tmp_path: Path, failing: str, said: str)
 def asked(*more: str, repository: Path | None = None) -> int:
     argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"]]
     for module in ("libmha_fwd", "libmha_bwd"):
-        of = built(module)
-        place = repository or of.repository
-        argv += ["--module", module, str(of.library), str(of.caller), str(place / "plan.json")]
+        problem = built(module)
+        place = repository or problem.repository
+        argv += [
+            "--module",
+            module,
+            str(problem.library),
+            str(problem.caller),
+            str(place / "plan.json"),
+        ]
     return main([*argv, *more])
 
 
@@ -228,8 +241,8 @@ def test_problems_that_are_compared_with_nothing(
 ) -> None:
     """Prevents: problems that vanish without a word, and a check that fails for none of them."""
     file = tmp_path / "mine.jsonl"
-    split = replace(FORWARD, direction="fwd_splitkv", splits=2)
-    allowed = replace(FORWARD, assembly=True)
+    split = replace(FORWARD, direction="fwd_splitkv", num_splits=2)
+    allowed = replace(FORWARD, use_asm=True)
     file.write_text("\n".join(one.to_json() for one in (FORWARD, split, allowed)))
     assert asked("--problems", str(file), "--arch", ARCH) == 0
     *lines, told, last = capfd.readouterr().out.splitlines()

@@ -22,7 +22,6 @@ SAID = """\
 lse: 800 elements, errors up to 0.
 o: 25600 elements, errors up to 0.
 (4, 100, 130)
-True
 3 True
 qr_async b128x64x16x32x32x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16
 2
@@ -45,7 +44,7 @@ def test_the_guide(
 ) -> None:
     """Prevents: a guide whose code does not run, or whose comments are not so."""
     built, tree = libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
-    monkeypatch.setattr(build, "build", lambda _manifest: built)
+    monkeypatch.setattr(build, "build_libraries", lambda _manifest: built)
     monkeypatch.setattr(qola, "checkout_aiter", lambda: str(tree if tree.is_dir() else tree.parent))
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
     names: dict[str, Any] = {}
@@ -58,7 +57,6 @@ def test_the_guide(
     said = capsys.readouterr().out.splitlines()
     for line, start in zip(said, SAID.splitlines(), strict=True):
         assert line.startswith(start)
-    assert names["splits_of"]([1], nhead_q=32, units=304) == 17
     assert load(tmp_path / "mine.toml", display="mine.toml").modules[0].name == "libmha_fwd"
     (spec,) = load(tmp_path / "own.toml", display="own.toml").kernels
     assert spec.config == names["own"]
@@ -86,4 +84,4 @@ def test_libraries_that_do_not_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bazel.chmod(0o755)
     environ = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with pytest.raises(Exception, match="no such thing"):
-        build.build(manifest, environ=environ)
+        build.build_libraries(manifest, environ=environ)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate import memory
 from qola.emulate.arrays import U32, U64
-from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
 from qola.emulate.workers import Share, in_processes

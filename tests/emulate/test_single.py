@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate import single
-from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
 from tests.emulate.programs import END, movk
 
 DESCRIPTOR = Descriptor(64, 0, 24, 0x1100, 3, 5, 0, 0, 0, 0)

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
+from qola.code_object.reader import CodeObject
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
 from qola.emulate.launch import Device, Module, Result
-from qola.emulate.offload import code_objects
 from qola.errors import QolaError
 from qola.verify import cached
 from qola.verify.__main__ import main
+from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, lines, to_json
@@ -28,6 +27,7 @@ from qola.verify.run import Wish, verify
 from qola.verify.sample import Drawn, draw
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
+from tests.library.offload import code_objects
 
 ARCH = "gfx950"
 #: Of the forward library: K whole tiles, and K of any length.
@@ -186,10 +186,12 @@ def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.Monke
 
     def drawn(*words: Any) -> Drawn:
         found = draw(*words)
-        (problem,) = found.problems
-        columns = tuple(length - less for length in problem.columns)
+        (sample,) = found.samples
+        seqlen_k = tuple(length - less for length in sample.problem.seqlen_k)
+        problem = replace(sample.problem, seqlen_k=seqlen_k)
         # Beside large logits, those of 0 that come of what is not there would not count.
-        return replace(found, problems=(replace(problem, columns=columns, magnitude=0.5),))
+        data = replace(sample.data, magnitude=0.5)
+        return replace(found, samples=(Sample(problem, data),))
 
     def launch(device: Device, module: Module, symbol: str, *words: Any) -> Result:
         grid, block, arguments, lds = words
@@ -274,7 +276,7 @@ def test_pages_agree_and_those_of_another_are_seen(monkeypatch: pytest.MonkeyPat
     pattern = "fmha_fwd_splitkv_d32_*_pssk_nlogits_*_pagedkv_*"
     right = tried(pattern, manifest="SPLITKV")
     assert right.state == "passed", lines([right])
-    assert right.trials[0].problem.page
+    assert right.trials[0].problem.layout.page_block_size
     assert {"lse", "o"} >= {verdict.name for verdict in right.trials[0].verdicts} >= {"o"}
     edit_values(monkeypatch, {"batch_stride_block_table": lambda _: 0})
     wrong = tried(pattern, manifest="SPLITKV")
@@ -346,8 +348,7 @@ def test_cases_are_the_same_while_their_code_is(tmp_path: Path) -> None:
     """Prevents: every kernel of a batch tried anew because one of them changed."""
     changed = tmp_path / built("libmha_fwd").library.name
     data = bytearray(built("libmha_fwd").library.read_bytes())
-    with built("libmha_fwd").library.open("rb") as file:
-        (code,) = [code for arch, code in code_objects(ELFFile(file)) if arch == ARCH]
+    (code,) = [code for arch, code in code_objects(data) if arch == ARCH]
     code_object = CodeObject.read(code)
     kernel = next(iter(code_object.kernels.values()))
     text = code_object.image[kernel.entry : kernel.entry + kernel.size]

@@ -46,7 +46,7 @@ def sizes(tile: Any, letter: str) -> list[int]:
 
 
 def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
-    config = KernelConfig.of(one.direction, one.kernel.role, one.kernel.fields)
+    config = KernelConfig.from_fields(one.direction, one.kernel.role, one.kernel.fields)
     # Not by ==, for which True is 1.
     assert repr(sorted(config.fields().items())) == repr(sorted(one.kernel.fields.items()))
     assert (config.direction, config.role) == (one.direction, one.kernel.role)
@@ -89,7 +89,7 @@ def test_directions_that_are_not_built_have_configs(
 ) -> None:
     """Prevents: configs that append-KV and paged-KV kernels, and gfx12's, do not fit in."""
     found = kernels(aiter_tree, direction, 0, ("gfx942", "gfx1201"))
-    configs = [KernelConfig.of(direction, k.kernel.role, k.kernel.fields) for k in found]
+    configs = [KernelConfig.from_fields(direction, k.kernel.role, k.kernel.fields) for k in found]
     assert len(set(configs)) == count
     assert {config.arch for config in configs} == {"gfx9", "gfx12"}
     for one, config in zip(found, configs, strict=True):
@@ -142,7 +142,7 @@ def test_every_fault_of_a_config_is_said() -> None:
 def test_kernels_beside_ck_have_none() -> None:
     """Prevents: a helper of an assembly kernel, which CK has no family for, called by another's."""
     with pytest.raises(ConfigError, match="bwd asm_dot_do_o"):
-        KernelConfig.of("bwd", "asm_dot_do_o", {})
+        KernelConfig.from_fields("bwd", "asm_dot_do_o", {})
 
 
 ODD: Sequence[FieldValue] = (

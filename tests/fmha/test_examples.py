@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qola.fmha.problem import Problem, problem
+from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import FakeHip, read_log
 from qola.reference.dropout import Dropout
@@ -81,7 +81,7 @@ def mask_of(word: str) -> Mask:
     return Mask({"t": "top_left", "b": "bottom_right"}[kind], left, right)  # type: ignore[arg-type]
 
 
-def problems_of(direction: str, asked: dict[str, str]) -> list[Problem]:
+def problems_of(direction: str, asked: dict[str, str]) -> list[AttentionProblem]:
     """What options of the example stand for: a problem for each kernel that it asks for."""
     splits, page, new = (
         int(asked.get(name, default))
@@ -103,17 +103,17 @@ def problems_of(direction: str, asked: dict[str, str]) -> list[Problem]:
         "page": page,
     }
 
-    def attention(of: str) -> Problem:
-        return problem(
+    def attention(of: str) -> AttentionProblem:
+        return make_problem(
             of,
             asked["prec"],
-            rows=rows if group else rows[0],
-            columns=columns if group else columns[0],
+            seqlen_q=rows if group else rows[0],
+            seqlen_k=columns if group else columns[0],
             batch=batch,
-            bias=_BIASES[asked.get("bias", "n")],
-            soft_cap=float(asked.get("logits_soft_cap", "0")),
+            bias_type=_BIASES[asked.get("bias", "n")],
+            logits_soft_cap=float(asked.get("logits_soft_cap", "0")),
             deterministic=asked.get("deterministic") == "1",
-            splits=splits,
+            num_splits=splits,
             **sizes,
             **more,
         )
@@ -126,7 +126,7 @@ def problems_of(direction: str, asked: dict[str, str]) -> list[Problem]:
         # Of sequences behind the first, the example draws the length.
         ends = columns[:1] * batch
         shape: dict[str, Any] = {"rows": rows[0], "columns": ends, **sizes, **words}
-        steps.append(problem("fwd_appendkv", asked["prec"], **shape))
+        steps.append(make_problem("fwd_appendkv", asked["prec"], **shape))
     if splits > 1:
         direction = "fwd_splitkv"
     elif new or page:

@@ -37,7 +37,7 @@ def _built(manifest):
     assert pathlib.Path(manifest).name == "ci.toml" and pathlib.Path(manifest).is_file()
     return _build.built_by(pathlib.Path({program!r}))
 
-_build.build = _built
+_build.build_libraries = _built
 """
 
 

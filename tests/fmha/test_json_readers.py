@@ -9,21 +9,19 @@ from typing import Any
 
 import pytest
 
+from qola.attention import AttentionProblem
 from qola.errors import QolaError
 from qola.fmha.dispatched import read_problems
 from qola.fmha.registry import Entry, Registry
 from qola.kernel.archs import FILE, Archs
 from qola.kernel.config import KernelConfig
-from qola.reference.dropout import Dropout
-from qola.reference.masks import Mask
-from qola.verify.problem import Problem
 
 CONFIG = KernelConfig.parse(
     "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
     ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value"
 )
-PROBLEM = Problem(
-    "bwd", "bf16", 64, 64, False, (32,), (32,), 2, 1, 0.125, Mask("top_left"), dropout=Dropout(0.5)
+PROBLEM = AttentionProblem(
+    "bwd", "bf16", 64, 64, (32,), (32,), 2, 1, 0.125, mask_type="top_left", dropout_p=0.5
 )
 
 
@@ -34,7 +32,6 @@ def read_lines(text: str) -> object:
 
 READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "a config": (KernelConfig.from_json, CONFIG.to_json()),
-    "a problem": (Problem.from_json, PROBLEM.to_json()),
     "a file of problems": (read_lines, PROBLEM.to_json()),
     "archs": (
         Archs.from_json,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from qola.fmha.manifest import exact_manifest, manifest
-from qola.fmha.observe import emitted
-from qola.fmha.problem import problem
+from qola.attention import make_problem
+from qola.fmha.manifest import make_exact_manifest, make_manifest
+from qola.fmha.observe import observe_kernels
 from qola.fmha.registry import Registry
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.kernel.tile import Tile
 from qola.manifest.load import loads
-from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
 from tests.fmha.observed import quiet
 from tests.verify.libraries import libraries
@@ -26,7 +25,7 @@ ARCHS = ("gfx950",)
 @pytest.fixture(scope="module")
 def forward(aiter_tree: Path) -> Registry:
     with quiet():
-        return emitted(aiter_tree, "fwd", ARCHS)
+        return observe_kernels(aiter_tree, "fwd", ARCHS)
 
 
 def test_a_library_has_what_was_asked_for(
@@ -39,7 +38,7 @@ def test_a_library_has_what_was_asked_for(
     ]
     assert len(asked) > 8
     assert all(one.archs == ARCHS for one in asked)
-    text = manifest([one.config for one in asked], ARCHS)
+    text = make_manifest([one.config for one in asked], ARCHS)
     (library, _) = libraries(tmp_path, aiter_tree, text)
     built = {kernel.name: kernel for kernel in library.kernels}
     plan = library.plan.module("libmha_fwd")
@@ -50,7 +49,7 @@ def test_a_library_has_what_was_asked_for(
 
 def test_every_config_has_a_manifest(forward: Registry) -> None:
     """Prevents: a config whose manifest is none."""
-    every = manifest([one.config for one in forward], ARCHS, namespace="all")
+    every = make_manifest([one.config for one in forward], ARCHS, namespace="all")
     parsed = loads(every, file="all.toml")
     assert (parsed.namespace, parsed.architectures) == ("all", ARCHS)
     assert parsed.modules[0].receipt == 600
@@ -75,7 +74,9 @@ def test_every_config_has_a_manifest(forward: Registry) -> None:
         "_w16x16x32_w16x16x32_o1_maxq0.nmask.bias-bias.dbias.ndropout.kind-no.nrandval.det.trload"
         ".dpad-0.dvpad-0"
     )
-    both = loads(manifest([backward, forward.entries[0].config], ARCHS, receipt=700), file="b.toml")
+    both = loads(
+        make_manifest([backward, forward.entries[0].config], ARCHS, receipt=700), file="b.toml"
+    )
     assert [module.name for module in both.modules] == ["libmha_bwd", "libmha_fwd"]
     (variant,) = both.bwd_variants
     assert (variant.dtype, variant.bias, variant.dbias) == (("fp16",), ("bias",), (True,))
@@ -86,9 +87,11 @@ def test_every_config_has_a_manifest(forward: Registry) -> None:
 def test_directions_that_aiter_has_no_function_for(aiter_tree: Path) -> None:
     """Prevents: kernels whose manifest is refused because AITER does not ask for them."""
     with quiet():
-        kernels = emitted(aiter_tree, "fwd_appendkv", ARCHS).where(dtype="fp16", rope="half")
+        kernels = observe_kernels(aiter_tree, "fwd_appendkv", ARCHS).where(
+            dtype="fp16", rope="half"
+        )
     assert len(kernels) == 16
-    text = manifest([one.config for one in kernels], ARCHS)
+    text = make_manifest([one.config for one in kernels], ARCHS)
     (module,) = loads(text, file="m.toml").modules
     assert module.add_directions == ("fwd_appendkv",)
     assert module.drop_directions == ("batch_prefill", "fwd", "fwd_splitkv")
@@ -105,7 +108,7 @@ def test_kernels_by_name_and_none_besides(
         hdim_v=64,
         tile=Tile.parse("b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32") or Tile(()),
     )
-    text = exact_manifest([of_ck.config, own], ARCHS)
+    text = make_exact_manifest([of_ck.config, own], ARCHS)
     (library, _) = libraries(tmp_path, aiter_tree, text)
     registry = Registry.of("libmha_fwd", library.root)
     assert {entry.config for entry in registry} == {of_ck.config, own}
@@ -113,25 +116,26 @@ def test_kernels_by_name_and_none_besides(
     assert library.plan.module("libmha_fwd").code_objects == ()
     # The dispatch is read as any other: problems of 64 go to it, those of 32 to CK's.
     for config in (of_ck.config, own):
-        of = problem(
-            *("fwd", "fp16"),
-            rows=100,
+        of = make_problem(
+            "fwd",
+            "fp16",
+            seqlen_q=100,
             # Whole tiles of it, or not.
-            columns=130 if config.skpad else 128,
-            heads=2,
+            seqlen_k=130 if config.skpad else 128,
+            nhead_q=2,
             hdim=config.hdim_q,
-            lse=bool(config.lse),
-            mask=TOP_LEFT,
-            bias=str(config.bias),
-            dropout=Dropout(0.5),
-            soft_cap=10.0 if config.logits else 0.0,
-            min_rows=1 if config.skip else 0,
+            return_lse=bool(config.lse),
+            **asdict(TOP_LEFT),
+            bias_type=str(config.bias),
+            dropout_p=0.5,
+            logits_soft_cap=10.0 if config.logits else 0.0,
+            min_seqlen_q=1 if config.skip else 0,
         )
         assert [entry.config for entry in registry.select(of, ARCHS[0])] == [config]
     with pytest.raises(ConfigError, match="partners come along"):
-        exact_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
+        make_exact_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
     with pytest.raises(ConfigError, match="none"):
-        exact_manifest([], ARCHS)
+        make_exact_manifest([], ARCHS)
 
 
 def test_what_has_no_manifest(forward: Registry) -> None:
@@ -139,4 +143,4 @@ def test_what_has_no_manifest(forward: Registry) -> None:
     config = forward.entries[0].config
     for none in ([], [replace(config, family="bwd_dot_do_o")]):
         with pytest.raises(ConfigError, match="partners"):
-            manifest(none, ARCHS)
+            make_manifest(none, ARCHS)

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from qola.fmha.problem import Problem, problem
+from qola.aiter.attention import MAIN_ROLE
+from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.kernel.config import KernelConfig
-from qola.launch.problems import MAIN_ROLE
 from qola.verify.sample import MAX_WORK, generator, propose
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem
 from tests.verify.libraries import MANIFEST, Library, libraries
 
-FORWARD = problem("fwd", "fp16", rows=128, columns=256, heads=2, hdim=64, batch=1, lse=True)
+FORWARD = make_problem(
+    "fwd", "fp16", seqlen_q=128, seqlen_k=256, nhead_q=2, hdim=64, batch=1, return_lse=True
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def registry(found: list[Library]) -> Registry:
     return first.merged(*others)
 
 
-def problems(library: Library, count: int) -> list[tuple[Problem, str]]:
+def problems(library: Library, count: int) -> list[tuple[AttentionProblem, str]]:
     """Problems around the kernels of a library, most of which it serves."""
     drawn = []
     mains = [k for k in library.kernels if k.role == MAIN_ROLE[k.direction]]
@@ -41,7 +43,7 @@ def problems(library: Library, count: int) -> list[tuple[Problem, str]]:
         edge = int(chosen.integers(1 << 30))
         one = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
         if one is not None:
-            drawn.append((one, kernel.archs[0]))
+            drawn.append((one.problem, kernel.archs[0]))
     return drawn
 
 
@@ -89,7 +91,7 @@ def test_all_that_would_serve_a_problem(registry: Registry) -> None:
     assert {config.family for config in configs} == {"fwd"}
     # By transposing loads any length of K is served, else whole tiles and others have a row each.
     assert {c.skpad for c in configs if not c.trload} == {False}
-    odd = registry.query(replace(FORWARD, columns=(255,)), "gfx950")
+    odd = registry.query(replace(FORWARD, seqlen_k=(255,)), "gfx950")
     assert {row[0].config.skpad for row in odd if not row[0].config.trload} == {True}
     assert registry.select(replace(FORWARD, hdim_q=256, hdim_v=256), "gfx950") == ()
     backward = replace(FORWARD, direction="bwd", deterministic=True)
@@ -108,6 +110,8 @@ def test_kernels_by_their_fields(registry: Registry) -> None:
     assert {(c.dtype, c.hdim_q, c.mask) for c in (one.config for one in found)} == {
         ("fp16", 64, True)
     }
+    patterns = registry.where(family="fwd", dtype="*16", hdim_q=64, mask=True)
+    assert {entry.config.dtype for entry in patterns} == {"fp16"}
     with pytest.raises(RegistryError, match="masks"):
         registry.where(masks=True)
 
@@ -145,4 +149,4 @@ def test_what_a_registry_refuses(registry: Registry) -> None:
     with pytest.raises(RegistryError, match="no such kernel"):
         both.named("m")
     with pytest.raises(RegistryError, match="assembly"):
-        registry.select(replace(FORWARD, assembly=True), "gfx950")
+        registry.select(replace(FORWARD, use_asm=True), "gfx950")

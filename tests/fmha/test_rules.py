@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.fmha.observe import tables_of
+from qola.fmha.observe import observe_archs
 from qola.kernel.archs import FILE, Archs, pinned
 from qola.kernel.config import KernelConfig
 from qola.kernel.rules.check import RULES, check, validate
@@ -125,7 +125,7 @@ BREAKING = {
 def test_the_tables_are_what_ck_has(aiter_tree: Path) -> None:
     """Prevents: a table that is edited by hand, or is of another CK than the pinned one."""
     with quiet():
-        found = tables_of(aiter_tree).to_json()
+        found = observe_archs(aiter_tree).to_json()
     assert found == FILE.read_text("utf-8"), "python -m qola.fmha.observe TREE FILE writes it"
     assert Archs.from_json(found).to_json() == found
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from qola.attention import make_problem, parse_lines
 from qola.fmha.agreement import Compared
-from qola.fmha.problem import problem
-from qola.fmha.problem_lines import read
 from qola.fmha.sweep import sweep
 from qola.verify.case import REFUSED
 from tests.support.plans import kernel
 
-FORWARD = problem("fwd", "bf16", rows=100, columns=130, heads=4, heads_k=2, hdim=64, lse=True)
+FORWARD = make_problem(
+    "fwd", "bf16", seqlen_q=100, seqlen_k=130, nhead_q=4, nhead_k=2, hdim=64, return_lse=True
+)
 FIELDS = {"dtype": "bf16", "hdim_q": 64, "hdim_v": 64, "mode": "batch", "mask": True, "lse": True}
 KERNELS = [
     kernel("k", fields=FIELDS),
@@ -29,12 +30,12 @@ def test_a_sweep_is_the_same_for_a_seed() -> None:
     assert found != list(sweep(KERNELS, 200, seed=1))
     assert len(set(found)) > 190
     assert {one.direction for one in found} == {"fwd", "bwd"}
-    assert {one.group for one in found} == {False, True}
+    assert {one.mode for one in found} == {"batch", "group"}
     # And what the kernels do not serve.
     assert {one.dtype for one in found} > {"bf16"}
     assert list(sweep([], 5)) == []
     # Each can be written into a file of problems, changed or not.
-    assert read("\n".join(one.to_json() for one in found), "swept") == found
+    assert parse_lines("\n".join(one.to_json() for one in found), "swept") == found
 
 
 def test_what_is_said_of_a_problem() -> None:

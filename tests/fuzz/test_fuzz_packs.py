@@ -1,4 +1,4 @@
-"""Hostile lists of kernels and hostile packs: what `qola pack` and a bundle's checks read."""
+"""Hostile packs, as the checks of a bundle read them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,8 @@ import random
 import struct
 from pathlib import Path
 
-from qola import starlark
-from qola.build.pack import read_list
 from qola.bundle.pack_files import MAGIC, kernels_of_pack
-from tests.fuzz.fuzzing import fuzz, mutate
-from tests.fuzz.starlark_reader import values_of
-
-NAME = "fmha_fwd_d128_bf16_batch_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async"
-
-
-def list_of(rng: random.Random) -> str:
-    """Return a list with names, archs and comments, changed more often than not."""
-    lines = [
-        f"{NAME}_{n}{rng.choice(('', ' gfx950', ' gfx942 # both'))}"
-        for n in range(rng.randint(0, 5))
-    ]
-    text = "\n".join(lines)
-    return text if rng.random() < 0.1 else mutate(rng, text)
-
-
-def take_list(text: str) -> None:
-    """Read a list, and write it as `qola pack` writes it into a BUILD file."""
-    kernels = read_list(text, "kernels.txt")
-    written = starlark.rule("qola_kernel_pack", name="pack", kernels=kernels or None)
-    assert values_of(written) == {"pack", *kernels}
-
-
-def test_lists() -> None:
-    """Prevents: a line of a list that is more than a string in the BUILD file, or a traceback."""
-    fuzz(list_of, take_list)
+from tests.fuzz.fuzzing import fuzz
 
 
 def pack_of(rng: random.Random) -> bytes:

@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -396,14 +395,6 @@ def processes_with(text: str) -> list[str]:
 def run(command: Sequence[str | Path]) -> str:
     """Run a program that has to end well; what it prints."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something holds, and fail where it does not come to."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.02)
 
 
 def preloaded(toy: Toy, source: str) -> str:

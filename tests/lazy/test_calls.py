@@ -18,8 +18,8 @@ from tests.lazy.lazy import (
     Toy,
     finish,
     preloaded,
-    wait_for,
 )
+from tests.support.waiting import wait_for
 
 BOTH = f"{SCALED},{FILLED}"
 CALLS = 100

@@ -84,7 +84,7 @@ def test_selection(toy: Toy) -> None:
     result = toy.tool("list", "--format", "list", "--blob", SCALE, "--blob-list", "-", stdin=FILL)
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     result = toy.ends(1, "list", "--list", "-", stdin="one two three")
-    assert "-:1: expected a kernel's name and perhaps an arch" in result.stderr
+    assert "-:1: expected a kernel's name and optionally an arch" in result.stderr
     toy.ends(1, "list", "--list", "/nowhere")
 
 
@@ -140,7 +140,7 @@ def test_build_into_a_pack(toy: Toy) -> None:
 def test_build_that_cannot_keep(toy: Toy) -> None:
     """Prevents: a build that succeeds and leaves nothing."""
     result = toy.ends(1, "--cache-dir", "/proc/qola", "build", SCALE)
-    assert "was compiled, but not kept" in result.stderr
+    assert "was compiled, but could not be stored" in result.stderr
 
 
 def test_export(warm: Toy) -> None:
@@ -175,7 +175,7 @@ def test_verify(warm: Toy) -> None:
     for finding in (
         f"{warm.entry(SCALE)} is damaged",
         f"{'0' * 32}.so has the key {warm.key(FILL)}, which is not that of its name",
-        "notes.txt is none of qola's",
+        "notes.txt is not a file of qola",
         f"{warm.cache / FILL} is writable by others (mode 0775",
     ):
         assert finding in result.stdout

@@ -26,8 +26,8 @@ from tests.lazy.lazy import (
     finish,
     kill,
     preloaded,
-    wait_for,
 )
+from tests.support.waiting import wait_for
 
 
 def test_compiled_once_then_loaded(toy: Toy) -> None:
@@ -136,7 +136,7 @@ def check_refused(warm: Toy, why: str, kept: bool = True) -> None:
 
 #: Bytes in place of an entry's own, and why they are refused.
 DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
-    "truncated": (lambda _, own: own[:-1000], "truncated or none of qola's"),
+    "truncated": (lambda _, own: own[:-1000], "truncated or not a kernel of qola"),
     "emptied": (lambda *_: b"", "it has 0 bytes"),
     "flipped": (
         lambda _, own: own[:5000] + bytes([own[5000] ^ 1]) + own[5001:],
@@ -146,9 +146,9 @@ DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
     "of another arch": (of_another_arch, "has the key"),
     "of older abi": (
         lambda toy, own: with_trailer(own[:-80], 0, toy.key(SCALE)),
-        "is of kernel ABI 0, expected 1",
+        "has kernel ABI 0, expected 1",
     ),
-    "foreign": (lambda *_: b"#!/bin/sh\n" * 40, "truncated or none of qola's"),
+    "foreign": (lambda *_: b"#!/bin/sh\n" * 40, "truncated or not a kernel of qola"),
 }
 
 
@@ -390,7 +390,7 @@ def test_index_that_names_other_places(toy: Toy) -> None:
         other = replace(index, headers={**index.headers, SCALE: headers})
         (toy.root / "kernels.index").write_text(render_index(other))
         result = toy.ends(1, "build", SCALE)
-        assert f"has the path {path}, which is not one below its directory" in result.stderr
+        assert f"has the path {path}, which is not below its directory" in result.stderr
     assert toy.compiles() == 0
 
 

@@ -63,7 +63,7 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
     """Prevents: a misspelt setting that is taken for some other."""
     answer = warm.lacks(SCALE, FILL, **{name: value})
-    assert answer.errors.count(f"{name}={value} is not right: expected ") == 1
+    assert answer.errors.count(f"{name}={value} is invalid: expected ") == 1
     assert right in answer.errors
     tool = warm.ends(2, "list", **{name: value})
     assert right in tool.stderr
@@ -272,7 +272,7 @@ def test_places_of_compilers(toy: Toy) -> None:
 def test_compiler_that_is_none(toy: Toy) -> None:
     """Prevents: a wrong QOLA_COMPILER that is said for each kernel, or not at all."""
     for compiler, why in (
-        ("/nowhere/clang++ -O3", "QOLA_COMPILER: there is no program /nowhere/clang++"),
+        ("/nowhere/clang++ -O3", "QOLA_COMPILER: no program /nowhere/clang++"),
         ("false", "cannot preprocess HIP (exit code 1)"),
         ("true", "/identity.txt: No such file or directory"),
     ):

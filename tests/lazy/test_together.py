@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ from tests.lazy.lazy import (
     kill,
     preloaded,
     processes_with,
-    wait_for,
 )
+from tests.support.waiting import wait_for
 
 _NO_LOCKS = """\
 #include <errno.h>
@@ -47,6 +48,13 @@ int fcntl(int fd, int command, ...)
 }
 int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 """
+
+
+def has_open(process: subprocess.Popen[str], path: str) -> bool:
+    """Return whether a process has a file open."""
+    with suppress(OSError):
+        return any(os.readlink(fd) == path for fd in Path(f"/proc/{process.pid}/fd").iterdir())
+    return False
 
 
 def test_processes_compile_once(toy: Toy) -> None:
@@ -72,7 +80,7 @@ def test_owner_killed(toy: Toy) -> None:
     wait_for(toy.compiles)
     wait_for(lambda: processes_with("sleep 1234.5"))
     waiting = toy.start(SCALE, QOLA_COMPILER=toy.compiler())
-    time.sleep(0.3)
+    wait_for(lambda: has_open(waiting, f"{toy.entry(SCALE)}.lock"))
     kill(owner)
     assert finish(waiting).values == [SCALED]
     wait_for(lambda: not processes_with("sleep 1234.5"))
@@ -125,7 +133,7 @@ def test_lock_removed_while_waiting(toy: Toy) -> None:
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
     wait_for(toy.compiles)
     waiting = toy.start(SCALE, QOLA_COMPILER=toy.compiler())
-    time.sleep(0.3)
+    wait_for(lambda: has_open(waiting, f"{toy.entry(SCALE)}.lock"))
     Path(f"{toy.entry(SCALE)}.lock").unlink()
     try:
         assert finish(waiting).values == [SCALED]
@@ -153,7 +161,9 @@ def test_killed_and_cleaned(toy: Toy) -> None:
             else:
                 continue
             running.remove((process, killed_at))
-        time.sleep(0.02)
+        if running:
+            with suppress(subprocess.TimeoutExpired):
+                running[0][0].wait(0.02)
     assert answers
     assert {tuple(answer.values) for answer in answers} == {(SCALED, FILLED)}
     wait_for(lambda: not processes_with(str(toy.path)))
@@ -214,11 +224,10 @@ def test_without_locks(toy: Toy) -> None:
 def test_without_locks_one_after_the_other(toy: Toy) -> None:
     """Prevents: processes without locks of which one removes what another one is compiling."""
     shim = preloaded(toy, _NO_LOCKS)
-    slow = toy.compiler("sleep 3")
-    first = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    first = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3"), LD_PRELOAD=shim)
     wait_for(toy.compiles)
-    time.sleep(1)
-    second = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    # The first one ends while the second one still compiles.
+    second = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 5"), LD_PRELOAD=shim)
     wait_for(lambda: toy.compiles() == 2)
     toy.ends(0, "clean", "--stalled", LD_PRELOAD=shim)
     for process in (first, second):

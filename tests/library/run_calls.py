@@ -18,7 +18,6 @@ from tests.verify.table import Device, Row, line_of
 
 HERE = Path(__file__).resolve().parent
 HEADER = BUNDLE / "include/qola_c.h"
-FIRST = HERE / "v1/qola_c.h"
 NAMESPACE: str = PLAN["namespace"]
 #: A bundle of the manifest's lazy libraries, for the tests that have one.
 LAZY = Path(os.environ.get("QOLA_TEST_LAZY", ".")).resolve()

@@ -58,7 +58,7 @@ _DQ_DK_DV = re.compile(
     + _bits("group", "deterministic")
     + _MASK
     + r"NS_\d+BlockDropoutBwdI"
-    + _bits("dropout", "wg32", "store_randval")
+    + _bits("dropout", "wg32", "randval")
     + "EE"
     + _bits("trload")
     + r"NS_\d+TileFmhaBwdTraitsI"
@@ -146,7 +146,7 @@ def _dropout_kind(found: re.Match[str]) -> str:
     if found["dropout"] == "0":
         return "no"
     size = "wg32" if found["wg32"] == "1" else "wg16"
-    return f"dropout_{size}" + ("_storerandval" if found["store_randval"] == "1" else "")
+    return f"dropout_{size}" + ("_storerandval" if found["randval"] == "1" else "")
 
 
 #: How a field is read; all others are numbers or, as 0 and 1, truth values.
@@ -168,7 +168,7 @@ _SHOWN: Mapping[str, tuple[str, ...]] = {
     "fwd": (*_PREFILL, "trload", "skip"),
     "dq_dk_dv": (
         *("tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind", "deterministic"),
-        *("mask", "dropout", "store_randval", "trload", "dbias"),
+        *("mask", "dropout", "randval", "trload", "dbias"),
     ),
     "dot_do_o": ("tile", "hdim_v", "spad", "dvpad"),
     "convert_dq": ("tile", "hdim_q", "spad", "dpad", "deterministic"),
@@ -201,8 +201,8 @@ _ROLES_WITHOUT_ARCH: Mapping[str, re.Pattern[str]] = {
 SEVERAL_KERNELS = frozenset({"splitkv", "splitkv_combine"})
 
 
-def _identity(role: str, arch_tag: str, fields: Mapping[str, Any]) -> Identity:
-    return tuple(sorted({**fields, "role": role, "arch_tag": arch_tag}.items()))
+def _identity(role: str, arch: str, fields: Mapping[str, Any]) -> Identity:
+    return tuple(sorted({**fields, "role": role, "arch": arch}.items()))
 
 
 def _names(role: str) -> tuple[str, ...]:
@@ -232,9 +232,11 @@ def of_symbol(symbol: str) -> Identity:
 
 def of_plan(kernel: Mapping[str, Any]) -> Identity:
     """The same of a kernel instance in plan.json."""
-    fields, role = kernel["fields"], kernel["role"]
+    role = kernel["role"]
+    most = str(kernel["fields"].get("tile", "")).partition("_maxq")[2]
+    fields = {**kernel["fields"], "max_seqlen_q": int(most or 0)}
     shown = {name: fields[name] for name in _names(role)}
     # A symbol has warps and occupancy too, but in forms that differ between roles.
     if "tile" in shown:
         shown["tile"] = shown["tile"].split("_")[0]
-    return _identity(role, fields.get("arch_tag") or "", shown)
+    return _identity(role, fields.get("arch") or "", shown)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from qola.launch.fake_hip import FakeHip, Launch, read_log
-from qola.manifest.load import loads
 from tests.library.header import structures
 from tests.support.sdk import compiler_of
 
@@ -25,7 +24,6 @@ LIBRARIES = {
     "kernels": ("CI", "fwd"),
     "varlen": ("ASM", "fwd"),
     "decode": ("SPLITKV", "fwd"),
-    "wanted": ("CI", "fwd"),
 }
 CI = Path(os.environ["QOLA_TEST_CI"]).resolve()
 
@@ -103,25 +101,6 @@ def test_kernels_and_words_of_a_library(programs: Path) -> None:
     assert (listed["entry"], sorted(listed["kernels"])) == ("mha_fwd", sorted(names))
     assert second.startswith("-5: mha_fwd: ")
     assert "num_splits" in second
-
-
-def test_a_list_becomes_a_manifest(programs: Path) -> None:
-    """Prevents: kernels that a program lists, and a manifest that builds others."""
-    code, lines, launches = run(programs / "wanted")
-    assert (code, launches) == (0, [])
-    manifest = loads("\n".join(lines), file="mine.toml")
-    assert (manifest.namespace, manifest.architectures) == ("mine", ("gfx942", "gfx950"))
-    assert [module.name for module in manifest.modules] == ["libmha_fwd", "libmha_bwd"]
-    (forward,), (backward,) = manifest.fwd_variants, manifest.bwd_variants
-    for one in (forward, backward):
-        assert (one.dtype, one.hdim, one.bias) == (("bf16",), ((128, 128),), ("no",))
-        assert (one.dropout, one.receipt) == ((False,), 700)
-    assert (forward.lse, forward.mode) == ((True,), ("batch", "group"))
-    assert (backward.deterministic, backward.mode, backward.dbias) == (
-        (True,),
-        ("batch",),
-        (False,),
-    )
 
 
 def test_a_machine_that_fails(programs: Path) -> None:

@@ -60,7 +60,7 @@ def metadata(elf: ELFFile) -> dict[str, Any]:
 def kernels_of(file: Path) -> dict[str, Kernel]:
     """Return the kernels of a file by arch and name."""
     found = {}
-    for elf in (ELFFile(BytesIO(code)) for code in code_objects(file.read_bytes())):
+    for elf in (ELFFile(BytesIO(code)) for _, code in code_objects(file.read_bytes())):
         told = metadata(elf)
         symbols, text = section(elf, ".dynsym"), section(elf, ".text")
         kernels = told["amdhsa.kernels"]

@@ -214,7 +214,7 @@ def test_order_and_repetition_do_not_count() -> None:
     )
     assert first == second
     assert hash(first) == hash(second)
-    assert json.dumps(first.to_dict()) == json.dumps(second.to_dict())
+    assert json.dumps(first.to_json()) == json.dumps(second.to_json())
 
 
 VARIANT = (
@@ -242,7 +242,7 @@ def test_everything_said_is_in_the_canonical_form() -> None:
     changes = ["", *(f"{table}\n{line}" for table, lines in CHANGES.items() for line in lines)]
     canonical: dict[str, str] = {}
     for change in changes:
-        form = json.dumps(loads(f"{MODULE}{change}\n", file="m.toml").to_dict())
+        form = json.dumps(loads(f"{MODULE}{change}\n", file="m.toml").to_json())
         assert canonical.setdefault(form, change) == change
     assert len(canonical) == len(changes)
 
@@ -255,7 +255,7 @@ def test_where_prebuilt_bundles_come_from_is_no_part_of_what_is_asked_for() -> N
     assert manifest.prebuilt.urls == ("https://a", "dir")
     assert manifest.prebuilt.public_key == key
     assert manifest == loads(MODULE, file="m.toml")
-    assert manifest.to_dict() == loads(MODULE, file="m.toml").to_dict()
+    assert manifest.to_json() == loads(MODULE, file="m.toml").to_json()
 
 
 def test_lines_and_descriptions_point_into_the_file() -> None:

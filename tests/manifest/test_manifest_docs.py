@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from qola.errors import ManifestError
+from qola.manifest.constants import KNOWN_ARCHS, TESTED_ARCHS
 from qola.manifest.fields import TABLES
 from qola.manifest.load import loads
-from qola.manifest.words import KNOWN_ARCHS, TESTED_ARCHS
 from tools.docs.manifest_tables import markdown_table, update
 
 

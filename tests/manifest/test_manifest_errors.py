@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from qola.errors import Finding, ManifestError
-from qola.manifest.field_types import Kind
-from qola.manifest.fields import TABLES
+from qola.manifest.fields import TABLES, Kind
 from qola.manifest.load import load, loads
 
 MODULES = '[[modules]]\nname = "libmha_fwd"\n[[modules]]\nname = "libmha_bwd"\n'
@@ -102,7 +101,7 @@ UNDER_BUILD = "architectures belongs under [build]"
         (BUILD, 'architectures = ["gfx942:xnack-"]', '"gfx942:xnack-"', "gfx942", 'mean "gfx942"?'),
         (BUILD, "architectures = []", "an empty list", "a list", "leave arch"),
         (BUILD, 'architectures = "gfx950"', "a string", "a list", '= ["gfx950"]'),
-        (BUILD, 'architectures = ["native", "gfx950"]', "beside others", '"native" alone', ""),
+        (BUILD, 'architectures = ["native", "gfx950"]', "together with other", 'only "native"', ""),
         (BUILD, 'archs = ["gfx950"]', 'unknown key "archs"', "mode", "did you mean architectures?"),
         (BUILD, 'arch = "gfx950"', 'unknown key "arch"', "mode", "did you mean architectures?"),
         (BUILD, 'mode = "cpp"', '"cpp"', "pybind or cpp_itfs", '"cpp_itfs"?'),
@@ -130,7 +129,7 @@ UNDER_BUILD = "architectures belongs under [build]"
         (MODULES, 'hsa_subdirs = ["../x"]', '"../x"', "a relative path", ""),
         (MODULES, 'hsa_subdirs = ["/x"]', '"/x"', "a relative path", ""),
         (MODULES, "srcs = [1]", "in the list: 1", "Python expression", ""),
-        (MODULES, "verbose = 1", "1, an integer", "true, false or a string", ""),
+        (MODULES, "verbose = 1", "1, an integer", "true, false or a string", "verbose = true"),
         (MODULES, "md_name = 1", "1, an integer", "Python expression", ""),
         (MODULES, "blob_gen_cmd = 1", "1, an integer", "a list of strings", ""),
         (MODULES, "flags_extra_hip_per_source = 1", "1, an int", "a table of lists", ""),

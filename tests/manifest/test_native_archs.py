@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qola.errors import ToolchainError
-from qola.manifest.native_archs import arch_of_version, native_archs
+from qola.manifest.archs import arch_of_version, native_archs
 
 NODE = """\
 cpu_cores_count {cpus}

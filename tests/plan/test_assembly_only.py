@@ -14,7 +14,8 @@ from qola.manifest.load import loads
 from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, ResolvedRequest, resolve
+from qola.plan.request import Request, ResolvedRequest
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.repository.build_files import manifest_build_file
 from tests.support.later_tree import SINK_SRCS, write_later_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qola.codegen.ck.batches import batch_source, included, local_names
-from qola.codegen.types import FieldValue, KernelInstance, to_fields
+from qola.codegen.types import FieldValue, KernelInstance
 from qola.plan.batches import batch_name, cut, in_order
 
 SOURCE = """\
@@ -96,7 +96,7 @@ def test_the_source_of_a_batch() -> None:
 def kernel(name: str, **fields: FieldValue) -> KernelInstance:
     of: dict[str, FieldValue] = {"dtype": "bf16", "tile": "b1", "pipeline": "qr", "mask": False}
     return KernelInstance(
-        name, "fwd", "fwd", ("gfx950",), f"kernels/{name}.cpp", "", to_fields({**of, **fields})
+        name, "fwd", "fwd", ("gfx950",), f"kernels/{name}.cpp", "", {**of, **fields}
     )
 
 

@@ -1,9 +1,10 @@
-"""Cached plans: which requests have one."""
+"""Cached plans and explanations: which requests share one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +14,7 @@ from qola.codegen.types import Explanation
 from qola.errors import Finding, ToolchainError
 from qola.fetch.pins import PatchPin
 from qola.manifest.load import loads
-from qola.plan.cached_plans import find_explanations, find_plan
-from qola.plan.model import Plan
+from qola.plan import planner
 from qola.plan.request import Request
 from qola.plan.spec import BuildSpec
 from tests.support.folders import write
@@ -42,35 +42,35 @@ SMALL = plan(
 
 
 class Planner:
-    """Plans a request, and counts how often."""
+    """Plans a request, and counts how often a plan is made."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = AnswerCache(root / "cache", lambda: "state")
         tree = read_tree(write(root / "tree", TREE))
         self.request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
         self.runs = 0
+        monkeypatch.setattr(planner, "make_plan", self._make)
 
-    def ask(self, **changes: object) -> tuple[Plan, int]:
-        """Return the plan, and how often it was made for that."""
+    def count(self, **changes: object) -> int:
+        """Plan a changed request, and return how many plans were made for it."""
         before = self.runs
-        found = find_plan(replace(self.request, **changes), self._make)  # type: ignore[arg-type]
-        return found, self.runs - before
+        request = replace(self.request, **changes)  # type: ignore[arg-type]
+        assert planner.plan(request) == SMALL
+        return self.runs - before
 
-    def _make(self) -> Plan:
+    def _make(self, *_: object) -> object:
         self.runs += 1
         return SMALL
 
 
 @pytest.fixture
-def planner(tmp_path: Path) -> Planner:
-    return Planner(tmp_path)
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
+    return Planner(tmp_path, monkeypatch)
 
 
-def test_a_plan_is_cached(planner: Planner) -> None:
-    """Prevents: a plan that is made twice for nothing, or another one the second time."""
-    assert planner.ask() == (SMALL, 1)
-    assert planner.ask() == (SMALL, 0)
-    assert planner.ask(answers=NO_ANSWERS) == (SMALL, 1)
+def test_a_plan_is_cached(made: Planner) -> None:
+    """Prevents: a plan that is made twice, or differs the second time."""
+    assert [made.count(), made.count(), made.count(answers=NO_ANSWERS)] == [1, 0, 1]
 
 
 def no_gpu() -> tuple[str, ...]:
@@ -100,31 +100,38 @@ CHANGES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_request_has_another_plan(planner: Planner, change: str) -> None:
-    """Prevents: the plan of another manifest, or with places that are another's."""
-    planner.ask()
-    assert planner.ask(**CHANGES[change])[1] == 1
-    assert planner.ask(**CHANGES[change])[1] == 0
+def test_another_request_has_another_plan(made: Planner, change: str) -> None:
+    """Prevents: the plan of another manifest, or findings with another manifest's places."""
+    made.count()
+    assert [made.count(**CHANGES[change]) for _ in range(2)] == [1, 0]
 
 
-def test_archs_of_this_machine_are_asked_for_each_time(planner: Planner) -> None:
+def test_archs_of_this_machine_are_read_each_time(made: Planner) -> None:
     """Prevents: kernels for a GPU that is no longer there."""
     for archs, runs in ((("gfx950",), 1), (("gfx942",), 1), (("gfx950",), 0)):
-        assert planner.ask(spec=BuildSpec(("native",)), native=lambda archs=archs: archs)[1] == runs
-    assert planner.ask(spec=BuildSpec(("native",)), native=no_gpu)[1] == 1
+        assert made.count(spec=BuildSpec(("native",)), native=lambda archs=archs: archs) == runs
+    assert made.count(spec=BuildSpec(("native",)), native=no_gpu) == 1
 
 
-def test_explanations_are_cached(planner: Planner) -> None:
-    """Prevents: reasons that are another's, or lose something on the way."""
-    fields = (("hdim_q", 64), ("mask", True), ("pipeline", None))
-    of = tuple(
+def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: reasons of another manifest, or a field that is lost in the cache."""
+    fields = {"hdim_q": 64, "mask": True, "pipeline": None}
+    explanations = tuple(
         Explanation(f"k{number}", "fwd", "fwd", ("gfx950",), fields, kept_by, dropped_by)
         for number, (kept_by, dropped_by) in enumerate([((0, 1), ""), ((), "no variant has it")])
     )
-    explained = tuple((spec, of) for spec in planner.request.manifest.modules)
-    assert planner.ask()[1] == 1
-    asked: list[int] = []
+    specs = made.request.manifest.modules
+    modules = [SimpleNamespace(spec=spec) for spec in specs]
+    kernels = SimpleNamespace(explanations=explanations)
+    runs: list[object] = []
+
+    def generate(_: object, module: SimpleNamespace, *__: object, **___: object) -> object:
+        runs.append(module)
+        return SimpleNamespace(spec=module.spec, kernels=kernels)
+
+    monkeypatch.setattr(planner, "resolve", lambda _: SimpleNamespace(attention=modules))
+    monkeypatch.setattr(planner, "generate_module", generate)
     for _ in range(2):
-        found = find_explanations(planner.request, lambda: asked.append(1) or explained)  # type: ignore[func-returns-value]
-        assert found == explained
-    assert asked == [1]
+        found = planner.explain(made.request)
+        assert found == tuple((spec, explanations) for spec in specs)
+    assert runs == modules

@@ -15,7 +15,8 @@ from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
 from tests.support.later_tree import add_modules, embed_code_objects, write_later_tree
 

@@ -9,7 +9,8 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.manifest.load import loads
 from qola.plan.inputs import watched_dirs
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 
 MODULES = """\

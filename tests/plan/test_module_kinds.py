@@ -14,7 +14,8 @@ from qola.aiter.module_kinds import Include, ModuleKind, classify
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import PlanError
 from qola.manifest.load import loads
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 CONFIG = "aiter/jit/optCompilerConfig.json"
 

@@ -29,7 +29,8 @@ from qola.plan.model import (
     PlannedSource,
 )
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from tests.support import plans
 from tests.support.later_tree import write_later_tree
 
@@ -155,44 +156,28 @@ def changed(**changes: Any) -> str:
     return json.dumps({**json.loads(PLAN.to_json()), **changes})
 
 
-BATCH = {"name": "b", "package": "fwd", "kernels": [0], "file": "b.cpp", "sha256": "0" * 64}
-
-
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "Expecting value"),
-        ("[" * 100_000, "too deep within each other"),
-        (f'{{"schema": {"9" * 5000}}}', "limit"),
+        ("[" * 100_000, "nested more than"),
         ("[]", "schema None"),
         (changed(name=3), ".name: 3, expected str"),
         (changed(archs="gfx950"), ".archs: 'gfx950', expected a list"),
         (changed(kernels=[{}]), ".kernels: no name"),
-        (changed(packages={"../../x": json.loads(PLAN.to_json())["packages"]["fwd"]}), "../../x"),
-        (changed(inputs=["/etc/passwd"]), "/etc/passwd, no name or path below"),
-        (changed(inputs=["a\nb"]), "no name or path below"),
-        (changed(inputs=["\ud800"]), "expected str"),
-        (changed(namespace="a::b"), "a::b, no name of C++"),
-        (changed(archs=["gfx950", "a\nb"]), "control characters"),
-        (changed(archs=[f"gfx{n}" for n in range(930, 960)]), "30 archs"),
-        (changed(kernels=[]), "without its kernel instance"),
-        (changed(batches=[{**BATCH, "kernels": [7]}]), "without its kernel instance"),
-        (changed(batches=[{**BATCH, "kernels": []}]), "or none"),
-        (changed(batches=[{**BATCH, "package": "bwd"}]), "of another package"),
-        (changed(batches=[BATCH, BATCH]), "in two batches"),
     ],
 )
-def test_a_file_that_is_no_plan_is_refused(text: str, said: str) -> None:
-    """Prevents: a traceback, or files written beside the repository, by a plan.json of others."""
+def test_another_file_is_refused(text: str, message: str) -> None:
+    """Prevents: a traceback for a plan.json of another qola, or one that was cut short."""
     with pytest.raises(PlanError) as caught:
         Plan.from_json(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_what_a_plan_does_not_have_is_an_error() -> None:
     """Prevents: StopIteration for a module or headers that only one part of a plan names."""
     for ask in (PLAN.module, PLAN.header_set):
-        with pytest.raises(PlanError, match="nothing of the name absent"):
+        with pytest.raises(PlanError, match="no entry with the name absent"):
             ask("absent")
 
 

@@ -18,7 +18,8 @@ from qola.folder import Folder
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 
 NAMES = ("te_example", "te_f4gemm", "te_groups", "te_gfx1250", "te_two_archs")

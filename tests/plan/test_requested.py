@@ -8,7 +8,7 @@ import pytest
 
 from qola.errors import Finding, ManifestError
 from qola.manifest.load import Manifest, loads
-from qola.plan.requested import check_requested, requested_kernels
+from qola.plan.resolve import check_requested, requested_kernels
 
 HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
 FORWARD = (
@@ -35,13 +35,13 @@ def test_kernels_by_name() -> None:
     (spec,) = read.kernels
     assert spec.config.name == FORWARD
     assert spec.describe() == "[[kernels]] #1 (line 5)"
-    assert read.to_dict()["kernels"] == [FORWARD]
+    assert read.to_json()["kernels"] == [FORWARD]
     # Others are digested as before.
-    assert "kernels" not in loads(HEAD, file="m.toml").to_dict()
+    assert "kernels" not in loads(HEAD, file="m.toml").to_json()
     assert manifest(FORWARD) != loads(HEAD, file="m.toml")
     (asked,) = requested_kernels(read, "libmha_fwd")
-    assert (asked.direction, asked.role) == ("fwd", "fwd")
-    assert dict(asked.fields)["arch_tag"] == "gfx950"
+    assert (asked.config.direction, asked.config.role) == ("fwd", "fwd")
+    assert asked.config.arch == "gfx950"
     assert requested_kernels(read, "libmha_bwd") == ()
     assert list(check_requested(read)) == []
 

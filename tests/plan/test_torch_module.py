@@ -17,7 +17,8 @@ from qola.manifest.load import loads
 from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.torch_variants import expand, specs
 from qola.repository.build_files import manifest_build_file

@@ -16,11 +16,11 @@ from qola.folder import Folder
 from qola.inspect.explain import triton_verdicts
 from qola.inspect.query import items_of, select
 from qola.manifest.load import loads
-from qola.manifest.order import OrderSpec
-from qola.plan.check import check_plan
+from qola.manifest.types import OrderSpec
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import triton_files, triton_trees
 from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
@@ -47,7 +47,7 @@ kernels = ["scale"]
 file = "kernels/scale.py"
 deps = ["kernels/parts.py"]
 choices = { BLOCK = [256] }
-time_limit = 60
+timeout = 60
 """
 FILES = {
     "kernels/scale.py": "import triton\nimport parts\n\n"
@@ -61,7 +61,7 @@ SIGNED = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
 def of_commit(remote: object, commit: str) -> str:
     """Return a manifest with a kernel of a commit."""
     more = f'remote = "{remote}"\ncommit = "{commit}"'
-    return SCALE.replace("time_limit = 60", more) + SIGNED
+    return SCALE.replace("timeout = 60", more) + SIGNED
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
     assert 'src = "@qola//qola/triton:kernels/attention_forward.py"' in build
     assert 'deps = ["@qola//qola/triton:kernels/attention_parts.py"]' in build
-    assert "time_limit" not in build
+    assert "timeout" not in build
 
 
 def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         'src = "triton/scale/scale.py"',
         'deps = ["triton/scale/parts.py"]',
         'archs = ["gfx942"]',
-        "time_limit = 60",
+        "timeout = 60",
         'kernels = [\n        ":scale",\n    ]',
     ):
         assert line in build
@@ -218,7 +218,7 @@ def test_the_order_of_kernels(tree: AiterTree, tmp_path: Path) -> None:
     assert "QOLA_ORDER" not in config_header(planned(tree, tmp_path, OWN), source="m.toml")
     every: list[object] = [[], {"forward": "triton"}, {"forward": [[], "x"]}, {"up": ["triton"]}]
     for wrong in every:
-        assert OrderSpec.read(wrong) == OrderSpec()
+        assert OrderSpec.from_json(wrong) == OrderSpec()
 
 
 def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None:
@@ -276,15 +276,6 @@ def test_what_is_refused(
         planned(tree, tmp_path, text)
     told = [(one.place, one.found) for one in caught.value.findings]
     assert any(place in where and words in found for where, found in told), told
-
-
-def test_a_plan_with_paths_elsewhere(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a plan.json by which a BUILD file names files beside its repository."""
-    plan = planned(tree, tmp_path, SCALE)
-    check_plan(plan)
-    text = plan.to_json().replace("triton/scale/parts.py", "../scale/parts.py")
-    with pytest.raises(Exception, match="no name or path below"):
-        Plan.from_json(text)
 
 
 def test_every_own_kernel_is_offered() -> None:

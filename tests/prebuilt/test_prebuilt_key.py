@@ -42,7 +42,7 @@ ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
 
 def manifest(text: str = TEXT) -> dict[str, Any]:
     """What a manifest asks for."""
-    return loads(text, file="left.toml").to_dict()
+    return loads(text, file="left.toml").to_json()
 
 
 KEY = Key(

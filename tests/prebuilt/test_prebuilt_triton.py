@@ -9,7 +9,7 @@ import pytest
 
 from qola.build.forms import Forms
 from qola.build.setup import resolve_build
-from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildRequest
 from qola.prebuilt import fetch
 from qola.prebuilt.key import Key
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, User, repository

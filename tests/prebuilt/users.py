@@ -16,8 +16,7 @@ import urllib3
 from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.cli import main
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt import fetch, identity, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import Transport

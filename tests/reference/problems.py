@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn, longest: int = 12) -> tuple[Attention, Sequence]:
     of: dict[str, Any] = {}
     bias = draw(st.sampled_from(["no", "bias", "hiding", "alibi"]))
     if bias == "alibi":
-        of["slopes"] = generator.uniform(0, 1, heads)
+        of["alibi_slopes"] = generator.uniform(0, 1, heads)
     elif bias != "no":
         of["bias"] = generator.normal(size=(draw(st.sampled_from([1, heads])), rows, columns))
         if bias == "hiding":
@@ -62,9 +62,9 @@ def problems(draw: st.DrawFn, longest: int = 12) -> tuple[Attention, Sequence]:
         of["sink"] = generator.normal(size=heads)
     drop = draw(st.sampled_from([0.0, 0.0, 0.1, 0.5]))
     attention = Attention(
-        scale=draw(st.sampled_from([1.0, hdim_q**-0.5, 0.3])),
+        softmax_scale=draw(st.sampled_from([1.0, hdim_q**-0.5, 0.3])),
         mask=draw(masks(longest)),
-        soft_cap=draw(st.sampled_from([0.0, 0.0, 3.0])),
+        logits_soft_cap=draw(st.sampled_from([0.0, 0.0, 3.0])),
         dropout=Dropout(drop, draw(st.integers(0, 2**64 - 1)), 5) if drop else None,
     )
     of["number"] = draw(st.integers(0, 3))

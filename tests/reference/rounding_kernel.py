@@ -50,20 +50,20 @@ def _f32(values: Any) -> F32:
 
 def _logits(attention: Attention, of: Sequence, k: F64, faults: Faults) -> F32:
     """Logits times log2(e), in float32."""
-    scale = _f32(attention.scale) * _LOG2E
+    scale = _f32(attention.softmax_scale) * _LOG2E
     rows, columns = len(of.q), len(k)
     raw = np.matmul(_f32(of.q).transpose(1, 0, 2), _f32(k).transpose(1, 2, 0))
-    if attention.soft_cap > 0:
-        inverse = scale / _LOG2E / _f32(attention.soft_cap)
+    if attention.logits_soft_cap > 0:
+        inverse = scale / _LOG2E / _f32(attention.logits_soft_cap)
         power = np.exp2(2 * _LOG2E * (raw * inverse))
-        found = _f32(attention.soft_cap) * _LOG2E * (1 - 2 * (1 / (power + np.float32(1))))
+        found = _f32(attention.logits_soft_cap) * _LOG2E * (1 - 2 * (1 / (power + np.float32(1))))
     else:
         found = raw * scale
     if of.bias is not None:
         found = found + _LOG2E * _f32(of.bias * faults.bias_factor)
-    if of.slopes is not None:
-        position = alibi(np.ones(len(of.slopes)), rows, columns, attention.mask)
-        found = found + _f32(of.slopes)[:, None, None] * _LOG2E * _f32(position)
+    if of.alibi_slopes is not None:
+        position = alibi(np.ones(len(of.alibi_slopes)), rows, columns, attention.mask)
+        found = found + _f32(of.alibi_slopes)[:, None, None] * _LOG2E * _f32(position)
     allowed = attention.mask.allowed(rows, columns)
     result: F32 = np.where(allowed, found, np.float32(-np.inf))
     return result
@@ -166,7 +166,7 @@ def run_backward(
     for start in range(0, len(k), arithmetic.tile):
         here = slice(start, start + arithmetic.tile - faults.lost_columns)
         dq += np.matmul(low(ds[..., here]), _f32(k[here]).transpose(1, 0, 2))
-    factor = _f32(attention.scale) * scale
+    factor = _f32(attention.softmax_scale) * scale
     return Backward(
         dq=out(dq * factor).transpose(1, 0, 2),
         dk=out(dk * factor).transpose(1, 0, 2),

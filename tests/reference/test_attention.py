@@ -47,11 +47,11 @@ def test_two_keys() -> None:
         return 1 / (1 + math.exp(-2 * logit))
 
     assert forward(Attention(0.5), of).o.item() == pytest.approx(share(1.0), rel=1e-14)
-    capped = forward(Attention(0.5, soft_cap=2.0), of)
+    capped = forward(Attention(0.5, logits_soft_cap=2.0), of)
     assert capped.o.item() == pytest.approx(share(2 * math.tanh(0.5)), rel=1e-14)
     biased = replace(of, bias=np.array([[[0.25, -0.25]]]))
     assert forward(Attention(0.5), biased).o.item() == pytest.approx(share(1.25), rel=1e-14)
-    capped = forward(Attention(0.5, soft_cap=2.0), biased)
+    capped = forward(Attention(0.5, logits_soft_cap=2.0), biased)
     assert capped.o.item() == pytest.approx(share(2 * math.tanh(0.5) + 0.25), rel=1e-14)
     sink = forward(Attention(0.5), replace(of, sink=np.array([0.0])))
     total = math.exp(1) + math.exp(-1) + 1
@@ -119,7 +119,7 @@ def test_gradients_are_differences(problem: tuple[Attention, Sequence], seed: in
 @given(problems(), st.floats(-50, 50))
 def test_a_number_added_to_a_row(problem: tuple[Attention, Sequence], more: float) -> None:
     """Prevents: a softmax that is not one: what all keys have in common changes LSE alone."""
-    attention, of = replace(problem[0], soft_cap=0.0), replace(problem[1], sink=None)
+    attention, of = replace(problem[0], logits_soft_cap=0.0), replace(problem[1], sink=None)
     bias = np.zeros((1, len(of.q), len(of.k))) if of.bias is None else of.bias
     plain = forward(attention, replace(of, bias=bias))
     moved = forward(attention, replace(of, bias=bias + more))
@@ -131,7 +131,7 @@ def test_a_number_added_to_a_row(problem: tuple[Attention, Sequence], more: floa
 def test_a_window_of_everything_is_no_mask(problem: tuple[Attention, Sequence]) -> None:
     """Prevents: a window that hides keys that no one asked it to hide."""
     attention, of = problem
-    if of.slopes is not None:  # alibi's diagonal is the mask's
+    if of.alibi_slopes is not None:  # alibi's diagonal is the mask's
         return
     wide = replace(attention, mask=Mask("bottom_right", -1, -1))
     none = replace(attention, mask=Mask())
@@ -143,7 +143,7 @@ def test_alibi_of_a_causal_mask_is_another_number_for_each_row() -> None:
     of = sequence(np.random.default_rng(5), 5, 9)
     slopes = np.array([0.5, 0.25])
     causal = Attention(1.0, BOTTOM_RIGHT)
-    found = forward(causal, replace(of, slopes=slopes))
+    found = forward(causal, replace(of, alibi_slopes=slopes))
     distance = np.arange(5)[:, None] + 4 - np.arange(9)
     usual = forward(causal, replace(of, bias=-slopes[:, None, None] * np.abs(distance)))
     assert np.allclose(found.o, usual.o, rtol=1e-13)

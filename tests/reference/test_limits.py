@@ -94,7 +94,7 @@ def case(
     if more.pop("bias", False):
         of = replace(of, bias=rounded(generator.normal(size=(4, rows, columns)), to))
     if more.pop("alibi", False):
-        of = replace(of, slopes=rounded(0.5 ** np.arange(1, 5), FP32))
+        of = replace(of, alibi_slopes=rounded(0.5 ** np.arange(1, 5), FP32))
     do = rounded(generator.normal(size=(rows, 4, hdim)), to)
     scale = float(np.float32(hdim**-0.5))
     arithmetic = Arithmetic(to, to, rounding, out_rounding, tile)
@@ -120,7 +120,7 @@ def cases(draw: st.DrawFn) -> Case:
         rounding=draw(st.sampled_from(ways)),
         out_rounding=draw(st.sampled_from(ways)),
         tile=draw(st.sampled_from([16, 32, 64, 128])),
-        soft_cap=draw(st.sampled_from([0.0, 20.0])),
+        logits_soft_cap=draw(st.sampled_from([0.0, 20.0])),
         dropout=Dropout(drop, 1, 2) if drop else None,
         bias=draw(st.booleans()),
         alibi=draw(st.booleans()),
@@ -133,7 +133,7 @@ def test_rounding_stays_below_the_limits(problem: Case) -> None:
     """Prevents: a right kernel that fails because of the numbers it was handed."""
     found = problem.forward_shares(run_forward(problem.attention, problem.of, problem.arithmetic))
     assert max(found.values()) <= 1, found
-    if problem.attention.soft_cap:  # no backward of CK's has it
+    if problem.attention.logits_soft_cap:  # no backward of CK's has it
         return
     got = run_backward(
         problem.attention, problem.of, problem.do, problem.left(), problem.arithmetic
@@ -157,11 +157,13 @@ def test_limits_are_no_wider_than_they_have_to_be(name: str) -> None:
 
 def _with_mask(problem: Case, more: int) -> Attention:
     mask = problem.attention.mask
-    return replace(problem.attention, mask=replace(mask, right=mask.right + more))
+    return replace(
+        problem.attention, mask=replace(mask, window_size_right=mask.window_size_right + more)
+    )
 
 
 def _scaled(problem: Case, by: float) -> Attention:
-    return replace(problem.attention, scale=problem.attention.scale * by)
+    return replace(problem.attention, softmax_scale=problem.attention.softmax_scale * by)
 
 
 #: Wrong kernels: what they compute in place of the problem, and what is wrong in them.
@@ -234,8 +236,8 @@ def test_a_key_less_among_many(name: str) -> None:
         ({"dropout": Dropout(0.2, 1, 2)}, {"dropout": Dropout(0.2, 1, 3)}),
         ({"dropout": Dropout(0.2, 1, 2)}, {"dropout": None}),
         ({"dropout": Dropout(0.2, 1, 2)}, {"dropout": Dropout(0.204, 1, 2)}),
-        ({"soft_cap": 5.0}, {"soft_cap": 0.0}),
-        ({"soft_cap": 5.0}, {"soft_cap": 5.2}),
+        ({"logits_soft_cap": 5.0}, {"logits_soft_cap": 0.0}),
+        ({"logits_soft_cap": 5.0}, {"logits_soft_cap": 5.2}),
     ],
     ids=["bias", "dropout offset", "no dropout", "dropout threshold", "no cap", "another cap"],
 )

@@ -39,12 +39,12 @@ def test_pictures(mask: Mask, rows: int, columns: int, expected: str) -> None:
 @given(masks(20), st.integers(1, 20), st.integers(1, 20))
 def test_as_coordinates(mask: Mask, rows: int, columns: int) -> None:
     """Prevents: another meaning than CK's x and y, which its kernels compare with."""
-    if mask.kind == "no":
+    if mask.mask_type == "no":
         return
-    top_left = mask.kind == "top_left"
+    top_left = mask.mask_type == "top_left"
     most = (rows - 1, columns - 1) if top_left else (columns - 1, rows - 1)
-    left = mask.left if mask.left >= 0 else most[0]
-    right = mask.right if mask.right >= 0 else most[1]
+    left = mask.window_size_left if mask.window_size_left >= 0 else most[0]
+    right = mask.window_size_right if mask.window_size_right >= 0 else most[1]
     x = 1 + right + (0 if top_left else columns - rows)
     y = 1 + left + (0 if top_left else rows - columns)
     allowed = mask.allowed(rows, columns)

@@ -18,7 +18,7 @@ from qola.errors import QolaError
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.data import Kernel
-from qola.report.device_code import Library, read_library
+from qola.report.library import Library, read_library
 from tests.library.offload import code_objects
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
@@ -55,7 +55,7 @@ def told(directory: Path) -> dict[tuple[str, str], tuple[dict[str, int], int]]:
     """What LLVM says of each kernel of the libraries by symbol and arch: numbers, code bytes."""
     found = {}
     for path in os.environ["QOLA_TEST_LIBRARIES"].split():
-        for number, data in enumerate(code_objects(Path(path).read_bytes())):
+        for number, data in enumerate(code for _, code in code_objects(Path(path).read_bytes())):
             file = directory / f"{number}.co"
             file.write_bytes(data)
             words = metadata(file)
@@ -84,18 +84,17 @@ def test_the_descriptors_registers_are_llvms(tmp_path: Path) -> None:
     """Prevents: an occupancy of registers that the GPU does not give out."""
     asked: dict[tuple[int, str], int] = {}
     for path in os.environ["QOLA_TEST_LIBRARIES"].split():
-        for data in code_objects(Path(path).read_bytes()):
+        for _, data in code_objects(Path(path).read_bytes()):
             (tmp_path / "it.co").write_bytes(data)
             text = said("llvm-objdump", "-D", "-j", ".rodata", tmp_path / "it.co")
             shown = r"^\.amdhsa_kernel (\S+)$.*?\.amdhsa_next_free_vgpr (\d+)$"
             for symbol, number in re.findall(shown, text, re.MULTILINE | re.DOTALL):
                 asked[len(data), symbol] = int(number)
     found = {
-        (code_object.size, kernel.symbol): kernel.registers
+        (code.size, kernel.symbol): kernel.descriptor.vgprs
         for library in LIBRARIES
-        for unit in library.units
-        for code_object in unit.code_objects
-        for kernel in code_object.kernels
+        for code in library.device_code
+        for kernel in code.kernels.values()
     }
     assert found == asked
     assert len(found) == 34
@@ -124,8 +123,8 @@ def test_bytes_add_up() -> None:
     """Prevents: a library whose device code was read in part."""
     for library, path in zip(LIBRARIES, os.environ["QOLA_TEST_LIBRARIES"].split(), strict=True):
         data = Path(path).read_bytes()
-        sizes = [found.size for unit in library.units for found in unit.code_objects]
-        assert sorted(sizes) == sorted(map(len, code_objects(data)))
+        sizes = [code.size for code in library.device_code]
+        assert sorted(sizes) == sorted(len(code) for _, code in code_objects(data))
         assert library.size == len(data)
 
 

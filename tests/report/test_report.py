@@ -12,8 +12,8 @@ import pytest
 
 from qola.report.assemble import make_report
 from qola.report.compare import Change, compare
-from qola.report.data import Report
-from qola.report.device_code import Library, ReportError
+from qola.report.data import Report, ReportError
+from qola.report.library import Library
 from qola.report.page import render
 from qola.report.short_names import short_names
 from qola.report.sums import groups, slowest
@@ -72,19 +72,18 @@ def test_names_follow_the_batchs_order() -> None:
 
 def test_kernels_that_nobody_can_tell_apart() -> None:
     """Prevents: a name guessed where instances of a batch bring different numbers of kernels."""
-    (batch, *others) = LIBRARY.units
-    (found,) = batch.code_objects
-    three = replace(found, kernels=(*found.kernels, found.kernels[0]))
-    library = replace(LIBRARY, units=(replace(batch, code_objects=(three,)), *others))
+    ((batch, (found,)), *others) = LIBRARY.units.items()
+    three = replace(found, kernels={**found.kernels, "third": found.kernels["mask"]})
+    library = replace(LIBRARY, units={batch: (three,), **dict(others)})
     kernels = make_report(PLAN, [library]).kernels[:3]
     assert [(k.name, k.batch, k.role) for k in kernels] == [("", "fwd_bf16_2_abc", "fwd")] * 3
 
 
 def test_a_library_of_another_plan() -> None:
     """Prevents: numbers under the names of kernels that they are not of."""
-    other = replace(LIBRARY.units[0], name="fwd_bf16_2_other")
+    other = {"fwd_bf16_2_other": LIBRARY.units["fwd_bf16_2_abc"]}
     with pytest.raises(ReportError, match="fwd_bf16_2_other, which the plan of small does not"):
-        make_report(PLAN, [replace(LIBRARY, units=(other,))])
+        make_report(PLAN, [replace(LIBRARY, units=other)])
     with pytest.raises(ReportError, match=r"no library of ns_libmha_fwd\.so"):
         make_report(PLAN, [replace(LIBRARY, file="other.so")])
 

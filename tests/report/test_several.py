@@ -10,7 +10,7 @@ from pathlib import Path
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.data import Report
-from qola.report.device_code import read_library
+from qola.report.library import read_library
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"])

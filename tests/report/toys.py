@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources
 from qola.codegen.types import CodeObject as PlannedCodeObject
 from qola.errors import Finding
 from qola.plan.model import Plan, PlannedBatch, PlannedKernel
 from qola.report.compiles import Compile
-from qola.report.data import LeftOut
-from qola.report.device_code import CodeObject, DeviceKernel, Library, Unit
-from qola.report.parts import Part
+from qola.report.data import LeftOut, Part
+from qola.report.library import Library
 from tests.support import plans
 
 
@@ -19,14 +19,15 @@ def instance(name: str, **changes: Any) -> PlannedKernel:
     return plans.kernel(name, fields=fields | changes.pop("fields", {}), **changes)
 
 
-def device_kernel(symbol: str, **changes: int) -> DeviceKernel:
-    of = {"vgprs": 100, "agprs": 0, "sgprs": 58, "vgpr_spills": 0, "sgpr_spills": 0, "scratch": 0}
-    of |= {"lds": 12480, "workgroup": 256, "registers": 104, "code_bytes": 3400}
-    return DeviceKernel(symbol, **of | changes)
+def device_kernel(symbol: str, registers: int = 104, **changes: int) -> Kernel:
+    resources = Resources(**{"vgprs": 100, "sgprs": 58, "lds": 12480} | changes)
+    # COMPUTE_PGM_RSRC1 counts registers in eights.
+    descriptor = Descriptor(0, 0, 0, 0, registers // 8 - 1, 0, 0, 0, 0, 0)
+    return Kernel(symbol, 0, 3400, descriptor, (), 256, resources)
 
 
-def code_object(*kernels: DeviceKernel, arch: str = "gfx950", digest: str = "c0") -> CodeObject:
-    return CodeObject(arch, 30_000, digest, kernels)
+def code_object(*kernels: Kernel, arch: str = "gfx950", digest: str = "c0") -> CodeObject:
+    return CodeObject(arch, b"", {k.symbol: k for k in kernels}, 30_000, digest)
 
 
 PLAN: Plan = plans.plan(
@@ -56,20 +57,16 @@ LIBRARY = Library(
     "ns_libmha_fwd.so",
     400_000,
     "11" * 32,
-    (
-        Unit(
-            "fwd_bf16_2_abc",
-            (code_object(device_kernel("nmask"), device_kernel("mask", vgprs=130, registers=136)),),
+    {
+        "fwd_bf16_2_abc": (
+            code_object(device_kernel("nmask"), device_kernel("mask", vgprs=130, registers=136)),
         ),
-        Unit("fwd_d192", (code_object(device_kernel("d192", vgpr_spills=7, scratch=32)),)),
-        Unit(
-            "splitkv_d128",
-            tuple(
-                code_object(device_kernel(f"even_{arch}"), device_kernel(f"odd_{arch}"), arch=arch)
-                for arch in ("gfx942", "gfx950")
-            ),
+        "fwd_d192": (code_object(device_kernel("d192", vgpr_spills=7, scratch=32)),),
+        "splitkv_d128": tuple(
+            code_object(device_kernel(f"even_{arch}"), device_kernel(f"odd_{arch}"), arch=arch)
+            for arch in ("gfx942", "gfx950")
         ),
-    ),
+    },
     (
         code_object(
             device_kernel("assembly", lds=65536, vgprs=512, registers=512),

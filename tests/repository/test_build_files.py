@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen.types import CodeObject
-from qola.manifest.words import KNOWN_ARCHS
+from qola.manifest.constants import KNOWN_ARCHS
 from qola.plan.model import EntryPoint, HeaderSet, PlannedBatch, PlannedFile, PlannedSource
 from qola.repository import build_files as emit
 from qola.version import __version__

@@ -14,11 +14,12 @@ from qola.errors import PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.further import generate_further
+from qola.plan.generate import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_module import plan_python_module
-from qola.plan.request import Module, Request, resolve
+from qola.plan.request import Module, Request
+from qola.plan.resolve import resolve
 from qola.repository import __main__ as repository
 from qola.repository import build_files as emit
 from tests.support.later_tree import write_pybind_tree

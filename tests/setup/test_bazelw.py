@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import pwd
@@ -19,6 +20,7 @@ import pytest
 from qola.cache import cache_directory
 from tests.servers.http_files import Files, serving
 from tests.setup.cache_rule import cache_rule, give_away
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).absolute().parents[2]
 EXIT_ENVIRONMENT = 36
@@ -311,10 +313,7 @@ def test_termination_reaches_a_bazel_that_is_watched(workspace: Path, tmp_path: 
         assert child.name != str(process.pid), "nobody watches"
         process.terminate()
         assert process.wait(timeout=20) == -signal.SIGTERM
-        deadline = time.monotonic() + 20
-        while child.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not child.exists()
+        wait_for(lambda: not child.exists())
 
 
 def test_override_that_is_no_program(run: Run) -> None:
@@ -394,10 +393,9 @@ def test_only_dead_set_ups_are_removed(function: Run, tmp_path: Path) -> None:
     for name in ("dead", "alive"):
         (roots / f"{name}.partial/root").mkdir(parents=True)
         (roots / f"{name}.lock").touch()
-    with subprocess.Popen(["flock", str(roots / "alive.lock"), "sleep", "60"]) as holder:
-        time.sleep(0.3)
+    with (roots / "alive.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         result = function("remove_dead")
-        holder.kill()
     assert result.returncode == 0, result.stderr
     assert not (roots / "dead.partial").exists()
     assert (roots / "alive.partial").exists()

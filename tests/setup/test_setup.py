@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_for
+
 pytestmark = pytest.mark.skipif(
     os.environ.get("QOLA_TEST_NETWORK") != "1", reason="QOLA_TEST_NETWORK=1 is not set"
 )
@@ -124,10 +126,7 @@ def machine() -> Iterator[Machine]:
 def test_interrupted_set_up_leaves_no_tree(machine: Machine) -> None:
     """Prevents a half-made tree after kill -9, and a set-up that the next call cannot continue."""
     process = machine.start("--setup-only", QOLA_BAZEL="tree")
-    deadline = time.monotonic() + 300
-    while not list(machine.roots.glob("*.partial/debs/*.deb")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: list(machine.roots.glob("*.partial/debs/*.deb")), 300)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert [path.suffix for path in machine.trees()] == [".partial"]
@@ -194,15 +193,18 @@ def test_ctrl_c_and_termination_reach_bazel(machine: Machine) -> None:
     build = machine.workspace / "BUILD.bazel"
     slow = 'genrule(name = "slow", outs = ["slow.txt"], cmd = "sleep 77; touch $@")\n'
     build.write_text(BUILD + slow)
+
+    def sleeping() -> bool:
+        command = ["pgrep", "-u", str(machine.uid), "-fx", "sleep 77"]
+        return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
+
     for interrupt, code in ((os.killpg, 8), (os.kill, -signal.SIGTERM)):
         process = machine.start("build", "//:slow", "--color=no")
-        time.sleep(5)
+        wait_for(sleeping)
         interrupt(process.pid, signal.SIGINT if code == 8 else signal.SIGTERM)
         _, err = process.communicate(timeout=20)
         assert process.returncode == code, err
-        time.sleep(2)
-        sleeping = subprocess.run(["pgrep", "-u", str(machine.uid), "-fx", "sleep 77"], check=False)
-        assert sleeping.returncode == 1
+        wait_for(lambda: not sleeping())
     build.write_text(BUILD)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools import entries
-from tests.tools.entries import file, spawns, text_of
+from tests.support import log_entries as entries
+from tests.support.log_entries import file, spawns, text_of
 from tools.execution_log import first_difference as execlog
 
 

@@ -35,33 +35,36 @@ def leaves(of: Sequence) -> dict[str, Any]:
 def hidden(attention: Attention, rows: int, columns: int) -> Any:
     """True where a key is not seen, by PyTorch's own triangles."""
     mask = attention.mask
-    shift = columns - rows if mask.kind == "bottom_right" else 0
+    shift = columns - rows if mask.mask_type == "bottom_right" else 0
     whole = torch.ones(rows, columns, dtype=torch.bool)
     found = torch.zeros_like(whole)
-    if mask.kind != "no" and mask.right >= 0:
-        found |= torch.triu(whole, shift + mask.right + 1)
-    if mask.kind != "no" and mask.left >= 0:
-        found |= torch.tril(whole, shift - mask.left - 1)
+    if mask.mask_type != "no" and mask.window_size_right >= 0:
+        found |= torch.triu(whole, shift + mask.window_size_right + 1)
+    if mask.mask_type != "no" and mask.window_size_left >= 0:
+        found |= torch.tril(whole, shift - mask.window_size_left - 1)
     return found
 
 
 def logits_in_torch(attention: Attention, of: Sequence, tensors: dict[str, Any]) -> Any:
     groups = of.heads // of.k.shape[1]
     k = tensors["k"].repeat_interleave(groups, dim=1)
-    found = torch.einsum("ihd,jhd->hij", tensors["q"], k) * attention.scale
-    if attention.soft_cap:
-        found = attention.soft_cap * torch.tanh(found / attention.soft_cap)
+    found = torch.einsum("ihd,jhd->hij", tensors["q"], k) * attention.softmax_scale
+    if attention.logits_soft_cap:
+        found = attention.logits_soft_cap * torch.tanh(found / attention.logits_soft_cap)
     if "bias" in tensors:
         found = found + tensors["bias"]
     rows, columns = len(of.q), len(of.k)
-    if of.slopes is not None:
+    if of.alibi_slopes is not None:
         column = torch.arange(columns)
-        if attention.mask.kind != "no" and (attention.mask.left, attention.mask.right) == (-1, 0):
+        if attention.mask.mask_type != "no" and (
+            attention.mask.window_size_left,
+            attention.mask.window_size_right,
+        ) == (-1, 0):
             position = column.expand(rows, columns)
         else:
-            shift = 0 if attention.mask.kind == "top_left" else columns - rows
+            shift = 0 if attention.mask.mask_type == "top_left" else columns - rows
             position = -(torch.arange(rows)[:, None] + shift - column).abs()
-        found = found + torch.tensor(of.slopes)[:, None, None] * position
+        found = found + torch.tensor(of.alibi_slopes)[:, None, None] * position
     return found.masked_fill(hidden(attention, rows, columns), -math.inf)
 
 
@@ -115,7 +118,10 @@ def test_softmax_and_autograd(problem: tuple[Attention, Sequence], seed: int) ->
 @given(problems(longest=24), SEEDS)
 def test_scaled_dot_product_attention(problem: tuple[Attention, Sequence], seed: int) -> None:
     """Prevents: a tensor of the reference that PyTorch's own attention reads in another way."""
-    attention, of = replace(problem[0], soft_cap=0.0, dropout=None), replace(problem[1], sink=None)
+    attention, of = (
+        replace(problem[0], logits_soft_cap=0.0, dropout=None),
+        replace(problem[1], sink=None),
+    )
     tensors = leaves(of)
     # As a bias with masks and alibi in it, which is how PyTorch takes them.
     zero = {name: torch.zeros_like(x) if name in "qk" else x for name, x in tensors.items()}
@@ -125,7 +131,7 @@ def test_scaled_dot_product_attention(problem: tuple[Attention, Sequence], seed:
     rows = torch.tensor(np.isfinite(seen.lse))
     q, k, v = (tensors[name].transpose(0, 1)[None] for name in "qkv")
     o = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=more[None], scale=attention.scale, enable_gqa=True
+        q, k, v, attn_mask=more[None], scale=attention.softmax_scale, enable_gqa=True
     )[0]
     expected = torch.where(rows[..., None], o, 0.0)
     assert np.allclose(seen.o, expected.transpose(0, 1).detach().numpy(), rtol=1e-10, atol=1e-12)

@@ -52,7 +52,7 @@ def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int)
         largest = max((_sizes(kernel["fields"])[0] for kernel in bucket), default=0)
         fitting = (k for k in bucket if _fits_forward(k["fields"], problem, largest))
     else:
-        bucket.sort(key=lambda k: k["fields"]["max_seqlen_q"] or 1_000_000)
+        bucket.sort(key=lambda k: _max_rows(k["fields"]) or 1_000_000)
         fitting = (k for k in bucket if _fits_backward(k["fields"], problem))
     kernel = next(fitting, None)
     if kernel is None:
@@ -64,9 +64,15 @@ def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int)
 
 def _of_arch(kernels: Sequence[Kernel], arch: str) -> list[Kernel]:
     """Kernels of the one arch branch that the device takes; it never looks into another."""
-    tags = dict.fromkeys(k["fields"]["arch_tag"] for k in kernels)
+    tags = dict.fromkeys(k["fields"].get("arch") for k in kernels)
     tag = next((tag for tag in tags if arch.startswith(tag)), None)
-    return [k for k in kernels if k["fields"]["arch_tag"] == tag]
+    return [k for k in kernels if k["fields"].get("arch") == tag]
+
+
+def _max_rows(fields: Mapping[str, Any]) -> int:
+    """The longest seqlen_q that a kernel serves, 0 for any."""
+    _, _, number = str(fields["tile"]).partition("_maxq")
+    return int(number or 0)
 
 
 def _hdims(kernel: Kernel) -> tuple[int, int]:
@@ -141,14 +147,14 @@ def _fits_backward(fields: Mapping[str, Any], problem: Problem) -> bool:
         _same_problem(fields, problem)
         and fields["dbias"] == problem.dbias
         and fields["deterministic"] == problem.deterministic
-        and (not fields["dropout"] or fields["store_randval"] == problem.store_randval)
+        and (not fields["dropout"] or fields["randval"] == problem.store_randval)
         # A padding of 8 or 1 serves multiples of that; none serves multiples of the bucket.
         and problem.hdim_q % (fields["dpad"] or fields["hdim_q"]) == 0
         and problem.hdim_v % (fields["dvpad"] or fields["hdim_v"]) == 0
-        and not 0 < fields["max_seqlen_q"] < problem.seqlen_q_argument
+        and not 0 < _max_rows(fields) < problem.seqlen_q_argument
         and not (
             fields["trload"]
-            and not fields["max_seqlen_q"]
+            and not _max_rows(fields)
             and sizes[1] == 128
             and problem.seqlen_k_argument > 256
         )
@@ -158,13 +164,13 @@ def _fits_backward(fields: Mapping[str, Any], problem: Problem) -> bool:
 def _stages(kernels: Sequence[Kernel], main: Kernel, problem: Problem) -> tuple[Kernel, ...]:
     """The two or three kernels of a backward pass around its dq_dk_dv."""
     fields = main["fields"]
-    short = 0 < fields["max_seqlen_q"] < _ROWS
+    short = 0 < _max_rows(fields) < _ROWS
     whole = problem.mode == "batch" and problem.seqlen_q % _ROWS == 0 and not short
-    common = {key: fields[key] for key in ("arch_tag", "dtype", "hdim_q", "hdim_v", "mode")}
+    common = {key: fields[key] for key in ("arch", "dtype", "hdim_q", "hdim_v", "mode")}
     common["spad"] = not whole
     stages = [_only(kernels, "dot_do_o", {**common, "dvpad": fields["dvpad"] > 0}), main]
     # A kernel for short sequences writes dQ itself.
-    if not fields["max_seqlen_q"]:
+    if not _max_rows(fields):
         columns = _sizes(fields)[1] if problem.deterministic else 0
         wanted = {
             **common,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qola.attention import AttentionProblem
 from qola.codegen.types import FieldValue
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
-from qola.verify.problem import Problem
 
 BWD = "hsa/gfx950/fmha_v3_bwd/"
 
@@ -16,7 +16,9 @@ BWD = "hsa/gfx950/fmha_v3_bwd/"
     [
         (
             "hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_causal_rtz_group.co",
-            Hints(("bf16",), ((128, 128),), (True,), ("causal",), (True,), conversion=2, units=80),
+            Hints(
+                ("bf16",), ((128, 128),), (True,), ("causal",), (True,), conversion=2, cu_count=80
+            ),
         ),
         (
             "hsa/gfx950/fmha_v3_fwd/fwd_hd192_hd128_bf16.co",
@@ -50,15 +52,15 @@ def test_a_kernel_beside_has_the_hints_of_those_it_runs_with() -> None:
     assert list(of_fields({**fields, "mode": "group"}, keys)) == []
 
 
-def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Problem, ...]:
-    def launched(problem: Problem) -> tuple[str, ...]:
-        whole = problem.rows == problem.columns
-        return ("asm",) if serves == (problem.group, whole) else ("other",)
+def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[AttentionProblem, ...]:
+    def launched(problem: AttentionProblem) -> tuple[str, ...]:
+        whole = problem.seqlen_q == problem.seqlen_k
+        return ("asm",) if serves == (problem.is_group_mode, whole) else ("other",)
 
     hints = [of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")]
     found = draw_assembly(name, "bwd", hints, launched, samples, 0, 1 << 17)
-    assert bool(found.missing) == (len(found.problems) < samples), found
-    return found.problems
+    assert bool(found.missing) == (len(found.samples) < samples), found
+    return tuple(sample.problem for sample in found.samples)
 
 
 def test_the_host_code_decides() -> None:
@@ -67,9 +69,12 @@ def test_the_host_code_decides() -> None:
     assert len(set(found)) == 3
     assert found == draw("asm", (False, True))
     for problem in found:
-        assert problem.rows == problem.columns
-        assert (problem.assembly, problem.conversion, problem.dq_in_float) == (True, 2, True)
-        assert "assembly rtz" in str(problem)
-        assert Problem.from_json(problem.to_json()) == problem
+        assert problem.seqlen_q == problem.seqlen_k
+        assert (problem.use_asm, problem.how_v3_bf16_cvt, problem.is_v3_atomic_fp32) == (
+            True,
+            2,
+            True,
+        )
+        assert "use_asm=yes how_v3_bf16_cvt=2" in str(problem)
     assert draw("asm", (True, True)) == ()
     assert draw("another", (False, True)) == ()

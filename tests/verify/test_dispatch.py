@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from qola.aiter.attention import MAIN_ROLE
+from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.launch.problems import MAIN_ROLE
 from qola.reference.masks import TOP_LEFT
 from qola.verify.dispatch import Dispatch
-from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, propose
 from tests.verify.libraries import libraries
 
 QUICKSTART = Path(__file__).parents[2] / "manifests/quickstart.toml"
-PROBLEM = Problem("fwd", "fp16", 64, 64, False, (100,), (100,), 2, 1, 0.125)
+PROBLEM = AttentionProblem("fwd", "fp16", 64, 64, (100,), (100,), 2, 1, 0.125)
 
 
 def row(number: int, condition: str) -> str:
@@ -60,9 +60,9 @@ def test_the_first_row_that_fits() -> None:
     )
     assert of.rows == (("k0",), ("k1",), ("k2",), ("k3",))
     assert of.taken(PROBLEM, "gfx950") == ("k2",)
-    assert of.taken(replace(PROBLEM, columns=(128,)), "gfx950") == ("k1",)
-    assert of.taken(replace(PROBLEM, group=True), "gfx950") == ("k0",)
-    assert of.taken(replace(PROBLEM, mask=TOP_LEFT), "gfx950") == ("k3",)
+    assert of.taken(replace(PROBLEM, seqlen_k=(128,)), "gfx950") == ("k1",)
+    assert of.taken(replace(PROBLEM, mode="group"), "gfx950") == ("k0",)
+    assert of.taken(replace(PROBLEM, **asdict(TOP_LEFT)), "gfx950") == ("k3",)
     for refused in (replace(PROBLEM, dtype="bf16"), replace(PROBLEM, hdim_q=72)):
         assert of.taken(refused, "gfx950") == ()
     assert of.taken(PROBLEM, "gfx942") == ()
@@ -122,8 +122,9 @@ def test_unreachable_kernels_are_not_missed(tmp_path: Path, aiter_tree: Path) ->
             chosen = np.random.default_rng(number)
             kernel = mains[number % len(mains)]
             edge = int(chosen.integers(1 << 30))
-            problem = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
-            if problem is not None:
+            sample = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
+            if sample is not None:
+                problem = sample.problem
                 names = before.dispatch.taken(problem, kernel.archs[0])
                 assert after.dispatch.taken(problem, kernel.archs[0]) == names, str(problem)
                 launched.update(names)

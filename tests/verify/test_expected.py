@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qola.attention import AttentionProblem, TestData, formats
 from qola.reference.attention import Attention, Forward
-from qola.reference.dropout import Dropout
 from qola.reference.formats import BF16, F64, FP16, FP32, rounded
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT
 from qola.verify.expected import compare, expected, left_by_forward
-from qola.verify.problem import Problem
-from qola.verify.tensors import arithmetic, formats, tensors
+from qola.verify.tensors import arithmetic, tensors
 from tests.reference.rounding_kernel import RIGHT, Faults, run_backward, run_forward
 
-FORWARD = Problem("fwd", "bf16", 64, 32, False, (40, 40), (70, 70), 4, 2, 0.125, lse=True)
+FORWARD = AttentionProblem("fwd", "bf16", 64, 32, (40, 40), (70, 70), 4, 2, 0.125, return_lse=True)
 BACKWARD = replace(FORWARD, direction="bwd")
-GROUP: dict[str, Any] = {"group": True, "rows": (40, 0, 33, 5), "columns": (70, 9, 0, 64)}
+GROUP: dict[str, Any] = {"mode": "group", "seqlen_q": (40, 0, 33, 5), "seqlen_k": (70, 9, 0, 64)}
 
 
-def run(problem: Problem, attention: Attention | None = None, faults: Faults = RIGHT) -> Any:
+def run(
+    problem: AttentionProblem, attention: Attention | None = None, faults: Faults = RIGHT
+) -> Any:
     """Results of the kernel in NumPy, in the layout of `expected`."""
     given = tensors(problem, "gfx950")
     how = arithmetic(problem, "gfx950", 32)
@@ -33,7 +34,7 @@ def run(problem: Problem, attention: Attention | None = None, faults: Faults = R
         parts = [vars(run_forward(attention, of, how, faults)) for of in sequences]
     else:
         left: list[Forward] = left_by_forward(problem, given, how)
-        do = np.split(given.do, given.starts_q[1:-1]) if problem.group else list(given.do)
+        do = np.split(given.do, given.starts_q[1:-1]) if problem.is_group_mode else list(given.do)
         parts = [
             vars(run_backward(attention, *one, how, faults))
             for one in zip(sequences, do, left, strict=True)
@@ -43,13 +44,13 @@ def run(problem: Problem, attention: Attention | None = None, faults: Faults = R
         arrays = [part[name] for part in parts if name in part]
         if not arrays:
             continue
-        if not problem.group:
+        if not problem.is_group_mode:
             found[name] = np.stack(arrays)
         elif name in ("o", "dq", "dk", "dv"):
             found[name] = np.concatenate(arrays)
         else:
             if name == "dbias":
-                widest = max(problem.columns)
+                widest = max(problem.seqlen_k)
                 arrays = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in arrays]
             found[name] = np.concatenate(arrays, axis=1)
     return given, how, found
@@ -61,10 +62,10 @@ def run(problem: Problem, attention: Attention | None = None, faults: Faults = R
     "more",
     [
         {},
-        {"dtype": "fp16", "mask": BOTTOM_RIGHT},
-        {"mask": TOP_LEFT, "bias": "bias", "bias_heads": 4, "dbias": True},
-        {"bias": "alibi", "batched_slopes": True, "dropout": Dropout(0.25, 3, 4)},
-        {"dtype": "fp32", "bias": "bias", "magnitude": 3.0},
+        {"dtype": "fp16", **asdict(BOTTOM_RIGHT)},
+        {**asdict(TOP_LEFT), "bias_type": "bias", "nhead_bias": 4, "has_dbias": True},
+        {"bias_type": "alibi", "batched_alibi_slopes": True, "dropout_p": 0.25, "drop_seed": 3},
+        {"dtype": "fp32", "bias_type": "bias", "softmax_scale": 1.0},
     ],
     ids=["plain", "fp16", "bias", "alibi", "fp32"],
 )
@@ -75,7 +76,7 @@ def test_a_right_kernel_passes(direction: str, more: dict[str, Any], group: dict
     wanted = expected(problem, given, how)
     verdicts = compare(found, wanted)
     names = {"o", "lse"} if direction == "fwd" else {"dq", "dk", "dv"}
-    names |= {"dbias"} if direction == "bwd" and "dbias" in more else set()
+    names |= {"dbias"} if direction == "bwd" and "has_dbias" in more else set()
     assert {verdict.name for verdict in verdicts} == names
     for verdict in verdicts:
         assert verdict.passed, str(verdict)
@@ -86,7 +87,7 @@ def test_a_right_kernel_passes(direction: str, more: dict[str, Any], group: dict
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_a_wrong_kernel_fails(direction: str, group: dict[str, Any]) -> None:
     """Prevents: a verdict that passes whatever a kernel wrote."""
-    problem = replace(FORWARD, direction=direction, mask=BOTTOM_RIGHT, **group)
+    problem = replace(FORWARD, direction=direction, **asdict(BOTTOM_RIGHT), **group)
     given, how, found = run(problem, replace(problem.attention, mask=TOP_LEFT))
     verdicts = compare(found, expected(problem, given, how), worst=True)
     assert not any(verdict.passed for verdict in verdicts)
@@ -106,7 +107,7 @@ def test_a_nan_is_beyond_every_limit() -> None:
 
 def test_what_a_kernel_need_not_write() -> None:
     """Prevents: a failure over memory of a sequence that is skipped, or an LSE not asked for."""
-    problem = replace(FORWARD, **GROUP, min_rows=33, lse=False)
+    problem = replace(FORWARD, **GROUP, min_seqlen_q=33, return_lse=False)
     given, how, found = run(problem)
     found["o"][40:] = np.nan
     (o,) = compare(found, expected(problem, given, how))
@@ -130,14 +131,14 @@ def test_results_of_another_shape_are_refused() -> None:
 
 def test_tensors_have_values_of_their_format() -> None:
     """Prevents: inputs that a kernel reads rounded and the reference does not."""
-    problem = replace(FORWARD, bias="bias", magnitude=3.0)
+    problem = replace(FORWARD, bias_type="bias")
     for dtype, of in (("bf16", BF16), ("fp16", FP16), ("fp32", FP32)):
-        given = tensors(replace(problem, dtype=dtype), "gfx950")
+        given = tensors(replace(problem, dtype=dtype), "gfx950", TestData(3.0))
         for values in (given.q, given.k, given.v, given.do, given.bias):
             assert values is not None
             assert np.array_equal(rounded(values, of), values)
         assert given.q.std() == pytest.approx(3, rel=0.05)
-    again, other = (tensors(replace(problem, data_seed=n), "gfx950") for n in (0, 1))
+    again, other = (tensors(problem, "gfx950", TestData(seed=seed)) for seed in (0, 1))
     assert np.array_equal(again.q, tensors(problem, "gfx950").q)
     assert not np.array_equal(again.q, other.q)
 

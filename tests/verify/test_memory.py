@@ -7,23 +7,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qola.reference.dropout import Dropout
+from qola.attention import AttentionProblem, Layout
 from qola.verify.memory import buffers, filled, stride_arguments
-from qola.verify.problem import Problem
 from qola.verify.tensors import tensors
 
-PROBLEM = Problem("bwd", "bf16", 24, 16, False, (5, 5), (7, 7), 4, 2, 0.2, lse=True, more_stride=8)
+PROBLEM = AttentionProblem(
+    "bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True, layout=Layout(row_padding=8)
+)
 PROBLEMS = [
     PROBLEM,
-    replace(PROBLEM, order="bhsd", bias="bias", bias_heads=4, dbias=True, deterministic=True),
-    replace(PROBLEM, group=True, rows=(5, 0, 3), columns=(7, 2, 0), bias="bias", dbias=True),
-    replace(PROBLEM, direction="fwd", bias="alibi", batched_slopes=True, dropout=Dropout(0.5)),
-    replace(PROBLEM, direction="fwd", dtype="fp8bf16", lse=False),
+    replace(
+        PROBLEM, bias_type="bias", nhead_bias=4, has_dbias=True, deterministic=True
+    ).with_layout(order="bhsd"),
+    replace(
+        PROBLEM,
+        mode="group",
+        seqlen_q=(5, 0, 3),
+        seqlen_k=(7, 2, 0),
+        bias_type="bias",
+        has_dbias=True,
+    ),
+    replace(PROBLEM, direction="fwd", bias_type="alibi", batched_alibi_slopes=True, dropout_p=0.5),
+    replace(PROBLEM, direction="fwd", dtype="fp8bf16", return_lse=False),
 ]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_elements_are_where_the_strides_say(problem: Problem) -> None:
+def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
     """Prevents: a kernel that is handed other numbers than the reference."""
     given = tensors(problem, "gfx950")
     found = buffers(problem, "gfx950")
@@ -35,7 +45,7 @@ def test_elements_are_where_the_strides_say(problem: Problem) -> None:
         assert len(raw) == buffer.elements
         assert np.array_equal(buffer.read(raw), values[name])
         sequence, row, head, dim = 1, 2, 1, 3
-        if problem.group:
+        if problem.is_group_mode:
             start = (given.starts_q if name == "q" else given.starts_k)[2 if name == "q" else 0]
             place = (start + row) * strides[f"stride_{name}"]
             expected = values[name][start + row, head, dim]
@@ -48,7 +58,7 @@ def test_elements_are_where_the_strides_say(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_tensors_do_not_overlap_themselves(problem: Problem) -> None:
+def test_tensors_do_not_overlap_themselves(problem: AttentionProblem) -> None:
     """Prevents: strides by which two elements share a place."""
     for buffer in buffers(problem, "gfx950").values():
         steps = [np.arange(n) * s for n, s in zip(buffer.shape, buffer.strides, strict=True)]
@@ -75,6 +85,6 @@ def test_what_lies_between_rows_is_seen_and_stays() -> None:
 
 def test_sums_start_at_zero() -> None:
     """Prevents: dQ summed up onto what was there."""
-    found = buffers(replace(PROBLEM, deterministic=True, columns=(40, 40)), "gfx950")["dq_acc"]
+    found = buffers(replace(PROBLEM, deterministic=True, seqlen_k=(40, 40)), "gfx950")["dq_acc"]
     assert found.shape == (3, 2, 4, 5, 24)
     assert not found.read(found.written()).any()

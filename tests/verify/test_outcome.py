@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from qola.attention import from_fields
 from qola.verify.outcome import Outcome, Trial, count, from_json, lines, to_json, to_junit
-from qola.verify.problem import Problem
 from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
 
 
@@ -57,7 +57,7 @@ def test_json_has_all_of_it() -> None:
     found = json.loads(text, parse_constant=pytest.fail)
     assert found["counts"] == {"passed": 0 + 1, "failed": 1, "untried": 0}
     (trial,) = found["kernels"][1]["trials"]
-    assert Problem.from_json(json.dumps(trial["problem"])) == PROBLEM
+    assert from_fields(trial["problem"]) == PROBLEM
     assert trial["verdicts"][0]["share"] == "inf"
     assert len([line for line in text.splitlines() if '"kernel":' in line]) == 2
     assert json.loads(to_json([]))["kernels"] == []

@@ -7,24 +7,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qola.attention import AttentionProblem, Layout
 from qola.verify import pages
 from qola.verify.memory import buffers, filled, stride_arguments, tables
-from qola.verify.problem import Problem
 from qola.verify.tensors import tensors
 from qola.verify.values import entry_values
 
-PAGED = Problem(
-    "fwd_splitkv", "fp16", 16, 8, True, (5, 0, 3), (7, 0, 9), 4, 2, 0.25, page=4, more_stride=8
+PAGED = AttentionProblem(
+    "fwd_splitkv",
+    "fp16",
+    16,
+    8,
+    (5, 0, 3),
+    (7, 0, 9),
+    4,
+    2,
+    0.25,
+    mode="group",
+    layout=Layout(page_block_size=4, row_padding=8),
 )
 PROBLEMS = [
     PAGED,
-    replace(PAGED, group=False, rows=(5, 5), columns=(9, 9), order="bhsd"),
-    replace(PAGED, direction="batch_prefill", page=1),
+    replace(PAGED, mode="batch", seqlen_q=(5, 5), seqlen_k=(9, 9)).with_layout(order="bhsd"),
+    replace(PAGED, direction="batch_prefill").with_layout(page_block_size=1),
 ]
 PARAMETERS = ("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse", "use_ext_asm")
 
 
-def row_of(problem: Problem, values: dict[str, int], name: str, sequence: int, place: int) -> int:
+def row_of(
+    problem: AttentionProblem, values: dict[str, int], name: str, sequence: int, place: int
+) -> int:
     """Where a kernel looks for a position of K or V, as Composable Kernel computes it."""
     of = tables(problem)
     if problem.direction == "batch_prefill":
@@ -36,7 +48,7 @@ def row_of(problem: Problem, values: dict[str, int], name: str, sequence: int, p
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_tables_lead_to_the_values_of_the_reference(problem: Problem) -> None:
+def test_tables_lead_to_the_values_of_the_reference(problem: AttentionProblem) -> None:
     """Prevents: a kernel that is handed other keys than the reference."""
     given, found = tensors(problem, "gfx950"), buffers(problem, "gfx950")
     values, contents = entry_values(problem, "gfx950", PARAMETERS), filled(problem, given)
@@ -47,13 +59,13 @@ def test_tables_lead_to_the_values_of_the_reference(problem: Problem) -> None:
         flat = replace(buffer, shape=(len(raw),), strides=(1,)).read(raw)
         for number, sequence in enumerate(given.sequences(problem)):
             wanted = getattr(sequence, name)
-            for place in range(problem.columns[number]):
+            for place in range(problem.seqlen_k[number]):
                 row = row_of(problem, values, name, number, place)
                 for head in range(problem.nhead_k):
                     at = row + head * strides[f"nhead_stride_{name}"]
                     assert np.array_equal(flat[at : at + hdim], wanted[place, head])
         # What no sequence has is what is between rows, too.
-        of_sequences = sum(problem.columns) * problem.nhead_k * hdim
+        of_sequences = sum(problem.seqlen_k) * problem.nhead_k * hdim
         assert (flat != 208).sum() == of_sequences < flat.size
 
 
@@ -74,6 +86,6 @@ def test_pages_lie_anywhere_and_the_table_does_not_lead_further() -> None:
 
 def test_without_pages_there_are_no_tables() -> None:
     """Prevents: arguments that an entry point does not take."""
-    problem = replace(PAGED, page=0)
+    problem = PAGED.with_layout(page_block_size=0)
     assert set(tables(problem)) == {"seqstart_q_ptr", "seqstart_k_ptr"}
     assert not pages.sizes(problem)

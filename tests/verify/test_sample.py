@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qola.attention import AttentionProblem, parse_lines, parse_words
+from qola.attention.ck import arguments_of
 from qola.codegen.types import FieldValue
-from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
 from qola.verify.edges import MODEL_HEADS, Fields, tile_of
-from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, coverage, draw, draw_called, propose
 from tests.support import plans
 from tests.verify import predict
@@ -40,15 +40,16 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
             seen |= kernel.fields.items()
             device = kernel.archs[0]
             drawn = draw(kernel, library.kernels, library.dispatch, device, 4)
-            assert bool(drawn.missing) == (len(drawn.problems) < 4)
+            assert bool(drawn.missing) == (len(drawn.samples) < 4)
             reasons[drawn.missing.partition(":")[0]] += 1
-            for problem in drawn.problems:
+            problems = [sample.problem for sample in drawn.samples]
+            for problem in problems:
                 assert kernel.name in library.dispatch.taken(problem, device)
                 assert problem.work <= MAX_WORK
-            tried.update(coverage(drawn.problems, kernel.fields))
+            tried.update(coverage(problems, kernel.fields))
             if not drawn.missing:
                 # With the default of three problems, too.
-                third = drawn.problems[2]
+                third = problems[2]
                 heads[third.nhead_q, third.nhead_k] += 1
     # Nothing but kernels that no problem reaches is left out.
     assert set(reasons) == {"", "unreachable"}
@@ -76,21 +77,22 @@ def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
     kernel = library.kernels[-1]
     device = kernel.archs[0]
     first, again, more, other = (
-        draw(kernel, library.kernels, library.dispatch, device, samples, seed).problems
+        draw(kernel, library.kernels, library.dispatch, device, samples, seed).samples
         for samples, seed in ((5, 1), (5, 1), (8, 1), (5, 2))
     )
     assert first == again == more[:5]
     assert not set(first) & set(other)
-    assert len({problem.data_seed for problem in more}) == 8
+    assert len({sample.data.seed for sample in more}) == 8
 
 
-def test_problems_survive_json(found: list[Library]) -> None:
-    """Prevents: a report whose problem is another than the one that failed."""
+def test_problems_survive_json_and_text(found: list[Library]) -> None:
+    """Prevents: a report whose problem differs from the one that failed."""
     for library in found:
         for kernel in library.kernels[::11]:
             drawn = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
-            for problem in drawn.problems:
-                assert Problem.from_json(problem.to_json()) == problem
+            for problem in (sample.problem for sample in drawn.samples):
+                assert parse_lines(problem.to_json(), "lines") == [problem]
+                assert parse_words(str(problem).split(), "fwd") == problem
 
 
 def test_every_kernel_is_in_a_row(found: list[Library]) -> None:
@@ -111,15 +113,17 @@ def test_as_the_plan_predicts(found: list[Library]) -> None:
         }
         for kernel in library.kernels[::7]:
             device = kernel.archs[0]
-            problems = draw(kernel, library.kernels, library.dispatch, device, 4).problems
-            for problem in problems:
+            problems = draw(kernel, library.kernels, library.dispatch, device, 4).samples
+            for problem in (sample.problem for sample in problems):
                 # A mask, dropout or bias more, and lengths that are others.
                 changed = [
                     problem,
-                    replace(problem, mask=TOP_LEFT),
-                    replace(problem, dropout=Dropout(0.5)),
-                    replace(problem, rows=(17,) * problem.batch),
-                    replace(problem, columns=(64,) * problem.batch, lse=not problem.lse),
+                    replace(problem, **asdict(TOP_LEFT)),
+                    replace(problem, dropout_p=0.5),
+                    replace(problem, seqlen_q=(17,) * problem.batch),
+                    replace(
+                        problem, seqlen_k=(64,) * problem.batch, return_lse=not problem.return_lse
+                    ),
                     replace(problem, hdim_q=8, hdim_v=16),
                 ]
                 for one in changed:
@@ -141,8 +145,8 @@ def test_names_of_fields_that_problems_follow(found: list[Library]) -> None:
     }
     # What follows from lengths, head dimensions and the device, and what is the same for all.
     others = {
-        *("arch_tag", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
-        *("dropout_kind", "store_randval"),
+        *("arch", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
+        *("dropout_kind", "randval"),
     }
     fields: dict[str, set[FieldValue]] = {}
     for library in found:
@@ -166,10 +170,10 @@ def test_what_is_too_large_is_not_proposed() -> None:
     chosen = np.random.default_rng(1)
     fields: Fields = {"tile": "b128x128x1", "dtype": "bf16", "hdim_q": 64, "hdim_v": 64}
     assert propose("fwd", fields, 0, chosen, 128 * 128 - 1) is None
-    problem = propose("fwd", fields, 0, chosen, 128 * 128)
-    assert problem is not None
-    assert (problem.rows, problem.columns, problem.nhead_q) == ((128,), (128,), 1)
-    assert "128x128" in str(replace(problem, group=True))
+    sample = propose("fwd", fields, 0, chosen, 128 * 128)
+    assert sample is not None
+    problem = sample.problem
+    assert (problem.seqlen_q, problem.seqlen_k, problem.nhead_q) == ((128,), (128,), 1)
 
 
 def test_without_a_dispatch_the_library_is_asked() -> None:
@@ -177,17 +181,17 @@ def test_without_a_dispatch_the_library_is_asked() -> None:
     shape: Fields = {"dtype": "fp16", "hdim_q": 64, "hdim_v": 64, "mode": "group"}
     of = {"direction": "batch_prefill", "role": "batch_prefill", "fields": shape}
     kernels = [plans.kernel("large", **of), plans.kernel("small", **of)]
-    asked: list[Problem] = []
+    asked: list[AttentionProblem] = []
 
-    def launched(problem: Problem) -> list[str]:
+    def launched(problem: AttentionProblem) -> list[str]:
         asked.append(problem)
-        return ["large" if sum(problem.rows) > 100 else "small"]
+        return ["large" if sum(problem.seqlen_q) > 100 else "small"]
 
-    drawn = draw_called(kernels[0], kernels, launched, 3, 0, MAX_WORK, units=20)
+    drawn = draw_called(kernels[0], kernels, launched, 3, 0, MAX_WORK, cu_count=20)
     assert not drawn.missing
-    assert drawn.units == 20
-    assert all(sum(problem.rows) > 100 for problem in drawn.problems)
-    assert all(problem.page == 1 for problem in asked)
+    assert drawn.cu_count == 20
+    assert all(sum(sample.problem.seqlen_q) > 100 for sample in drawn.samples)
+    assert all(problem.layout.page_block_size == 1 for problem in asked)
     none = draw_called(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
     assert none.missing == "2 of 2 problems not found among 100 each"
     unknown = plans.kernel("k", role="unknown", fields={})
@@ -200,8 +204,8 @@ def test_kernels_for_pages_get_them() -> None:
     pages = {}
     for paged in (False, True):
         shape = {**fields, "pagedkv": paged}
-        problem = propose("fwd_splitkv", shape, 0, np.random.default_rng(1), MAX_WORK)
-        assert problem is not None
-        assert bool(problem.arguments()["block_table_ptr"]) == paged
-        pages[paged] = problem.page
+        sample = propose("fwd_splitkv", shape, 0, np.random.default_rng(1), MAX_WORK)
+        assert sample is not None
+        assert bool(arguments_of(sample.problem)["block_table_ptr"]) == paged
+        pages[paged] = sample.problem.layout.page_block_size
     assert pages == {False: 0, True: 128}

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qola.reference.dropout import Dropout
-from qola.verify.problem import Problem
+from qola.attention import AttentionProblem
 from qola.verify.values import entry_values
 
 C_API = Path(__file__).parents[2] / "cc/api/qola_c_fill.h"
-BACKWARD = Problem("bwd", "fp16", 32, 32, False, (5,), (7,), 2, 1, 0.2, lse=True)
+BACKWARD = AttentionProblem("bwd", "fp16", 32, 32, (5,), (7,), 2, 1, 0.2, return_lse=True)
 
 
 def undropped(text: str, probability: float) -> float:
@@ -31,7 +30,7 @@ def test_p_undrop_is_that_of_the_c_functions_and_of_aiter(
     """Prevents: correct kernels with dropout that fail, since they are called with 1 / (1 - p)."""
     files = [C_API, *sorted(aiter_tree.glob("aiter_meta/csrc/py_itfs_*/*mha*_bwd*.cu"))]
     assert len(files) == 5
-    problem = replace(BACKWARD, dropout=Dropout(probability) if probability else None)
+    problem = replace(BACKWARD, dropout_p=probability)
     values = entry_values(problem, "gfx950", ())
     assert values["p_drop"] == probability
     for file in files:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from qola.attention import AttentionProblem
+from qola.verify.case import Sample
 from qola.verify.expected import Verdict
 from qola.verify.outcome import Outcome, Trial
-from qola.verify.problem import Problem
 
-PROBLEM = Problem("fwd", "bf16", 64, 64, False, (5,), (7,), 2, 1, 0.125)
+PROBLEM = AttentionProblem("fwd", "bf16", 64, 64, (5,), (7,), 2, 1, 0.125)
 RIGHT = Verdict("o", 0.5, 0, 640, (0, 0, 0, 0), 1.0, 1.0, 0.1)
 WRONG = Verdict("o", float("inf"), 3, 640, (0, 1, 0, 2), float("nan"), 1.0, 0.1)
-TRIAL = Trial(PROBLEM, ("k",), (RIGHT,))
+SAMPLE = Sample(PROBLEM)
+TRIAL = Trial(SAMPLE, ("k",), (RIGHT,))
 PASSED = Outcome("k", "gfx950", (TRIAL, TRIAL))

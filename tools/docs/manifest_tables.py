@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from qola.manifest.field_types import Field, Table
-from qola.manifest.fields import TABLES
-from qola.manifest.receipts import PROFILES
+from qola.manifest.constants import PROFILES
+from qola.manifest.fields import TABLES, Field, Table
 from qola.manifest.values import expectation
 
 
@@ -48,7 +47,7 @@ def _profiles() -> str:
 
 def _value(field: Field) -> str:
     if len(field.allowed) > 10:
-        return f"{field.kind.value}, see below"
+        return f"{field.kind.phrase}, see below"
     return expectation(field, short=True)
 
 

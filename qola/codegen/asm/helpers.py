@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.codegen.asm.tables import helper_type
-from qola.codegen.types import FieldValue, KernelInstance, to_fields
+from qola.codegen.types import FieldValue, KernelInstance
 from qola.errors import CodegenError, Finding
 
 _TRAIT = re.compile(
@@ -81,7 +81,7 @@ class Helper:
             archs=tuple(sorted(archs)),
             file=f"kernels/{self.name}.cpp",
             sha256=hashlib.sha256(self.data).hexdigest(),
-            fields=to_fields(dict(self.fields)),
+            fields=dict(sorted(self.fields.items())),
             kept_by=tuple(sorted(kept_by)),
         )
 

@@ -103,7 +103,7 @@ def _problems(
     for one in selection.kernels:
         yield Finding(
             place=one.label,
-            found=f"{one.name}, and -DENABLE_CK=0",
+            found=f"{one.config.name}, and -DENABLE_CK=0",
             expected="a library with kernels of Composable Kernel",
             fix="remove one of the two",
         )

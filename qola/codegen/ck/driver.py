@@ -36,7 +36,7 @@ from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.parent import prepare_generator
-from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource, to_fields
+from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource
 from qola.errors import Finding
 from qola.files import disk_error
 
@@ -168,7 +168,7 @@ class _Filtered:
             if found.rows and not names & self._kept.keys() and not self._request.dropped:
                 yield Finding(
                     place=found.kernel.label,
-                    found=f"{found.kernel.name}: {self._reason(found.rows[0])}",
+                    found=f"{found.kernel.config.name}: {self._reason(found.rows[0])}",
                     expected="kernels that problems come to",
                     fix="ask for it without those in front of it, or set keep_unreachable",
                     severity="warning",
@@ -244,7 +244,7 @@ class _Filtered:
                 self._request.direction,
                 kernel.role,
                 archs_of(kernel, self._tags),
-                to_fields(kernel.fields),
+                dict(sorted(kernel.fields.items())),
                 kept_by=tuple(sorted(kept[name][1])) if name in kept else (),
                 dropped_by="" if name in kept else dropped_by,
                 asked_by=tuple(sorted(asked.get(name, ()))) if name in kept else (),

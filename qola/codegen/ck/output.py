@@ -8,7 +8,7 @@ from pathlib import Path
 from qola.codegen.ck.observe import Recording, UsageError, observe
 from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
-from qola.codegen.types import GeneratedSource, KernelInstance, to_fields
+from qola.codegen.types import GeneratedSource, KernelInstance
 from qola.files import sha256_of_text
 
 
@@ -77,7 +77,7 @@ def tags_of(
     for row in rows:
         if row.arch is not None:
             known.setdefault(row.arch, row.devices or (row.arch,))
-    names = {kernel.arch_tag for kernel in kernels if kernel.arch_tag}
+    names = {kernel.arch for kernel in kernels if kernel.arch}
     known.update(
         {name: (name,) for name in sorted(names, key=len, reverse=True) if name not in known}
     )
@@ -109,7 +109,7 @@ def check_archs(
 
 def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> tuple[str, ...]:
     """Return the architectures a kernel is compiled for, of those with the given tags."""
-    return tuple(arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag))
+    return tuple(arch for arch, tag in tags.items() if kernel.arch in (None, tag))
 
 
 def kernel_instance(
@@ -123,7 +123,7 @@ def kernel_instance(
         archs=archs,
         file=f"kernels/{kernel.name}.cpp",
         sha256=sha256_of_text(kernel.source),
-        fields=to_fields(kernel.fields),
+        fields=dict(sorted(kernel.fields.items())),
         kept_by=tuple(sorted(kept_by)),
     )
 

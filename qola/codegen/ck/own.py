@@ -71,12 +71,14 @@ def find(
         try:
             one = _found(direction, recording, dispatch, base, own)
         except NotUnderstoodError as error:
-            expected = f"a kernel that CK's templates for {direction} {own.role} can be made of"
-            wrong.append(Finding(own.label, f"{own.name}: {error}", expected))
+            expected = (
+                f"a kernel that CK's templates for {direction} {own.config.role} can be made of"
+            )
+            wrong.append(Finding(own.label, f"{own.config.name}: {error}", expected))
             continue
         others = [types[key] for key in one.types if key in types]
         if others:
-            words = f"{own.name}: of the same type in C++ as {others[0].label}"
+            words = f"{own.config.name}: of the same type in C++ as {others[0].label}"
             expected = "kernels that differ in more than waves and matrix instructions"
             wrong.append(Finding(own.label, words, expected, "a manifest for each of the two"))
             continue
@@ -88,13 +90,13 @@ def find(
 def _found(
     direction: str, recording: Recording, dispatch: Dispatch, base: Base, own: RequestedKernel
 ) -> FoundRows:
-    rows = tuple(row for row in base.rows if row.main.role == own.role)
+    rows = tuple(row for row in base.rows if row.main.role == own.config.role)
     if not rows:
         roles = ", ".join(sorted({row.main.role for row in base.rows})) or "none"
         raise NotUnderstoodError(
-            f"{own.role} comes along with others, or is not there: main kernels are {roles}"
+            f"{own.config.role} comes along with others, or is not there: main kernels are {roles}"
         )
-    if same := tuple(row for row in rows if row.main.fields == own.fields):
+    if same := tuple(row for row in rows if row.main.fields == own.config.fields()):
         return FoundRows(own, same, made=False)
     like = _most_like(rows, own)
     alike = [row for row in rows if row.main.name == like.main.name and row.arch == like.arch]
@@ -109,19 +111,19 @@ def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
     Raises:
         NotUnderstoodError: none is for its arch, or its fields are others than theirs.
     """
-    arch = own.fields.get("arch_tag")
+    arch = own.config.arch
     of_arch = [row for row in rows if row.arch == arch]
     if not of_arch:
         known = ", ".join(sorted({str(row.arch) for row in rows}))
         raise NotUnderstoodError(f"arch {arch}, while CK has kernels for {known} here")
 
     def likeness(row: Row) -> tuple[int, int]:
-        same = [n for n, value in own.fields.items() if row.main.fields.get(n) == value]
+        same = [n for n, value in own.config.fields().items() if row.main.fields.get(n) == value]
         weight = sum(1 << i for i, n in enumerate(reversed(_ALIKE)) if n in same)
         return weight, len(same)
 
     best = max(of_arch, key=likeness)
-    have, want = set(best.main.fields), set(own.fields)
+    have, want = set(best.main.fields), set(own.config.fields())
     if have != want:
         words = [f"{name} left out" for name in sorted(have - want)]
         words += [f"{name}, which they do not have" for name in sorted(want - have)]
@@ -146,7 +148,7 @@ class _Maker:
         self._item = recording.kernels.get(f"{like.name}.cpp")
         self._like = like
         self._known = {
-            (kernel.traits, kernel.arch_tag): kernel
+            (kernel.traits, kernel.arch): kernel
             for kernel in (*(k for row in base.rows for k in row.kernels), *base.loose)
         }
         self._masks = _mask_words(base)
@@ -159,7 +161,7 @@ class _Maker:
         """
         changes = {
             name: value
-            for name, value in self._own.fields.items()
+            for name, value in self._own.config.fields().items()
             if self._like.fields[name] != value
         }
         if self._item is None:
@@ -220,7 +222,7 @@ class _Maker:
         return seen, Dispatch(seen)
 
     def _check(self, row: Row) -> None:
-        found, wanted = row.main.fields, self._own.fields
+        found, wanted = row.main.fields, self._own.config.fields()
         wrong = [
             f"{name} {show(found.get(name))} in place of {show(value)}"
             for name, value in sorted(wanted.items())
@@ -231,8 +233,8 @@ class _Maker:
 
     def _partner(self, kernel: Kernel) -> Kernel:
         """Return a partner as CK's own, where it is: it is the same for all rows then."""
-        own = kernel.fields == self._own.fields
-        return kernel if own else self._known.get((kernel.traits, kernel.arch_tag), kernel)
+        own = kernel.fields == self._own.config.fields()
+        return kernel if own else self._known.get((kernel.traits, kernel.arch), kernel)
 
 
 def _altered_row(registered: Registered, values: Mapping[str, Any]) -> Registered:

@@ -28,7 +28,7 @@ class Kernel:
 
     role: str
     name: str
-    arch_tag: str | None
+    arch: str | None
     fields: Mapping[str, FieldValue]
     source: str
     traits: Traits | None = None
@@ -217,7 +217,7 @@ class _Reader:
             kernels=tuple(self._kernel(name, condition) for name in kernels),
             fields=fields,
             problem=tuple((name, fields[name]) for name in self._asked),
-            arch=own.arch_tag,
+            arch=own.arch,
             bucket=condition.bucket,
             steps=condition.steps,
             bm0=item.bm0 if hasattr(item, "seqtune") else None,
@@ -242,11 +242,12 @@ class _Reader:
         if file not in self._kernels:
             (traits,) = self._links.traits[file]
             found = self._fields(file, condition, item)
-            arch = found["arch_tag"] = found["arch_tag"] or self._links.archs[file] or None
+            if arch := found.get("arch") or self._links.archs[file]:
+                found["arch"] = arch
             self._kernels[file] = Kernel(
                 traits.role or self._direction,
                 file.removesuffix(".cpp"),
-                None if arch is None else str(arch),
+                str(arch) if arch else None,
                 found,
                 self._recording.files[file],
                 traits,

@@ -146,7 +146,7 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
                 traits.role or direction,
                 stem,
                 tag,
-                {**fields, "arch_tag": tag},
+                {**fields, "arch": tag} if tag else fields,
                 text,
                 traits,
             )

@@ -15,15 +15,16 @@ from typing import Any
 from qola.codegen.ck.link import NotUnderstoodError, without_comments
 from qola.codegen.types import FieldValue
 
-#: Our name of a field that CK calls otherwise, here or there.
+#: The fields of `qola.kernel.config.KernelConfig`, by the names of CK's attributes if these differ.
 ALIASES = {
     "hdim": "hdim_q",
-    "max_seq_q": "max_seqlen_q",
     "pipeline_tag": "pipeline",
     "tr_load": "trload",
 }
 #: What sets no kernel apart from another.
-_WITHOUT_MEANING = frozenset({"idx", "mask_impl", "constraint", "occupancy", "disabled"})
+_WITHOUT_MEANING = frozenset(
+    {"idx", "mask_impl", "constraint", "occupancy", "disabled", "max_seq_q"}
+)
 _TILE = ("bm0", "bn0", "bk0", "bn1", "bk1", "bk0max")
 
 #: Field that a condition of the dispatch asks for.
@@ -43,7 +44,7 @@ ASKED = {
     "use_pagedkv": "pagedkv",
     "rope_type": "rope",
     "has_dbias": "dbias",
-    "is_store_randval": "store_randval",
+    "is_store_randval": "randval",
     "is_deterministic": "deterministic",
 }
 _PLACE = frozenset({"data_type", "hdim_q", "hdim_v"})
@@ -128,14 +129,14 @@ def fields_of(item: Any, masks: Mapping[str, bool]) -> dict[str, FieldValue]:
         masks: what each of CK's words for a mask stands for.
     """
     plain = _flat(item)
-    found: dict[str, FieldValue] = {"arch_tag": None}
+    found: dict[str, FieldValue] = {}
     for name, value in plain.items():
         if name == "mask":
             found["mask"] = masks.get(value, value)
         elif name == "dropout" and value not in ("t", "f"):
             found["dropout"] = value != "no"
             found["dropout_kind"] = value
-            found["store_randval"] = str(value).endswith("_storerandval")
+            found["randval"] = str(value).endswith("_storerandval")
         elif name == "qscale":
             found["qscale"], found["squant"] = value, value != "no"
         elif name not in _TILE:
@@ -177,10 +178,9 @@ def _held(name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, type):
             found = {}
         elif name == "arch":
-            found = {"arch_tag": value.name}
+            found = {"arch": value.name}
         elif name == "tile":
-            more = {n: v for n, v in vars(value).items() if n in ALIASES}
-            found = {"tile": value.name, **more}
+            found = {"tile": value.name}
         else:
             inner = _flat(value) if hasattr(value, "__dict__") else {}
             found = {name if n == "tag" else n: v for n, v in inner.items()}

@@ -86,7 +86,7 @@ int main(int count, char**)
     no_lse.lse({});
     dropped.dropout(0.5, 1, 2);
     small.hdim(64);
-    soft.soft_cap(30);
+    soft.logits_soft_cap(30);
     qola_tensor strided = odd.args().q;
     strided.stride_row += 4;
     odd.q(strided);
@@ -109,7 +109,7 @@ int main(int count, char**)
     tell("of_manifest", of_manifest, forward());
     tell("usual", usual, forward());
     tell("no_assembly", no_assembly, forward());
-    tell("ck_alone", usual, forward().composable_kernel_alone());
+    tell("ck_alone", usual, forward().composable_kernel_only());
     tell("no_lse", in_triton, no_lse);
     tell("dropout", in_triton, dropped);
     tell("hdim_64", in_triton, small);

@@ -1,0 +1,131 @@
+"""Composable Kernel's names for problems: data types, traits and arguments of its dispatch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from qola.attention.problem import AttentionProblem
+from qola.reference.formats import (
+    BF8,
+    BF8_FNUZ,
+    BF16,
+    FP8,
+    FP8_FNUZ,
+    FP16,
+    FP32,
+    Format,
+)
+
+#: Formats of Q, K, V and P, and of O.
+_FORMATS = {
+    "fp32": (FP32, FP32),
+    "fp16": (FP16, FP16),
+    "bf16": (BF16, BF16),
+    "fp8": (FP8, FP8),
+    "fp8bf16": (FP8, BF16),
+    "fp8fp32": (FP8, FP32),
+    "bf8": (BF8, BF8),
+}
+DTYPES = tuple(_FORMATS)
+"""Names of the data types whose formats are known."""
+#: Formats of gfx942 in place of the OCP ones.
+_FNUZ = {FP8: FP8_FNUZ, BF8: BF8_FNUZ}
+
+MASK_TYPES = {"no": "no_mask", "top_left": "mask_top_left", "bottom_right": "mask_bottom_right"}
+"""Values of mask_type, in the order of mask_enum, with the trait's names."""
+BIAS_TYPES = {"no": "no_bias", "bias": "elementwise_bias", "alibi": "alibi"}
+"""Values of bias_type, in the order of bias_enum, with the trait's names."""
+ROPE_TYPES = {"no": "none", "inter": "interleaved", "half": "half_rotated"}
+"""Values of rope_type, in the order of rope_enum, with the trait's names."""
+
+
+def formats(dtype: str, arch: str) -> tuple[Format, Format]:
+    """Return the formats of the inputs and of the results of a data type on an arch.
+
+    Raises:
+        KeyError: the data type is unknown.
+    """
+    given, out = _FORMATS[dtype]
+    if arch.startswith("gfx94"):
+        return _FNUZ.get(given, given), _FNUZ.get(out, out)
+    return given, out
+
+
+def traits_of(problem: AttentionProblem) -> dict[str, Any]:
+    """Return the members of `t`, the traits, that conditions of a dispatch read."""
+    return {
+        "data_type": problem.dtype,
+        "hdim_q": problem.hdim_q,
+        "hdim_v": problem.hdim_v,
+        "is_group_mode": problem.is_group_mode,
+        "is_v_rowmajor": True,
+        "has_logits_soft_cap": problem.logits_soft_cap > 0,
+        "mask_type": MASK_TYPES[problem.mask_type],
+        "bias_type": BIAS_TYPES[problem.bias_type],
+        "has_lse": problem.return_lse,
+        "has_dropout": problem.dropout_p > 0,
+        "do_fp8_static_quant": False,
+        "use_pagedkv": problem.layout.page_block_size > 0,
+        "rope_type": ROPE_TYPES[problem.rope_type],
+        "qscale_type": "no_scale",
+        "skip_min_seqlen_q": problem.min_seqlen_q > 0,
+        "has_sink": problem.has_sink,
+        "has_dbias": problem.has_dbias,
+        "is_store_randval": False,
+        "is_deterministic": problem.deterministic,
+    }
+
+
+def arguments_of(problem: AttentionProblem) -> dict[str, Any]:
+    """Return the members of `a`, the arguments, that conditions of a dispatch read.
+
+    In group mode AITER's callers pass the sums of the lengths as seqlen_q and seqlen_k.
+    """
+    total = sum if problem.is_group_mode else max
+    return {
+        "hdim_q": problem.hdim_q,
+        "hdim_v": problem.hdim_v,
+        "batch": problem.batch,
+        "nhead_q": problem.nhead_q,
+        "nhead_k": problem.nhead_k,
+        "seqlen_q": total(problem.seqlen_q),
+        "seqlen_k": total(problem.seqlen_k),
+        "max_seqlen_q": max(problem.seqlen_q),
+        "max_seqlen_k": max(problem.seqlen_k),
+        "num_splits": problem.num_splits,
+        "block_table_ptr": problem.layout.page_block_size or None,
+        "cu_seqlen_q_ptr": None,
+        "cu_seqlen_k_ptr": None,
+        "seqlen_k_ptr": None,
+    }
+
+
+#: Text of a condition, and the same with fields of problems.
+_CONDITIONS = (
+    (r"begins\(device_name, '(\w+)'\)", r"arch=\1"),
+    (r"!\((.*) == (.*)\)", r"\1 != \2"),
+    (r"\b[ta]\.data_type\b", "dtype"),
+    (r"\b[ta]\.is_group_mode == True\b", "mode=group"),
+    (r"\b[ta]\.is_group_mode == False\b", "mode=batch"),
+    (r"\b[ta]\.has_lse\b", "return_lse"),
+    (r"\b[ta]\.has_dropout\b", "dropout_p"),
+    (r"\b[ta]\.skip_min_seqlen_q\b", "min_seqlen_q"),
+    (r"\b[ta]\.use_pagedkv\b", "page_block_size"),
+    (r"\b[ta]\.has_logits_soft_cap\b", "logits_soft_cap"),
+    (r"\b[ta]\.is_deterministic\b", "deterministic"),
+    (r"\b[ta]\.", ""),
+    (r"'(?:no_mask|no_bias)'", "no"),
+    (r"'elementwise_bias'", "bias"),
+    (r"'(?:mask_)?(\w+)'", r"\1"),
+    (r"\bTrue\b", "yes"),
+    (r"\bFalse\b", "no"),
+    (r" == ", "="),
+)
+
+
+def condition_text(condition: str) -> str:
+    """Return a condition of a dispatch with the fields of problems."""
+    for pattern, text in _CONDITIONS:
+        condition = re.sub(pattern, text, condition)
+    return condition

@@ -1,0 +1,31 @@
+"""docs/reference/api.md: it says what the docstrings of the rules say."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from tools.docs.api import render
+from tools.docs.cli import UPDATE
+from tools.docs.stardoc_output import read_module
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFS = read_module(Path(os.environ["QOLA_TEST_DEFS"]).read_bytes())
+EXTENSIONS = read_module(Path(os.environ["QOLA_TEST_EXTENSIONS"]).read_bytes())
+
+
+def test_the_page_is_up_to_date() -> None:
+    """Prevents: a rule, tag or attribute added, changed or removed without its documentation."""
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    assert render(DEFS, EXTENSIONS) == page, f"run: {UPDATE}"
+
+
+def test_everything_public_is_there() -> None:
+    """Prevents: an extract that drops symbols, so that the page is up to date and not complete."""
+    page = render(DEFS, EXTENSIONS)
+    public = re.findall(r"^(\w+) = _\1$", (ROOT / "rules/defs.bzl").read_text(), re.M)
+    assert len(public) > 10
+    sections = re.findall(r"^### (\S+)$", page, re.M)
+    tags = re.findall(r'^        "(\w+)": _\1,$', (ROOT / "rules/extensions.bzl").read_text(), re.M)
+    assert sorted(sections) == sorted([*public, *(f"qola.{tag}" for tag in tags)])

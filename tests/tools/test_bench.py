@@ -1,0 +1,82 @@
+"""bench/run compares the same kernels, and computes its ratios from both sides."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import report, rows
+from bench.errors import BenchError
+from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
+from qola.aiter.tree import read_tree
+from qola.files import sha256_of
+
+GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
+
+
+def generated(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str, str]:
+    """sha256 by file name of what CK's generate.py makes."""
+    for direction, pattern in patterns.items():
+        command = [sys.executable, "-B", str(tree / GENERATOR), "--targets", ARCH, "-d", direction]
+        command += ["--receipt", str(RECEIPT), "--filter", pattern, "--output_dir", str(directory)]
+        # A test's PYTHONSAFEPATH would hide the generator's modules from it.
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        subprocess.run(command, check=True, env=environ)
+    return {path.name: sha256_of(path) for path in directory.glob("*.cpp")}
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+@pytest.mark.parametrize("more", [False, True])
+def test_patterns_select_the_manifests_kernels(
+    name: str, more: bool, aiter_tree: Path, tmp_path: Path
+) -> None:
+    """Prevents: a benchmark of two different sets of kernels."""
+    workload = WORKLOADS[name]
+    planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=more)
+    patterns = dict(workload.more if more else workload.patterns)
+    theirs = generated(aiter_tree, tmp_path, patterns)
+    check_same(planned.digests(), theirs, "generate.py")
+    assert planned.counts().keys() == patterns.keys()
+
+
+def test_unequal_lists_are_an_error() -> None:
+    """Prevents: kernels compared that only one side compiles, or in another version."""
+    ours = {"fmha_a.cpp": "1", "fmha_b.cpp": "2", "fmha_c.cpp": "3"}
+    theirs = {"fmha_b.cpp": "2", "fmha_c.cpp": "4", "fmha_d.cpp": "5"}
+    with pytest.raises(BenchError) as error:
+        check_same(ours, theirs, "generate.py")
+    assert [finding.found for finding in error.value.findings] == [
+        "1 files which the plan does not have, such as fmha_d.cpp",
+        "1 files not there, though the plan has it, such as fmha_a.cpp",
+        "1 files other bytes than in the plan, such as fmha_c.cpp",
+    ]
+    check_same(ours, dict(ours), "generate.py")
+
+
+def test_ratios_are_theirs_by_ours() -> None:
+    """Prevents: a ratio upside down, or invented if one side is missing; a hidden loss."""
+    measured = {
+        "ours": {"kernel_fwd_seconds": 10.0, "noop_seconds": 0.5, "library_fwd_bytes": 1e6},
+        "aiter": {"kernel_fwd_seconds": 21.0, "noop_seconds": 0.1},
+    }
+    found = report.report(
+        rows.rows(rows.choose([]), measured),
+        measured,
+        command="bench/run",
+        workload={"manifest": "m.toml", "archs": ["gfx950"], "kernels": {"fwd": 20}},
+        machine={"cores": 2, "memory_bytes": 24 * 2**30},
+        versions={"qola": "0.1.0"},
+        jobs=2,
+        notes=[],
+    )
+    assert found["ratios"] == {
+        "kernel forward vs AITER with ninja": 2.1,
+        "no-op vs AITER with ninja": 0.2,
+    }
+    assert [row["verdict"] for row in found["rows"]] == ["ours is faster", "ours is slower"]
+    with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
+        rows.choose(["kernels"])
