@@ -12,7 +12,7 @@ import pytest
 
 from qola.attention.fields import REQUIRED, WORDS, parse_lines
 from qola.cli import command_line as cli
-from qola.cli import dispatch as command
+from qola.cli import run as command
 from tests.support.folders import write
 
 MANIFEST = """\
