@@ -17,7 +17,7 @@ from qola.report.markup import (
 )
 from qola.verify.outcome import Outcome, Trial, count
 
-#: What sorts behind every number.
+#: Sorts behind every number.
 _LARGEST = 1e300
 _UNSEEN = (
     "Instructions were executed one by one on a CPU, not on a GPU. Missing waits, races between "
@@ -29,8 +29,8 @@ def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
     """Return the page.
 
     Args:
-        name: of what the kernels are of.
-        facts: what stands below the title.
+        name: of the manifest or test.
+        facts: lines below the title.
     """
     counts = count(outcomes)
     trials = [trial for outcome in outcomes for trial in outcome.trials]
@@ -67,7 +67,7 @@ def _share_cell(share: float) -> Cell:
 
 
 def _faults_table(outcomes: Sequence[Outcome]) -> str:
-    """Return the errors and faults, each with the problem that shows it."""
+    """Return the errors, each with its problem."""
     rows = [(outcome, problem, fault) for outcome in outcomes for problem, fault in outcome.wrong()]
     columns: Columns = {
         "kernel": lambda row: text_cell(row[0].kernel),
@@ -139,5 +139,9 @@ def _problems_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def _layout(problem: AttentionProblem) -> str:
-    beside = f", {problem.layout.row_padding} beside each row" if problem.layout.row_padding else ""
-    return problem.layout.order + beside
+    padding = (
+        f", {problem.layout.row_padding} more elements per row"
+        if problem.layout.row_padding
+        else ""
+    )
+    return problem.layout.order + padding
