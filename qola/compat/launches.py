@@ -21,7 +21,7 @@ from qola.compat.library import Library, manifest_text
 from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from qola.plan.spec import BuildRequest
 from qola.progress import log
 

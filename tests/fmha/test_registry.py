@@ -110,6 +110,8 @@ def test_kernels_by_their_fields(registry: Registry) -> None:
     assert {(c.dtype, c.hdim_q, c.mask) for c in (one.config for one in found)} == {
         ("fp16", 64, True)
     }
+    patterns = registry.where(family="fwd", dtype="*16", hdim_q=64, mask=True)
+    assert {entry.config.dtype for entry in patterns} == {"fp16"}
     with pytest.raises(RegistryError, match="masks"):
         registry.where(masks=True)
 
