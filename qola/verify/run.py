@@ -14,7 +14,7 @@ from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
 from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
@@ -151,7 +151,7 @@ def _drawn(built: Built, wish: Wish) -> list[Drawn]:
 
 
 def _drawn_by_calls(
-    built: Built, wish: Wish, kernels: Sequence[PlannedKernel], asked: Sequence[PlannedKernel]
+    built: Built, wish: Wish, kernels: Sequence[KernelInstance], asked: Sequence[KernelInstance]
 ) -> list[Drawn]:
     """Return the same where the dispatch is not understood: by what the library does."""
     found: list[Drawn] = []
@@ -193,7 +193,7 @@ def _draw_assembly(host: Host, hints: Mapping[str, Sequence[Hints]], *, wish: Wi
 
 
 def _draw_called(
-    host: Host, asked: Sequence[PlannedKernel], *, wish: Wish, kernels: Sequence[PlannedKernel]
+    host: Host, asked: Sequence[KernelInstance], *, wish: Wish, kernels: Sequence[KernelInstance]
 ) -> list[Drawn]:
     how = wish.samples, wish.seed, wish.max_work
     return [
