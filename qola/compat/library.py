@@ -9,7 +9,7 @@ from typing import Any
 from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.known_faults import known_faults
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.preprocess import UNKNOWN
 from qola.aiter.tree import AiterTree
 from qola.codegen.ck.receipts import known_receipts

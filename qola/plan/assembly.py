@@ -8,7 +8,7 @@ from functools import cache
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.includes import includes
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.tree import ModuleConfig
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text

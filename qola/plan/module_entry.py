@@ -9,14 +9,13 @@ from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.ck_dir import missing_ck
 from qola.aiter.declarations import has_variable
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
-from qola.aiter.missing_headers import Includer, MissingHeader, missing_headers
+from qola.aiter.missing_names import Includer, MissingName, missing_headers, unknown_names
+from qola.aiter.module_config import missing_ck
 from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.aiter.unknown_names import unknown_names
 from qola.errors import AiterError, Finding, PlanError
 from qola.folder import Folder
 from qola.plan.c_functions import c_functions
@@ -247,7 +246,7 @@ def refuse_missing(
         raise PlanError(_missing(name, include) for include in missing)
 
 
-def _missing(module: str, include: MissingHeader) -> Finding:
+def _missing(module: str, include: MissingName) -> Finding:
     return Finding(
         include.place,
         f'#include "{include.name}", which neither the tree has nor a generator of {module} writes',

@@ -17,7 +17,7 @@ from qola.report.markup import (
 )
 from qola.verify.outcome import Outcome, Trial, count
 
-#: What sorts behind every number.
+#: Sorts behind every number.
 _LARGEST = 1e300
 _UNSEEN = (
     "Instructions were executed one by one on a CPU, not on a GPU. Missing waits, races between "
@@ -29,8 +29,8 @@ def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
     """Return the page.
 
     Args:
-        name: of what the kernels are of.
-        facts: what stands below the title.
+        name: of the manifest or test.
+        facts: lines below the title.
     """
     counts = count(outcomes)
     trials = [trial for outcome in outcomes for trial in outcome.trials]
@@ -48,11 +48,11 @@ def _sections(outcomes: Sequence[Outcome]) -> Iterator[Section]:
     if any(outcome.state == "failed" for outcome in outcomes):
         yield Section("failed", "Failed", to_html(_faults_table(outcomes)))
     if any(outcome.missing for outcome in outcomes):
-        title = "Not tried, or with fewer problems than asked for"
+        title = "Not tried, or with fewer problems than requested"
         yield Section("missing", title, to_html(_missing_table(outcomes)))
     yield Section("kernels", "Kernels", to_html(_kernels_table(outcomes)))
     yield Section("problems", "Problems", to_html(_problems_table(outcomes)))
-    yield Section("unseen", "What this cannot show", note(_UNSEEN))
+    yield Section("unseen", "Limits of emulation", note(_UNSEEN))
 
 
 def _share(trials: Iterable[Trial]) -> float:
@@ -67,18 +67,18 @@ def _share_cell(share: float) -> Cell:
 
 
 def _faults_table(outcomes: Sequence[Outcome]) -> Table:
-    """Return what is wrong, each with the problem that shows it."""
+    """Return the errors, each with its problem."""
     rows = [
         (text_cell(outcome.kernel), text_cell(outcome.arch), text_cell(problem), warning_cell(said))
         for outcome in outcomes
         for problem, said in outcome.wrong()
     ]
-    columns = ("kernel", "arch", "problem", "what is wrong")
+    columns = ("kernel", "arch", "problem", "error")
     caption = (
-        "The element with the largest error of each result, and what a kernel did that it must "
-        "not. The JSON has problems in full."
+        "The element with the largest error of each result, and forbidden accesses. "
+        "The JSON has problems in full."
     )
-    return Table("failed-table", caption, columns, rows, ("kernel", "problem", "what is wrong"))
+    return Table("failed-table", caption, columns, rows, ("kernel", "problem", "error"))
 
 
 def _missing_table(outcomes: Sequence[Outcome]) -> Table:
@@ -150,5 +150,9 @@ def _problems_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _layout(problem: AttentionProblem) -> str:
-    beside = f", {problem.layout.row_padding} beside each row" if problem.layout.row_padding else ""
-    return problem.layout.order + beside
+    padding = (
+        f", {problem.layout.row_padding} more elements per row"
+        if problem.layout.row_padding
+        else ""
+    )
+    return problem.layout.order + padding

@@ -1,6 +1,6 @@
 """qola_triton_kernel: a kernel in Triton, a code object for each choice and arch."""
 
-load("//rules/private:archs.bzl", "KNOWN_ARCHS")
+load("//rules/private:settings.bzl", "KNOWN_ARCHS")
 load("//rules/private:finding.bzl", "finding")
 
 QolaTritonInfo = provider(

@@ -118,7 +118,7 @@ def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
     ("edit", "name", "of", "found"),
     [
         (lambda root: (root / CONFIG).unlink(), "tree", "", "no aiter/jit/optCompilerConfig.json"),
-        (lambda root: (root / CONFIG).write_text("{"), "tree", "", "no JSON"),
+        (lambda root: (root / CONFIG).write_text("{"), "tree", "", "not JSON"),
         (lambda root: (root / "aiter/jit/core.py").write_bytes(b"\xff"), "tree", "", "'utf-8'"),
         (without_guards, "tree", "", "no Composable Kernel"),
         (without_guards, "generated", "libmha_bwd", "which the module's sources need"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
 from qola.errors import AiterError, PlanError

@@ -1,8 +1,8 @@
-"""The transitions under which kernels, and users' HIP, are built, whatever compiles the build around them."""
+"""The transitions under which kernels and users' HIP sources are compiled, whatever toolchain the build uses."""
 
-# A kernel's bytes must depend on its manifest and toolchain alone. Each of
-# these options would otherwise reach its command line, and with it the cache
-# key: one consumer's --copt=-g would recompile 540 kernels for everybody.
+# A kernel's bytes depend only on its manifest and toolchain. Each of these
+# options would otherwise be part of its command line, and so of the cache key:
+# --copt=-g in one consumer would recompile 540 kernels for everybody.
 _NORMALISED = {
     "//command_line_option:action_env": [],
     "//command_line_option:collect_code_coverage": False,
@@ -18,17 +18,14 @@ _NORMALISED = {
     "//command_line_option:strip": "never",
 }
 
-# A host's C++ toolchain fits the platform as well, and would compile kernels
-# wherever it is registered first. Label() makes names right in a consumer too.
+# A host's C++ toolchain also fits the platform, and would compile kernels
+# wherever it is registered first. Label() resolves the names in a consumer too.
 _ROCM = {
     "//command_line_option:extra_toolchains": [str(Label("//rules/rocm:toolchain"))],
     "//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))],
 }
 
-def _kernel_transition_impl(_settings, _attr):
-    return _NORMALISED | _ROCM
-
-# Of each rule that has an attribute under it.
+# For rules that have an attribute with one of these transitions.
 TRANSITION_ATTRS = {
     "_allowlist_function_transition": attr.label(
         default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
@@ -36,17 +33,14 @@ TRANSITION_ATTRS = {
 }
 
 kernel_transition = transition(
-    implementation = _kernel_transition_impl,
+    implementation = lambda _settings, _attr: _NORMALISED | _ROCM,
     inputs = [],
     outputs = _NORMALISED.keys() + _ROCM.keys(),
 )
 
-def _hip_transition_impl(_settings, _attr):
-    return _ROCM
-
-# A user's own code: options such as --copt and -c are meant for it.
+# Options such as --copt and -c apply to a user's own code.
 hip_transition = transition(
-    implementation = _hip_transition_impl,
+    implementation = lambda _settings, _attr: _ROCM,
     inputs = [],
     outputs = _ROCM.keys(),
 )

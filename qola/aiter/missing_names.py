@@ -1,7 +1,7 @@
-"""Quoted includes that lead nowhere: a compile would fail there, long after a plan said yes.
+"""Finds headers and types that sources use and no file provides, before a compile would fail.
 
-What a tree has, what a generator makes, and what belongs to a system, to ROCm or to Python are all
-there is. An include that depends on a macro which is not known is left alone.
+Headers come from the tree, from generators, or from a system, ROCm or Python. AITER and Composable
+Kernel are a pair, by a submodule's commit: with another CK, types are missing.
 """
 
 from __future__ import annotations
@@ -13,32 +13,47 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.includes import find, includes
-from qola.aiter.preprocess import Macros, lines
+from qola.aiter.includes import closure, find, include_dirs, includes
+from qola.aiter.preprocess import Macros, code_lines, lines, without_comments
+from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.files import lossy_text
 
-#: First directories of headers that compilers and packages bring, which people quote, too.
+#: First directories of headers of compilers and packages, which are quoted at times.
 _ELSEWHERE = re.compile(
     r"(hip|hsa|hsakmt|rocm|amd|roc[a-z_]+|hip[a-z_-]+|rccl|miopen|migraphx|thrust|cub|sys|bits|linux|"
     r"torch|ATen|c10|pybind11|gtest|gmock|llvm|clang)/"
 )
-#: Plain names that are no file of a project: C++'s have no suffix, and these are C's and Python's.
+#: Headers of C and Python without a directory; those of C++ have no suffix.
 _SYSTEM = re.compile(
     r"(assert|complex|ctype|dlfcn|errno|fcntl|fenv|float|inttypes|iso646|limits|locale|math|memory|"
     r"pthread|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|strings?|"
     r"tgmath|threads|time|uchar|unistd|wchar|wctype|Python|numa|omp|immintrin|rccl|mpi)\.h"
 )
 _LARGE = 1 << 20
-"""Generated dispatch of more than this many characters has its includes at its top, always."""
+"""Characters after which a text has no more includes: generated dispatch has them at its top."""
+
+
+_USED = re.compile(r"\bck_tile::(\w+)|\b(\w+_enum|fmha_\w+_(?:traits|args|launcher))\b")
+_DECLARED = re.compile(
+    r"\b(?:struct|class|enum|union|using|typename)\s+(?:(?:class|struct)\s+)?"
+    r"(?:__attribute__\s*\(\(\w+\)\)\s*)?(\w+)"
+)
+#: The name after a type is declared: a variable, a parameter, or a function.
+_NAMED = re.compile(
+    r"(?<![\w:])(?!(?:return|new|delete|throw|case|else|typename|const|static|extern|inline"
+    r"|constexpr|volatile|mutable|using|operator|goto|co_return|sizeof)\b)"
+    r"[A-Za-z_][\w:]*(?:<[^;{}()]*>)?(?:\s+|\s*[*&]+\s*)(\w+_enum)\s*[=;({,)\[]"
+)
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Includer:
-    """A text whose includes have to lead somewhere.
+    """A text whose includes must exist.
 
     Attributes:
-        place: what it is called, such as ``csrc/cpp_itfs/mha_fwd.cu``.
-        folder: directory in which the compiler looks first, relative to the tree; "" for none.
+        place: its name in findings, such as ``csrc/cpp_itfs/mha_fwd.cu``.
+        folder: the first directory of the search, relative to the tree; "" for none.
     """
 
     place: str
@@ -47,11 +62,11 @@ class Includer:
 
 
 @dataclass(frozen=True)
-class MissingHeader:
-    """A quoted include of a file that is nowhere.
+class MissingName:
+    """A header or type that no file provides.
 
     Attributes:
-        place: the includer with its line, ``csrc/cpp_itfs/mha_bwd.cu:3``.
+        place: the first use with its line, ``csrc/cpp_itfs/mha_bwd.cu:3``.
     """
 
     place: str
@@ -64,13 +79,13 @@ def missing_headers(
     includers: Iterable[Includer],
     macros: Macros,
     generated: Collection[str] = (),
-) -> tuple[MissingHeader, ...]:
-    """Return the quoted includes that lead nowhere, from some texts and all that these include.
+) -> tuple[MissingName, ...]:
+    """Return the quoted includes without a file, of the texts and of all that they include.
 
     Args:
         dirs: tree-relative directories in the compiler's order.
-        macros: those known; an include under a condition on others is not asked for.
-        generated: headers that generators make, as sources include them.
+        macros: known macros; includes under conditions on other macros do not count.
+        generated: headers of generators, as sources include them.
     """
     return tuple(_Search(root, dirs, frozenset(generated)).missing(list(includers), macros))
 
@@ -81,10 +96,10 @@ class _Search:
         self._headers: dict[str, Includer] = {}
         self._found: dict[tuple[str, str], str | None] = {}
 
-    def missing(self, start: Sequence[Includer], macros: Macros) -> dict[MissingHeader, None]:
-        """Return what is missing, in the order in which it is met."""
+    def missing(self, start: Sequence[Includer], macros: Macros) -> dict[MissingName, None]:
+        """Return the missing headers in the order of their first use."""
         leading = self._leading(start)
-        found: dict[MissingHeader, None] = {}
+        found: dict[MissingName, None] = {}
         seen: set[str] = set()
         pending = deque(includer for includer in start if id(includer) in leading)
         while pending:
@@ -92,7 +107,7 @@ class _Search:
             for name, quoted, line in _asked(includer.text, macros):
                 path = self._path(includer, name, quoted)
                 if path is None and self._is_missing(name, quoted):
-                    found.setdefault(MissingHeader(f"{includer.place}:{line}", name))
+                    found.setdefault(MissingName(f"{includer.place}:{line}", name))
                 elif path is not None and path not in seen:
                     seen.add(path)
                     header = self._header(path)
@@ -101,9 +116,9 @@ class _Search:
         return found
 
     def _leading(self, start: Sequence[Includer]) -> set[int]:
-        """Return the ids of texts from which some include leads nowhere, whatever its condition.
+        """Return the ids of texts that reach a missing include under any condition.
 
-        Conditions are worked out for these few alone.
+        Only their conditions are evaluated.
         """
         users: dict[str, list[Includer]] = {}
         leading: list[Includer] = []
@@ -144,7 +159,7 @@ class _Search:
 
 
 def elsewhere(name: str) -> bool:
-    """Whether a header by its name is a compiler's, a system's, ROCm's or Python's."""
+    """Return whether a header's name is one of a compiler, system, ROCm or Python."""
     known = _ELSEWHERE.match(name) or _SYSTEM.fullmatch(name)
     return known is not None or "." not in posixpath.basename(name)
 
@@ -157,3 +172,38 @@ def _asked(text: str, macros: Macros) -> Iterator[tuple[str, bool, int]]:
     for line in lines(text, macros):
         if line.counts and line.text.lstrip().startswith("#"):
             yield from ((name, quoted, line.number) for name, quoted in includes(line.text))
+
+
+def unknown_names(
+    tree: AiterTree, config: ModuleConfig, sources: Iterable[Includer], macros: Macros
+) -> tuple[MissingName, ...]:
+    """Return the types of Composable Kernel that sources and AITER's headers use undeclared.
+
+    Args:
+        sources: those of the module; their includes are followed.
+        macros: the macros of the compile; lines that these exclude do not count.
+    """
+    own_folder = f"{tree.csrc_dir}/include/"
+    texts = list(sources)
+    known: set[str] = set()
+    roots = {name for source in texts for name, _ in includes(source.text)}
+    for file in closure(tree.root, include_dirs(tree, config), sorted(roots)):
+        header = tree.text(file)
+        if file.startswith(own_folder) and "namespace ck_tile" not in header:
+            texts.append(Includer(file, header))
+        else:
+            known.update(_WORD.findall(header))
+    for text in texts:
+        known.update(_DECLARED.findall(text.text), _NAMED.findall(without_comments(text.text)))
+    found: dict[str, str] = {}
+    for text in texts:
+        for name, line in _used(text.text, macros):
+            if name not in known:
+                found.setdefault(name, f"{text.place}:{line}")
+    return tuple(MissingName(place, name) for name, place in found.items())
+
+
+def _used(text: str, macros: Macros) -> Iterator[tuple[str, int]]:
+    for line in code_lines(text, macros):
+        for match in _USED.finditer(line.text):
+            yield match[1] or match[2], line.number

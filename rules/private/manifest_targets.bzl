@@ -1,12 +1,10 @@
 """manifest_targets, qola_manifest_targets: what users are given of a manifest, by one call."""
 
-load("//rules/private/link:qola_library.bzl", "qola_library")
-load(":kernel_pack.bzl", "qola_kernel_pack")
-load(":launch_test.bzl", "launch_test", "library_caller")
-load(":numeric_test.bzl", "emulated_module")
-load(":qola_bundle.bzl", "qola_bundle")
-load(":qola_static.bzl", "qola_static_library")
-load(":qola_wheel.bzl", "qola_wheel")
+load(":bundle.bzl", "qola_bundle", "qola_wheel")
+load(":emulation.bzl", "emulated_module", "launch_test", "library_caller")
+load(":lazy.bzl", "qola_kernel_pack")
+load(":library.bzl", "qola_library")
+load(":static.bzl", "qola_static_library")
 
 # Compared with what the files need (docs/guide/bundle.md); ROCm's runtime is there where a wheel is installed.
 _WHEELS_FOR = dict(
@@ -37,7 +35,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         return
     qola_static_library(
         name = prefix + "static",
-        modules = ["{}:{}_static".format(repository, module) for module in modules],
+        modules = ["{}:{}".format(repository, module) for module in modules],
         tags = manual,
         **kwargs
     )

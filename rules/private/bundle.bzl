@@ -1,10 +1,82 @@
-"""qola_bundle: libraries of a manifest with all that their users need, as a directory and a tar file."""
+"""Bundles of a manifest's libraries: directory, tar file, Python wheel."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load("//rules/private:finding.bzl", "finding")
-load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
-load("//rules/private:providers.bzl", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
-load(":bundle_tool.bzl", "BUNDLE_TOOL_ATTRS", "PACK_ATTRS", "pack_bundle")
+load(":finding.bzl", "finding")
+load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
+load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+
+def _bundle_files_impl(ctx):
+    return [
+        DefaultInfo(files = depset(ctx.files.configs + ctx.files.license_files)),
+        QolaBundleFilesInfo(
+            configs = ctx.files.configs,
+            license_files = ctx.files.license_files,
+            tree = ctx.file.tree,
+        ),
+    ]
+
+bundle_files = rule(
+    implementation = _bundle_files_impl,
+    attrs = {
+        "configs": attr.label_list(
+            allow_files = True,
+            doc = "Tuning data: files below aiter/configs.",
+        ),
+        "license_files": attr.label_list(
+            allow_files = True,
+            doc = "License texts of AITER and Composable Kernel.",
+        ),
+        "tree": attr.label(
+            allow_single_file = True,
+            doc = "AITER.json of the tree: which one it is, and where.",
+            mandatory = True,
+        ),
+    },
+    doc = "Files of an AITER tree that a bundle holds beside libraries and headers.",
+    provides = [QolaBundleFilesInfo],
+)
+
+BUNDLE_TOOL_ATTRS = {
+    "_tool": attr.label(cfg = "exec", default = "//qola/bundle:tool", executable = True),
+}
+
+PACK_ATTRS = BUNDLE_TOOL_ATTRS | {
+    "bundle": attr.label(
+        allow_single_file = True,
+        doc = "A qola_bundle: the directory, not the tar file.",
+        mandatory = True,
+    ),
+}
+
+def pack_bundle(ctx, command, output, options, mnemonic):
+    """Packs the directory of a bundle into one file.
+
+    Args:
+      ctx: context of a rule with PACK_ATTRS.
+      command: the tool's.
+      output: File to write.
+      options: of the command, besides directory and output.
+      mnemonic: of the action.
+
+    Returns:
+      The providers of the rule.
+    """
+    args = ctx.actions.args()
+    args.add(command)
+    args.add_all("--directory", [ctx.file.bundle], expand_directories = False)
+    args.add("--output", output)
+    args.add_all(options)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = [ctx.file.bundle],
+        mnemonic = mnemonic,
+        outputs = [output],
+        progress_message = "Packing %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
 
 def _check_triton(ctx):
     plan = ctx.attr.triton[TritonLibraryInfo].plan
@@ -300,3 +372,49 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         prefix = name,
         **kwargs
     )
+
+def _qola_wheel_impl(ctx):
+    # The tool reads package, version and platform from it.
+    wheel = ctx.actions.declare_file("{}-{}-py3-none-{}.whl".format(
+        ctx.attr.package,
+        ctx.attr.version,
+        ctx.attr.platform,
+    ))
+    external = ["--external-library=" + name for name in ctx.attr.external_libraries]
+    return pack_bundle(ctx, "wheel", wheel, external, "QolaWheel")
+
+qola_wheel = rule(
+    implementation = _qola_wheel_impl,
+    attrs = PACK_ATTRS | {
+        "external_libraries": attr.string_list(
+            doc = "Libraries that are neither in the bundle nor promised by `platform`, and that whoever installs the wheel has: `libamdhip64.so.7` comes with ROCm.",
+        ),
+        "package": attr.string(
+            doc = "Name of the Python package, and of the distribution: small letters, digits and _.",
+            mandatory = True,
+        ),
+        "platform": attr.string(
+            default = "linux_x86_64",
+            doc = "Platform tag. `linux_x86_64` promises nothing of the system's libraries, `manylinux_2_28_x86_64` a glibc of 2.28 and what goes with it: each program and library of the bundle is compared with that, and one that needs more is an error that names the tag that fits.",
+        ),
+        "version": attr.string(
+            doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
+            mandatory = True,
+        ),
+    },
+    doc = """A bundle as a Python wheel, `<package>-<version>-py3-none-<platform>.whl`.
+
+The package has the bundle's files; `python -m <package> --path` prints where
+they are. The same bundle gives the same bytes.
+
+Example:
+    qola_wheel(
+        name = "te_wheel",
+        bundle = ":te",
+        external_libraries = ["libamdhip64.so.7"],
+        package = "qola_te",
+        platform = "manylinux_2_28_x86_64",
+        version = "0.1.0",
+    )
+""",
+)

@@ -1,16 +1,15 @@
-"""embedded_code_objects: .co files as data of a library, with a table to find them by key."""
+"""Embeds .co files as data into a library, with a table to find them by key."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("//rules/private:cc_features.bzl", "cc_features")
-load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
+load(":cc.bzl", "KERNEL_TARGET", "cc_features")
 
-# The blobs stand in a section of their own, which nothing else shares, so that
-# the alignment costs once per blob. The table holds addresses, which the
-# loader has to fill in: .data.rel.ro is read-only after that.
+# The blobs have a section of their own, so that the alignment costs once per
+# blob. The loader fills in the addresses in the table: .data.rel.ro is
+# read-only after that.
 _HEAD = """\
-# Written by @qola//rules/private/compile:embedded_code_objects.bzl.
-# cc/api/qola_asm.h says what the table holds.
+# Written by @qola//rules/private:code_objects.bzl.
+# cc/api/qola_asm.h documents the table.
     .section .rodata.qola_code_objects, "a", @progbits
 """
 
@@ -82,7 +81,7 @@ def _embedded_code_objects_impl(ctx):
     _, outputs = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
-        # What .incbin reads: neither a source nor a header.
+        # .incbin reads them: neither sources nor headers.
         additional_inputs = files.values(),
         cc_toolchain = found.toolchain,
         feature_configuration = found.features,
@@ -107,7 +106,7 @@ _embedded_code_objects = rule(
     attrs = {
         "code_objects": attr.label_keyed_string_dict(
             allow_files = [".co"],
-            doc = "The files, each with its key: hsa/<arch>/<subdir>/<kernel>.co.",
+            doc = "The files, each with its key: `hsa/<arch>/<subdir>/<kernel>.co`.",
         ),
     },
     doc = "Implementation of the macro embedded_code_objects.",
@@ -119,22 +118,21 @@ _embedded_code_objects = rule(
 def embedded_code_objects(name, code_objects, tags = [], **kwargs):
     """Embeds code objects of AITER's assembly (v3) kernels into a library.
 
-    Declares one rule. Its object file holds each file as it is, aligned to
-    4096 bytes, by the assembler's .incbin, and the table that qola_asm.cpp
-    (@qola//cc/api:asm) searches. The symbols are hidden: every library
-    has its own table, and needs exactly one, which may be empty.
+    The object file contains each file unchanged, aligned to 4096 bytes, and the
+    table that qola_asm.cpp (@qola//cc/api:asm) searches. The symbols are hidden:
+    every library needs exactly one table of its own, which may be empty.
 
     Args:
       name: target name.
       code_objects: dict from the label of a .co file to its key,
-        hsa/<arch>/<subdir>/[MI300/|MI308/]<kernel>.co. Order does not matter.
+        hsa/<arch>/<subdir>/[MI300/|MI308/]<kernel>.co, in any order.
       tags: tags of the target.
       **kwargs: further common attributes.
     """
     _embedded_code_objects(
         name = name,
         code_objects = code_objects,
-        # As for kernels: keep the output directory's name out of the key.
+        # As for kernels: keeps the output directory's name out of the key.
         tags = tags + ["supports-path-mapping"],
         **(KERNEL_TARGET | kwargs)
     )
