@@ -10,7 +10,6 @@ from qola.code_object.reader import CodeObject
 from qola.code_object.reader import Kernel as DeviceKernel
 from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedModule
-from qola.report.compiles import KEPT, Compile
 from qola.report.data import (
     AssemblyKernel,
     Batch,
@@ -20,6 +19,7 @@ from qola.report.data import (
     ReportedLibrary,
     ReportError,
 )
+from qola.report.execution_log import KEPT, Compile
 from qola.report.library import Library
 from qola.report.occupancy import occupancy
 

@@ -8,8 +8,8 @@ from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources
 from qola.codegen.types import CodeObject as PlannedCodeObject
 from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedBatch
-from qola.report.compiles import Compile
 from qola.report.data import LeftOut, Part
+from qola.report.execution_log import Compile
 from qola.report.library import Library
 from tests.support import plans
 
