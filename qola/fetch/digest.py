@@ -21,7 +21,7 @@ def tree_digest(root: Path, leave_out: Collection[str] = ()) -> str:
 
     It has names, contents, which files can be executed, and links; a link that leads out of the
     tree is followed, as a build follows it. Left out are what git keeps (`.git`) and Python's byte
-    code in `__pycache__`, which no generator reads (`qola.codegen.bytecode`).
+    code in `__pycache__`, which no generator reads (`qola.codegen.process`).
 
     Args:
         leave_out: names in the root directory that do not count.

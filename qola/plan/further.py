@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from qola.aiter.includes import includes
 from qola.aiter.module_kinds import SOURCE_SUFFIXES
 from qola.aiter.module_kinds import sources as own_sources
+from qola.codegen.asm.script import Generated, generated_files
 from qola.codegen.ck.batches import batch_source, included, local_names
-from qola.codegen.scripts import Generated, generated_files
 from qola.codegen.types import GeneratedSource, KernelSet
 from qola.errors import Finding, PlanError
 from qola.files import sha256_of_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qola.aiter.tree import AiterTree
-from qola.codegen.asm.reach import unreached
+from qola.codegen.asm.later import unreached
 from qola.errors import Finding
 from qola.plan.generated import GeneratedModule
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
-from qola.codegen.asm.embed import generate_asm, integrity
-from qola.codegen.asm.helpers import unplanned_source
-from qola.codegen.asm.patch import PATCHES
+from qola.codegen.asm.embed import PATCHES, generate_asm, integrity, unplanned_source
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.errors import QolaError

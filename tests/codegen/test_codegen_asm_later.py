@@ -415,7 +415,7 @@ def test_headers_of_real_trees() -> None:
 
 def digest_of(tree: AiterTree, module: str, archs: Sequence[str]) -> str:
     """Digest of the header with every row of some architectures."""
-    from qola.codegen.asm.config_headers import config_header  # noqa: PLC0415
+    from qola.codegen.asm.later import config_header  # noqa: PLC0415
 
     tables = read_tables(tree, module)
     rows = [row for table in tables for row in table.rows if row.arch in archs]

@@ -139,7 +139,7 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
     ("on", "level", "reason"),
     [
         (("TARGETS", "NO_POOL"), "linked", "0 classes *ApiPool render a dispatch, not one"),
-        (("TARGETS", "REWRITTEN"), "linked", "what the pool renders is in 0 files, not in one"),
+        (("TARGETS", "REWRITTEN"), "linked", "the texts of the pool are in 0 files, not in one"),
         (("TARGETS", "NAMELESS"), "linked", "AttributeError: 'Tile' object has no attribute"),
         (("TARGETS", "NEEDS_ROWS"), "linked", "ValueError: no rows"),
         (("NO_POOL", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
@@ -192,7 +192,7 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
             {"receipt": 700, "manifest": ""},
             [
                 "rule of receipt 700 for direction fwd",
-                "vlayout row, while no kernel says its vlayout",
+                "vlayout row, but no kernel has the field vlayout",
             ],
         ),
         (
@@ -205,14 +205,14 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
             {"manifest": VARIANT + "has_sink = true\n"},
             [
                 "[[mha_fwd_variants]] #1 (line 3).sink",
-                "sink yes, while no kernel says its sink",
-                "what they have and this qola does not know: paged_v",
+                "sink yes, but no kernel has the field sink",
+                "fields that this qola does not know: paged_v",
             ],
         ),
         (
             ("TARGETS", "NO_POOL"),
             {"receipt": 700, "manifest": ""},
-            ["receipt 700 of rows that cannot be followed", "of this CK's own: 0, 7, 600"],
+            ["receipt 700 of a dispatch that cannot be parsed", "of this CK's own: 0, 7, 600"],
         ),
         (("TARGETS",), {"archs": ("gfx1100",)}, ["gfx1100"]),
         (

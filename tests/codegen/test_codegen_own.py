@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.ck.driver import run
+from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
-from qola.codegen.ck.own import find
 from qola.codegen.ck.predicates import VariantFilter
-from qola.codegen.ck.request import GeneratorRequest
+from qola.codegen.ck.requested import find
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue, RequestedKernel
 from qola.kernel.config import KernelConfig

@@ -10,22 +10,139 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.attention import attention_of
 from qola.aiter.includes import closure, include_dirs, includes
+from qola.aiter.preprocess import without_comments
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm.config_headers import SCRIPT, config_header, header_name
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable, padded, read_tables, row_fits
 from qola.codegen.asm.domain import Variant
-from qola.codegen.asm.reach import unreached
+from qola.codegen.asm.script import run_script
 from qola.codegen.asm.set import AsmSet, listed, not_embedded
 from qola.codegen.types import CodeObject, GeneratedSource, Selection
-from qola.errors import Finding
-from qola.files import lossy_text, sha256_of
+from qola.errors import CodegenError, Finding
+from qola.files import lossy_text, sha256_of, write_if_changed
 from qola.folder import Folder
+
+SCRIPT = "codegen.py"
+"""Name of the script, below the tree's directory of code objects."""
+
+#: Stands before an arch's name where its tables are whole. It sorts before every arch.
+_WHOLE = "0_"
+
+
+def header_name(module: str) -> str:
+    """Return the name of the header that the script makes of a module's tables."""
+    return f"asm_{module}_configs.hpp"
+
+
+def config_header(
+    tree: AiterTree, module: str, tables: Sequence[ConfigTable], kept: Collection[ConfigRow]
+) -> bytes:
+    """Return the C++ table of some rows.
+
+    The script reads types and columns from whatever rows it finds, and fails on a table without
+    any. So it is shown every table whole as well, for architectures that nobody asks for: the C++
+    is that of AITER's own build, less the lines of rows that are not wanted.
+
+    Args:
+        tables: all tables of the module; those of every arch, or C++ may miss one it names.
+        kept: the rows to keep.
+
+    Raises:
+        CodegenError: the script fails or writes another file.
+    """
+    script = f"{tree.hsa_dir}/{SCRIPT}"
+    place = f"{script} -m {module}"
+    chosen = {id(row) for row in kept}
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        shutil.copyfile(tree.root / script, root / SCRIPT)
+        for table in tables:
+            below = table.file.removeprefix(f"{tree.hsa_dir}/{table.arch}/")
+            rows = [row for row in table.rows if id(row) in chosen]
+            for arch, text in (
+                (f"{_WHOLE}{table.arch}", table.text(table.rows)),
+                (table.arch, table.text(rows)),
+            ):
+                copy = root / arch / below
+                write_if_changed(copy, text)
+        archs = sorted({row.arch for row in kept})
+        files = run_script(root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
+    if list(files) != [header_name(module)]:
+        raise CodegenError(
+            Finding(
+                place=place,
+                found=", ".join(files),
+                expected=f"{header_name(module)} and no other file",
+                fix="use an AITER tree that this qola serves",
+            )
+        )
+    return files[header_name(module)]
+
+
+#: Functions that other sources can call: those of C by AITER's macro, and those of C++.
+_DEFINED = (
+    re.compile(r"^AITER_CTYPES_DEFINE_ENTRYPOINT\w*\(\s*(\w+)", re.MULTILINE),
+    re.compile(
+        r"^(?!static\b|return\b|using\b)[\w:&*<>]+[\w:&*<> \t]*[ \t\n](\w+)\([^;{}]*\)\s*\{",
+        re.MULTILINE,
+    ),
+)
+
+
+def unreached(
+    tree: AiterTree,
+    config: ModuleConfig,
+    drop_srcs: Collection[str],
+    archs_of: Mapping[str, Sequence[str]],
+) -> Iterator[Finding]:
+    """Warn of tables whose kernels nothing launches that a library's entry point calls.
+
+    Args:
+        archs_of: the architectures with kernels, by module of `hsa/codegen.py`.
+    """
+    texts = {
+        src: without_comments(tree.text(src))
+        for src in config.srcs
+        if (tree.root / src).is_file() and src.rpartition("/")[2] not in drop_srcs
+    }
+    entry = f"mha_{attention_of(config.name).direction}"
+    entries = [src for src, text in texts.items() if re.search(rf"^float\s+{entry}\(", text, re.M)]
+    for module, archs in sorted(archs_of.items()):
+        users = [
+            src
+            for src, text in texts.items()
+            if any(name == header_name(module) for name, _ in includes(text))
+        ]
+        if not archs or not entries or not users or set(users) & set(entries):
+            continue
+        defined = {
+            name
+            for src in users
+            for pattern in _DEFINED
+            for name in pattern.findall(texts[src])
+            if not name.startswith("AITER_")
+        }
+        if any(set(re.findall(r"\w+", texts[src])) & defined for src in entries):
+            continue
+        yield Finding(
+            place=", ".join(users),
+            found=f"{', '.join(sorted(defined)) or 'no function'}, which {entry} in "
+            f"{', '.join(entries)} does not call: the kernels of {module} for {', '.join(archs)} "
+            "are never launched, and their problems are answered with -1",
+            expected="an entry point that launches what it embeds, or hsa_subdirs without "
+            f"{module}",
+            fix="use an AITER whose entry point calls it (a fork or a patch may), or remove these "
+            "architectures",
+            severity="warning",
+        )
+
 
 _CONFIG_HEADER = re.compile(r"asm_(\w+)_configs\.hpp")
 
@@ -233,3 +350,47 @@ def _served(
             if all((arch, *padded(direction, *hdim)) in own for arch in archs)
         )
     return found
+
+
+_HOOK = "AITER_EMBEDDED_HSA_MAP"
+
+
+def code_objects(
+    tree: AiterTree,
+    config: ModuleConfig,
+    archs: Sequence[str],
+    subdirs: Sequence[str] | None = None,
+) -> tuple[CodeObject, ...]:
+    """Return what a module may load, where AITER's header takes it from the library.
+
+    That is all in ``hsa/<arch>/<subdir>`` of what its calls of `hsa/codegen.py` name: its tables
+    have a row for each, and none is left out. () for trees without that hook.
+
+    Args:
+        subdirs: these alone; None for all.
+
+    Raises:
+        CodegenError: no arch has any.
+    """
+    asked = asked_modules(tree, config.generators)
+    header = f"{tree.csrc_dir}/include/aiter_hip_common.h"
+    if not asked or _HOOK not in tree.text(header):
+        return ()
+    chosen = [name for name in asked if subdirs is None or name in subdirs]
+    found = []
+    for arch in archs:
+        for name in chosen:
+            folder = tree.root / tree.hsa_dir / arch / name
+            for path in sorted(folder.rglob("*.co")):
+                file = path.relative_to(tree.root).as_posix()
+                key = posixpath.join("hsa", posixpath.relpath(file, tree.hsa_dir))
+                found.append(CodeObject(key, file, arch, sha256_of(path), path.stat().st_size))
+    if chosen and not found:
+        raise CodegenError(
+            Finding(
+                f"module {config.name}",
+                f"no code object in {', '.join(chosen)} for {', '.join(archs)}",
+                f"an arch that {tree.hsa_dir} has some for",
+            )
+        )
+    return tuple(found)

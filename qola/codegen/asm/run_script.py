@@ -30,8 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from qola.codegen.asm import frames
-from qola.codegen.bytecode import ignore_bytecode
-from qola.codegen.parent import prepare_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.files import disk_error
 
 

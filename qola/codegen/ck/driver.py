@@ -13,11 +13,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from qola.codegen.answer import FilterAnswer, GeneratorAnswer
-from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
 from qola.codegen.ck.hazards import DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
+from qola.codegen.ck.messages import FilterAnswer, GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
@@ -28,14 +27,13 @@ from qola.codegen.ck.output import (
     record,
     tags_of,
 )
-from qola.codegen.ck.own import arranged, find, keeper_of
-from qola.codegen.ck.predicates import ASKED_FOR, EVERYTHING, VariantFilter
+from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
-from qola.codegen.ck.request import GeneratorRequest
+from qola.codegen.ck.requested import arranged, find, keeper_of
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.codegen.parent import prepare_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource
 from qola.errors import Finding
 from qola.files import disk_error
@@ -52,7 +50,7 @@ def _dispatch_row(row: Row, keepers: Iterable[VariantFilter] = ()) -> DispatchRo
         conditional=row.conditional,
         labels=tuple(w.label for w in keepers if w.index != EVERYTHING),
         key=row.key,
-        asked=all(w.index == ASKED_FOR for w in keepers),
+        asked=all(w.index == REQUESTED for w in keepers),
     )
 
 
