@@ -28,7 +28,7 @@ def measure(function: str, hdim: int, directory: Path) -> dict[str, Any]:
     """Compile a kernel; return its cost."""
     chosen = {"HDIM": str(hdim), "dtype": "bf16"}
     code = directory / f"{instance_name(function, chosen, ARCH)}.hsaco"
-    command = [sys.executable, "-m", "qola.triton", f"--name={function}", f"--function={function}"]
+    command = [sys.executable, "-m", "qola.triton", f"--name={code.stem}", f"--function={function}"]
     command += [f"--source={own.DIRECTORY / own.FILES[function]}", f"--arch={ARCH}"]
     command += [f"--choice={name}={value}" for name, value in chosen.items()]
     command += [f"--code={code}", f"--metadata={code.with_suffix('.json')}"]

@@ -47,7 +47,7 @@ def triton_file(namespace: str) -> str:
 
 
 def archive_file(namespace: str) -> str:
-    """File name of a static archive, as rules/private/package/qola_static.bzl makes it."""
+    """File name of a static archive, as rules/private/static.bzl makes it."""
     return f"libqola_{namespace}.a" if namespace else "libqola.a"
 
 

@@ -1,11 +1,11 @@
-// Embedded code objects: the table that embedded_code_objects (a Bazel rule)
-// assembles, and what AITER's v3 sources do with it.
+// Embedded code objects: the table that the Bazel rule embedded_code_objects
+// assembles, and its lookup for AITER's v3 sources.
 #include "qola_asm.h"
 
 #include <algorithm>
 
 extern "C" {
-// In the assembly; hidden, so that each library has its own.
+// Defined in the assembly; hidden, so that each library has its own.
 __attribute__((visibility("hidden"))) extern const qola_asm::CodeObject qola_asm_table[];
 __attribute__((visibility("hidden"))) extern const std::size_t qola_asm_table_size;
 }
@@ -13,7 +13,7 @@ __attribute__((visibility("hidden"))) extern const std::size_t qola_asm_table_si
 namespace qola_asm {
 namespace {
 
-// A launch's source text runs over ten lines; its name says enough.
+// The source text of a launch has ten lines, so messages only use its name.
 std::string name_of(const char* call) { return std::string(call, std::strcspn(call, "(")); }
 
 } // namespace

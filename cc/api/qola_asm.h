@@ -1,6 +1,6 @@
-// AITER's assembly (v3) kernels inside the library: found by key, loaded from
-// memory. Private to the library. Included after AITER's headers, as in its
-// patched v3 sources, it makes a failing HIP_CALL throw.
+// Finds AITER's assembly (v3) kernels in the library by key, and loads them from
+// memory. Private to the library. AITER's patched v3 sources include it after
+// AITER's headers, so that a failing HIP_CALL throws.
 #ifndef QOLA_ASM_H
 #define QOLA_ASM_H
 
@@ -14,9 +14,9 @@
 
 namespace qola_asm {
 
-/// One embedded .co file. `key` is what later AITERs have in
-/// AITER_EMBEDDED_HSA_MAP: hsa/<arch>/<subdir>/[MI300/|MI308/]<kernel>.co.
-/// `data` is aligned to 4096 bytes.
+/// One embedded .co file. `key` has the form of AITER_EMBEDDED_HSA_MAP in later
+/// AITERs: hsa/<arch>/<subdir>/[MI300/|MI308/]<kernel>.co. `data` is aligned to
+/// 4096 bytes.
 struct CodeObject
 {
     const char* key;
@@ -34,14 +34,14 @@ struct Table
     const CodeObject* end() const noexcept { return first + count; }
 };
 
-/// A HIP call failed: the message has the call and HIP's own words.
+/// A failed HIP call; the message has the call and HIP's description.
 class Error : public std::runtime_error
 {
     public:
     using std::runtime_error::runtime_error;
 };
 
-/// A code object that is not in the library was asked for.
+/// A requested code object is not in the library.
 class NotEmbedded : public Error
 {
     public:
@@ -51,18 +51,18 @@ class NotEmbedded : public Error
 /// Returns every embedded code object.
 Table table() noexcept;
 
-/// Returns the code object with this key, null when it is not embedded.
+/// Returns the code object with this key, null if it is not embedded.
 const CodeObject* find(std::string_view key) noexcept;
 
 /// Throws Error when `status` is an error; `call` is the call's source text.
 void check(hipError_t status, const char* call);
 
 /// Loads an embedded code object on the current device.
-/// Throws NotEmbedded when there is none with this key, Error when HIP fails.
+/// Throws NotEmbedded if none has this key, Error if HIP fails.
 void load(hipModule_t* module, const std::string& key);
 
 /// Returns the number of compute units of the current device; throws Error.
-/// Asked anew each time: AITER keeps the first device's number for all.
+/// Not cached, unlike in AITER, which uses the first device's number for all.
 unsigned cu_count();
 
 } // namespace qola_asm
@@ -71,7 +71,7 @@ unsigned cu_count();
 
 // Outside of the guard: AITER's header may come between two inclusions.
 #ifdef HIP_CALL
-// AITER's own ends the process.
+// AITER's own macro ends the process.
 #undef HIP_CALL
 #define HIP_CALL(call) ::qola_asm::check((call), #call)
 #endif

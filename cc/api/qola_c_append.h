@@ -1,4 +1,4 @@
-// Passes the fields of a C caller who appends to K and V on to Composable Kernel; not installed.
+// Passes the fields of a C caller that appends to K and V to Composable Kernel; not installed.
 #pragma once
 
 #include "qola_c_members.h"
@@ -10,7 +10,7 @@
 
 namespace qola_c_entry {
 
-/// Refuses what is wrong with a rotation of rows, whatever serves it.
+/// Refuses an invalid rotation of rows, independent of the kernel.
 inline void check_rope(const qola_mha_args& args, bool launched)
 {
     if(args.rope < QOLA_ROPE_NONE || args.rope > QOLA_ROPE_HALF)
@@ -28,7 +28,7 @@ inline void check_rope(const qola_mha_args& args, bool launched)
         invalid("rotary_cos, rotary_sin: null, and rope is set");
 }
 
-/// Refuses what is wrong with a problem whatever serves it.
+/// Refuses an invalid problem, independent of the kernel.
 inline void check_append(const qola_mha_args& args, bool launched)
 {
     check_heads(args);
@@ -40,7 +40,7 @@ inline void check_append(const qola_mha_args& args, bool launched)
         invalid("seqlen_new: " + std::to_string(args.seqlen_new) + ", expected rows to append");
     check_pages(args);
     if(args.block_table != nullptr && args.cache_batch_idx != nullptr)
-        invalid("cache_batch_idx: set beside block_table");
+        invalid("cache_batch_idx: set together with block_table");
     if(!launched)
         return;
     const auto needs = [](const void* field, const char* name) {
@@ -59,7 +59,7 @@ inline void check_append(const qola_mha_args& args, bool launched)
         needs(args.q.data, "q");
 }
 
-/// Sets Composable Kernel's arguments, and the parameters beside them.
+/// Sets Composable Kernel's arguments and the additional parameters.
 template <class Entry, class Args>
 void append(Args& args, Parameters& more, Fields& fields, const Workspace& workspace)
 {
@@ -68,9 +68,9 @@ void append(Args& args, Parameters& more, Fields& fields, const Workspace& works
     check_append(given, workspace.real());
     more.q_dtype_str = dtype_of(fields.take(&A::dtype));
     more.rope_type   = {fields.take(&A::rope)};
-    // Row n of Q is the n-th behind those of K; without a mask, all are the first.
+    // With a mask, row n of Q has the position of the n-th new row of K, else that of the first.
     args.has_mask = mask_of(fields).kind != QOLA_MASK_NONE;
-    // No kernel asks for these, and each is true of the problem.
+    // No kernel depends on these; they describe the problem.
     fields.take(&A::kernels);
     fields.take(&A::seqlen_k);
     fields.take(&A::max_seqlen_q);

@@ -1,4 +1,4 @@
-// The C functions of a library (qola_c.h) over its C++ ones; not installed.
+// Implements the C functions of a library (qola_c.h) with its C++ ones; not installed.
 #pragma once
 
 #include "qola_c_fill.h"
@@ -15,7 +15,7 @@
 
 namespace qola_c_entry {
 
-/// What a caller of the first header gives, at least.
+/// Size of the structure in the first header, the smallest valid one.
 inline constexpr std::size_t FIRST_FOUND = 208;
 static_assert(sizeof(qola_found) >= FIRST_FOUND);
 
@@ -41,7 +41,7 @@ int launch(const qola_mha_args* args, void* stream)
     });
 }
 
-/// What a call launches and needs.
+/// The kernels and the workspace of a call.
 struct Asked
 {
     int status = QOLA_OK;
@@ -134,7 +134,7 @@ int prepare(const qola_mha_args* args)
     });
 }
 
-/// The kernels of an entry point that this library has: it may be built for some of its archs.
+/// The kernels of an entry point in this library, which may be built for some of its archs.
 template <class Entry>
 const std::vector<const char*>& kernels()
 {

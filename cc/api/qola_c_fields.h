@@ -1,4 +1,4 @@
-// The fields of a C caller, older or newer than the library; not installed.
+// Reads the fields of a C caller that is older or newer than the library; not installed.
 #pragma once
 
 #include "qola_c_refused.h"
@@ -10,7 +10,7 @@
 
 namespace qola_c_entry {
 
-/// What a caller of the first header gives, at least; and what no later one does: a size that was never set.
+/// Smallest and largest accepted size of the structure. A larger one is probably uninitialised.
 inline constexpr std::size_t FIRST_ARGS = 872;
 inline constexpr std::size_t BEYOND_ARGS = 1 << 16;
 static_assert(sizeof(qola_mha_args) >= FIRST_ARGS);
@@ -33,12 +33,13 @@ static_assert(sizeof(qola_mha_args) >= FIRST_ARGS);
     FIELD(rotary_cos) FIELD(rotary_sin) FIELD(rope) FIELD(rotary_dim)
 
 #define QOLA_C_SIZE(field) +sizeof(qola_mha_args::field)
-// Each byte is some field's, or one that nobody refuses would be passed over.
+// The structure has no padding: unknown bytes could not be refused.
 static_assert(sizeof(qola_mha_args) ==
               sizeof(qola_mha_args::struct_size) QOLA_C_FIELDS(QOLA_C_SIZE));
 #undef QOLA_C_SIZE
 
-/// A caller's fields. Each is taken by what passes it on; at the end none that is set may be left.
+/// The fields of a caller. Code that passes a field on marks it as taken; at the end every set field must be
+/// taken.
 class Fields
 {
     public:
@@ -67,7 +68,7 @@ class Fields
         return values.*field;
     }
 
-    /// Throws Refused where a field is set that nobody took.
+    /// Throws Refused if a field is set that was not taken.
     void check_left(const char* entry) const
     {
         if(!is_set(&left, sizeof left))

@@ -1,8 +1,7 @@
-// Passes a C caller's fields on to AITER, member by member; not installed.
+// Passes a C caller's fields to AITER, member by member; not installed.
 //
-// What AITER's arguments have differs from tree to tree. Here stand the members of every tree that is
-// known, and the compiler leaves out what the one at hand does not have: a field of a C caller that none of
-// them took is refused by its name.
+// The members of AITER's arguments differ between trees. This file names the members of all known trees, and
+// the compiler omits those that the current tree lacks. A set field that no member took is refused by name.
 #pragma once
 
 #include "qola_c_append.h"
@@ -18,7 +17,7 @@
 
 namespace qola_c_entry {
 
-/// Whether AITER's function has a parameter of that name.
+/// Returns whether AITER's function has a parameter of a name.
 template <class Entry>
 constexpr bool takes(std::string_view name)
 {
@@ -33,12 +32,12 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
         return append<Entry>(args, more, fields, workspace);
     using A                   = qola_mha_args;
     const qola_mha_args given = fields.values;
-    // Only the backward has it, and only splits have those.
+    // Only the backward has `deterministic`, and only split-KV has splits.
     constexpr bool backward = requires { args.do_ptr; };
     constexpr bool splits   = requires { args.o_acc_ptr; };
     constexpr bool paged    = splits || requires { args.kv_indptr; } || requires { args.block_table_ptr; };
     check(given, {backward, requires { args.seqstart_k_ptr; }, paged, workspace.real()});
-    // Paged prefill: pages of batch prefill have other sizes.
+    // Paged prefill; batch prefill accepts other page sizes.
     if constexpr(!splits && !requires { args.kv_indptr; } && requires { args.block_table_ptr; })
         check_pages(given);
     fields.take(&A::workspace);
@@ -58,7 +57,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     QOLA_C_SET(window_size_left, mask.left, "window_left")
     QOLA_C_SET(window_size_right, mask.right, "window_right")
 
-    // The dispatch of splits and of pages knows no assembly kernels.
+    // The dispatches of split-KV and paged prefill have no assembly kernels.
     bool assembly = fields.take(&A::kernels) == QOLA_KERNELS_ANY;
     // These read no lengths without padding; sums of them in group mode, those of the wheels never.
     assembly = assembly && given.seqlens_q == nullptr && given.seqlens_k == nullptr;
@@ -75,7 +74,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
         more.is_v3_atomic_fp32 = {fields.take(&A::atomic16) == 0};
         QOLA_C_SET(v3_atomic_fp32, given.atomic16 == 0, "atomic16")
     }
-    // The forward gives the same on every run.
+    // The forward is always deterministic.
     more.deterministic = {fields.take(&A::deterministic)};
     QOLA_C_SET(is_deterministic, given.deterministic != 0, "deterministic")
     if constexpr(requires { args.qscale_type; } || takes<Entry>("qscale_type"))
@@ -126,7 +125,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     {
         qola_tensor bias = fields.take(&A::bias);
         if(given.bias_type == QOLA_BIAS_ALIBI)
-            // AITER has the stride from one sequence's slopes to the next one's there.
+            // AITER expects the stride between the slopes of two sequences here.
             bias = {bias.data, 0, 0, bias.stride_batch};
         args.bias_ptr = bias.data;
         QOLA_C_SET(stride_bias, bias.stride_row, "bias.stride_row")
@@ -172,7 +171,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
 
     QOLA_C_TAKE(seqstart_q_ptr, seqstart_q)
     QOLA_C_TAKE(seqstart_k_ptr, seqstart_k)
-    // Later trees have no kernel for group mode without them; a question reads none.
+    // Later trees need them for every kernel in group mode; a query reads none.
     if(given.group && !workspace.real())
     {
         QOLA_C_SET(seqstart_q_ptr, &given, "seqstart_q")

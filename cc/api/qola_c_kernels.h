@@ -1,5 +1,5 @@
-// The kernels of a library by name; not installed. Written beside the entry points and not into
-// them, so that a kernel more compiles a table and no templates.
+// The names of a library's kernels; not installed. They are a source of their own, so that an additional
+// kernel recompiles a table and not the templates of the entry points.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace qola_c_entry {
 
-/// A kernel instance or an assembly kernel. Its archs stand with commas between them.
+/// A kernel instance or an assembly kernel, with its archs separated by commas.
 ///
-/// Deterministic backward kernels have an accumulator for each so many rows of K: `split`, for head
-/// dimensions up to `hdim`.
+/// Deterministic backward kernels have an accumulator for every `split` rows of K, for head dimensions up to
+/// `hdim`.
 struct Kernel
 {
     const char* name;

@@ -1,4 +1,4 @@
-// Sets what AITER's arguments and parameters have, whatever tree they are of; not installed.
+// Sets members of AITER's arguments and parameters if the tree has them; not installed.
 #pragma once
 
 #include "qola_c_refused.h"
@@ -9,7 +9,7 @@
 
 namespace qola_c_entry {
 
-/// A number as whatever type a parameter or member has: masks are an enumeration or int.
+/// Converts a number to the type of a parameter or member: masks are an enumeration or int.
 struct Number
 {
     std::int64_t value = 0;
@@ -22,7 +22,7 @@ struct Number
     }
 };
 
-/// What AITER's functions take beside arguments and stream, by the names of their parameters.
+/// Parameters of AITER's functions in addition to arguments and stream.
 struct Parameters
 {
     std::string q_dtype_str;
@@ -40,7 +40,7 @@ void set(T& to, V value, const char* name)
 {
     if constexpr(std::is_integral_v<T> && !std::is_same_v<T, bool> && std::is_integral_v<V>)
         if(static_cast<V>(static_cast<T>(value)) != value || (value < 0) != (static_cast<T>(value) < 0))
-            invalid(std::string(name) + ": " + std::to_string(value) + " is beyond what AITER takes");
+            invalid(std::string(name) + ": " + std::to_string(value) + " is out of AITER's range");
     to = static_cast<T>(value);
 }
 
@@ -49,14 +49,14 @@ void set(T& to, V value, const char* name)
 #define QOLA_C_SET(member, value, name)    \
     if constexpr(requires { args.member; }) \
         set(args.member, value, name);
-/// What is a parameter in some trees, and a member in others.
+/// Sets a value that is a parameter in some trees and a member in others.
 #define QOLA_C_BOTH(member, value, name)   \
     more.member = {value};                 \
     QOLA_C_SET(member, value, name)
 #define QOLA_C_TAKE(member, field)         \
     if constexpr(requires { args.member; }) \
         set(args.member, fields.take(&qola_mha_args::field), #field);
-/// A tensor, by the members that are named after it; a stride that there is no member for is 0 or `natural`.
+/// Sets the members of a tensor. Without a member for a stride, the stride must be 0 or `natural`.
 #define QOLA_C_STRIDE(member, value, natural, name)                                    \
     if constexpr(requires { args.member; })                                            \
         set(args.member, value, name);                                                 \

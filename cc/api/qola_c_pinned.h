@@ -1,4 +1,4 @@
-// Pinned memory of the host, for AITERs that copy from it in group mode of backward; not installed.
+// Pinned host memory for AITERs that copy from it in group mode of the backward; not installed.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -10,10 +10,10 @@
 
 namespace qola_c_entry {
 
-/// Pieces that no call uses, for later ones.
+/// A pool of free pieces.
 ///
-/// AITER gives its piece back from a function of the host on the stream, where no function of HIP may be
-/// called: hipHostFree would wait for the stream that waits for it.
+/// AITER returns its piece from a host function on the stream, which must not call HIP: hipHostFree would
+/// wait for the stream that waits for it.
 class Pinned
 {
     public:
@@ -21,7 +21,7 @@ class Pinned
     {
         Pinned& all  = instance();
         Piece* piece = all.taken(bytes);
-        // By its destructor also where there is no memory for the shared_ptr.
+        // The destructor also frees it if allocating the shared_ptr fails.
         return std::shared_ptr<void>(piece->memory, [&all, piece](void*) { all.give(piece); });
     }
 
@@ -35,7 +35,7 @@ class Pinned
 
     static Pinned& instance()
     {
-        // Never destroyed: streams may still have pieces when the process ends.
+        // Never destroyed, because streams may use pieces when the process ends.
         static auto& all = *new Pinned;
         return all;
     }
@@ -53,7 +53,7 @@ class Pinned
                 }
         }
         auto made = std::make_unique<Piece>();
-        // Few sizes, so that most calls find a piece.
+        // Round sizes up, so that most calls find a piece.
         for(made->size = 4096; made->size < bytes;)
             made->size *= 2;
         if(hipHostMalloc(&made->memory, made->size, hipHostMallocPortable) != hipSuccess)

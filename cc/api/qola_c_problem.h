@@ -1,4 +1,4 @@
-// What a C caller's problem is in AITER's words, and what is wrong with it whatever serves it; not installed.
+// Checks a C caller's problem independent of the kernel, and translates it to AITER's values; not installed.
 #pragma once
 
 #include "qola_c_fields.h"
@@ -24,7 +24,7 @@ inline const char* dtype_of(int dtype)
     }
 }
 
-/// AITER's numbers of a mask: its kind, and the window.
+/// AITER's values of a mask: its kind and the window.
 struct Mask
 {
     int kind;
@@ -36,7 +36,7 @@ inline Mask mask_of(Fields& fields)
     const int mask   = fields.take(&qola_mha_args::mask);
     const auto left  = fields.take(&qola_mha_args::window_left);
     const auto right = fields.take(&qola_mha_args::window_right);
-    // Also what AITER itself has there: -1, and behind a causal mask 0.
+    // Also accepts AITER's own values: -1, and 0 on the right of a causal mask.
     const bool unset = (left == 0 || left == -1) && (right == 0 || right == -1);
     switch(mask)
     {
@@ -50,8 +50,8 @@ inline Mask mask_of(Fields& fields)
     case QOLA_MASK_WINDOW_TOP_LEFT:
         if(left < -1 || right < -1)
             invalid("window_left, window_right: below -1");
-        // As causal masks with limits: AITER's own kind for windows begins in the bottom right for
-        // Composable Kernel, in the top left for assembly kernels.
+        // Windows are causal masks with limits: AITER's kind for windows is bottom-right for Composable
+        // Kernel, but top-left for assembly kernels.
         return {mask == QOLA_MASK_WINDOW_TOP_LEFT ? 1 : 2, left, right};
     default: invalid("mask: " + std::to_string(mask) + ", expected a qola_mask");
     }
@@ -63,19 +63,19 @@ inline void at_least_1(std::int64_t value, const char* name)
         invalid(std::string(name) + ": " + std::to_string(value) + ", expected 1 or more");
 }
 
-/// Rows of a page, or what divides them, of paged prefill and append-KV.
+/// Divisor of the page size in paged prefill and append-KV.
 inline constexpr std::int64_t PAGE_ROWS = 128;
 
-/// What of a problem depends on whose it is.
+/// Differences between the entry points' problems.
 struct Asking
 {
     bool backward;
-    bool seqstart_k; ///< group mode has it
-    bool paged;      ///< or split: lengths of K without group mode
-    bool launched;   ///< not only asked about
+    bool seqstart_k; ///< group mode takes seqstart_k
+    bool paged;      ///< pages or splits: takes lengths of K without group mode
+    bool launched;   ///< a launch, not a query
 };
 
-/// Refuses lengths that kernels would pass over, or take for others.
+/// Refuses lengths that kernels would ignore or misinterpret.
 inline void check_lengths(const qola_mha_args& args, const Asking& asking)
 {
     const auto without_group = [&](const void* field, const char* name) {
@@ -83,9 +83,9 @@ inline void check_lengths(const qola_mha_args& args, const Asking& asking)
             invalid(std::string(name) + ": set, without group");
     };
     if(args.seqlens_q != nullptr && args.cu_seqlens_q != nullptr)
-        invalid("cu_seqlens_q: set beside seqlens_q");
+        invalid("cu_seqlens_q: set together with seqlens_q");
     if(args.seqlens_k != nullptr && args.cu_seqlens_k != nullptr)
-        invalid("cu_seqlens_k: set beside seqlens_k");
+        invalid("cu_seqlens_k: set together with seqlens_k");
     if(asking.paged)
         return;
     without_group(args.seqstart_q, "seqstart_q");
@@ -98,7 +98,7 @@ inline void check_lengths(const qola_mha_args& args, const Asking& asking)
     without_group(args.cu_seqlens_k, "cu_seqlens_k");
 }
 
-/// Refuses what no problem has, of sequences, heads and what may serve them.
+/// Refuses invalid sequences, heads and choices of kernels.
 inline void check_heads(const qola_mha_args& args)
 {
     at_least_1(args.batch, "batch");
@@ -112,7 +112,7 @@ inline void check_heads(const qola_mha_args& args)
         invalid("kernels: " + std::to_string(args.kernels) + ", expected a qola_kernels");
 }
 
-/// Refuses pages whose tiles of K and V would begin in one and end in another, as Composable Kernel's runner does.
+/// Refuses page sizes with which a tile of K or V would span two pages, like Composable Kernel's runner.
 inline void check_pages(const qola_mha_args& args)
 {
     if(args.block_table != nullptr && (args.page_size < PAGE_ROWS || args.page_size % PAGE_ROWS != 0))
@@ -120,7 +120,7 @@ inline void check_pages(const qola_mha_args& args)
                 std::to_string(PAGE_ROWS));
 }
 
-/// Refuses what is wrong with a problem whatever serves it.
+/// Refuses an invalid problem, independent of the kernel.
 inline void check(const qola_mha_args& args, const Asking& asking)
 {
     const bool backward = asking.backward, launched = asking.launched;
@@ -141,9 +141,9 @@ inline void check(const qola_mha_args& args, const Asking& asking)
     if(!(args.dropout >= 0.f && args.dropout < 1.f))
         invalid("dropout: expected a number of at least 0, and below 1");
     if((args.drop_seed_ptr == nullptr) != (args.drop_offset_ptr == nullptr))
-        invalid("drop_seed_ptr, drop_offset_ptr: one of them alone");
+        invalid("drop_seed_ptr, drop_offset_ptr: only one of them is set");
     if(args.drop_seed_ptr != nullptr && (args.drop_seed != 0 || args.drop_offset != 0))
-        invalid("drop_seed, drop_offset: set beside drop_seed_ptr");
+        invalid("drop_seed, drop_offset: set together with drop_seed_ptr");
     if(args.bias_type < QOLA_BIAS_NONE || args.bias_type > QOLA_BIAS_ALIBI)
         invalid("bias_type: " + std::to_string(args.bias_type) + ", expected a qola_bias");
     if(args.bias_type == QOLA_BIAS_NONE && (args.bias.data != nullptr || args.d_bias.data != nullptr))

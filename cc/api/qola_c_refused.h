@@ -1,4 +1,4 @@
-// How a C function ends: its status, and what it says of the thread's last failure; not installed.
+// Statuses of C functions and the message of the thread's last failure; not installed.
 #pragma once
 
 #include "qola_c.h"
@@ -16,7 +16,7 @@ static_assert(QOLA_NO_KERNEL == static_cast<int>(QOLA_STATUS_NO_KERNEL) &&
               QOLA_FAILED == static_cast<int>(QOLA_STATUS_FAILED) &&
               QOLA_UNAVAILABLE == static_cast<int>(QOLA_STATUS_UNAVAILABLE));
 
-/// Ends a call with a status and what is wrong.
+/// Ends a call with a status and a message.
 class Refused : public std::runtime_error
 {
     public:
@@ -26,8 +26,7 @@ class Refused : public std::runtime_error
 
 [[noreturn]] inline void invalid(const std::string& what) { throw Refused(QOLA_INVALID, what); }
 
-/// What was wrong with this thread's last call that failed. No std::string: nothing has to end with a
-/// thread.
+/// Message of this thread's last failure. Not a std::string, so that a thread has nothing to destroy.
 inline thread_local char last_error[512] = "";
 
 inline int fail(int status, const char* what)
@@ -59,7 +58,7 @@ inline int status_of(float answer)
     return status >= QOLA_UNAVAILABLE && status < 0 ? status : QOLA_FAILED;
 }
 
-/// Calls `run()` and turns what it throws into a status and a text.
+/// Calls `run()` and converts its exceptions to a status and a message.
 template <class Run>
 int answered(Run run)
 {

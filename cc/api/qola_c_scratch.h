@@ -1,4 +1,4 @@
-// The memory beside a problem's tensors: accumulators in the caller's workspace; not installed.
+// Places accumulators in the caller's workspace; not installed.
 #pragma once
 
 #include "qola_c_kernels.h"
@@ -15,7 +15,7 @@
 
 namespace qola_c_entry {
 
-/// The fewest rows of K for which a deterministic kernel has an accumulator: none has fewer than 16.
+/// Smallest number of rows of K per accumulator of a deterministic kernel: none has fewer than 16.
 template <class Entry>
 std::int64_t rows_of_split(std::int64_t hdim)
 {
@@ -26,7 +26,7 @@ std::int64_t rows_of_split(std::int64_t hdim)
     return fewest == 0 ? 16 : fewest;
 }
 
-/// Bytes of so many floats.
+/// Returns the bytes of `count` floats.
 inline std::int64_t floats(std::initializer_list<std::int64_t> sizes)
 {
     std::int64_t bytes = sizeof(float);
@@ -36,11 +36,11 @@ inline std::int64_t floats(std::initializer_list<std::int64_t> sizes)
     return bytes;
 }
 
-/// Gives AITER's arguments memory for what its kernels leave to each other.
+/// Sets AITER's arguments to memory for data that its kernels pass to each other.
 template <class Entry, class Args>
 void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& workspace)
 {
-    // The number of rows, sequence after sequence; and of accumulators for each head.
+    // The rows of all sequences, and the accumulators per head.
     const std::int64_t rows  = given.seqlen_q * (given.group ? 1 : given.batch);
     const std::int64_t heads = given.nhead_q;
     const std::int64_t own   = given.group ? rows : given.seqlen_q;
@@ -60,16 +60,16 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
     }
     if constexpr(requires { args.d_ptr; })
     {
-        // As lse, whose strides it shares.
+        // It shares the strides of lse.
         const std::int64_t last = (given.batch - 1) * given.lse.stride_batch + (heads - 1) * given.lse.stride_head;
         args.d_ptr              = workspace(floats({last + own}), false);
     }
     if constexpr(requires { args.dq_acc_ptr; })
     {
-        // Head after head: assembly kernels take no other order, Composable Kernel any. In 16 bits they
-        // have whole blocks of rows, and of a head's dimensions, for each sequence.
+        // Heads are the outer dimension: assembly kernels require it, Composable Kernel accepts any order.
+        // 16-bit accumulators have whole blocks of rows and of head dimensions for each sequence.
         const bool padded = given.atomic16 != 0 && assembly;
-        // In group mode no order suits both these and Composable Kernel, which may have to serve.
+        // In group mode no order suits both these and Composable Kernel, which may serve instead.
         if(padded && given.group)
             throw Refused(QOLA_UNSUPPORTED, "atomic16: set, with group and assembly kernels");
         const std::int64_t length = padded ? (own + 15) / 16 * 16 : own;
@@ -83,7 +83,7 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
         QOLA_C_SET(stride_dq_acc, width, "hdim_q")
         QOLA_C_SET(nhead_stride_dq_acc, length * width, "seqlen_q")
         QOLA_C_SET(batch_stride_dq_acc, given.group ? 0 : heads * length * width, "seqlen_q")
-        // A single one may be larger than AITER's strides.
+        // One accumulator may exceed the range of AITER's strides.
         QOLA_C_SET(split_stride_dq_acc, parts > 1 ? each / 4 : 0, "seqlen_q")
     }
     if constexpr(requires { args.workspace_alloc; })
@@ -92,7 +92,7 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
         };
     if constexpr(requires { args.pinned_host_alloc; })
         args.pinned_host_alloc = [real = workspace.real()](std::size_t bytes) {
-            // Nothing is copied to that of a question; AITER reads it, as sequences without rows.
+            // A query copies nothing to it; AITER reads it as sequences without rows.
             return real ? Pinned::piece(bytes) : std::shared_ptr<void>(std::calloc(1, bytes), std::free);
         };
 }

@@ -1,4 +1,4 @@
-// The device memory that a C caller gives to a call; not installed.
+// Allocates from the device memory that a C caller passes; not installed.
 #pragma once
 
 #include "qola_c_refused.h"
@@ -10,7 +10,7 @@
 
 namespace qola_c_entry {
 
-/// Hands out pieces of the caller's workspace; without one, tells how large it has to be.
+/// Allocates pieces of the caller's workspace; without one, computes the required size.
 class Workspace
 {
     public:
@@ -22,7 +22,7 @@ class Workspace
 
     void* operator()(std::uint64_t bytes, bool zeroed)
     {
-        // Address and size of each piece as hipMalloc has them.
+        // Align address and size of each piece like hipMalloc.
         const std::uintptr_t start = (base_ + used_ + 255) / 256 * 256;
         used_                      = start - base_ + bytes;
         void* piece                = reinterpret_cast<void*>(start);
@@ -41,14 +41,14 @@ class Workspace
         return piece;
     }
 
-    /// Throws what the call before could not have. AITER, which may have asked, makes a status of it.
+    /// Throws the exception of an earlier allocation. AITER may have swallowed it and returned a status.
     void check() const
     {
         if(status_ != QOLA_OK)
             throw Refused(status_, what_);
     }
 
-    /// Bytes that were handed out, wherever the caller's begins.
+    /// Returns the allocated bytes, independent of the workspace's address.
     std::uint64_t needed() const { return used_ == 0 ? 0 : used_ + (real_ ? 255 : 0); }
 
     bool real() const { return real_; }
@@ -57,13 +57,14 @@ class Workspace
     private:
     [[noreturn]] void refuse(int status, const std::string& what)
     {
-        // No exception_ptr: older systems lack what an archive would ask of them for it.
+        // Not an exception_ptr: older systems lack symbols that a static archive would need for it.
         status_ = status;
         what_   = what;
         throw Refused(status, what);
     }
 
-    // Of none: an address that is not null, one byte behind a whole piece, so that the size suits each.
+    // Without a workspace: a non-null address one byte after an aligned one, so that the size suffices for
+    // every alignment.
     std::uintptr_t base_  = 1;
     std::uint64_t size_   = 0;
     std::uint64_t used_   = 0;

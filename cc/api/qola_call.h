@@ -1,5 +1,5 @@
-// What a thread is doing for an entry point: how a library learns which kernels a call launches before
-// the first of them runs, or without any that runs.
+// The state of a thread's call of an entry point. With it a library finds the kernels of a call before, or
+// without, running any of them.
 #ifndef QOLA_CALL_H
 #define QOLA_CALL_H
 
@@ -14,15 +14,15 @@ struct Noted
 {
     using Load = void(const std::vector<unsigned>& rows);
 
-    /// Of a lazy library, loaded or not: the kernel instance, its row in the library's table, and what
-    /// loads rows, or throws.
+    /// Lazy library: the kernel instance, its row in the library's table, and a function that loads rows or
+    /// throws.
     static Noted of_row(const char* kernel, unsigned row, Load* load)
     {
         return {kernel, row, load, nullptr, nullptr};
     }
-    /// What hipLaunchKernel was asked for.
+    /// The host function passed to hipLaunchKernel.
     static Noted of_program(const void* symbol) { return {nullptr, 0, nullptr, symbol, nullptr}; }
-    /// What hipModuleLaunchKernel was asked for.
+    /// The function passed to hipModuleLaunchKernel.
     static Noted of_module(void* function) { return {nullptr, 0, nullptr, nullptr, function}; }
 
     const char* kernel;
@@ -32,7 +32,7 @@ struct Noted
     void* function;
 };
 
-/// Rows of a lazy library among what was noted, each once.
+/// Returns the recorded rows of a lazy library, each once.
 inline std::vector<unsigned> rows_of(const std::vector<Noted>& noted)
 {
     std::vector<unsigned> rows;
@@ -42,17 +42,17 @@ inline std::vector<unsigned> rows_of(const std::vector<Noted>& noted)
     return rows;
 }
 
-/// Of a thread.
+/// The call of a thread.
 struct ThreadCall
 {
-    void (*again)(void* call) = nullptr; ///< asks once more; null outside of a call that may be repeated
-    void* call                = nullptr; ///< what `again` takes
-    /// Where kernels are noted while a call is recorded: nothing may be launched. Else null.
+    void (*again)(void* call) = nullptr; ///< repeats the call; null if it must not be repeated
+    void* call                = nullptr; ///< argument of `again`
+    /// List of recorded kernels while a call must launch nothing, else null.
     std::vector<Noted>* noted = nullptr;
 };
 inline thread_local ThreadCall thread_call;
 
-/// Sets `thread_call`, and sets it back at the end of its life.
+/// Sets `thread_call`, and restores it on destruction.
 class Call
 {
     public:
@@ -65,7 +65,7 @@ class Call
     const ThreadCall before_;
 };
 
-/// Has the kernels of what is called in its life noted, and none launched.
+/// Records the kernels of calls during its lifetime instead of launching them.
 class Recorded : public Call
 {
     public:
@@ -75,10 +75,10 @@ class Recorded : public Call
     }
 };
 
-/// Calls `run(stream)`, which may be called again meanwhile, with nothing measured or printed.
+/// Calls `run(stream)`, which may be repeated during the call, without measuring or printing.
 ///
-/// Not again where the arguments own something: later trees have functions of the caller in theirs
-/// that allocate, and who is asked twice may free what the first answer was.
+/// It is not repeated if the arguments own memory: in later trees they contain functions of the caller that
+/// allocate, and a second call may free the first result.
 template <typename Arguments, typename Stream, typename Run>
 float repeatable(const Arguments&, const Stream& stream, Run run)
 {

@@ -1,16 +1,16 @@
-// What AITER's aiter_hip_common.h includes by the name AITER_EMBEDDED_HSA_HEADER: a map over the
+// The header that AITER's aiter_hip_common.h includes as AITER_EMBEDDED_HSA_HEADER: a map over the
 // library's embedded code objects. Private to the library, and only for AITER's own sources.
 //
-// It also keeps to the caller's process what is the caller's. These sources would load a code object
-// from the directory AITER_ASM_DIR names, whatever is embedded, and end the process where HIP
-// reports an error. Both are calls of functions of C, and macros stand for these from here on: the
-// variable is never seen, and an end is an exception, which the entry points turn into a status.
+// It also protects the caller's process. AITER's sources would load code objects from the directory in
+// AITER_ASM_DIR, and end the process if HIP reports an error. Both are calls of C functions, which macros
+// replace from here on: the variable is never read, and an exit becomes an exception that the entry points
+// convert to a status.
 #ifndef QOLA_EMBEDDED_HSA_H
 #define QOLA_EMBEDDED_HSA_H
 
 #include "qola_asm.h"
 
-// Whatever declares the functions below has to come before the macros of their names.
+// Headers that declare the functions below must precede the macros of their names.
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -29,8 +29,8 @@
 
 namespace qola_asm {
 
-/// The embedded code objects as a map from key to data: what AITER's sources ask of the map that
-/// AITER_EMBEDDED_HSA_MAP names.
+/// The embedded code objects as a map from key to data, with the interface that AITER's sources expect of
+/// AITER_EMBEDDED_HSA_MAP.
 class EmbeddedMap
 {
     public:
@@ -70,13 +70,13 @@ class EmbeddedMap
 
 inline constexpr EmbeddedMap embedded{};
 
-/// The name under which a variable is looked up: none is ever set that is called "".
+/// Replaces the name of a variable: "" is never set.
 inline const char* asked_variable(const char* name) noexcept
 {
     return std::strcmp(name, "AITER_ASM_DIR") == 0 ? "" : name;
 }
 
-/// What is thrown where AITER's sources would end the process. They have said why on standard error.
+/// Thrown instead of ending the process. AITER's sources have printed the reason to standard error.
 inline std::exception_ptr ended()
 {
     return std::make_exception_ptr(Error("AITER gave up; standard error has its reason"));
@@ -84,17 +84,17 @@ inline std::exception_ptr ended()
 
 } // namespace qola_asm
 
-// What the macros below turn into, for those who write abort() without std:: in front.
+// Targets of the macros below for calls without std::.
 using std::rethrow_exception;
 
 #define AITER_EMBEDDED_HSA_MAP ::qola_asm::embedded
 
-// Behind std:: or not, as they are written: each turns into a name that is in both places.
+// With or without std::, each macro expands to a name that exists in both scopes.
 #define getenv(name) getenv(::qola_asm::asked_variable(name))
 #define abort() rethrow_exception(::qola_asm::ended())
 #define terminate() rethrow_exception(::qola_asm::ended())
 #define exit(status) rethrow_exception(::qola_asm::ended())
-// In a destructor, which may not throw; at the end of a process HIP may be gone before its modules.
+// Called in destructors, which must not throw; HIP may be unloaded before its modules at the process's end.
 #define hipModuleUnload(module) (static_cast<void>(hipModuleUnload(module)), hipSuccess)
 
 #endif // QOLA_EMBEDDED_HSA_H

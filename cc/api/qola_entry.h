@@ -1,4 +1,4 @@
-// What stands between a caller and AITER's entry points; not installed.
+// Wraps AITER's entry points; not installed.
 #pragma once
 
 #include "qola_call.h"
@@ -28,10 +28,10 @@ static_assert(QOLA_NS(status::no_kernel) == QOLA_STATUS_NO_KERNEL &&
 
 namespace qola_entry {
 
-/// Archs this library has code for, separated by commas.
+/// Archs of this library's code, separated by commas.
 constexpr std::string_view archs = QOLA_TEXT(QOLA_ARCHS);
 
-/// Whether one is meant of archs with commas between them.
+/// Returns whether a comma-separated list contains an arch.
 template <class Meant>
 bool any_of(std::string_view listed, Meant meant)
 {
@@ -45,15 +45,15 @@ bool any_of(std::string_view listed, Meant meant)
     return false;
 }
 
-/// Whether `archs` has the arch that a device reports, such as "gfx950:sramecc+:xnack-".
+/// Returns whether `archs` contains the arch that a device reports, such as "gfx950:sramecc+:xnack-".
 inline bool has_code_for(std::string_view device)
 {
     const std::string_view arch = device.substr(0, device.find(':'));
     return any_of(archs, [arch](std::string_view own) { return own == arch; });
 }
 
-/// Says on standard error which HIP call failed, and forgets the error: Composable Kernel takes an
-/// old one for that of its next launch.
+/// Reports a failed HIP call on standard error, and clears the error, which Composable Kernel would
+/// attribute to its next launch.
 inline float failed(const char* function, const char* call, hipError_t error)
 {
     std::fprintf(stderr, "qola: %s: %s: %s\n", function, call, hipGetErrorString(error));
@@ -61,16 +61,16 @@ inline float failed(const char* function, const char* call, hipError_t error)
     return QOLA_NS(status::failed);
 }
 
-/// 0 where the current device can run this library, else the status that says why not.
+/// Returns 0 if the current device can run this library, else a status.
 inline float status_of_current_device(const char* function)
 {
     enum State : char { unknown, served, foreign };
-    // Asked once a device: its properties take the runtime a millisecond.
+    // Cached per device: querying properties takes a millisecond.
     static std::array<std::atomic<State>, 64> states{};
     int device = 0;
     if(const hipError_t error = hipGetDevice(&device); error != hipSuccess)
         return failed(function, "hipGetDevice", error);
-    // More devices than any machine has: left to the launch.
+    // Beyond the cache: the launch will report a missing arch.
     if(device < 0 || device >= static_cast<int>(states.size()))
         return 0;
     State state = states[device].load(std::memory_order_relaxed);
@@ -93,7 +93,7 @@ inline float status_of_current_device(const char* function)
     return state == served ? 0 : QOLA_NS(status::no_arch);
 }
 
-/// Sets a variable, and sets it back at the end of its life.
+/// Sets a variable, and restores it on destruction.
 template <typename Value>
 class Restored
 {
@@ -111,7 +111,7 @@ class Restored
     const Value before_;
 };
 
-/// Calls `run()`, which launches nothing, and answers 0 where it throws.
+/// Calls `run()`, which launches nothing, and returns 0 if it throws.
 template <typename Run>
 auto value(const char* function, Run run) -> decltype(run())
 {
@@ -126,8 +126,8 @@ auto value(const char* function, Run run) -> decltype(run())
     }
 }
 
-/// Whether a forward problem has what the assembly kernels of AITER's later trees pass over without
-/// a word: a soft cap, or sequences that are skipped.
+/// Returns whether a forward problem has a soft cap or skipped sequences, which assembly kernels of later
+/// AITERs silently ignore.
 template <typename Args>
 bool beyond_assembly(const Args& args)
 {
@@ -140,14 +140,14 @@ bool beyond_assembly(const Args& args)
     return false;
 }
 
-/// The forward problem, kept from these kernels where they would compute another one; most of them
-/// pass over a sink, too. Leaves as no_kernel where there are no other kernels.
+/// Excludes assembly kernels that would ignore a part of the forward problem; most also ignore a sink.
+/// Throws no_kernel if there are no other kernels.
 template <typename Args>
 Args for_assembly(const Args& args)
 {
 #if defined(ENABLE_CK) && !ENABLE_CK
     if(beyond_assembly(args))
-        throw StatusError(QOLA_STATUS_NO_KERNEL, "a problem for Composable Kernel alone");
+        throw StatusError(QOLA_STATUS_NO_KERNEL, "only Composable Kernel supports the problem");
 #endif
     Args own = args;
     if constexpr(requires { own.use_asm_v3; })
@@ -160,10 +160,10 @@ Args for_assembly(const Args& args)
     return own;
 }
 
-/// Calls `run(use_asm)` and turns what goes wrong into a status.
+/// Calls `run(use_asm)` and converts exceptions to a status.
 ///
-/// Composable Kernel and the embedded assembly kernels report a failing HIP call as an exception,
-/// and the callers of these functions expect numbers.
+/// Composable Kernel and the embedded assembly kernels throw if a HIP call fails, but callers of these
+/// functions expect numbers.
 template <typename Run>
 float answer(const char* function, bool use_asm, Run run)
 {
@@ -178,8 +178,7 @@ float answer(const char* function, bool use_asm, Run run)
         }
         catch(const qola_asm::NotEmbedded&)
         {
-            // A row of AITER's table whose code object AITER does not ship:
-            // Composable Kernel serves such a problem.
+            // AITER does not ship the code object of this table row: let Composable Kernel serve the problem.
             return run(false);
         }
 #else
@@ -194,7 +193,7 @@ float answer(const char* function, bool use_asm, Run run)
     catch(const std::exception& error)
     {
         std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
-        // Composable Kernel takes an old error for that of its next launch.
+        // Composable Kernel would attribute an old error to its next launch.
         static_cast<void>(hipGetLastError());
         return QOLA_NS(status::failed);
     }

@@ -1,7 +1,7 @@
-// Functions over Composable Kernel's own, for directions that AITER has none for; not installed.
+// Calls Composable Kernel's functions of directions without an AITER function; not installed.
 //
-// As AITER's functions over the others: the problem's traits are those of its arguments and of what is
-// said beside them. What later trees have more in either is set where the compiler finds it.
+// Like AITER's functions, they derive traits from the arguments and from additional values. Members of later
+// trees are set if the compiler finds them.
 #pragma once
 
 #include "fmha_fwd.hpp"
@@ -10,7 +10,7 @@
 
 namespace qola_kv {
 
-/// What both kinds of problem say.
+/// Traits of both kinds of problem.
 template <class Traits, class Args>
 void say(Traits& traits, const Args& args, const std::string& dtype)
 {
@@ -38,7 +38,7 @@ float mha_fwd_pagedkv(const Args& args,
     traits.has_lse             = has_lse;
     traits.use_pagedkv         = args.block_table_ptr != nullptr;
     traits.skip_min_seqlen_q   = args.min_seqlen_q != 0;
-    // Scales of the caller, which kernels of fp8 alone have.
+    // Scales of the caller, only for fp8 kernels.
     traits.do_fp8_static_quant = dtype == "fp8";
     [](auto& of, const auto& from) {
         if constexpr(requires { of.has_sink; from.sink_ptr; })

@@ -1,6 +1,5 @@
-// What a library does to the device: by the linker's --wrap these stand before HIP's functions, in this
-// library alone. While a call is recorded kernels are noted, and nothing is done. Kernel libraries of a
-// lazy library call HIP's.
+// Wraps this library's calls of HIP functions, by the linker's --wrap. While a call is recorded, the wrappers
+// record kernels and do nothing else. Kernel libraries of a lazy library call HIP directly.
 #include "qola_call.h"
 
 #include <hip/hip_runtime_api.h>
@@ -8,7 +7,7 @@
 using qola_entry::Noted;
 using qola_entry::thread_call;
 
-// The linker wraps what it knows: also of a library that has no use for one of them.
+// The linker needs a wrapper for each wrapped function, even if a library does not call it.
 __attribute__((used)) static const void* const wrapped[] = {
     reinterpret_cast<const void*>(&hipLaunchHostFunc),
     reinterpret_cast<const void*>(&hipLaunchKernel),
@@ -66,7 +65,7 @@ hipError_t __wrap_hipLaunchKernel(const void* function,
     return __real_hipLaunchKernel(function, grid, block, parameters, shared_bytes, stream);
 }
 
-// What later AITERs do around their kernels, to memory that a recorded call does not have.
+// Memory functions that later AITERs call around kernels, for memory that a recorded call lacks.
 decltype(hipMemcpyAsync) __real_hipMemcpyAsync;
 hipError_t __wrap_hipMemcpyAsync(
     void* to, const void* from, std::size_t bytes, hipMemcpyKind kind, hipStream_t stream)
@@ -87,7 +86,7 @@ hipError_t __wrap_hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, vo
 {
     if(thread_call.noted == nullptr)
         return __real_hipLaunchHostFunc(stream, function, of);
-    // It frees what it was given, and reads nothing of the device.
+    // It only frees memory and does not read the device.
     function(of);
     return hipSuccess;
 }

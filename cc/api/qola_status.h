@@ -1,11 +1,11 @@
-// The statuses of the entry points as numbers without a namespace, and the exception that carries one.
+// Numbers of the entry points' statuses, and the exception that carries one.
 #ifndef QOLA_STATUS_H
 #define QOLA_STATUS_H
 
 #include <stdexcept>
 #include <string>
 
-// What they mean is said in qola_common.h, for users.
+// qola_common.h documents them for users.
 #define QOLA_STATUS_NO_KERNEL (-1.f)
 #define QOLA_STATUS_NO_ARCH (-2.f)
 #define QOLA_STATUS_FAILED (-3.f)
@@ -13,7 +13,7 @@
 
 namespace qola_entry {
 
-/// Leaves an entry point as its status. What is to be said of it has been said.
+/// Ends an entry point with a status whose reason has been printed.
 class StatusError : public std::runtime_error
 {
     public:

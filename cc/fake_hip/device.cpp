@@ -1,4 +1,4 @@
-// The device: what it is, and what it has.
+// The device and its properties.
 #include "errors.h"
 #include "settings.h"
 
@@ -42,7 +42,7 @@ hipDeviceProp_t properties()
     return result;
 }
 
-// By which AITER tells the two GPUs of gfx942 apart: MI300X, and MI308X with fewer compute units.
+// AITER distinguishes the two GPUs of gfx942 by it: MI300X, and MI308X with fewer compute units.
 int pci_chip_id(const fake_hip::Arch& arch)
 {
     if(arch.name != "gfx942")

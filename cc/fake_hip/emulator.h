@@ -1,4 +1,4 @@
-// What a program that runs kernels itself asks of the fake runtime: see qola/emulate.
+// The interface for a program that runs kernels itself (qola/emulate).
 #pragma once
 
 #include "launch.h"
@@ -9,7 +9,7 @@
 
 extern "C" {
 
-/// A launch as an emulator sees it. Grid in blocks, block in work-items.
+/// A launch for an emulator. The grid is in blocks, the block in work-items.
 struct fake_hip_launch
 {
     const char* kernel; ///< mangled name
@@ -18,14 +18,14 @@ struct fake_hip_launch
     std::uint32_t grid[3];
     std::uint32_t block[3];
     std::uint32_t dynamic_lds_bytes;
-    const void* kernarg; ///< the arguments as they lie in memory
+    const void* kernarg; ///< memory image of the arguments
     std::size_t kernarg_bytes;
 };
 
-/// Runs a kernel; 0, or the HIP error that the launch returns.
+/// Runs a kernel; returns 0 or the HIP error of the launch.
 using fake_hip_emulator = int (*)(const fake_hip_launch*);
 
-/// From now on kernels run: the emulator is called at each launch. Null ends that.
+/// Sets the emulator that each launch calls; null removes it.
 void fake_hip_emulate(fake_hip_emulator emulator);
 
 /// Device memory: writes address and size of up to `capacity` allocations, returns how many there are.
@@ -35,7 +35,7 @@ std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, 
 
 namespace fake_hip {
 
-/// Runs a launch where an emulator is there.
+/// Runs a launch if an emulator is set.
 hipError_t emulate(const Launch& launch, const std::string& kernarg);
 
 } // namespace fake_hip

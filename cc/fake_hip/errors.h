@@ -1,4 +1,4 @@
-// What every function of the fake runtime does about errors.
+// Error handling of all functions of the fake runtime.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -8,7 +8,7 @@ namespace fake_hip {
 /// Remembers an error as the thread's last one, and returns it.
 hipError_t record(hipError_t error);
 
-/// The error that FAKE_HIP_FAIL asks of a function, hipSuccess for none.
+/// Returns the error that FAKE_HIP_FAIL sets for a function, hipSuccess for none.
 hipError_t injected(const char* function);
 
 } // namespace fake_hip

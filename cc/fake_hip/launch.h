@@ -1,4 +1,4 @@
-// A kernel launch, up to where a GPU would take over.
+// A kernel launch up to the point where a GPU would start it.
 #pragma once
 
 #include "code_object.h"
@@ -16,10 +16,10 @@ struct ihipModuleSymbol_t
 
 namespace fake_hip {
 
-/// Whether hipGetFuncBySymbol gave this function, and its kernel is still registered.
+/// Returns whether hipGetFuncBySymbol returned this function and its kernel is still registered.
 bool is_of_symbol(hipFunction_t function);
 
-/// What a caller asked for, and where the kernel came from. Grid in blocks, block in work-items.
+/// The launch parameters and the origin of the kernel. The grid is in blocks, the block in work-items.
 struct Launch
 {
     const CodeObject& code_object;
@@ -35,7 +35,7 @@ struct Launch
 /// given, the hidden ones as the real runtime would fill them in, as far as they tell sizes.
 std::string pack_arguments(const Launch& launch, void** arguments);
 
-/// Checks a launch, writes it to the log, one JSON object a line, and runs it where an emulator is there.
+/// Checks a launch, logs it as one line of JSON, and runs it if an emulator is set.
 hipError_t launch(const Launch& launch, const std::string& kernarg);
 
 } // namespace fake_hip

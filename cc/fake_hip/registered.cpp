@@ -12,7 +12,7 @@ using fake_hip::settings;
 
 namespace {
 
-// What clang emits; hip/amd_detail has no header for it.
+// The structure that clang emits; hip/amd_detail has no header for it.
 struct FatBinaryWrapper
 {
     std::uint32_t magic;

@@ -1,4 +1,4 @@
-// What the fake runtime pretends to be: the one place that reads the environment.
+// The simulated device. No other file of the fake runtime reads the environment.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ struct Settings
     std::map<std::string, Failure> fail;  ///< FAKE_HIP_FAIL: by name of the function
 };
 
-/// Settings of this process, read once. Ends the process where they are wrong.
+/// Returns the settings of this process, read once. Ends the process if they are wrong.
 const Settings& settings();
 
-/// Says on standard error why the fake cannot go on, and aborts: a test must not pass by accident.
+/// Prints the reason to standard error and aborts: a test must not pass by accident.
 [[noreturn]] void refuse(const std::string& why);
 
 } // namespace fake_hip

@@ -1,4 +1,4 @@
-// Streams and events. Nothing is ever pending: what was asked for has happened when a call returns.
+// Streams and events. All work is complete when a call returns.
 #include "streams.h"
 
 #include "errors.h"
@@ -120,7 +120,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* stat
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode)
 {
     FAKE_HIP_ENTER();
-    // What may be done during a capture, and there is none.
+    // No capture is ever active.
     thread_local hipStreamCaptureMode current = hipStreamCaptureModeGlobal;
     std::swap(*mode, current);
     return hipSuccess;

@@ -1,4 +1,4 @@
-// Streams, as far as other parts of the fake runtime ask about them.
+// The interface to streams for other parts of the fake runtime.
 #pragma once
 
 #include <hip/hip_runtime_api.h>

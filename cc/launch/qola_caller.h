@@ -1,16 +1,61 @@
-// Calls the entry points of a library with values that are given by name: for programs that know
-// no C++, such as qola/emulate. The member names are AITER's, of every tree that is known.
+// Calls the C++ entry points of a library with values by name, for Python. The member names are
+// those of every known AITER tree. qola verify calls these functions and not the C ones of qola_c.h:
+// it places each accumulator itself, and tries kernels whose problems the C functions refuse.
 #ifndef QOLA_CALLER_H
 #define QOLA_CALLER_H
 
-#include "qola_launch.h"
+#include <hip/hip_runtime_api.h>
 
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <map>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
-#include <string_view>
+#include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace qola_caller {
+
+inline void check(hipError_t error, const char* what)
+{
+    if(error == hipSuccess)
+        return;
+    std::fprintf(stderr, "caller: %s: %s\n", what, hipGetErrorString(error));
+    std::exit(3);
+}
+
+/// Device memory for one call.
+class Memory
+{
+    public:
+    Memory()              = default;
+    Memory(const Memory&) = delete;
+    ~Memory()
+    {
+        for(void* pointer : pointers)
+            (void)hipFree(pointer);
+    }
+
+    void* operator()(std::size_t bytes)
+    {
+        void* pointer = nullptr;
+        check(hipMalloc(&pointer, bytes), "hipMalloc");
+        pointers.push_back(pointer);
+        return pointer;
+    }
+
+    private:
+    std::vector<void*> pointers;
+};
+
+/// The arguments that an entry point takes first.
+template <class Args, class... More>
+Args arguments_of(float (*)(const Args&, More...));
 
 /// Values by name, taken one by one, so that a name which nothing asked for is seen.
 class Values
@@ -117,7 +162,7 @@ class Parameter
 
 /// Sets the members of an entry point's arguments that are given.
 template <class Args>
-void fill(Args& args, Values& values, qola_launch::Memory& memory)
+void fill(Args& args, Values& values, Memory& memory)
 {
     QOLA_CALLER_TAKE(use_asm_v3)
     QOLA_CALLER_TAKE(how_v3_bf16_cvt)
@@ -211,7 +256,7 @@ void fill(Args& args, Values& values, qola_launch::Memory& memory)
         args.workspace_alloc = [&memory](std::size_t bytes, bool zeroed) {
             void* pointer = memory(bytes);
             if(zeroed)
-                qola_launch::check(hipMemset(pointer, 0, bytes), "hipMemset");
+                check(hipMemset(pointer, 0, bytes), "hipMemset");
             return pointer;
         };
     if constexpr(requires { args.pinned_host_alloc; })
@@ -224,7 +269,7 @@ void fill(Args& args, Values& values, qola_launch::Memory& memory)
 #undef QOLA_CALLER_TAKE
 
 /// An entry point with values.
-using Call = float (*)(Values&, qola_launch::Memory&);
+using Call = float (*)(Values&, Memory&);
 
 /// Calls an entry point; its status is written, "" returned, or what is wrong with the values.
 inline const char* call(const std::map<std::string, Call>& calls, const char* entry, const char* text, float* status)
@@ -236,7 +281,7 @@ inline const char* call(const std::map<std::string, Call>& calls, const char* en
         if(found == calls.end())
             throw std::runtime_error("the library has no entry point " + std::string(entry));
         Values values(text);
-        qola_launch::Memory memory;
+        Memory memory;
         *status = found->second(values, memory);
         wrong   = values.left().empty() ? "" : entry + (" takes no " + values.left());
     }

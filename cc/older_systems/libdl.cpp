@@ -1,4 +1,4 @@
-// Names alone, to link against: at run time it is the system's libdl.so.2, or libc.
+// A stub to link against; at run time the system's libdl.so.2 or libc is used.
 extern "C" {
 
 #define QOLA_NAME(name) \

@@ -1,5 +1,5 @@
-// What libstdc++ has gained since GCC 8, GLIBCXX_3.4.24, and its headers ask for: instantiated here,
-// hidden, as Red Hat's compilers for older systems do it in libstdc++_nonshared.a.
+// Functions that libstdc++ has gained since GCC 8, GLIBCXX_3.4.24, and that its headers use. They are instantiated
+// here, hidden, like in libstdc++_nonshared.a of Red Hat's compilers for older systems.
 #include <new>
 #include <sstream>
 

@@ -1,5 +1,5 @@
-// GLIBC_2.34: since then libc itself runs a program's constructors, and crt1.o leaves them to it. An
-// older libc runs what it is given: what crt1.o gave it before.
+// GLIBC_2.34: since then libc itself runs a program's constructors. An older libc runs the functions that crt1.o
+// passes to it, so pass the functions that older versions of crt1.o passed.
 #include <features.h>
 
 #if __GLIBC_PREREQ(2, 34)

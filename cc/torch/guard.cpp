@@ -1,5 +1,5 @@
-// The one function that Python calls of a torch module: it compares PyTorch's version with the one
-// the module was compiled for, and goes on to AITER's own.
+// PyInit of a torch module: compares PyTorch's version with the one that the module was compiled for, and
+// calls AITER's own PyInit.
 #include <Python.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ extern "C" PyObject* QOLA_JOIN(qola_init_, QOLA_MODULE)();
 namespace
 {
 
-/// Sets Python's exception and returns false where the PyTorch at hand is another.
+/// Sets Python's exception and returns false if the imported PyTorch has another version.
 bool is_ours()
 {
     PyObject* torch = PyImport_ImportModule("torch");

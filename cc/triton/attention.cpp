@@ -1,4 +1,4 @@
-// Attention of qola's own kernels: which of them a problem asks for, and their arguments.
+// Attention by qola's own kernels: selects the kernels of a problem, and sets their arguments.
 #include "library.h"
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace {
 
 using Attention = qola_triton_attention;
 
-// Fields are only ever added, at the end: a program that was compiled when these were all has them here.
+// Size of the structure in the first version. Later versions only add fields at the end.
 static_assert(offsetof(Attention, q) == 80 && offsetof(Attention, d_o) == 264 &&
               offsetof(Attention, dbias_row) == 424);
 
-/// What the caller has of the structure; what it does not have is 0.
+/// Copies the caller's structure; fields that it lacks are 0.
 Attention whole(const Attention* given)
 {
     Attention attention = {};
@@ -33,7 +33,7 @@ Attention whole(const Attention* given)
     if(!sound)
         throw Refusal(QOLA_TRITON_INVALID,
                       "batch, heads, heads_k, rows, columns, dropout or starts contradict each other");
-    // Rows are counted from the first of all sequences then.
+    // Row numbers then start at the first sequence.
     if(attention.starts_q != nullptr)
         for(std::int64_t Attention::*stride :
             {&Attention::q_batch, &Attention::k_batch, &Attention::v_batch, &Attention::bias_batch, &Attention::o_batch,
@@ -43,13 +43,13 @@ Attention whole(const Attention* given)
     return attention;
 }
 
-/// A kernel of an entry point.
+/// A kernel of an entry point, with its properties.
 struct Part
 {
     const char* kernel;
-    bool with_mask;  ///< has the choices that come with one
-    bool by_column;  ///< a workgroup has a tile of columns, and a head of K
-    bool with_dbias; ///< can write the bias's gradient
+    bool with_mask;  ///< has the choices of masks
+    bool by_column;  ///< a workgroup processes a tile of columns and a head of K
+    bool with_dbias; ///< can write the gradient of the bias
 };
 
 using Parts = std::initializer_list<Part>;
@@ -78,7 +78,7 @@ Choices choices_of(const Attention& attention, const Part& part)
     return choices;
 }
 
-/// Where a problem is only asked about, tensors that are not there yet are taken for right.
+/// In a query, tensors may be missing and count as valid.
 Values values_of(const Attention& attention, bool asked)
 {
     std::map<std::string, qola_triton_argument> values;
@@ -88,7 +88,7 @@ Values values_of(const Attention& attention, bool asked)
     const auto pointer = [&](const char* name, const void* value) {
         whole_number(name, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(value)));
     };
-    // One that is needed and null is no value.
+    // A required pointer must not be null.
     const auto needed = [&](const char* name, const void* value) {
         if(value != nullptr || asked)
             pointer(name, value);
@@ -109,7 +109,7 @@ Values values_of(const Attention& attention, bool asked)
 #undef POINTER
     whole_number("group", attention.heads / attention.heads_k);
     const double kept = 1.0 - static_cast<double>(attention.dropout);
-    // Of 2^32 words; all of them where nothing is dropped, which the kernel does not ask for.
+    // Threshold in 2^32; without dropout the kernel does not read it.
     const double below = kept * 4294967296.0;
     whole_number("keep_below", below < 4294967295.0 ? static_cast<std::int64_t>(below) : 4294967295);
     values["scale"]      = {"scale", 0, attention.scale};
@@ -135,7 +135,7 @@ Launch prepared(const Attention& attention, const Part& part)
                     static_cast<std::uint32_t>(attention.batch)});
 }
 
-/// Launches all parts, or none.
+/// Launches all kernels or none.
 int launch(Parts parts, const Attention* given, void* stream) noexcept
 {
     return guarded([&] {
@@ -148,7 +148,7 @@ int launch(Parts parts, const Attention* given, void* stream) noexcept
     });
 }
 
-/// Throws Refusal where a kernel does not take the values of a problem: another one may.
+/// Throws Refusal if a kernel does not support the problem; another kernel may.
 void must_take(const Instance& instance, const Values& values)
 {
     try
@@ -161,7 +161,7 @@ void must_take(const Instance& instance, const Values& values)
     }
 }
 
-/// Tells the kernel that does most of it; all have to be there, and to take the values.
+/// Returns the main kernel. All kernels must exist and support the problem.
 int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
 {
     return guarded([&] {

@@ -30,8 +30,7 @@ int current_device()
     return device;
 }
 
-/// Packs and kernels that were opened and loaded; never freed, because kernels may be asked for while
-/// a process ends.
+/// Open packs and loaded kernels; never freed, because kernels may be requested while a process ends.
 class Loaded
 {
     public:
@@ -83,7 +82,7 @@ std::string text_of(const std::string& kernel, const Choices& choices)
     return text;
 }
 
-/// The bytes of a number; throws where the type does not hold it.
+/// Returns the bytes of a number; throws if it is out of the type's range.
 std::string bytes_of(const Instance& instance, const Argument& argument, const qola_triton_argument& value)
 {
     const auto refuse = [&](const std::string& why) {
@@ -180,14 +179,14 @@ std::string packed(const Instance& instance, const Values& values)
         bytes.resize((bytes.size() + argument.bytes - 1) / argument.bytes * argument.bytes);
         bytes += bytes_of(instance, argument, *value);
     }
-    // Scratch memory, which these kernels do not ask for.
+    // Scratch memory, which these kernels do not use.
     bytes.resize((bytes.size() + 7) / 8 * 8 + 16);
     return bytes;
 }
 
 Launch prepare(const Instance& instance, const Values& values, const Grid& grid)
 {
-    // First: it is told of wrong values where there is no pack, too.
+    // First, so that wrong values are reported also without a pack.
     std::string arguments = packed(instance, values);
     return {loaded().function(instance), &instance, std::move(arguments), grid};
 }

@@ -15,7 +15,7 @@
 
 namespace qola_triton {
 
-/// What a function of the library ends with.
+/// An error that a function of the library returns as a status.
 class Refusal : public std::runtime_error
 {
     public:
@@ -26,25 +26,25 @@ class Refusal : public std::runtime_error
 using Choices = std::map<std::string, std::string>;
 using Grid    = std::array<std::uint32_t, 3>;
 
-/// A value; null where nobody gives one.
+/// Returns a value by name; null if the caller gives none.
 using Values = std::function<std::optional<qola_triton_argument>(const std::string& name)>;
 
-/// The first instance with these choices for the current device. Throws Refusal.
+/// Returns the first instance with these choices for the current device. Throws Refusal.
 const Instance& find(const std::string& kernel, const Choices& choices);
 
-/// The instance of a name, null where there is none.
+/// Returns the instance of a name, null if there is none.
 const Instance* named(const std::string& name);
 
-/// Tells a caller of an instance. Throws Refusal where its structure has another size.
+/// Fills the caller's structure with an instance. Throws Refusal if its size differs.
 void tell(const Instance& instance, qola_triton_found* found);
 
-/// The number that an instance has for a constant. Throws Refusal.
+/// Returns the value of an instance's constant. Throws Refusal.
 std::int64_t constant(const Instance& instance, const std::string& name);
 
-/// The arguments of a launch as they lie in memory. Throws Refusal.
+/// Returns the memory image of a launch's arguments. Throws Refusal.
 std::string packed(const Instance& instance, const Values& values);
 
-/// A launch that nothing keeps from being made: the kernel is loaded.
+/// A launch whose kernel is loaded and whose arguments are valid.
 struct Launch
 {
     void* function;
@@ -59,10 +59,10 @@ Launch prepare(const Instance& instance, const Values& values, const Grid& grid)
 /// Throws Refusal.
 void run(Launch launch, void* stream);
 
-/// Does the work of a function of the library: status, and what is wrong for last_error.
+/// Runs a function of the library and converts exceptions to a status and the text of last_error.
 int guarded(const std::function<void()>& work) noexcept;
 
-/// What was wrong with the thread's last call.
+/// Returns the error of the thread's last call.
 const char* last_error() noexcept;
 
 int attention_forward(const qola_triton_attention* attention, void* stream) noexcept;

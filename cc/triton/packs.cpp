@@ -23,12 +23,12 @@ std::string library_file()
     return known && info.dli_fname != nullptr ? qola_runtime::absolute(info.dli_fname) : "";
 }
 
-/// Where the pack of a name may be, in order: where the environment says, beside the library, and beside
-/// where links to it lead; and whose files are trusted there.
+/// Returns the places of a pack in search order, with their trusted owners: the environment, the library's
+/// directory, and the directories of its link targets.
 std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
 {
     std::vector<std::pair<std::string, Trust>> places;
-    // Of the files that are named, others may be packs of lazy libraries.
+    // Other named files may be packs of lazy libraries.
     for(const std::string& path : qola_runtime::settings().packs)
         if(qola_runtime::is_directory(path))
             places.emplace_back(path + "/" + name, qola_runtime::trust_in_user());
@@ -42,8 +42,8 @@ std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
     return places;
 }
 
-/// An entry's code is what the library was built with: an entry vouches for itself alone, by digests that who
-/// changes it can change as well.
+/// Checks that an entry's code is the code that the library was built with. The entry's own digest does not
+/// prove that, because a forger can change both.
 void check_code(const std::string& path, const Instance& instance, std::string_view entry)
 {
     const std::string found = qola_runtime::sha256(entry.substr(0, entry.size() - qola_runtime::kTrailerBytes));
@@ -63,7 +63,7 @@ std::string Packs::code_of(const Instance& instance)
         const qola_runtime::Pack* const pack = at(path, trust);
         if(pack == nullptr)
             continue;
-        // Of another build, perhaps: the next one may be of this.
+        // It may belong to another build, and the next pack to this one.
         if(std::string code = pack->find(instance.key); !code.empty())
         {
             check_code(path, instance, code);

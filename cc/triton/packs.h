@@ -1,4 +1,4 @@
-// Where the code of the table's kernels is: a pack for each arch.
+// Finds the code of the table's kernels in packs, one per arch.
 #ifndef QOLA_TRITON_PACKS_H
 #define QOLA_TRITON_PACKS_H
 
@@ -12,16 +12,16 @@
 
 namespace qola_triton {
 
-/// Packs, each opened when it is first asked for. One thread at a time.
+/// Opens packs at their first use. Not thread-safe.
 class Packs
 {
     public:
-    /// The code object of a kernel, from the first pack that has it. Throws Problem where none has, or one
-    /// before it is damaged.
+    /// Returns the code object of a kernel from the first pack that has it. Throws Problem if none has it, or an
+    /// earlier pack is damaged.
     std::string code_of(const Instance& instance);
 
     private:
-    /// The pack in a place, null where there is none.
+    /// Returns the pack at a path, null if there is none.
     const qola_runtime::Pack* at(const std::string& path, const qola_runtime::Trust& trust);
 
     std::map<std::string, std::unique_ptr<qola_runtime::Pack>> packs_;

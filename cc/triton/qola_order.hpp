@@ -1,8 +1,8 @@
-// One attention problem for assembly kernels, Composable Kernel's and those in Triton, in an order: that of the
-// manifest's [order], or a program's own. C++17, words for the C functions of qola_c.h and qola_triton.h.
+// Dispatches an attention problem to assembly kernels, Composable Kernel or kernels in Triton, in the order of the
+// manifest's [order] or of the program. A header-only C++17 wrapper around qola_c.h and qola_triton.h.
 //
-// A problem is served by the first kind that has a kernel for it. What Triton's kernels compute in another way is
-// never theirs: see `in_triton`.
+// The first kind with a kernel serves the problem. Problems that Triton's kernels compute differently never go to
+// them: see `in_triton`.
 #ifndef QOLA_ORDER_HPP
 #define QOLA_ORDER_HPP
 
@@ -37,7 +37,7 @@ enum class Direction
     backward // mha_bwd
 };
 
-// As the manifest has it; qola_config.h defines what it changes.
+// The manifest's order; qola_config.h defines changes to the default.
 inline std::vector<Kind> order_of(Direction direction)
 {
 #ifndef QOLA_ORDER_FORWARD
@@ -53,7 +53,7 @@ inline std::vector<Kind> order_of(Direction direction)
 
 namespace detail {
 
-// Whether all that is set of a problem is something that Triton's kernels have, or need not heed.
+// Returns whether Triton's kernels support, or can ignore, every set field of a problem.
 inline bool triton_has_all(bool backward, const qola_mha_args& args)
 {
     qola_mha_args left = args;
@@ -66,31 +66,31 @@ inline bool triton_has_all(bool backward, const qola_mha_args& args)
     taken(&Args::workspace, &Args::workspace_size);
     if(backward)
         taken(&Args::d_o, &Args::dq, &Args::dk, &Args::dv);
-    // Without dropout they say nothing.
+    // Without dropout they have no effect.
     if(args.dropout == 0)
         taken(&Args::drop_seed, &Args::drop_offset);
-    // So AITER has it where no window is asked for, and one part.
+    // AITER's values without a window and with one split.
     if(args.window_left == -1)
         left.window_left = 0;
     if(args.window_right == -1)
         left.window_right = 0;
     if(args.num_splits == 1)
         left.num_splits = 0;
-    // It has no padding. What a later header adds is not passed over.
+    // The structure has no padding, so fields of later headers are not ignored.
     const auto* const bytes = reinterpret_cast<const unsigned char*>(&left);
     return std::all_of(bytes, bytes + sizeof left, [](unsigned char byte) { return byte == 0; });
 }
 
 } // namespace detail
 
-// A problem for Triton's kernels; none where they have no word for it. Nor for what they would do in another way than
-// Composable Kernel's, so that a forward of one and a backward of the other agree:
-//   dropout: their random numbers are others;
+// Converts a problem for Triton's kernels; empty if they do not support it, or compute it differently from Composable
+// Kernel, so that forward and backward of different kinds agree:
+//   dropout: their random numbers differ;
 //   a backward with fewer heads of K than of Q: dK and dV would have the heads of K, not those of Q;
-//   the gradient of a bias: it has to be 0 before;
+//   the gradient of a bias: the caller would have to clear it;
 //   a forward without LSE, which they always write.
-// Backward works in a float for each value of LSE, with its strides, at the beginning of the workspace. Bias and starts
-// that are not there yet have an address that is not to be read.
+// The backward uses a float per value of LSE, with its strides, at the start of the workspace. A bias or starts without
+// data get an address that must not be read.
 inline std::optional<qola_triton_attention> in_triton(Direction direction, const qola_mha_args& args)
 {
     const bool backward = direction == Direction::backward;
@@ -116,7 +116,7 @@ inline std::optional<qola_triton_attention> in_triton(Direction direction, const
     found.heads   = number(args.nhead_q);
     found.heads_k = number(args.nhead_k);
     found.rows    = number(group ? args.max_seqlen_q : args.seqlen_q);
-    // Forward in groups need not know the longest: all together are no fewer.
+    // A forward in group mode may lack the longest length: the sum is an upper bound.
     found.columns = number(group && args.max_seqlen_k > 0 ? args.max_seqlen_k : args.seqlen_k);
     found.scale   = args.scale != 0 ? args.scale : 1 / std::sqrt(static_cast<float>(args.hdim_q));
     if(group)
@@ -152,22 +152,22 @@ inline std::optional<qola_triton_attention> in_triton(Direction direction, const
     return found;
 }
 
-// What serves a problem.
+// The kernels that serve a problem.
 struct Served
 {
     Kind kind;
     Found found;
 };
 
-// The kinds of a library, and Triton's, in an order. Kinds that the libraries have not, or that `order` leaves out,
-// serve nothing. Any thread may use one; it needs a current device.
+// Dispatches to the kinds of a library and to Triton in an order. Kinds that the libraries lack, or that `order` omits,
+// are skipped. Thread-safe; needs a current device.
 class Ordered
 {
 public:
     explicit Ordered(Direction direction) : Ordered(direction, order_of(direction)) {}
     Ordered(Direction direction, std::vector<Kind> order) : direction_(direction), order_(std::move(order)) {}
 
-    // Which kind a launch goes to, and its kernels: nothing where none serves the problem. See Dispatcher::find.
+    // Finds the kind and the kernels of a launch; empty if no kind serves the problem. See Dispatcher::find.
     std::optional<Served> find(const Problem& problem) const
     {
         for(const Kind kind : order_)
@@ -179,8 +179,8 @@ public:
         return std::nullopt;
     }
 
-    // Launches a problem on a hipStream_t, and says by which kind. Where its kernel is not at hand (of a lazy library,
-    // or in a pack that is not there) the next kind that serves it is asked. Throws Error.
+    // Launches a problem on a hipStream_t, and returns its kind. If a lazy library or a missing pack makes the kernel
+    // unavailable, the next kind that serves the problem is used. Throws Error.
     Kind launch(const Problem& problem, void* stream = nullptr) const
     {
         int status = QOLA_NO_KERNEL;
@@ -205,7 +205,7 @@ public:
 private:
     using InTriton = std::optional<qola_triton_attention>;
 
-    // `words` become the problem's for Triton's kernels, where they are asked.
+    // Sets `words` to the converted problem if Triton's kernels are queried.
     Found find(Kind kind, const Problem& problem, InTriton& words) const
     {
         if(kind == Kind::triton)
@@ -221,7 +221,7 @@ private:
         }
         catch(const Error& error)
         {
-            // Another kind may have what this library's AITER has not, or code for this device.
+            // Another kind may support the field, or have code for this device.
             if(error.status() == QOLA_UNSUPPORTED || error.status() == QOLA_NO_ARCH)
                 return {};
             throw;
@@ -266,7 +266,7 @@ private:
         const bool forward      = direction_ == Direction::forward;
         const int status = forward ? QOLA_TRITON(attention_forward_find)(&*words, &found)
                                    : QOLA_TRITON(attention_backward_find)(&*words, &found);
-        // Strides that are no multiples of 8, too; or no code for this device.
+        // Includes strides that are not multiples of 8, and missing code for this device.
         if(status == QOLA_TRITON_NO_KERNEL || status == QOLA_TRITON_NO_ARCH)
             return {};
         if(status != QOLA_TRITON_OK)

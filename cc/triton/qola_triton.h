@@ -1,8 +1,8 @@
-/* Kernels in Triton, compiled ahead of time: found by their choices, loaded when they are first launched.
+/* Kernels in Triton, compiled ahead of time, selected by their choices, and loaded at the first launch.
  *
- * The library has the table of its kernels, and `<library>-<arch>.qpack` beside it their code, a file for each arch.
- * Every structure begins with its size: fields that a program does not have are 0. Fields and functions are only ever
- * added, fields at the end. Any thread may call any function. docs/guide/triton.md
+ * The library contains the table of its kernels, and `<library>-<arch>.qpack` next to it their code, one file per arch.
+ * Each structure begins with its size; fields that a program lacks are 0. Later versions only add functions, and fields
+ * at the end of a structure. All functions are thread-safe. See docs/guide/triton.md.
  */
 #ifndef QOLA_TRITON_H
 #define QOLA_TRITON_H
@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The namespace of the library, as in its manifest or qola_triton_library; none where it has none. In a bundle, the
- * header beside this one defines it. A source that finds another manifest's qola_config.h calls that one's library:
- * what has no namespace cannot be called from it. */
+/* The namespace of the library in its manifest or qola_triton_library. In a bundle, qola_config.h next to this header
+ * defines it. A source that includes another manifest's qola_config.h calls that manifest's library; it cannot call a
+ * library without a namespace. */
 #if defined(__has_include) && !defined(QOLA_NAMESPACE)
 #if __has_include("qola_config.h")
 #include "qola_config.h"
@@ -30,18 +30,18 @@
 extern "C" {
 #endif
 
-/* What every function returns, numbers as of qola_c.h; last_error says more of the thread's last call. */
+/* Result of every function, with the numbers of qola_c.h; last_error describes the thread's last failure. */
 enum qola_triton_status
 {
     QOLA_TRITON_OK          = 0,
     QOLA_TRITON_NO_KERNEL   = -1, /* no kernel has these choices */
-    QOLA_TRITON_NO_ARCH     = -2, /* none of its code objects is for the current device's arch */
-    QOLA_TRITON_FAILED      = -3, /* a call of HIP failed */
-    QOLA_TRITON_UNAVAILABLE = -4, /* the arch's pack is not there, is damaged, or is of another build */
-    QOLA_TRITON_INVALID     = -6  /* a value is missing, too large, or no multiple of what the kernel counts on */
+    QOLA_TRITON_NO_ARCH     = -2, /* the kernel has no code object for the current device's arch */
+    QOLA_TRITON_FAILED      = -3, /* a HIP call failed */
+    QOLA_TRITON_UNAVAILABLE = -4, /* the arch's pack is missing, damaged, or from another build */
+    QOLA_TRITON_INVALID     = -6  /* a value is missing, too large, or not a multiple that the kernel requires */
 };
 
-/* A value that a kernel must have, such as HDIM=64: a constant, an option, or what its types name. 0 and 1 stand for
+/* A choice that selects a kernel, such as HDIM=64: a constant, an option, or a name in its types. 0 and 1 stand for
  * False and True. */
 struct qola_triton_choice
 {
@@ -49,8 +49,8 @@ struct qola_triton_choice
     const char* value;
 };
 
-/* A value by the name of the kernel's parameter: `number` for floating point, else `integer`, of a pointer its
- * address. Those that the kernel does not have are passed over. */
+/* An argument by the name of the kernel's parameter: `number` for floating point, else `integer`, which also holds
+ * pointers. Arguments that the kernel lacks are ignored. */
 struct qola_triton_argument
 {
     const char* name;
@@ -58,7 +58,7 @@ struct qola_triton_argument
     double number;
 };
 
-/* A kernel that was found. */
+/* Result of a search for a kernel. */
 struct qola_triton_found
 {
     size_t size; /* of this structure, set by the caller */
@@ -74,10 +74,10 @@ int QOLA_TRITON(find)(const char* kernel,
                       size_t choice_count,
                       struct qola_triton_found* found);
 
-/* The number that a kernel has for a constant, such as BLOCK_M for a grid, by its name in qola_triton_found. */
+/* Returns the value of a kernel's constant, such as BLOCK_M for the grid, by the name in qola_triton_found. */
 int QOLA_TRITON(constant)(const char* name, const char* constant, int64_t* value);
 
-/* Finds, loads and launches; grid in workgroups, `stream` a hipStream_t. */
+/* Finds, loads and launches a kernel; the grid is in workgroups, `stream` is a hipStream_t. */
 int QOLA_TRITON(launch)(const char* kernel,
                         const struct qola_triton_choice* choices,
                         size_t choice_count,
@@ -86,23 +86,23 @@ int QOLA_TRITON(launch)(const char* kernel,
                         const uint32_t grid[3],
                         void* stream);
 
-/* Attention: q, o [batch, row, head, hdim], k, v [batch, column, head, hdim], by strides in elements. */
+/* Attention: q, o [batch, row, head, hdim], k, v [batch, column, head, hdim], with strides in elements. */
 struct qola_triton_attention
 {
     size_t size; /* of this structure, set by the caller */
     int32_t dtype; /* 1 fp16, 2 bf16: as enum qola_dtype */
-    int32_t causal; /* 0 no, 1 from the top left, 2 to the bottom right */
+    int32_t causal; /* 0 no, 1 top-left, 2 bottom-right */
     int32_t hdim;
     int32_t batch;
     int32_t heads;
     int32_t heads_k;
-    int32_t rows;    /* of the longest sequence, if there are starts */
+    int32_t rows;    /* per sequence; with starts, of the longest one */
     int32_t columns; /* likewise */
     float scale;
     float dropout; /* probability of an element of P to be dropped */
     int64_t seed;
     int32_t offset;
-    const int32_t* starts_q; /* null: all sequences have `rows` rows; else strides of batch are not looked at */
+    const int32_t* starts_q; /* null: all sequences have `rows` rows; else batch strides are ignored */
     const int32_t* starts_k;
     const void* q;
     const void* k;
@@ -116,13 +116,13 @@ struct qola_triton_attention
     int64_t bias_batch, bias_head, bias_row;
     int64_t o_batch, o_head, o_row;
     int64_t lse_batch, lse_head;
-    /* Backward alone. */
+    /* Only the backward. */
     const void* d_o;
-    void* delta; /* float, strides of lse: memory to work in */
+    void* delta; /* float, strides of lse: scratch memory */
     void* dq;
     void* dk;
     void* dv;
-    void* dbias; /* null for none; 0 before */
+    void* dbias; /* null for none; must be 0 before the call */
     int64_t do_batch, do_head, do_row;
     int64_t dq_batch, dq_head, dq_row;
     int64_t dk_batch, dk_head, dk_row;
@@ -133,18 +133,18 @@ struct qola_triton_attention
 /* Launches attention_forward. */
 int QOLA_TRITON(attention_forward)(const struct qola_triton_attention* attention, void* stream);
 
-/* Launches attention_backward_delta, _dkdv and _dq. All are found and loaded before the first is launched. */
+/* Launches attention_backward_delta, _dkdv and _dq, after loading all three. */
 int QOLA_TRITON(attention_backward)(const struct qola_triton_attention* attention, void* stream);
 
-/* What these would launch, of backward the kernel that does most of it; all are found, and nothing is loaded. Values
- * are checked as at a launch, where one that a kernel does not take means that there is none for it; but tensors that
- * are null may be there later: bias, dbias and starts alone say by it that they are not part of the problem. */
+/* Find the kernel of a launch, of the backward the main one, without loading it. Values are checked like at a launch,
+ * and an unsupported value means that no kernel serves the problem. Tensors may be null, except that null bias, dbias
+ * and starts are not part of the problem. */
 int QOLA_TRITON(attention_forward_find)(const struct qola_triton_attention* attention,
                                         struct qola_triton_found* found);
 int QOLA_TRITON(attention_backward_find)(const struct qola_triton_attention* attention,
                                          struct qola_triton_found* found);
 
-/* What was wrong with the thread's last call; empty where nothing was. */
+/* Returns the error of the thread's last call; empty if it succeeded. */
 const char* QOLA_TRITON(last_error)(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// What a library knows of its kernels in Triton. The table is written by qola/triton/library.py.
+// The table of a library's kernels in Triton, written by qola/triton/library.py.
 #ifndef QOLA_TRITON_TABLE_H
 #define QOLA_TRITON_TABLE_H
 
@@ -13,12 +13,12 @@ struct Choice
     const char* value;
 };
 
-/// What is handed over at a launch.
+/// An argument of a launch.
 struct Argument
 {
     const char* name;
     char kind;      ///< 'p' a pointer, 'i' signed, 'u' unsigned, 'f' floating point
-    unsigned bytes; ///< also what its place is a multiple of
+    unsigned bytes; ///< size and alignment
     unsigned divisible;
 };
 
@@ -29,7 +29,7 @@ struct Instance
     const char* name;
     const char* arch;
     const char* symbol;
-    const char* key; ///< in the arch's pack: digest of the code object
+    const char* key; ///< key in the arch's pack: digest of the code object
     unsigned threads;
     unsigned shared; ///< bytes of dynamic LDS
     const Choice* choices;
@@ -38,10 +38,10 @@ struct Instance
     std::size_t argument_count;
 };
 
-/// All of them; of those that fit, the first is taken.
+/// All kernels; the first match is used.
 struct Table
 {
-    const char* library; ///< its file's name without .so: those of packs begin with it
+    const char* library; ///< its file name without .so, with which the names of packs begin
     const Instance* instances;
     std::size_t count;
 };

@@ -1,4 +1,1 @@
-"""An AITER tree, read: what it can build.
-
-in: a directory; out: AiterTree, module configurations, headers, entry points.
-"""
+"""Reads an AITER tree: modules, headers, entry points, known faults."""

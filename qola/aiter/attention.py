@@ -1,4 +1,4 @@
-"""The attention modules: C++ libraries, and the torch modules that have the same kernels."""
+"""AITER's attention modules and functions, and the directions of kernels that they run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AttentionModule:
-    """What belongs to one of them.
+    """A C++ library of attention.
 
     Attributes:
-        direction: its main one, fwd or bwd; also that of its assembly (v3) kernels.
+        direction: its main direction, fwd or bwd; also that of its assembly (v3) kernels.
         header: AITER's header with its entry points, without suffix.
         asm_subdir: folder below AITER's hsa/<arch> with its assembly (v3) kernels.
     """
@@ -24,7 +24,7 @@ ATTENTION = {
     "libmha_fwd": AttentionModule("fwd", "mha_fwd", "fmha_v3_fwd"),
     "libmha_bwd": AttentionModule("bwd", "mha_bwd", "fmha_v3_bwd"),
 }
-"""The attention modules by name."""
+"""The attention libraries by module name."""
 
 TORCH_ATTENTION = {
     "module_mha_fwd": "libmha_fwd",
@@ -37,27 +37,26 @@ TORCH_ATTENTION = {
     "module_fmha_v3_bwd": "libmha_bwd",
     "module_fmha_v3_varlen_bwd": "libmha_bwd",
 }
-"""Attention as modules that Python imports and that need PyTorch: the library that has a module's
-kernel instances without it."""
+"""Attention modules for Python and PyTorch, with the library that has the same kernels."""
 
 
 def is_assembly_alone(module: str) -> bool:
-    """Whether a torch module has assembly (v3) kernels and none of Composable Kernel's."""
+    """Return whether a torch module has only assembly (v3) kernels."""
     return module.startswith("module_fmha_v3_")
 
 
 def is_attention(module: str) -> bool:
-    """Whether a module is a library of attention, or a torch module of it."""
+    """Return whether a module is an attention library or an attention module for PyTorch."""
     return module in ATTENTION or module in TORCH_ATTENTION
 
 
 def attention_of(module: str) -> AttentionModule:
-    """Return what belongs to an attention module, or to the library of a torch module."""
+    """Return the library of an attention module."""
     return ATTENTION[TORCH_ATTENTION.get(module, module)]
 
 
 ADDED = {"pagedkv_prefill": "mha_fwd_pagedkv", "fwd_appendkv": "mha_fwd_appendkv"}
-"""The function over Composable Kernel's own that runs a direction which AITER has none for."""
+"""qola's function for each direction that AITER has no function for."""
 
 ENTRIES = {
     "fwd": "mha_fwd",
@@ -66,4 +65,14 @@ ENTRIES = {
     **ADDED,
     "bwd": "mha_bwd",
 }
-"""The function that runs a direction: of AITER, in namespace aiter, or one of `ADDED`."""
+"""The function that runs each direction: AITER's, in namespace aiter, or one of `ADDED`."""
+
+MAIN_ROLE = {
+    "fwd": "fwd",
+    "fwd_splitkv": "splitkv",
+    "batch_prefill": "batch_prefill",
+    "pagedkv_prefill": "pagedkv",
+    "fwd_appendkv": "appendkv",
+    "bwd": "dq_dk_dv",
+}
+"""Role of the kernel instances that serve a direction's problems; others are helper kernels."""

@@ -1,8 +1,7 @@
-"""Functions and types that a C++ text has in a namespace, as far as wrappers need them.
+"""Reads the functions and types that a C++ text declares in a namespace, without a compiler.
 
-No compiler is at hand when a plan is made, and none is needed: the headers read here declare plain
-functions. One of another form (templates, operators, function pointers) is passed over, or refused
-by whoever wants it.
+AITER's headers declare plain functions. Other forms (templates, operators, function pointers) are
+ignored, or have `parameters` of None.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: A macro that ends with no semicolon may stand before it.
+#: A macro without semicolon may precede it.
 _NAMESPACE = re.compile(r"(?:^|\s)namespace\s+([\w:]+)\s*$")
 _TYPE = re.compile(
     r"\s*(?:template\s*<.*>\s*)?(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(\w+)",
@@ -27,14 +26,14 @@ _CONSTANT = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\b(?:__attribute__|alignas)\s*\(", re.DOTALL)
-#: A string or a character; within a number, ' parts digits.
+#: A string or a character; within a number, ' separates digits.
 _QUOTED = re.compile(r""""(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'""")
 _TOKEN = re.compile(rf"[{{}};]|{_QUOTED.pattern}")
-#: A parameter's last word that is its type.
+#: The last word of a parameter without a name.
 _BUILT_IN = re.compile(
     r"void|bool|char|short|int|long|float|double|unsigned|signed|const|volatile|size_t"
 )
-#: Before a word they say that it is a type, not a name.
+#: The word after one of these is a type, not a name.
 _NO_TYPE = ("const", "volatile", "struct", "enum", "class", "union", "typename")
 _OPERATORS = ("<<", "<=", "->")
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -42,12 +41,7 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function, as it is written.
-
-    Attributes:
-        name: "" where the declaration gives none.
-        default: "" without one.
-    """
+    """A parameter of a function; name and default are "" if the declaration has none."""
 
     type: str
     name: str
@@ -59,9 +53,9 @@ class Function:
     """A function with external linkage.
 
     Attributes:
-        result: its type, without attributes.
-        parameters: None where one of them, or the result, has a form that is not read.
-        defined: it has a body here.
+        result: the result's type, without attributes.
+        parameters: None if the form of one of them, or of the result, is not supported.
+        defined: the text contains its body.
     """
 
     name: str
@@ -72,10 +66,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a text has in a namespace itself, in order; nothing of the namespaces within it.
+    """The direct content of a namespace, without its inner namespaces.
 
     Attributes:
-        names: of types, and of constants and enumerators, which defaults may be.
+        names: types, and constants and enumerators, which defaults may use.
     """
 
     functions: tuple[Function, ...]
@@ -83,7 +77,7 @@ class Scope:
 
 
 def read_scope(text: str, namespace: str) -> Scope:
-    """Read functions, types and constants of a namespace; of several constants in one, the first.
+    """Read functions, types and constants of a namespace; of a declaration, the first constant.
 
     Args:
         text: C++ without comments and preprocessor lines; see `qola.aiter.preprocess.lines`.
@@ -106,7 +100,7 @@ def read_scope(text: str, namespace: str) -> Scope:
 
 
 def has_variable(text: str, namespace: str, name: str) -> bool:
-    """Whether a text, as `read_scope` takes it, declares a variable in a namespace."""
+    """Return whether a text, prepared as for `read_scope`, declares a variable in a namespace."""
     declared = re.compile(rf"[\s&*>]{name}\s*(?:=|$)")
     return any(
         declared.search(_without_attributes(statement.rstrip()))
@@ -116,9 +110,9 @@ def has_variable(text: str, namespace: str, name: str) -> bool:
 
 
 def qualified(text: str, names: frozenset[str], scope: str) -> str:
-    """Return a type or an expression with `scope` before those of `names` in it.
+    """Return a type or an expression with `scope` before each of its words that is in `names`.
 
-    A member (`a.x`), a qualified name (`b::x`) and a string stay as they are.
+    Members (`a.x`), qualified names (`b::x`) and strings stay unchanged.
     """
     return re.sub(
         rf"{_QUOTED.pattern}|(?<![\w:.])(?<!->)[A-Za-z_]\w*",
@@ -128,8 +122,8 @@ def qualified(text: str, names: frozenset[str], scope: str) -> str:
 
 
 def _statements(text: str, namespace: str) -> Iterator[tuple[str, str | None]]:
-    """Yield what stands directly in the namespace, and its body up to the first brace if any."""
-    # Of each open brace: the namespace it is of, None for other ones.
+    """Yield the direct statements of the namespace, with the body up to its first brace, if any."""
+    # For each open brace: its namespace, or None.
     open_: list[str | None] = []
     begin, within = 0, 0
     for match in _TOKEN.finditer(text):
@@ -170,7 +164,7 @@ def _without_attributes(text: str) -> str:
 
 
 def _function(statement: str, *, defined: bool) -> Function | None:
-    """Return the function that a statement declares; None for none, or one without linkage."""
+    """Return the function with external linkage that a statement declares, if any."""
     head, bracket, _ = statement.partition("(")
     match = re.fullmatch(r"\s*(.*?[\s&*>])(\w+)\s*", head, re.DOTALL)
     words = head.split()
@@ -184,7 +178,7 @@ def _function(statement: str, *, defined: bool) -> Function | None:
         result = " ".join(trailing[1].split())
     if not result or "= delete" in statement[end:]:
         return None
-    # A result that only the body tells cannot be declared elsewhere.
+    # A result deduced from the body cannot be declared elsewhere.
     is_read = "auto" not in result.split()
     parameters = _parameters(statement[len(head) + 1 : end]) if is_read else None
     return Function(match[2], result, parameters, defined)
@@ -208,7 +202,7 @@ def _parameter(text: str) -> Parameter | None:
 
 
 def _split(text: str, mark: str, times: int = -1) -> list[str]:
-    """Split at a mark that stands in no brackets."""
+    """Split at a mark outside of brackets and strings."""
     parts: list[str] = []
     closers: list[str] = []
     begin = 0
@@ -229,7 +223,7 @@ def _split(text: str, mark: str, times: int = -1) -> list[str]:
 
 
 def _closing(text: str, place: int) -> int:
-    """Return where the bracket that opens at a place is closed; the end where it is not."""
+    """Return the position of the matching bracket, or the end of the text."""
     depth = 0
     for match in re.compile(rf"[()]|{_QUOTED.pattern}").finditer(text, place):
         depth += {"(": 1, ")": -1}.get(match[0], 0)

@@ -1,7 +1,6 @@
-"""The functions of AITER that a library passes on, as the tree's own header declares them.
+"""Finds the functions of AITER that a library exports, as the tree's own header declares them.
 
-No form is known in advance: types, names and defaults of parameters are those of the header, under
-the macros that the library is compiled with.
+Types, names and defaults of parameters come from the header, under the library's macros.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from qola.errors import AiterError, Finding
 
 NAMESPACE = "aiter"
 LAUNCHER = "fmha_bwd_launcher"
-"""Class of later Composable Kernels that knows how much workspace a backward problem needs."""
+"""Class of later Composable Kernels that computes the workspace of a backward problem."""
 
 _PUBLIC = "mha_"
-#: AITER's structures of arguments. Some trees take them by value; a library takes a reference, as
-#: ROCm/QoLA's does, whose users declare its functions themselves (TransformerEngine for gfx1250).
+#: AITER's structures of arguments. Some trees pass them by value; a library takes a reference, as
+#: ROCm/QoLA's does, because users declare its functions (TransformerEngine for gfx1250).
 _ARGUMENTS = re.compile(r"mha_\w*args")
 _LAUNCHER = re.compile(rf"\b(?:struct|class)\s+{LAUNCHER}\b.*?\bworkspace_size\b", re.DOTALL)
 
@@ -34,12 +33,11 @@ class EntryFunction:
     """A function of a library, in the manifest's namespace.
 
     Attributes:
-        parameters: every one with a name; types as they are written outside of namespace aiter,
-            AITER's arguments by reference.
-        direction: the direction it runs, "" where it launches nothing.
-        calls: the C++ expression that answers, up to its arguments: ``::aiter::mha_fwd``, or a
-            function of cc/api/qola_kv.h.
-        member: what is taken of that, such as ``.workspace_size``; "" for all of it.
+        parameters: all have names; types are qualified for use outside of namespace aiter, AITER's
+            arguments are references.
+        direction: the direction that it runs, "" if it launches nothing.
+        calls: the C++ function that it calls: ``::aiter::mha_fwd``, or one of cc/api/qola_kv.h.
+        member: the member of the result to return, such as ``.workspace_size``; "" for all of it.
     """
 
     name: str
@@ -56,7 +54,7 @@ class EntryFunction:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the parameters that a caller has to give."""
+        """Names of the parameters without default."""
         return tuple(parameter.name for parameter in self.parameters if not parameter.default)
 
 
@@ -69,28 +67,28 @@ def entry_functions(
     *,
     launched: Collection[str] = (),
 ) -> tuple[EntryFunction, ...]:
-    """Return the functions that a module's library passes on.
+    """Return the functions that a module's library exports.
 
-    Those of `directions`, and of the same header those named mha_* that a source defines beside
-    them, such as mha_fwd_workspace_size; where Composable Kernel has it, mha_bwd_workspace_size;
-    and those of directions that AITER has no function for.
+    These are the functions of `directions`; other functions mha_* of the same header that a source
+    defines, such as mha_fwd_workspace_size; mha_bwd_workspace_size, if Composable Kernel supports
+    it; and qola's functions for directions that AITER has none for.
 
     Args:
-        directions: those that have kernels, of whichever kind.
-        macros: what the library is compiled with, and no more.
+        directions: those with kernels of any kind.
+        macros: all macros of the library's compile.
         sources: texts of the sources that may define the functions.
-        launched: of `directions`, those that have kernels of Composable Kernel.
+        launched: the directions with kernels of Composable Kernel.
 
     Raises:
-        AiterError: a function is not declared, not defined, or has a form that cannot be read.
+        AiterError: a function is not declared, not defined, or of an unsupported form.
     """
     dirs = include_dirs(tree, config)
     header = header_of(tree, config)
     declared = [f for scope in _scopes(tree.text(header), macros) for f in scope.functions]
     defined = _defined(sources, macros)
     wanted = {ENTRIES[direction]: direction for direction in directions if direction not in ADDED}
-    beside = defined - set(ENTRIES.values())
-    found = [f for f in declared if f.name in wanted or f.name in beside]
+    others = defined - set(ENTRIES.values())
+    found = [f for f in declared if f.name in wanted or f.name in others]
     found = _distinct(f for f in found if f.name.startswith(_PUBLIC))
     problems = list(_problems(found, wanted, defined, config.name))
     if problems:
@@ -104,10 +102,10 @@ def entry_functions(
 
 
 def header_of(tree: AiterTree, config: ModuleConfig) -> str:
-    """Return AITER's header with the functions of a module, relative to the tree.
+    """Return the tree-relative path of AITER's header with the functions of a module.
 
     Raises:
-        AiterError: there is none.
+        AiterError: there is no such header.
     """
     name = f"{ATTENTION[config.name].header}.h"
     header = find(tree.root, name, include_dirs(tree, config))
@@ -145,7 +143,7 @@ _ASKED = {
 
 
 def added_entry(direction: str) -> EntryFunction:
-    """Return the function of a direction that AITER has none for."""
+    """Return qola's function for a direction that AITER has none for."""
     name = ADDED[direction]
     arguments = Parameter(f"const f{name}_args&", "args", "")
     parameters = (arguments, _STREAM, *_ASKED[direction])
@@ -153,7 +151,7 @@ def added_entry(direction: str) -> EntryFunction:
 
 
 def _distinct(functions: Iterable[Function]) -> list[Function]:
-    """Return each form of a function once; of a form declared again, the one with defaults."""
+    """Return each overload once: of repeated declarations, the one with most defaults."""
     found: dict[tuple[str, tuple[str, ...] | None], Function] = {}
     for function in functions:
         key = (function.name, _form(function))
@@ -163,7 +161,7 @@ def _distinct(functions: Iterable[Function]) -> list[Function]:
 
 
 def _form(function: Function) -> tuple[str, ...] | None:
-    """Return the parameters' types, whichever way they are written."""
+    """Return the parameters' types in a normalised spelling."""
     if function.parameters is None:
         return None
     types = (p.type.replace(f"{NAMESPACE}::", "") for p in function.parameters)
@@ -177,7 +175,7 @@ def _defaults(function: Function) -> int:
 def _problems(
     found: Iterable[Function], wanted: Iterable[str], defined: Collection[str], module: str
 ) -> Iterator[Finding]:
-    """Find functions wanted that no wrapper can be written for; the place is left open."""
+    """Yield a finding, without place, for each function that no wrapper can be written for."""
     found = list(found)
     forms = {function.name: function for function in found}
     for name in wanted:
@@ -201,21 +199,21 @@ def _problems(
                 "",
                 f"{len(overloads)} forms of {name}: {' and '.join(overloads)}",
                 f"one function {name} in namespace {NAMESPACE}",
-                "leave its direction out (drop_directions), or say which form counts by a macro "
-                "of its condition (add_flags_extra_cc)",
+                "leave its direction out (drop_directions), or select a form by a macro of its "
+                "condition (add_flags_extra_cc)",
             )
     for name, function in forms.items():
         if function.parameters is None:
             yield Finding(
                 "",
-                f"{name} has a parameter or a result that cannot be read",
-                "plain parameters: a type, a name, a default; a result that is written",
+                f"{name} has a parameter or a result of an unsupported form",
+                "plain parameters: a type, a name, a default; an explicit result type",
                 "leave its direction out (drop_directions)",
             )
 
 
 def _signature(function: Function) -> str:
-    """Return a function as a reader knows it: its name and its parameters' types."""
+    """Return a function's name and its parameters' types."""
     types = (parameter.type for parameter in function.parameters or ())
     return f"{function.name}({', '.join(types)})"
 
@@ -241,16 +239,16 @@ def _entry(function: Function, direction: str, names: frozenset[str]) -> EntryFu
 
 
 def _name_of(written: str, number: int) -> str:
-    """Return a name for a parameter that has none: mha_bwd_args is args."""
+    """Return a name for a parameter without one: mha_bwd_args is args."""
     words = re.findall(r"\w+", re.sub(r"<.*>", "", written))
     last = words[-1] if words else ""
     return "args" if last.endswith("_args") else last if last == "stream_config" else f"p{number}"
 
 
 def _scopes(text: str, macros: Macros) -> list[Scope]:
-    """Return what a source has in AITER's namespace as a compiler reads it with these macros.
+    """Return the content of AITER's namespace in a source, under these macros.
 
-    Where a condition is not known both branches are read, one at a time: each has its own braces.
+    Both branches of an unknown condition are read, separately, because each has its own braces.
     """
     found = {code(text, macros, doubt=doubt): None for doubt in (True, False)}
     return [read_scope(reading, NAMESPACE) for reading in found]
@@ -262,7 +260,7 @@ def _defined(sources: Iterable[str], macros: Macros) -> set[str]:
 
 
 def _names(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> frozenset[str]:
-    """Return the types and constants of aiter in a header and AITER's own headers behind it."""
+    """Return aiter's types and constants in a header and the headers of AITER that it reaches."""
     own = posixpath.dirname(header) + "/"
     files = closure(tree.root, tuple(dirs), [posixpath.basename(header)])
     texts = (tree.text(file) for file in files if file.startswith(own))
@@ -271,7 +269,7 @@ def _names(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) ->
 
 
 def _has_launcher(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> bool:
-    """Whether what a header includes, with these macros, declares Composable Kernel's launcher."""
+    """Return whether an include of a header declares Composable Kernel's launcher."""
     text = "\n".join(
         line.text for line in lines(tree.text(header), macros, complete=True) if line.counts
     )

@@ -1,8 +1,8 @@
 """Evaluates the Python expressions in AITER's optCompilerConfig.json without running Python.
 
-AITER passes every string of that file to `eval`. Only a small part of the language is used there
-(f-strings over a dozen names, `os.environ.get`, a question to PyTorch), so only that part is
-understood here, node by node; whatever else stands in a file is refused by name.
+AITER passes every string of that file to `eval`. The file uses a small part of the language
+(f-strings over a dozen names, `os.environ.get`, queries of PyTorch). This module evaluates that
+part, node by node, and refuses everything else.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _COMPARE: dict[type[ast.cmpop], Callable[[int | str, int | str], bool]] = {
 
 
 class RefusedError(Exception):
-    """An expression that is not in the accepted language.
+    """An expression outside of the accepted language.
 
     Attributes:
-        what: the part refused, as source text, and why.
-        fix: what would make it acceptable; may be empty.
+        reason: the refused part as source text, and why.
+        fix: an acceptable form; may be empty.
     """
 
-    def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
         self.fix = fix
 
 
 @dataclass(frozen=True)
 class TorchFacts:
-    """What a configuration may ask about the PyTorch it is built against.
+    """Properties of the PyTorch that a configuration is evaluated for.
 
     Attributes:
         hip: `torch.version.hip`, such as ``7.2.26015``.
@@ -55,15 +55,15 @@ class TorchFacts:
 
 @dataclass(frozen=True)
 class Names:
-    """Everything an expression may refer to.
+    """The names that an expression may use.
 
     Attributes:
-        constants: plain names (`AITER_CSRC_DIR`) and their values.
-        calls: functions without arguments (`get_gfx`) and what they return.
-        attributes: dotted names (`AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`) and their values.
-        refused: names that exist but have no value here, and the reason.
-        env: the environment seen by `os.environ` and `os.getenv`; never the process's own.
-        torch: answers to questions about PyTorch; None refuses them.
+        constants: values of plain names (`AITER_CSRC_DIR`).
+        calls: results of functions without arguments (`get_gfx`).
+        attributes: values of dotted names (`AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`).
+        refused: reasons why known names have no value.
+        env: the environment of `os.environ` and `os.getenv`; never the process's own.
+        torch: facts about PyTorch; None refuses queries of it.
     """
 
     constants: Mapping[str, str] = field(default_factory=dict)
@@ -75,32 +75,32 @@ class Names:
 
 
 MAX_LENGTH = 2000
-"""The most characters of an expression: ten times AITER's longest."""
+"""Maximal characters of an expression: ten times AITER's longest."""
 
 MAX_DEPTH = 40
-"""How deep an expression's syntax tree may be: four times AITER's deepest."""
+"""Maximal depth of an expression's syntax tree: four times AITER's deepest."""
 
 _PARSING = threading.Lock()
 
 
 def parse(text: str, mode: Literal["exec", "eval"] = "exec") -> Any:
-    """Return the syntax tree of `text`; safe to call from threads.
+    """Return the syntax tree of `text`; thread-safe.
 
-    CPython up to 3.11 counts the depth of a tree per process: two threads that parse at once end
-    in "SystemError: AST constructor recursion depth mismatch".
+    CPython up to 3.11 counts the depth of a tree per process: two threads that parse concurrently
+    raise "SystemError: AST constructor recursion depth mismatch".
 
     Raises:
-        SyntaxError, ValueError: `text` is no Python, or nested too deeply.
+        SyntaxError, ValueError: `text` is not Python, or nested too deeply.
     """
     try:
         with _PARSING:
             return ast.parse(text, mode=mode)
-    except (RecursionError, MemoryError):  # what CPython says of deep nesting
+    except (RecursionError, MemoryError):  # of deep nesting
         raise SyntaxError("nested too deeply") from None
 
 
 def source_of(node: ast.AST) -> str:
-    """Return the source text of a node, "" where it is nested too deeply."""
+    """Return the source text of a node, "" if it is nested too deeply."""
     try:
         return ast.unparse(node)
     except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
@@ -116,21 +116,21 @@ def evaluate(text: str, names: Names) -> Value:
     `hasattr(torch, NAME)` and `torch.version.hip`.
 
     Raises:
-        RefusedError: anything else, naming the part.
+        RefusedError: any other expression.
     """
     if len(text) > MAX_LENGTH:
         raise RefusedError(f"an expression of {len(text)} characters", f"{MAX_LENGTH} at most")
     try:
         tree = parse(text.strip() or "''", "eval")
     except (SyntaxError, ValueError) as error:
-        raise RefusedError(f"no Python expression: {error}") from None
+        raise RefusedError(f"not a Python expression: {error}") from None
     if _is_deeper(tree, MAX_DEPTH):
         raise RefusedError("an expression that is nested too deeply", f"{MAX_DEPTH} at most")
     return _Evaluator(names).value(tree.body)
 
 
 def _is_deeper(tree: ast.AST, limit: int) -> bool:
-    """Whether a tree has more levels; asked level by level, as recursion could not."""
+    """Return whether a tree has more levels than `limit`, without recursion."""
     level = [tree]
     for _ in range(limit):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
@@ -142,7 +142,7 @@ def _source(node: ast.AST) -> str:
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return ``a.b.c`` for a chain of attributes on a name, else an empty string."""
+    """Return ``a.b.c`` for a chain of attributes of a name, else ""."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -156,7 +156,7 @@ class _Evaluator:
         self._names = names
 
     def value(self, node: ast.AST) -> Value:
-        # An explicit table: a node type that is not in it has no way to be evaluated.
+        # Only node types in this table can be evaluated.
         handlers: dict[type[ast.AST], Callable[..., Value]] = {
             ast.Constant: self._constant,
             ast.JoinedStr: self._joined,
@@ -211,7 +211,7 @@ class _Evaluator:
 
     def _torch(self, node: ast.AST) -> TorchFacts:
         if self._names.torch is None:
-            raise RefusedError(f"{_source(node)} asks PyTorch, and no PyTorch is given")
+            raise RefusedError(f"{_source(node)} queries PyTorch, and no PyTorch is given")
         return self._names.torch
 
     def _call(self, node: ast.Call) -> Value:
@@ -284,11 +284,11 @@ class _Evaluator:
         if isinstance(left, int) and isinstance(right, int):
             return _COMPARE[type(node.ops[0])](left, right)
         if isinstance(left, str) and isinstance(right, str):
-            return _COMPARE[type(node.ops[0])](left, right)  # lexical, as Python has it
+            return _COMPARE[type(node.ops[0])](left, right)  # lexically, as in Python
         raise RefusedError(
             f"{_source(node)} compares {type(left).__name__} with {type(right).__name__}"
         )
 
     def _conditional(self, node: ast.IfExp) -> Value:
-        # Only the branch taken is evaluated, as in Python.
+        # As in Python, only the selected branch is evaluated.
         return self.value(node.body if self.value(node.test) else node.orelse)

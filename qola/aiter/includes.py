@@ -1,7 +1,7 @@
-"""Finds the headers a source includes, so that a target depends on those and no others.
+"""Finds the headers that a source includes: the dependencies of its target.
 
-Conservative: every ``#include`` line counts, whatever ``#if`` it stands under, so that one
-closure serves host and device passes and every macro setting.
+Every ``#include`` line counts, under any ``#if``: one closure serves host and device passes and
+all macros.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.files import lossy_text
 
-# Begins with a character that is rare, not with the line's: generated sources have 90 MB.
+# Begins with a rare character instead of ^, for speed: generated sources have 90 MB.
 _INCLUDE = re.compile(r"""#[ \t]*(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">]""")
 
 
 def includes(text: str) -> list[tuple[str, bool]]:
     """Return the (name, is it quoted) of each include in C++ source text, in order."""
-    # A line may be continued; comments before the `#` are not looked at, as nobody writes them.
+    # A line may be continued. Comments before the `#` are not supported: no source has them.
     joined = text.replace("\\\r\n", "").replace("\\\n", "")
     return [
         (match.group(2).strip(), match.group(1) == '"')
@@ -31,15 +31,13 @@ def includes(text: str) -> list[tuple[str, bool]]:
 
 
 def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of the tree that an include of each of `roots` leads to.
+    """Return the files of the tree that includes of `roots` reach: tree-relative paths, sorted.
+
+    Headers outside of the directories belong to the system or to ROCm and do not count.
 
     Args:
         include_dirs: tree-relative directories in the compiler's order.
-        roots: what sources include, as they write it: ``fmha_fwd.hpp``; see `includes`.
-
-    Returns:
-        Tree-relative paths, sorted. What is found in none of the directories is the system's or
-        ROCm's and is left out.
+        roots: included names as in the source: ``fmha_fwd.hpp``; see `includes`.
     """
     dirs = [posixpath.normpath(d) for d in include_dirs]
     found: set[str] = set()
@@ -61,20 +59,20 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
 
 
 def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
-    """Return the first file called `name` below `dirs`, if it is within the tree."""
+    """Return the first file of the tree with this name below one of `dirs`."""
     for folder in dirs:
         path = posixpath.normpath(posixpath.join(folder, name))
-        # os.path, not pathlib: a name that is too long does not exist, instead of raising.
+        # os.path returns False for an overlong name; pathlib raises.
         if not path.startswith(("../", "/")) and os.path.isfile(os.path.join(tree_root, path)):
             return path
     return None
 
 
 def include_dirs(tree: AiterTree, config: ModuleConfig) -> tuple[str, ...]:
-    """Include directories of a module in AITER's order.
+    """Return the include directories of a module in AITER's order.
 
-    Source: build_module in aiter/jit/core.py; its folder of generated files is left out, because
-    no generated source includes another.
+    Source: build_module in aiter/jit/core.py. Its folder of generated files is left out: no
+    generated source includes another.
     """
     ck_helper = tree.ck_dir.rsplit("/", 1)[0] + "/ck_helper"
     dirs = [ck_helper, f"{tree.ck_dir}/include", f"{tree.ck_dir}/library/include"]

@@ -1,7 +1,7 @@
-"""Faults of AITER that only a patch mends: known by the text of the sources, not by a commit.
+"""Warns about known faults of AITER, which it recognises by the text of the sources.
 
-known_faults.json has them. ROCm/QoLA's patches/aiter mends each; a tree that has the change, by a
-patch or by AITER itself, has another text and is not warned of.
+known_faults.json describes them. A patch of ROCm/QoLA's patches/aiter fixes each. A tree with the
+fix, from the patch or from AITER itself, has another text and gets no warning.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def known_faults(
     archs: Collection[str],
     variants: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[Finding]:
-    """Warn of what is known to be wrong in a tree, as far as a library can come to it.
+    """Yield a warning for each known fault of a tree that a library's kernels can meet.
 
     Args:
-        variants: what the manifest asks for; () for everything.
+        variants: values by dimension of the manifest's variants; () selects all kernels.
     """
     wanted = list(variants)
     for fault in _faults():
@@ -50,7 +50,7 @@ def known_faults(
                 fault["fault"],
                 f"a tree with ROCm/QoLA's patch {fault['patch']}, or one that does not need it",
                 "patches_dir = a copy of ROCm/QoLA's patches/aiter; one that does not fit this "
-                "AITER has to be rebased (docs/guide/bazel.md)",
+                "AITER must be rebased (docs/guide/bazel.md)",
                 "warning",
             )
 
@@ -61,7 +61,7 @@ def _faults() -> tuple[Mapping[str, Any], ...]:
 
 
 def _asks(variant: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether a variant's values, by the name of the dimension, have all that a fault needs."""
+    """Return whether a variant includes the values that trigger a fault."""
     return all(value in variant.get(name, (value,)) for name, value in asked.items())
 
 
@@ -71,7 +71,7 @@ def _text(tree: AiterTree, file: str) -> str | None:
 
 
 def _holds(condition: Mapping[str, str], text: str | None) -> bool:
-    """Whether a file has a text, or lacks it; a file that is not there does neither."""
+    """Return whether a file contains, or lacks, a pattern; a missing file fulfils neither."""
     if text is None:
         return False
     pattern = condition.get("has") or condition["lacks"]

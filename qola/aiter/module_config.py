@@ -1,4 +1,4 @@
-"""One entry of AITER's optCompilerConfig.json: what it says once it is evaluated."""
+"""Evaluates one entry of AITER's optCompilerConfig.json."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.ck_dir import missing_ck
 from qola.aiter.expressions import MAX_LENGTH, Names, RefusedError, Value, evaluate
 from qola.errors import AiterError, Finding, unseen
 
 CONFIG_FILE = "aiter/jit/optCompilerConfig.json"
 
-#: Stands for the tree's root in flags, where a relative path would not do.
+#: Stands for the tree's root in flags that need an absolute path.
 TREE_TOKEN = "@AITER@"
-#: Stands for one architecture (gfx942) where AITER depends on the one it builds for.
+#: Stands for one architecture (gfx942) in values that depend on it.
 ARCH_TOKEN = "@ARCH@"
 
 CK_MACRO = "ENABLE_CK"
-"""Macro of AITER's: 0 builds a module without Composable Kernel."""
+"""AITER's macro: 0 builds a module without Composable Kernel."""
 
-# Keys AITER's build knows, by the kind of value each holds. Source: get_args_of_build in core.py.
+# Keys of AITER's build by the type of their value. Source: get_args_of_build in core.py.
 _LIST_KEYS = (
     "srcs",
     "flags_extra_cc",
@@ -44,7 +43,7 @@ _BOOL_KEYS = (
 )
 _TEXT_KEYS = ("md_name", "hip_clang_path")
 _MAP_KEYS = ("flags_extra_hip_per_source",)
-#: Values by which a key asks for nothing, as they stand in the file.
+#: Values without effect, as the file has them.
 _NOTHING: tuple[object, ...] = ("", "''", '""', "None", "False", None, False, [], {})
 CONFIG_KEYS = (*_LIST_KEYS, *_BOOL_KEYS, *_TEXT_KEYS, *_MAP_KEYS)
 _CK_GENERATOR = "/01_fmha/generate.py"
@@ -52,10 +51,10 @@ _CK_GENERATOR = "/01_fmha/generate.py"
 
 @dataclass(frozen=True)
 class GeneratorCall:
-    """One generator AITER runs before it compiles a module.
+    """A generator that AITER runs before it compiles a module.
 
     Attributes:
-        script: tree-relative path; contains `ARCH_TOKEN` where there is one script per arch.
+        script: tree-relative path; contains `ARCH_TOKEN` if there is one script per arch.
         args: its arguments; ``{}`` stands for the output directory.
     """
 
@@ -64,21 +63,21 @@ class GeneratorCall:
 
     @property
     def per_arch(self) -> bool:
-        """Whether there is one such script for each architecture."""
+        """Whether each architecture has a script of its own."""
         return ARCH_TOKEN in self.script
 
     @property
     def ck_receipt(self) -> str:
-        """The receipt that a call of CK's generator asks for."""
+        """The receipt of a call of CK's generator."""
         return self.option("-r", "--receipt") or "0"
 
     @property
     def ck_directions(self) -> tuple[str, ...]:
-        """The directions that a call of CK's generator asks for."""
+        """The directions of a call of CK's generator."""
         return tuple((self.option("-d", "--direction") or "fwd").split(","))
 
     def option(self, *names: str) -> str | None:
-        """Return the value that follows the first of `names` among the arguments, if any."""
+        """Return the argument after the first of `names`, if any."""
         for name, value in zip(self.args, self.args[1:], strict=False):
             if name in names:
                 return value
@@ -91,17 +90,17 @@ class ModuleConfig:
 
     Attributes:
         name: the entry's name, such as ``libmha_fwd``.
-        srcs: tree-relative sources; a directory stands for the sources in it, as AITER has it.
+        srcs: tree-relative sources; a directory stands for the sources in it.
         flags_hip: flags for HIP sources; `TREE_TOKEN` stands for the tree's root.
         flags_hip_per_source: (source pattern, flags) pairs.
         ldflags: flags for the link.
         include_dirs: tree-relative directories, in AITER's order.
         generators: generators in AITER's order.
-        hipify: the sources go through hipify first.
+        hipify: AITER translates the sources with hipify first.
         is_experimental: AITER does not build it by default.
-        md_name: the module's own idea of its name; may be empty.
-        hip_clang_path: a compiler the entry asks for, None for the usual one.
-        third_party: further source trees the module needs.
+        md_name: the name of the built library; may be empty.
+        hip_clang_path: the compiler of the entry, None for the default one.
+        third_party: further source trees that the module needs.
     """
 
     name: str
@@ -123,23 +122,41 @@ class ModuleConfig:
 
     @property
     def ck_calls(self) -> tuple[GeneratorCall, ...]:
-        """Calls of CK's generator; where it lies, AITER's configuration says."""
+        """Calls of CK's generator."""
         return tuple(c for c in self.generators if f"/{c.script}".endswith(_CK_GENERATOR))
 
     @property
     def without_ck(self) -> bool:
-        """Whether its flags build it without Composable Kernel: ``-DENABLE_CK=0``."""
+        """Whether its flags exclude Composable Kernel: ``-DENABLE_CK=0``."""
         return builds_without_ck((*self.flags_cc, *self.flags_hip))
 
 
 def builds_without_ck(flags: Iterable[str]) -> bool:
-    """Whether compiler flags leave Composable Kernel out."""
+    """Return whether compiler flags exclude Composable Kernel."""
     values = [flag.partition("=")[2] for flag in flags if flag.startswith(f"-D{CK_MACRO}=")]
     return values[-1:] == ["0"]
 
 
+def missing_ck(root: Path, directory: str, user: str) -> Finding:
+    """Return the finding about a tree that lacks Composable Kernel.
+
+    Args:
+        directory: its directory, relative to `root`.
+        user: the module that needs it.
+    """
+    git = (root / ".git").exists()
+    return Finding(
+        f"{root}/{directory}",
+        f"no Composable Kernel, which {user} needs",
+        "an AITER checkout with its submodules, or a wheel unpacked as a whole",
+        f"git -C {shlex.quote(str(root))} submodule update --init --recursive"
+        if git
+        else "git clone --recurse-submodules https://github.com/ROCm/aiter.git",
+    )
+
+
 def expression(value: object) -> object:
-    """Return an override in the form of the file: lists, objects, expressions."""
+    """Convert a manifest's override to the file's form: lists, objects, expressions."""
     if isinstance(value, str):
         written = re.match(r"f?['\"]", value) or value in ("None", "True", "False")
         return value if written else repr(value)
@@ -156,14 +173,14 @@ _QUOTED = re.compile(r"f?(['\"]).*\1", re.S)
 
 
 class ModuleReader:
-    """Evaluates one entry, collecting every finding before it raises."""
+    """Evaluates one entry and collects all findings before it raises."""
 
     def __init__(self, root: Path, name: str, names: Names, absent: str = "") -> None:
-        """Take what is needed to evaluate an entry.
+        """Prepare to evaluate an entry.
 
         Args:
-            absent: the directory of a submodule that is not there, "" for none: an include
-                directory below it is left out, as AITER does, and a generator is an error.
+            absent: the directory of a missing submodule, "" for none. Include directories below
+                it are left out, as AITER does; a generator below it is an error.
         """
         self._root = root
         self._absent = f"{absent}/" if absent else ""
@@ -176,10 +193,10 @@ class ModuleReader:
         """Return the entry's values.
 
         Args:
-            more_flags: compiler flags that will be added to those of the entry.
+            more_flags: compiler flags that will be added to the entry's.
 
         Raises:
-            AiterError: with every finding of the entry.
+            AiterError: with all findings of the entry.
         """
         for key, raw in entry.items():
             if key not in CONFIG_KEYS and raw not in _NOTHING:
@@ -187,7 +204,7 @@ class ModuleReader:
                     key,
                     f"unknown key {key}",
                     f"one of {', '.join(CONFIG_KEYS)}",
-                    "leave the module out: what the key asks for would not be done",
+                    "leave the module out: qola would ignore the key",
                 )
         lists = {key: self._list(key, entry.get(key, [])) for key in _LIST_KEYS}
         bools = {key: self._bool(key, entry[key]) for key in _BOOL_KEYS if key in entry}
@@ -196,7 +213,7 @@ class ModuleReader:
             "flags_extra_hip_per_source", entry.get("flags_extra_hip_per_source", {})
         )
         flags = (*lists["flags_extra_cc"], *lists["flags_extra_hip"], *more_flags)
-        # Without Composable Kernel its generator is not run, and need not be there.
+        # A module without Composable Kernel does not run its generator.
         optional = builds_without_ck(flags)
         generators = tuple(self._generator(c, optional) for c in lists["blob_gen_cmd"])
         config = ModuleConfig(
@@ -214,7 +231,7 @@ class ModuleReader:
             **{key: value for key, value in bools.items() if key != "verbose"},
         )
         if self._without_ck:
-            # Once: all that the entry needs of it is missing for this reason.
+            # Reported once for all of the entry's paths.
             self._findings.append(missing_ck(self._root, self._absent.rstrip("/"), self._name))
         if self._findings:
             raise AiterError(self._findings)
@@ -225,7 +242,7 @@ class ModuleReader:
         self._findings.append(Finding(place=place, found=found, expected=expected, fix=fix))
 
     def _value(self, key: str, raw: object) -> Value:
-        """Evaluate a string; anything else stands for itself, as it does for AITER."""
+        """Evaluate a string; other values are literal, as in AITER."""
         if raw is None or isinstance(raw, (bool, int)):
             return raw
         if not isinstance(raw, str):
@@ -240,7 +257,7 @@ class ModuleReader:
         except RefusedError as refused:
             self._report(
                 key,
-                f"{raw[:MAX_LENGTH]!r}: {refused.what}",
+                f"{raw[:MAX_LENGTH]!r}: {refused.reason}",
                 "an expression of names, f-strings and os.environ.get",
                 refused.fix,
             )
@@ -251,7 +268,7 @@ class ModuleReader:
     ) -> tuple[str, ...]:
         items = raw if isinstance(raw, list) else [raw]
         values = [(read or self._value)(key, item) for item in items]
-        # An empty string or None is AITER's way to say "nothing here".
+        # AITER ignores empty strings and None.
         return tuple(str(value) for value in values if value not in (None, ""))
 
     def _bool(self, key: str, raw: object) -> bool:
@@ -274,7 +291,7 @@ class ModuleReader:
         )
 
     def _plain(self, key: str, raw: object) -> Value:
-        """Return text as it is, as AITER does here; a manifest's is in quotes (`expression`)."""
+        """Return text unevaluated, as AITER does; a manifest's text is quoted (`expression`)."""
         if isinstance(raw, str) and not _QUOTED.fullmatch(raw):
             return self._value(key, repr(raw))
         return self._value(key, raw)
@@ -293,7 +310,7 @@ class ModuleReader:
         return paths
 
     def _exists(self, path: str) -> bool:
-        # os.path, not pathlib: a name that is too long does not exist, instead of raising.
+        # os.path returns False for an overlong name; pathlib raises.
         place = self._root / path
         return os.path.isfile(place) or os.path.isdir(place)
 
@@ -313,17 +330,17 @@ class ModuleReader:
                 self._report(
                     "blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree"
                 )
-        # AITER calls str.format with the output directory: "{}" stays as the place to put it.
+        # "{}" stays: AITER replaces it by the output directory with str.format.
         return GeneratorCall(path, tuple(args))
 
 
 def is_outside(path: str) -> bool:
-    """Whether a tree-relative path leads out of the tree by its words; links are the tree's own."""
+    """Return whether a path leaves the tree lexically; links are the tree's own."""
     return posixpath.isabs(path) or ".." in path.split("/")
 
 
 def _relative(path: str) -> str:
-    """Return `path` relative to the tree, normalised; a path outside stays as it is."""
+    """Return `path` relative to the tree, normalised; a path outside stays unchanged."""
     if path == TREE_TOKEN or path.startswith(TREE_TOKEN + "/"):
         return posixpath.normpath(path[len(TREE_TOKEN) + 1 :] or ".")
     return path

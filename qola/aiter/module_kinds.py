@@ -1,4 +1,4 @@
-"""What kind of module an entry of AITER's configuration is, and whether it needs PyTorch."""
+"""Classifies modules of AITER: attention, without PyTorch, or with PyTorch."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from qola.aiter.tree import AiterTree, ModuleConfig
 Kind = Literal["attention", "torch_free", "needs_torch"]
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
-"""What AITER compiles of a directory among a module's sources."""
+"""Suffixes of the files that AITER compiles of a source directory."""
 
 _TORCH = re.compile(r"(torch|ATen|c10)/")
 _PYTHON = re.compile(r"pybind11/|Python\.h$")
-#: ROCm's libraries beside HIP.
+#: ROCm's libraries in addition to HIP.
 _ROCM = re.compile(r"(hip(?:blas(?:lt)?|cub|rand|solver)|roc(?:blas|prim|rand|solver))/")
 
-# What decides the kind is sources and where their headers are. The other keys may ask PyTorch
-# itself (module_moe_ck2stages) or for tables that AITER merges when it runs
-# (module_gemm_a8w8_blockscale).
+# Sources and include directories determine the kind. Other keys may query PyTorch
+# (module_moe_ck2stages) or tables that AITER merges at run time (module_gemm_a8w8_blockscale).
 _DECIDING = ("srcs", "extra_include")
 _IRRELEVANT = ("flags_extra_cc", "flags_extra_hip", "extra_ldflags", "blob_gen_cmd", "third_party")
 
@@ -43,14 +42,14 @@ class Include:
 
 @dataclass(frozen=True)
 class ModuleKind:
-    """What a module needs.
+    """The kind of a module, and the libraries that it needs.
 
     Attributes:
         kind: ``attention``: one of `ATTENTION`; ``torch_free``: AITER builds it without PyTorch;
-            ``needs_torch``: it does not.
+            ``needs_torch``: AITER builds it with PyTorch.
         torch: the first include of PyTorch's headers, for ``needs_torch``.
         python: the first include of Python's or pybind11's headers, for ``torch_free``.
-        rocm: ROCm's libraries beside HIP that it includes headers of, sorted; not for attention.
+        rocm: ROCm's libraries whose headers it includes, except HIP, sorted; not for attention.
     """
 
     kind: Kind
@@ -66,14 +65,13 @@ def classify(
     overrides: Iterable[tuple[str, object]] = (),
     drop_srcs: Collection[str] = (),
 ) -> ModuleKind:
-    """Say what kind of module an entry is, from its sources and all they include.
+    """Return the kind of a module, from its sources and all that they include.
 
-    An include counts whatever ``#if`` it stands under, unless the entry says ``torch_exclude``,
-    with which AITER itself builds it without PyTorch.
+    Includes count under any ``#if``. With ``torch_exclude`` AITER builds a module without PyTorch.
 
     Args:
         overrides: the manifest's values instead of the entry's; as for AiterTree.module.
-        drop_srcs: names of source files the manifest leaves out.
+        drop_srcs: names of source files that the manifest leaves out.
 
     Raises:
         AiterError: sources or include directories of the entry cannot be read.
@@ -96,20 +94,13 @@ def _first(pattern: re.Pattern[str], includes_of: Iterable[Include]) -> Include 
 def deciding_config(
     tree: AiterTree, name: str, overrides: Iterable[tuple[str, object]] = ()
 ) -> ModuleConfig:
-    """Evaluate of an entry what decides the kind: sources, include directories, what it is.
-
-    Args:
-        overrides: the manifest's values instead of the entry's.
-
-    Raises:
-        AiterError: these cannot be read.
-    """
+    """Evaluate the keys of an entry that determine its kind, as `AiterTree.module` does."""
     own = [(key, value) for key, value in overrides if key in _DECIDING]
     return tree.module(name, overrides=[*((key, ()) for key in _IRRELEVANT), *own])
 
 
 def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> Iterator[str]:
-    """Yield the sources of a module in the entry's order, relative to the tree."""
+    """Yield the tree-relative sources of a module in the entry's order."""
     for src in config.srcs:
         path = tree.root / src
         files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -119,7 +110,7 @@ def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> 
 
 
 def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[Include]:
-    """Yield every include of the sources and of the tree's headers behind them, each file once."""
+    """Yield all includes of the sources and of the tree's headers that they reach."""
     dirs = include_dirs(tree, config)
     seen: set[str] = set()
     for src in sources(tree, config, dropped):

@@ -1,7 +1,7 @@
-"""Which lines of a C++ source count, under the macros that are known; nothing is compiled.
+"""Evaluates the conditions of a C++ source under known macros, without a compiler.
 
-Conditions are worked out in three values: a line counts, does not count, or depends on a macro
-that nobody here knows, such as those of compilers and of headers that are not read.
+Conditions have three values: a line counts, does not count, or depends on an unknown macro, such
+as those of compilers and of headers that are not read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 Macros = Mapping[str, str | None]
-"""Values of macros; None for one that is known not to be defined, UNKNOWN for any other."""
+"""Values of macros: None for an undefined one, UNKNOWN for one that may be defined or not."""
 UNKNOWN = "?"
-"""Value of a macro of which nobody here says whether it is defined, or as what."""
+"""The value of a macro that may be defined or not, with any value."""
 
 _COMMENT = re.compile(
     r"""//(?:[^\n]*\\\n)*[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)", re.DOTALL)
-#: What a compiler has and answers by itself, such as __has_include(<hip/hip_runtime.h>).
+#: Queries that the compiler answers, such as __has_include(<hip/hip_runtime.h>).
 _ANSWERED = r"__has_\w+\s*\([^()]*\)"
 _TOKEN = re.compile(
     rf"\s*({_ANSWERED}|[A-Za-z_]\w*|\d[\w']*|\|\||&&|[=!<>]=|<<|>>|[-!()<>+*/%&|^~?:,])"
@@ -37,11 +37,11 @@ _IF = ("if", "ifdef", "ifndef")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a source, joined with those that continue it, without comments.
+    """A line of a source, joined with its continuation lines, without comments.
 
     Attributes:
-        number: of the first of them, from 1.
-        counts: None where it depends on macros that are not known.
+        number: line number of the first of them, from 1.
+        counts: None if it depends on unknown macros.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Condition:
-    """A macro that an ``#if`` or ``#elif`` asks for the value of."""
+    """A macro whose value an ``#if`` or ``#elif`` uses."""
 
     name: str
     line: int
@@ -70,23 +70,23 @@ def defined_by(flags: Iterable[str]) -> dict[str, str | None]:
 
 
 def without_comments(text: str) -> str:
-    """Return C++ source with a blank for each comment; lines stay where they are."""
+    """Return C++ source with a blank for each comment, and the same lines."""
     return _COMMENT.sub(lambda m: m[0] if m[0][0] in "\"'" else " " + "\n" * m[0].count("\n"), text)
 
 
 def lines(
     text: str, macros: Macros, *, complete: bool = False, doubt: bool | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a source, directives too.
+    """Yield the lines of a source, including directives.
 
     Args:
-        macros: those known; what the source itself defines or undefines is followed.
-        complete: no others are defined, as for a compiler.
-        doubt: what a condition that is not known is taken for; None leaves it open.
+        macros: known macros; definitions in the source are followed.
+        complete: all other macros are undefined, as for a compiler.
+        doubt: the value of an unknown condition; None leaves it open.
     """
     known = dict(macros)
     guards: set[int] = set() if complete else _guards(text)
-    # Of each open #if: do the lines around it count, was a branch taken, does this one count?
+    # For each open #if: whether the lines around it count, a branch was taken, this one counts.
     stack: list[tuple[bool | None, bool | None, bool | None]] = []
     counts: bool | None = True
     for number, line in _joined(text):
@@ -117,10 +117,10 @@ def lines(
 
 
 def code_lines(text: str, macros: Macros, *, doubt: bool | None = None) -> Iterator[Line]:
-    """Yield the lines that a C++ compiler reads with these macros and no others, no directives.
+    """Yield the lines without directives that a compiler reads if only these macros are defined.
 
     Args:
-        doubt: as of `lines`.
+        doubt: as for `lines`.
     """
     for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True, doubt=doubt):
         if line.counts and not line.text.lstrip().startswith("#"):
@@ -133,10 +133,10 @@ def code(text: str, macros: Macros, *, doubt: bool | None = None) -> str:
 
 
 def conditions(text: str) -> list[Condition]:
-    """Return what the conditions of a source ask the value of, each macro once.
+    """Return the macros whose values the conditions of a source use.
 
-    Names that only ``defined`` asks for are not among them, nor those that the source itself
-    defines whatever the conditions.
+    Names that occur only in ``defined`` do not count, nor those that the source itself defines
+    unconditionally.
     """
     found: dict[str, int] = {}
     own: set[str] = set()
@@ -151,7 +151,7 @@ def conditions(text: str) -> list[Condition]:
         if match[1] not in ("if", "elif"):
             continue
         asked = re.sub(r"\bdefined\s*(?:\(\s*\w+\s*\)|\w+)", " ", match[2])
-        # What is called is no value, and names with two underscores are the compiler's.
+        # Calls do not count, and names with two underscores are the compiler's.
         asked = re.sub(_ANSWERED, " ", asked)
         for name in re.findall(r"\b(?!__|\d)[A-Za-z_]\w*\b(?!\s*\()", asked):
             if name not in ("true", "false"):
@@ -160,15 +160,15 @@ def conditions(text: str) -> list[Condition]:
 
 
 def value(expression: str, macros: Macros, *, complete: bool = False) -> int | None:
-    """Return the value of a condition, None where it is not known or has another form.
+    """Return the value of a condition, None if it is unknown or of an unsupported form.
 
-    Served: numbers, macros, ``defined``, ``! && || == != < > <= >= + - *`` and brackets.
+    Supported: numbers, macros, ``defined``, ``! && || == != < > <= >= + - *`` and brackets.
     """
     return _Expression(expression, macros, complete, 0).whole()
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with those that continue them, and the number of the first."""
+    """Yield lines joined with their continuation lines, and the number of the first."""
     begun, parts = 0, []
     for number, line in enumerate(without_comments(text).split("\n"), 1):
         begun = begun or number
@@ -182,7 +182,7 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _guards(text: str) -> set[int]:
-    """Return the lines with an #ifndef of what the next line defines: at first it is not."""
+    """Return the lines of include guards: an #ifndef of the macro that the next line defines."""
     found = set()
     before, asked = 0, ""
     for number, line in _joined(text):
@@ -239,8 +239,8 @@ def _or(left: bool | None, right: bool | None) -> bool | None:
     return _not(_and(_not(left), _not(right)))
 
 
-class _UnservedError(Exception):
-    """An expression of another form."""
+class _UnsupportedError(Exception):
+    """An expression of an unsupported form."""
 
 
 class _Expression:
@@ -252,7 +252,7 @@ class _Expression:
     def whole(self) -> int | None:
         try:
             found = self._level(0)
-        except (_UnservedError, IndexError):
+        except (_UnsupportedError, IndexError):
             return None
         return found if self._whole and not self._tokens else None
 
@@ -275,12 +275,12 @@ class _Expression:
         if token == "(":
             found = self._level(0)
             if self._tokens.pop(0) != ")":
-                raise _UnservedError
+                raise _UnsupportedError
             return found
         if token[0].isdigit():
             return _number(token)
         if not re.match(r"[A-Za-z_]", token):
-            raise _UnservedError
+            raise _UnsupportedError
         if token.endswith(")"):
             return None
         return self._defined() if token == "defined" else self._name(token)
@@ -289,13 +289,13 @@ class _Expression:
         bracket = self._tokens[0] == "("
         name = self._tokens.pop(1 if bracket else 0)
         if bracket and (self._tokens.pop(0), self._tokens.pop(0)) != ("(", ")"):
-            raise _UnservedError
+            raise _UnsupportedError
         found = _is_defined(name, self._macros, self._complete)
         return None if found is None else int(found)
 
     def _name(self, name: str) -> int | None:
         if self._tokens[:1] == ["("]:
-            raise _UnservedError
+            raise _UnsupportedError
         if name in ("true", "false"):
             return int(name == "true")
         if name not in self._macros:
@@ -304,7 +304,7 @@ class _Expression:
         if text is None or text == UNKNOWN:
             return 0 if text is None else None
         if self._depth > 8:
-            raise _UnservedError
+            raise _UnsupportedError
         return _Expression(text, self._macros, self._complete, self._depth + 1).whole()
 
 
@@ -314,7 +314,7 @@ def _number(token: str) -> int:
         octal = re.fullmatch(r"0\d+", digits)
         return int(digits, 8) if octal else int(digits, 0)
     except ValueError:
-        raise _UnservedError from None
+        raise _UnsupportedError from None
 
 
 def _apply(operator: str, left: int | None, right: int | None) -> int | None:

@@ -1,7 +1,7 @@
-"""Reads an AITER source tree: what it can build, from which sources, flags and generators.
+"""Reads an AITER source tree: its modules with their sources, flags and generators.
 
-Everything is read from files; AITER itself is never imported and none of its strings reach `eval`.
-Three generations of its configuration are told apart by the text of the `libmha_*` entries:
+AITER itself is never imported, and none of its strings reach `eval`. The text of the `libmha_*`
+entries distinguishes three generations of its configuration:
 
 ``wheel``        PyPI wheels around 0.1.7: no sources, entry points written by `mha_*_generate.py`
 ``cpp_itfs``     around d32b0cb: sources `csrc/cpp_itfs/mha_*.cu`, only CK's generator
@@ -10,7 +10,6 @@ Three generations of its configuration are told apart by the text of the `libmha
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import posixpath
@@ -21,9 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from qola.aiter.ck_dir import ck_directory
-from qola.aiter.core_flags import core_defines
-from qola.aiter.expressions import Names, TorchFacts, parse
+from qola.aiter.core_file import ck_directory, core_defines, tuning_tables
+from qola.aiter.expressions import Names, TorchFacts
 from qola.aiter.module_config import (
     ARCH_TOKEN,
     CK_MACRO,
@@ -55,19 +53,19 @@ Generation = Literal["wheel", "cpp_itfs", "asm_codegen"]
 CORE_FILE = "aiter/jit/core.py"
 
 _MAX_BYTES = 4 << 20
-"""The most bytes of a file of AITER's configuration: a hundred times those of 0.1.7."""
+"""Maximal size of a file of AITER's configuration: a hundred times that of 0.1.7."""
 
 
 @dataclass(frozen=True)
 class AiterTree:
-    """An AITER source tree. Make one with `read_tree`.
+    """An AITER source tree, as `read_tree` returns it.
 
     Attributes:
-        generation: which generation of the configuration it has.
-        version: AITER's version, empty when the tree does not say.
-        meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.
+        generation: the generation of its configuration.
+        version: AITER's version, "" if the tree does not contain it.
+        meta_dir: ``aiter_meta`` in a wheel, "" in a checkout.
         csrc_dir, hsa_dir, ck_dir: tree-relative directories.
-        fmha_dir: the one of CK's flash-attention generator, where the configuration names it.
+        fmha_dir: that of CK's flash-attention generator, as the configuration names it.
     """
 
     root: Path
@@ -83,18 +81,18 @@ class AiterTree:
 
     @property
     def has_ck(self) -> bool:
-        """Whether Composable Kernel, a submodule, is there."""
+        """Whether the tree contains Composable Kernel, a submodule."""
         return (self.root / self.fmha_dir / "generate.py").is_file()
 
     def text(self, path: str) -> str:
-        """Return a file of the tree for reading in it, whatever bytes it has."""
+        """Return the text of a file of the tree; invalid UTF-8 becomes a replacement mark."""
         return lossy_text(self.root / path)
 
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.
 
-        Links are followed. A repository of Bazel's is made of links to a tree, which it then is:
-        that one alone, not any AITER tree that a link leads to.
+        Links are followed. A repository of Bazel's consists of links to one tree, which counts as
+        the tree itself; other AITER trees do not.
         """
         real = Path(os.path.realpath(self.root / path))
         own = {Path(os.path.realpath(self.root / home)) for home in ("", self.ck_dir)}
@@ -102,10 +100,10 @@ class AiterTree:
         return any(place in own for place in (real, *real.parents))
 
     def _linked(self) -> set[Path]:
-        """Return the tree that this one's parts are links to: patched parts are files of its own.
+        """Return the one tree that this tree's parts link to; patched parts are regular files.
 
-        A part counts if its link leads to the same place there; where they lead to several trees,
-        none does.
+        A part counts if its link leads to the same path of the other tree. Parts that link to
+        several trees do not count.
         """
         found = set()
         for part in (CONFIG_FILE, CORE_FILE, f"{self.csrc_dir}/include", self.hsa_dir, self.ck_dir):
@@ -116,7 +114,7 @@ class AiterTree:
         return found if len(found) == 1 and (min(found) / CONFIG_FILE).is_file() else set()
 
     def module_names(self) -> tuple[str, ...]:
-        """Return the modules this tree configures, in the file's order; nothing is evaluated."""
+        """Return the modules of the configuration, in the file's order, without evaluation."""
         return tuple(self._config)
 
     def module(
@@ -128,20 +126,20 @@ class AiterTree:
         torch: TorchFacts | None = None,
         more_flags: Iterable[str] = (),
     ) -> ModuleConfig:
-        """Evaluate the entry `name`, and no other.
+        """Evaluate only the entry `name`.
 
         Args:
-            env: environment variables the expressions may see; none by default.
-            overrides: (key, value) pairs that replace the entry's own values. A string that is
-                written as a Python string or f-string is evaluated like AITER's own, any other
-                text stands for itself; lists may be tuples, tables tuples of pairs.
-            torch: answers for entries that ask about PyTorch.
-            more_flags: compiler flags that will be added: with -DENABLE_CK=0 the tree need not have
+            env: environment variables for the expressions; none by default.
+            overrides: (key, value) pairs that replace the entry's own values. A Python string or
+                f-string is evaluated like AITER's own, any other text is literal; lists may be
+                tuples, tables tuples of pairs.
+            torch: facts for entries that query PyTorch.
+            more_flags: compiler flags that will be added: with -DENABLE_CK=0 the tree may lack
                 Composable Kernel's generator.
 
         Raises:
-            AiterError: no such module, an expression that is refused, a value of the wrong kind,
-                or a source or generator that the tree does not have.
+            AiterError: an unknown module, a refused expression, a value of the wrong type, or a
+                source or generator that the tree lacks.
         """
         if name not in self._config:
             raise AiterError(
@@ -167,8 +165,8 @@ class AiterTree:
     def _core_macros(self) -> dict[str, str]:
         """Return the macros that core.py defines for every module.
 
-        AITER builds a tree without Composable Kernel with ENABLE_CK=0: its setup.py refuses any
-        other value. With 1, csrc/include/aiter_hip_common.h includes CK's headers.
+        A tree without Composable Kernel gets ENABLE_CK=0, the only value that AITER's setup.py
+        accepts. With 1, csrc/include/aiter_hip_common.h includes CK's headers.
         """
         macros = dict(core_defines(self._core))
         if CK_MACRO in macros and not self.has_ck:
@@ -176,7 +174,7 @@ class AiterTree:
         return macros
 
     def entry_text(self, name: str, key: str) -> str:
-        """Return a value of a module's entry as it stands, lists with a line for each item."""
+        """Return a value of a module's entry without evaluation; a list has an item per line."""
         value = self._config[name].get(key) or ""
         return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -186,7 +184,7 @@ class AiterTree:
         return tuple(n for n, entry in self._config.items() if flag.search(json.dumps(entry)))
 
     def unknown_keys(self) -> dict[str, tuple[str, ...]]:
-        """Return the modules with keys that AITER's build, as it is known here, does not have."""
+        """Return the keys that qola does not know, by module."""
         unknown = {
             name: tuple(key for key in entry if key not in CONFIG_KEYS)
             for name, entry in self._config.items()
@@ -195,7 +193,7 @@ class AiterTree:
 
     @cached_property
     def _tables(self) -> tuple[dict[str, str], dict[str, str]]:
-        return _config_tables(self.root)
+        return tuning_tables(self.root, self._core)
 
     def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
@@ -222,9 +220,9 @@ def read_tree(root: Path) -> AiterTree:
     """Read the AITER tree at `root`: a checkout or an unpacked wheel.
 
     Raises:
-        AiterError: `root` is no AITER tree, parts are missing, its configuration is no JSON
-            object, or is of no generation that is known. A tree without Composable Kernel can be
-            read: later ones have modules that do without.
+        AiterError: parts of an AITER tree are missing, its configuration is not a JSON object or
+            of an unknown generation. A tree may lack Composable Kernel: later ones have modules
+            that do not need it.
     """
     meta = "aiter_meta" if (root / "aiter_meta").is_dir() else ""
     prefix = f"{meta}/" if meta else ""
@@ -270,7 +268,7 @@ def _read_config(root: Path) -> dict[str, dict[str, Any]]:
         data = json.loads(_read_text(root, CONFIG_FILE))
     except (ValueError, RecursionError) as error:
         raise AiterError(
-            Finding(place=CONFIG_FILE, found=f"no JSON: {error}", expected="a JSON object")
+            Finding(place=CONFIG_FILE, found=f"not JSON: {error}", expected="a JSON object")
         ) from None
     if not isinstance(data, dict) or not all(isinstance(v, dict) for v in data.values()):
         raise AiterError(
@@ -289,7 +287,7 @@ def _libraries(config: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _fmha_dir(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the directory in Composable Kernel of the generator that the libraries name."""
+    """Return the directory, in Composable Kernel, of the generator that the libraries name."""
     named = re.search(r"\{CK_DIR\}/([\w/-]{0,200}01_fmha)/generate\.py", _libraries(config))
     return named[1] if named else "example/ck_tile/01_fmha"
 
@@ -315,7 +313,7 @@ def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
 
 
 def _core(root: Path) -> str:
-    """Return AITER's core.py, "" where there is none."""
+    """Return the text of AITER's core.py, "" if there is none."""
     return _read_text(root, CORE_FILE) if (root / CORE_FILE).is_file() else ""
 
 
@@ -326,50 +324,6 @@ def _version(root: Path) -> str:
     return match.group(1) if match else ""
 
 
-def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return (name -> tuning table, name -> why it has no path) as core.py defines them.
-
-    `NAME = get_config_file(VARIABLE, DEFAULT, STEM)` (wheel) or a property NAME of a class that
-    returns such a call (later). AITER merges the table with those of its model_configs directory
-    when it is imported; such a merged table is not a file of the tree.
-    """
-    try:
-        tree = parse(_core(root))
-    except (SyntaxError, ValueError):
-        return {}, {}
-    directory = root / "aiter/configs/model_configs"
-    models = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    tables: dict[str, str] = {}
-    merged: dict[str, str] = {}
-    for owner in ast.walk(tree):
-        if isinstance(owner, ast.Assign) and isinstance(owner.targets[0], ast.Name):
-            names = [owner.targets[0].id]
-        elif isinstance(owner, ast.FunctionDef):
-            names = [f"AITER_CONFIGS.{owner.name}"]
-        else:
-            continue
-        for stem in _table_stems(owner):
-            extra = [name for name in models if stem in name and "untuned" not in name]
-            for name in names:
-                if extra:
-                    merged[name] = f"AITER merges {stem}.csv with {', '.join(extra)} at run time"
-                else:
-                    tables[name] = f"{TREE_TOKEN}/aiter/configs/{stem}.csv"
-    return tables, merged
-
-
-def _table_stems(owner: ast.AST) -> set[str]:
-    """Return the third arguments of all calls of get_config_file in `owner`."""
-    stems = set()
-    for call in ast.walk(owner):
-        if isinstance(call, ast.Call) and len(call.args) == 3:
-            name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-            stem = call.args[2]
-            if name == "get_config_file" and isinstance(stem, ast.Constant):
-                stems.add(str(stem.value))
-    return stems
-
-
 _CONFIGS = ("aiter/configs/*.csv", "aiter/configs/model_configs/**/*")
 
 
@@ -377,15 +331,12 @@ _LICENSES = ("LICENSE", "*.dist-info/LICENSE", "*.dist-info/licenses/LICENSE")
 
 
 def configs(tree: AiterTree) -> tuple[str, ...]:
-    """Return AITER's tuning tables and all of model_configs/, relative to the tree, sorted."""
+    """Return AITER's tuning tables and all of model_configs/, tree-relative, sorted."""
     return _files(tree.root, _CONFIGS)
 
 
 def licenses(tree: AiterTree) -> tuple[str, ...]:
-    """Return the license texts of AITER and Composable Kernel, relative to the tree, sorted.
-
-    Those that are missing are missing here: it matters to who makes a bundle, not to a plan.
-    """
+    """Return the existing license texts of AITER and Composable Kernel, tree-relative, sorted."""
     return _files(tree.root, (*_LICENSES, f"{tree.ck_dir}/LICENSE"))
 
 

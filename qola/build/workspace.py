@@ -129,7 +129,7 @@ class Workspace:
         calls = []
         if static:
             rules.append("qola_static_library")
-            archives = [f"@qola_{self.name}//:{module}_static" for module in modules]
+            archives = [f"@qola_{self.name}//:{module}" for module in modules]
             calls.append(starlark.rule("qola_static_library", name="static", modules=archives))
         bundle = starlark.rule(
             "qola_bundle",

@@ -83,7 +83,7 @@ class BundleInputs:
 
     @staticmethod
     def from_json(text: str) -> BundleInputs:
-        """Read what rules/private/package/qola_bundle.bzl writes."""
+        """Read what rules/private/bundle.bzl writes."""
         data = json.loads(text)
         libraries = tuple(
             LibraryInput(library["path"], tuple(library["include_dirs"]))

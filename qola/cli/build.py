@@ -14,6 +14,7 @@ from qola.build.forms import ChoiceError
 from qola.build.install import BuildResult, ModuleRecord
 from qola.build.pack import SUFFIX, build_pack, read_list
 from qola.build.setup import resolve_build
+from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, size
 from qola.cli.options import (
     AITER,
@@ -21,13 +22,14 @@ from qola.cli.options import (
     FORMS,
     PREBUILT,
     REQUEST,
-    add_command,
     add_manifest,
     add_options,
+    build_options,
+    build_request,
     output_place,
     paths_of,
+    prebuilt_options,
 )
-from qola.cli.requests import build_options, build_request, prebuilt_options
 from qola.errors import ExitCode, Finding
 from qola.layout import WHEELS
 from qola.manifest.load import load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import io
 import json
@@ -14,12 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from qola.cli.commands import COMMANDS
+from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
-from qola.cli.options import JSON, Parser, add_command, exit_codes, take_manifest
 from qola.errors import ExitCode, QolaError
 from qola.files import system_error
-from qola.manifest.values import nearest
 from qola.progress import show_progress
 from qola.rule_main import ended_by_signals
 from qola.ruleset import cmake_dir
@@ -76,8 +75,8 @@ def _help(args: argparse.Namespace, around: Surroundings) -> None:
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
     if word not in COMMANDS:
-        meant = nearest(word, COMMANDS)
-        advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
+        meant = difflib.get_close_matches(word, COMMANDS, 1)
+        advice = f"did you mean {meant[0]}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")
 
 
@@ -184,7 +183,9 @@ def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
     if rest:
         args.words += rest
     args.command_line = shlex.join(("qola", *words))
-    take_manifest(args, directory)
+    if getattr(args, "takes_manifest", False):
+        # Imports the modules of the command, which are loaded by now.
+        importlib.import_module("qola.cli.options").take_manifest(args, directory)
     return args
 
 

@@ -1,9 +1,16 @@
-"""The commands of `qola`, without their modules: the list of commands imports none of them."""
+"""The list of commands and their parser. Imports no command, so that `qola --help` is quick."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from qola.cli.console import Surroundings
+from qola.errors import ExitCode, Finding, QolaError, visible
+
+JSON = "--json"
 
 
 @dataclass(frozen=True)
@@ -25,23 +32,84 @@ COMMANDS: Mapping[str, Command] = {
     "explain": Command(
         "plan", "explain why kernel instances are in or out; without a query, count them by rule"
     ),
-    "compat": Command("compat", "check which directions and modules an AITER tree can build"),
-    "modules": Command("modules", "list the modules of an AITER tree, and which can be built"),
+    "compat": Command("trees", "check which directions and modules an AITER tree can build"),
+    "modules": Command("trees", "list the modules of an AITER tree, and which can be built"),
     "build": Command("build", "build the libraries of a manifest"),
     "checkout": Command("build", "prepare a patched AITER tree without building"),
     "pack": Command("build", "compile kernels of lazy libraries and put them into one file"),
     "verify": Command(
-        "verify", "build the libraries of a manifest, emulate their kernels, compare with float64"
+        "run", "build the libraries of a manifest, emulate their kernels, compare with float64"
     ),
-    "dispatch": Command("dispatch", "find the kernel that a problem launches, or why none fits"),
+    "dispatch": Command("run", "find the kernel that a problem launches, or why none fits"),
     "report": Command("report", "write a page about built libraries: kernels, resources, sizes"),
     "fetch": Command("prebuilt", "install a prebuilt bundle of a manifest without building"),
     "publish": Command("prebuilt", "build the bundle of a manifest and upload it"),
     "keygen": Command("prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"),
     "init": Command("init", "write a starter manifest with comments"),
-    "doctor": Command("doctor", "check this machine for the programs and libraries qola uses"),
-    "hipcc": Command("hipcc", "print the path of the pinned hipcc, for CMake and make"),
-    "cache": Command("housekeeping", "show the size of qola's caches, and remove old entries"),
-    "completion": Command("completion", "print a script that completes commands in a shell"),
+    "doctor": Command("machine", "check this machine for the programs and libraries qola uses"),
+    "hipcc": Command("machine", "print the path of the pinned hipcc, for CMake and make"),
+    "cache": Command("machine", "show the size of qola's caches, and remove old entries"),
+    "completion": Command("machine", "print a script that completes commands in a shell"),
     "help": Command("", "show the help of a command; without one, list the commands"),
 }
+
+
+class UsageError(QolaError):
+    """A command line that argparse rejects, with argparse's text."""
+
+    exit_code: ClassVar[int] = ExitCode.USAGE
+    default_title: ClassVar[str] = "wrong usage"
+
+    def __init__(self, message: str, parser: argparse.ArgumentParser) -> None:
+        usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+        super().__init__(Finding("the command line", message, usage, f"{parser.prog} --help"))
+        self._text = f"{parser.format_usage()}{parser.prog}: error: {message}"
+
+    def __str__(self) -> str:
+        """Return the usage and the error, with control characters escaped."""
+        return visible(self._text, keep="\n")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError, which --json can print like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error."""
+        raise UsageError(message, self)
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace, Surroundings], int | None],
+    codes: Sequence[ExitCode],
+    *,
+    words: str = "",
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    """Add a command to the parser's subcommands, with what all of them take.
+
+    Args:
+        codes: what it may end with, besides what each command may.
+        words: what follows its name before options, as the usage shows it.
+    """
+    summary = COMMANDS[name].summary
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog="\n\n".join(filter(None, [epilog, exit_codes(codes)])),
+        usage=f"qola {name} {words} [OPTION...]" if words else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(parser=parser, run=run)
+    parser.add_argument("-q", "--quiet", action="store_true", help="show only warnings and errors")
+    return parser
+
+
+def exit_codes(codes: Sequence[ExitCode]) -> str:
+    """Return the text about a command's exit codes."""
+    common = {ExitCode.DONE, ExitCode.ERROR, ExitCode.USAGE}
+    shown = sorted(common.union(codes, {ExitCode.INTERRUPTED, ExitCode.TERMINATED}))
+    return "\n".join(["exit codes:", *(f"  {int(code):<4} {code.meaning}" for code in shown)])

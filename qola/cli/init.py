@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
-from qola.cli.options import DEFAULT_MANIFEST, add_command, add_options
+from qola.cli.options import DEFAULT_MANIFEST, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import disk_error, write_if_changed
 from qola.manifest import json_schema

@@ -1,39 +1,25 @@
-"""The options of all commands, each defined once: a name means the same wherever it stands."""
+"""The options of all commands, each defined once, and the requests that they make."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
-from qola.checkout.request import DEFAULT_REMOTE
-from qola.cli.commands import COMMANDS
+from qola.build.bazel import BuildOptions
+from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
+from qola.cli.commands import JSON
 from qola.cli.console import Surroundings
-from qola.codegen.types import LEVELS
-from qola.errors import ExitCode, Finding, QolaError, visible
+from qola.codegen.types import LEVELS, Level
+from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
+from qola.plan.spec import BuildRequest, BuildSpec
+from qola.prebuilt.options import PrebuiltOptions
 
-JSON = "--json"
 DEFAULT_MANIFEST = "qola.toml"
 """The file that `qola init` writes unless another is named."""
-
-
-class UsageError(QolaError):
-    """A command line that is none; its text is argparse's."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "wrong usage"
-
-    def __init__(self, message: str, parser: argparse.ArgumentParser) -> None:
-        usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-        super().__init__(Finding("the command line", message, usage, f"{parser.prog} --help"))
-        self._text = f"{parser.format_usage()}{parser.prog}: error: {message}"
-
-    def __str__(self) -> str:
-        """Return the usage and what is wrong, without escapes of somebody else's."""
-        return visible(self._text, keep="\n")
 
 
 class NoManifestError(QolaError):
@@ -41,14 +27,6 @@ class NoManifestError(QolaError):
 
     exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "no manifest is named"
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError: as every error, it may be asked for as JSON."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the error."""
-        raise UsageError(message, self)
 
 
 def positive(text: str) -> int:
@@ -93,7 +71,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "(default: out/ and the manifest's namespace)",
     ),
     "aiter_root": _option(
-        *("-a", "--aiter-root", "--aiter"),
+        *("-a", "--aiter-root"),
         type=Path,
         metavar="DIR",
         help="the AITER tree; what builds or checks out makes it if it is not there",
@@ -192,7 +170,6 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "overwrite": _flag("--overwrite", help="replace what is there"),
     "json": _flag(JSON, help="print JSON, errors too (docs/reference/plan.md)"),
-    "quiet": _flag("-q", "--quiet", help="no progress"),
 }
 
 
@@ -241,8 +218,6 @@ def take_manifest(args: argparse.Namespace, directory: Path) -> None:
         NoManifestError: the command needs a manifest.
         UsageError: words are left that the command does not take.
     """
-    if not getattr(args, "takes_manifest", False):
-        return
     if args.manifest is None:
         fits = [word for word in args.words if args.needs_manifest or _is_manifest(word)]
         if fits:
@@ -274,43 +249,6 @@ def output_place(args: argparse.Namespace, namespace: str) -> Path:
     return named or Path("out", namespace or args.manifest.stem)
 
 
-def add_command(
-    commands: Any,
-    name: str,
-    run: Callable[[argparse.Namespace, Surroundings], int | None],
-    codes: Sequence[ExitCode],
-    *,
-    words: str = "",
-    epilog: str = "",
-) -> argparse.ArgumentParser:
-    """Add a command to the parser's subcommands, with what all of them take.
-
-    Args:
-        codes: what it may end with, besides what each command may.
-        words: what follows its name before options, as the usage shows it.
-    """
-    summary = COMMANDS[name].summary
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog="\n\n".join(filter(None, [epilog, exit_codes(codes)])),
-        usage=f"qola {name} {words} [OPTION...]" if words else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(parser=parser, run=run)
-    add_options(parser, "quiet")
-    return parser
-
-
-def exit_codes(codes: Sequence[ExitCode]) -> str:
-    """Return the text about a command's exit codes."""
-    common = {ExitCode.DONE, ExitCode.ERROR, ExitCode.USAGE}
-    shown = sorted(common.union(codes, {ExitCode.INTERRUPTED, ExitCode.TERMINATED}))
-    return "\n".join(["exit codes:", *(f"  {int(code):<4} {code.meaning}" for code in shown)])
-
-
 def paths_of(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
     """Return the values of `AITER` and the manifest, with absolute paths."""
     return {
@@ -330,3 +268,46 @@ def _place(path: Path | None, around: Surroundings) -> Path | None:
 def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]:
     """Return the groups of modules that are asked for, () for all."""
     return split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")])
+
+
+def build_request(
+    args: argparse.Namespace,
+    around: Surroundings,
+    *,
+    require: Level = LEVELS[0],
+    override_aiter_commit: bool = False,
+) -> BuildRequest:
+    """Return the request of `REQUEST`, with the values of options that few commands have."""
+    paths = paths_of(args, around)
+    return BuildRequest(
+        paths["manifest_path"],
+        BuildSpec(tuple(args.arch), args.mode, require),
+        AiterOptions(
+            paths["aiter_root"],
+            paths["aiter_commit"],
+            paths["aiter_remote"],
+            paths["patches_dir"],
+            args.skip_checkout,
+            override_aiter_commit,
+        ),
+        paths["groups"],
+    )
+
+
+def build_options(args: argparse.Namespace) -> BuildOptions:
+    """Return the options of `BUILD`: how Bazel builds."""
+    more = tuple(args.bazel_arg)
+    return BuildOptions(args.keep_going, args.jobs, args.verbose, more, args.quiet)
+
+
+def prebuilt_options(
+    args: argparse.Namespace, around: Surroundings, *, enabled: bool = True
+) -> PrebuiltOptions:
+    """Return the options of `PREBUILT`."""
+    return PrebuiltOptions(
+        urls=tuple(args.prebuilt),
+        enabled=enabled,
+        offline=args.offline,
+        public_key=args.public_key,
+        directory=around.directory,
+    )

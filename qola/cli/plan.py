@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, duration, size
 from qola.cli.options import (
     AITER,
     PLANNED_TREE,
-    add_command,
     add_manifest,
     add_options,
+    build_request,
 )
-from qola.cli.requests import build_request
 from qola.errors import ExitCode
 from qola.folder import Folder
 from qola.inspect import estimate, planned

@@ -12,18 +12,20 @@ from typing import Any, cast
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.setup import ResolvedBuild, resolve_build
 from qola.cli.build import RESULT_AS_JSON, print_modules
+from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.cli.options import (
     BUILD,
     FORMS,
     PREBUILT,
     REQUEST,
-    add_command,
     add_manifest,
     add_options,
+    build_options,
+    build_request,
     output_place,
+    prebuilt_options,
 )
-from qola.cli.requests import build_options, build_request, prebuilt_options
 from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key

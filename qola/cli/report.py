@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
-from qola.cli.options import AITER, PLANNED_TREE, add_command, add_manifest, add_options
+from qola.cli.options import AITER, PLANNED_TREE, add_manifest, add_options
 from qola.cli.plan import find_verdicts, request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, visible

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.build.bazel import BuildOptions, build, child_environment
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
@@ -19,9 +20,8 @@ from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
 from qola.errors import Finding
 from qola.files import write_if_changed
-from qola.launch.problems import MAIN_ROLE
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from qola.plan.spec import BuildRequest
 from qola.progress import log
 

@@ -9,7 +9,7 @@ from typing import Any
 from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.known_faults import known_faults
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.preprocess import UNKNOWN
 from qola.aiter.tree import AiterTree
 from qola.codegen.ck.receipts import known_receipts
@@ -22,7 +22,7 @@ from qola.manifest.load import loads
 from qola.manifest.toml_writer import toml_document
 from qola.plan.configure import configure
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
-from qola.plan.generated import GeneratedModule, generate_module
+from qola.plan.generate import GeneratedModule, generate_module
 from qola.plan.module_entry import missing_includes, missing_types, module_functions
 from qola.plan.request import Module, Request, ResolvedRequest
 

@@ -13,8 +13,7 @@ from qola.codegen.asm.tables import read_rows
 from qola.compat.check import Check
 from qola.errors import Finding
 from qola.files import lossy_text
-from qola.plan.generated import GeneratedModule
-from qola.plan.unlaunched import judged
+from qola.plan.generate import GeneratedModule, launch_findings
 
 
 def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -61,7 +60,7 @@ def check_v3(
         f"{len(missing.get(arch, ()))} missing"
         for arch in archs
     )
-    findings = [f for f in judged(tree, module) if not direction_of(f)]
+    findings = [f for f in launch_findings(tree, module) if not direction_of(f)]
     return Check("v3", of, said, (*findings, *off), facts)
 
 

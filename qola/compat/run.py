@@ -29,7 +29,7 @@ from qola.errors import Finding, QolaError
 from qola.files import lossy_text
 from qola.folder import Folder
 from qola.manifest.constants import TESTED_ARCHS
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from qola.processes import thread_pool
 from qola.progress import log
 

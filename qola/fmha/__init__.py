@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from qola.fmha.observe import observe_archs, observe_kernels
     from qola.fmha.registry import Entry, Registry, RegistryError
     from qola.fmha.runner import Run, Runner
-    from qola.fmha.spec import KernelSpec
     from qola.kernel.archs import Archs
     from qola.kernel.config import ConfigError, KernelConfig
-    from qola.kernel.rules.check import RULES, validate
+    from qola.kernel.rules.check import RULES, check, validate
     from qola.kernel.rules.model import InvalidError
+    from qola.kernel.tile import Tile
     from qola.reference.dropout import Dropout
     from qola.reference.masks import Mask
 
@@ -45,7 +45,6 @@ __all__ = [
     "Entry",
     "InvalidError",
     "KernelConfig",
-    "KernelSpec",
     "Layout",
     "Mask",
     "NotBuiltError",
@@ -56,8 +55,10 @@ __all__ = [
     "Run",
     "RunError",
     "Runner",
+    "Tile",
     "build_kernels",
     "build_libraries",
+    "check",
     "make_exact_manifest",
     "make_manifest",
     "make_problem",
@@ -82,11 +83,11 @@ _MODULES = {
     "qola.fmha.observe": ("observe_archs", "observe_kernels"),
     "qola.fmha.registry": ("Entry", "Registry", "RegistryError"),
     "qola.fmha.runner": ("Run", "Runner"),
-    "qola.fmha.spec": ("KernelSpec",),
     "qola.kernel.archs": ("Archs",),
     "qola.kernel.config": ("ConfigError", "KernelConfig"),
-    "qola.kernel.rules.check": ("RULES", "validate"),
+    "qola.kernel.rules.check": ("RULES", "check", "validate"),
     "qola.kernel.rules.model": ("InvalidError",),
+    "qola.kernel.tile": ("Tile",),
     "qola.reference.dropout": ("Dropout",),
     "qola.reference.masks": ("Mask",),
 }

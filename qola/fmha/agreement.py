@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from qola.attention import AttentionProblem, Device
 from qola.fmha.registry import Registry, RegistryError
+from qola.verify.c_api import Found
 from qola.verify.case import REFUSED, Call, Dim, Sample
-from qola.verify.find import Found
 from qola.verify.host import Built, Host, on_device
 
 #: What a library launches for a problem, what it answers, and the names of that.

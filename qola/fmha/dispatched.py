@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, ProblemError, parse_lines
 from qola.errors import ExitCode, Finding, QolaError
 from qola.files import UnfitFileError, bounded_bytes
 from qola.fmha.agreement import Compared, compared
 from qola.fmha.sweep import sweep
-from qola.launch.problems import MAIN_ROLE
 from qola.verify.tell import archs_of, builds
 
 _MAX_BYTES = 64 << 20

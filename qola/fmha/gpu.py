@@ -53,6 +53,7 @@ class Gpu:
             fix = 'Runner(..., device="emulated")'
             raise RunError(Finding("device hip", said, "ROCm 7, and a GPU that it supports", fix))
         ctypes.CDLL(str(built.library.resolve()), mode=ctypes.RTLD_GLOBAL)
+        assert built.caller is not None
         self._call = by_name(ctypes.CDLL(str(built.caller.resolve()), mode=ctypes.RTLD_GLOBAL))
         self._registry = Registry.of(built.module, built.repository)
 

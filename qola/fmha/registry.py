@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -132,20 +133,22 @@ class Registry:
         return Registry(found.values(), sources)
 
     def where(self, **values: Any) -> list[Entry]:
-        """Return kernels by their configs: each field has the value given, or one of a tuple.
+        """Return the kernels whose configs have these values.
+
+        Args:
+            values: by fields of KernelConfig: a value, a tuple of values, or a text with * and ?.
 
         Raises:
-            RegistryError: a config has no such field.
+            RegistryError: a config does not have the field.
         """
         unknown = sorted(set(values) - set(KernelConfig.__dataclass_fields__))
         if unknown:
             known = ", ".join(KernelConfig.__dataclass_fields__)
-            raise RegistryError([Finding(n, "no field of a config", known) for n in unknown])
-        allowed = {n: v if isinstance(v, tuple) else (v,) for n, v in values.items()}
+            raise RegistryError([Finding(n, "not a field of a config", known) for n in unknown])
         return [
-            one
-            for one in self.entries
-            if all(getattr(one.config, name) in of for name, of in allowed.items())
+            entry
+            for entry in self.entries
+            if all(_matches(getattr(entry.config, name), value) for name, value in values.items())
         ]
 
     def named(self, name: str, library: str = "") -> Entry:
@@ -249,6 +252,14 @@ class Registry:
             Entry(line.library, line.name, line.archs, KernelConfig.from_values(line.config))
             for line in lines
         )
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, tuple):
+        return any(_matches(value, one) for one in wanted)
+    if isinstance(wanted, str):
+        return value is not None and fnmatchcase(str(value), wanted)
+    return bool(value == wanted)
 
 
 def _only(found: Sequence[Entry], name: str) -> Entry:

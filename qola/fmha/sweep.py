@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
-from qola.launch.problems import MAIN_ROLE
 from qola.plan.model import PlannedKernel
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.sample import MAX_WORK, generator, propose

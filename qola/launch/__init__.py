@@ -1,4 +1,1 @@
-"""Proof without a GPU that a library's entry points launch kernels.
-
-In: plan.json. Out: the C++ of a program that calls the library, and what its calls launch.
-"""
+"""Access to libraries without a GPU: the fake HIP runtime, and callers of C++ entry points."""

@@ -39,7 +39,7 @@ def identity_line(text: str) -> str:
 
 
 def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
-    """Return the index of a module's kernels, by what rules/private/link/lazy_sources.bzl writes.
+    """Return the index of a module's kernels, by what rules/private/lazy.bzl writes.
 
     Raises:
         PlanError: a header of the plan is not an input, the plan names what it does not have, or

@@ -591,7 +591,7 @@ TRITON = Table(
             example={"BLOCK_M": [64, 128], "num_warps": [4]},
         ),
         Field(
-            "time_limit",
+            "timeout",
             Kind.INTEGER,
             "seconds after which a compile is an error, 0 for none",
             "0",

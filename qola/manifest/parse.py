@@ -452,7 +452,7 @@ def _triton(index: int, table: Values, lines: Lines) -> TritonSpec:
         name=table.get("name", ""),
         archs=_sorted(table, "archs"),
         choices=tuple(sorted(choices.items())),
-        time_limit=table.get("time_limit", 0),
+        timeout=table.get("timeout", 0),
         index=index,
         line=lines.of(("triton", index)),
     )

@@ -155,7 +155,7 @@ class TritonSpec:
     name: str
     archs: tuple[str, ...]
     choices: tuple[tuple[str, tuple[str, ...]], ...]
-    time_limit: int
+    timeout: int
     index: int
     line: int = field(compare=False)
 

@@ -1,10 +1,9 @@
-"""Which kernel instances are compiled together: how batches are cut.
+"""Cuts kernel instances into batches that are compiled together.
 
-A batch is an entry of every cache, so what is in it must not change with every change of a
-manifest. Kernel instances stand in an order of their own, those next to each other that share most
-templates, and batches end where the kernel instances say so, not where their number does: two
-manifests that want the same of a family have the same batches of it, if they are enough to fill
-one, and a variant more changes few batches besides those into which its kernels fall.
+A batch is a cache entry, so a change of a manifest must change few batches. Kernel instances have a
+fixed order, in which neighbours share most templates, and their names decide where batches end.
+Two manifests that select the same kernels of a family then have the same batches of it, if there
+are enough to fill one, and a further variant changes few batches besides its own.
 """
 
 from __future__ import annotations
@@ -12,44 +11,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from qola.codegen.ck.batches import batch_source, included, local_names
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
+from qola.folder import Folder
+from qola.plan.model import PlannedBatch
+
+_Names = tuple[str, ...]
 
 FAMILY = ("role", "dtype", "tile", "pipeline", "trload")
-"""What kernel instances of a family have in common. Instances that differ in mask, bias, dropout,
-padding or mode share most of their templates; those of another tile or pipeline share half of them
-(measured, docs/internals/batches.md)."""
+"""The common properties of a family's kernel instances. Instances that differ in mask, bias,
+dropout, padding or mode share most of their templates; those of another tile or pipeline share half
+of them (measured, docs/internals/batches.md)."""
 
 
-def family(kernel: KernelInstance) -> tuple[str, ...]:
-    """Return what templates depend on most; () where nothing is known of the kernel instance."""
-    fields = dict(kernel.fields)
-    return (kernel.role, *(str(fields.get(name)) for name in FAMILY[1:])) if fields else ()
+def write_batches(
+    instances: Sequence[KernelInstance],
+    packages: Sequence[str],
+    texts: Sequence[str],
+    *,
+    first: int,
+    size: int,
+    folder: Folder,
+    module: str,
+) -> Iterator[PlannedBatch]:
+    """Write the batches of a group of kernel instances.
+
+    Args:
+        packages, texts: of each kernel instance.
+        first: index of the first kernel instance in the plan.
+        size: maximum number of kernel instances in a batch.
+        folder: gets <module>/kernels/batches.
+    """
+    index = {kernel.name: number for number, kernel in enumerate(instances, first)}
+    compatible: dict[tuple[str, _Names, _Names, _Names], list[KernelInstance]] = {}
+    for kernel, package, text in zip(instances, packages, texts, strict=True):
+        names = local_names(text) if size > 1 else None
+        if names is not None:
+            key = (package, kernel.archs, tuple(included([text])), names)
+            compatible.setdefault(key, []).append(kernel)
+    for (package, _, includes, names), kernels in compatible.items():
+        for batch in cut(in_order(kernels), size):
+            if len(batch) > 1:
+                members = [kernel.name for kernel in batch]
+                name = batch_name(batch)
+                file = f"{module}/kernels/batches/{name}.cpp"
+                digest = folder.write(file, batch_source(members, includes, names))
+                indices = tuple(index[member] for member in members)
+                yield PlannedBatch(name, package, indices, file, digest)
+
+
+def _family(kernel: KernelInstance) -> tuple[str, ...]:
+    """Return the values of `FAMILY`; () if the kernel instance has no fields."""
+    if not kernel.fields:
+        return ()
+    return (kernel.role, *(str(kernel.fields.get(name)) for name in FAMILY[1:]))
 
 
 def in_order(kernels: Iterable[KernelInstance]) -> list[KernelInstance]:
-    """Return kernel instances in the order in which they are cut: a variant's are neighbours."""
+    """Sort kernel instances for `cut`: those of a variant are neighbours."""
 
     def key(kernel: KernelInstance) -> tuple[tuple[str, ...], list[str], str]:
-        # Padding last: a variant asks for each of its values.
-        asked = [
+        # Padding is in the name only: a variant selects all of its values.
+        fields = [
             f"{name}={value}" for name, value in kernel.fields.items() if not name.endswith("pad")
         ]
-        return family(kernel), asked, kernel.name
+        return _family(kernel), fields, kernel.name
 
     return sorted(kernels, key=key)
 
 
 def cut(kernels: Iterable[KernelInstance], size: int) -> Iterator[tuple[KernelInstance, ...]]:
-    """Yield the batches of kernel instances that `in_order` returned, of `size` at most.
+    """Yield the batches of sorted kernel instances, of `size` at most.
 
-    A family that has half of that or more is cut on its own, so that others do not move its cuts;
-    those that have less are cut together.
+    A family with half of `size` or more is cut separately, so that other families do not move its
+    cuts. Smaller families are cut together.
     """
     enough = max(2, size // 2)
     few: list[KernelInstance] = []
-    for _, alike in groupby(kernels, family):
-        members = list(alike)
+    for _, group in groupby(kernels, _family):
+        members = list(group)
         if len(members) < enough:
             few += members
         else:
@@ -60,27 +101,27 @@ def cut(kernels: Iterable[KernelInstance], size: int) -> Iterator[tuple[KernelIn
 def _cut(
     kernels: Sequence[KernelInstance], size: int, enough: int
 ) -> Iterator[tuple[KernelInstance, ...]]:
-    """Yield batches that end, once they have enough, at a kernel instance that says so.
+    """Yield batches that end, once they have `enough`, at a cut.
 
-    That is one whose family ends there, or whose name's digest says so, one in `enough`.
+    A cut is the end of a family, or a kernel instance whose name's digest is divisible by `enough`.
     """
     batch: list[KernelInstance] = []
     for left, kernel in zip(range(len(kernels) - 1, -1, -1), kernels, strict=True):
         batch.append(kernel)
-        ends = not left or family(kernels[-left]) != family(kernel)
-        chosen = ends or int(sha256_of_text(kernel.name)[:8], 16) % enough == 0
-        # Those that are left make no batch of their own.
-        on = 0 < left < enough and len(batch) + left <= size
-        if not left or len(batch) == size or (chosen and len(batch) >= enough and not on):
+        ends = not left or _family(kernels[-left]) != _family(kernel)
+        is_cut = ends or int(sha256_of_text(kernel.name)[:8], 16) % enough == 0
+        # Too few for a batch of their own are added to this one.
+        takes_rest = 0 < left < enough and len(batch) + left <= size
+        if not left or len(batch) == size or (is_cut and len(batch) >= enough and not takes_rest):
             yield tuple(batch)
             batch = []
 
 
 def batch_name(batch: Sequence[KernelInstance]) -> str:
-    """Return a name that stands for these kernel instances and no others."""
+    """Return a name that is unique for these kernel instances."""
     first = batch[0]
     if len(batch) == 1:
         return first.name
-    dtype = dict(first.fields).get("dtype")
+    dtype = first.fields.get("dtype")
     digest = sha256_of_text("\n".join(kernel.name for kernel in batch))
     return "_".join([first.role, *([str(dtype)] if dtype else []), str(len(batch)), digest[:12]])

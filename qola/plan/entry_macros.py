@@ -1,26 +1,25 @@
-"""Macros by which AITER's own sources are switched: which a plan defines, and which it warns of.
+"""Macros that switch AITER's own sources: the plan defines known ones, and warns of unknown ones.
 
-They are found by reading: whatever a source of the module asks for in an ``#if`` and neither its
-flags nor a ``#define`` in it or in its headers define. What the few that are known mean is said
-here; any other is a warning, since its lines would be left out without a word.
+A macro counts if a source of the module names it in an ``#if``, and neither the module's flags nor
+a ``#define`` in the source or its headers define it. An unknown macro is a warning, because the
+preprocessor would silently skip its lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import attention_of, is_attention
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comments
-from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.aiter.tree import AiterTree
 from qola.codegen.types import KernelSet
 from qola.errors import Finding
 from qola.manifest.constants import KNOWN_ARCHS
-from qola.manifest.load import ModuleSpec
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 
 
 def _has_ck(main: str, kernels: KernelSet) -> bool:
@@ -28,16 +27,16 @@ def _has_ck(main: str, kernels: KernelSet) -> bool:
 
 
 _MEANING: Mapping[str, Callable[[str, KernelSet], bool]] = {
-    # Composable Kernel's forward kernels are there.
+    # The library has forward kernels of Composable Kernel.
     "FAV2_ON": _has_ck,
-    # AITER's assembly kernels are in the library.
+    # The library has AITER's assembly kernels.
     "FAV3_ON": lambda main, kernels: bool(kernels.code_objects),
-    # There is no kernel of Composable Kernel to turn to.
+    # The library has no kernels of Composable Kernel as a fallback.
     "ONLY_FAV3": lambda main, kernels: not _has_ck(main, kernels),
 }
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
-#: Macros of ROCm's headers and of the compiler.
-_OF_OTHERS = ("HIP_", "ROCM_", "__")
+#: Prefixes of macros that ROCm's headers and the compiler define.
+_FOREIGN = ("HIP_", "ROCM_", "__")
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class EntryMacros:
     """The macros of a module's sources.
 
     Attributes:
-        flags: what is defined beside the module's own flags.
-        known: every macro that these sources ask for; None for one that is not defined, UNKNOWN for
-            one that a header may define.
-        warnings: macros that nobody here knows.
+        flags: definitions in addition to the module's own flags.
+        known: the value of each macro that the sources test; None if it is not defined, UNKNOWN if
+            a header may define it.
+        warnings: macros without a known meaning.
     """
 
     flags: tuple[str, ...]
@@ -57,40 +56,40 @@ class EntryMacros:
 
 
 def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str]) -> EntryMacros:
-    """Decide the macros that a module's own sources ask for.
+    """Decide the macros that a module's own sources test.
 
-    The flags of AITER's entry and of the manifest win over what a name means here.
+    The flags of AITER's entry and of the manifest have precedence over the meaning of a name here.
     """
     known = defined_by(module.config.flags_hip)
     flags: list[str] = []
     warnings: list[Finding] = []
     attention = is_attention(module.config.name)
     main = attention_of(module.config.name).direction if attention else ""
-    asked = _asked(tree, module.config, module.spec)
-    asked = {name: place for name, place in asked.items() if name not in known}
-    elsewhere = _defined_elsewhere(tree, module.config, module.spec) if asked else frozenset()
-    for name, place in asked.items():
+    files = module_kinds.sources(tree, module.config, module.spec.drop_srcs)
+    texts = {file: tree.text(file) for file in files}
+    tested = {name: place for name, place in _tested(texts).items() if name not in known}
+    in_headers = _defined_in_headers(tree, module, texts.values()) if tested else frozenset()
+    for name, place in tested.items():
         meaning = _MEANING.get(name) if attention else None
         if meaning is not None and meaning(main, module.kernels):
             flags.append(f"-D{name}=1")
             known[name] = "1"
-        elif name in elsewhere or name.startswith(_OF_OTHERS):
+        elif name in in_headers or name.startswith(_FOREIGN):
             known[name] = UNKNOWN
         elif place:
             known[name] = None
-            if meaning is None and not _of_other_archs(name, archs):
+            if meaning is None and not _is_of_other_archs(name, archs):
                 warnings.append(_unknown(tree, module.spec.name, name, place))
     return EntryMacros(tuple(flags), known, tuple(warnings))
 
 
-def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str, str]:
-    """Return the macros whose value a module's own sources ask for, each with its place.
+def _tested(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the place of each macro whose value the sources test.
 
-    That is "" for one which each source that asks for it defines under some condition.
+    The place is "" if each of these sources defines the macro itself under some condition.
     """
     found: dict[str, str] = {}
-    for file in module_kinds.sources(tree, config, spec.drop_srcs):
-        text = tree.text(file)
+    for file, text in texts.items():
         own = _defines(text)
         for condition in conditions(text):
             place = "" if condition.name in own else f"{file}:{condition.line}"
@@ -98,11 +97,12 @@ def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str,
     return found
 
 
-def _defined_elsewhere(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> frozenset[str]:
-    """Return the macros that the tree's headers define which a module's sources include."""
-    files = module_kinds.sources(tree, config, spec.drop_srcs)
-    roots = {name for file in files for name, _ in includes(tree.text(file))}
-    headers = closure(tree.root, include_dirs(tree, config), sorted(roots))
+def _defined_in_headers(
+    tree: AiterTree, module: GeneratedModule, texts: Iterable[str]
+) -> frozenset[str]:
+    """Return the macros that the included headers of the tree define."""
+    roots = {name for text in texts for name, _ in includes(text)}
+    headers = closure(tree.root, include_dirs(tree, module.config), sorted(roots))
     return frozenset().union(*(_defines(tree.text(header)) for header in headers))
 
 
@@ -110,8 +110,8 @@ def _defines(text: str) -> set[str]:
     return set(_DEFINE.findall(without_comments(text))) if "define" in text else set()
 
 
-def _of_other_archs(name: str, archs: Sequence[str]) -> bool:
-    """Whether a macro names an arch, as FAV1250_ON does, that is not planned for."""
+def _is_of_other_archs(name: str, archs: Sequence[str]) -> bool:
+    """Return whether a macro such as FAV1250_ON names only archs that are not planned for."""
     named = {f"gfx{number}" for number in re.findall(r"\d+", name)} & {*KNOWN_ARCHS}
     return bool(named) and not named & {*archs}
 
@@ -129,27 +129,24 @@ def _unknown(tree: AiterTree, module: str, name: str, place: str) -> Finding:
 
 
 def v3_off(tree: AiterTree, module: GeneratedModule, archs: Sequence[str]) -> tuple[Finding, ...]:
-    """Warn where assembly (v3) kernels lie in the tree and no generator serves them."""
-    name = module.spec.name
+    """Warn if the tree has assembly (v3) kernels of a module, and no generator selects them."""
     subdir = attention_of(module.config.name).asm_subdir
     if module.kernels.code_objects or module.spec.hsa_subdirs == ():
         return ()
-    calls = (" ".join((call.script, *call.args)) for call in module.config.generators)
+    if any(subdir in " ".join((c.script, *c.args)) for c in module.config.generators):
+        # The generator gives the reason.
+        return ()
     folders = [f"{tree.hsa_dir}/{arch}/{subdir}" for arch in archs]
-    found = [f"{len(_objects(tree, f))} in {f}" for f in folders if _objects(tree, f)]
-    if not found or any(subdir in call for call in calls):
-        # With a generator, that one says why.
+    counts = {folder: len(list((tree.root / folder).rglob("*.co"))) for folder in folders}
+    found = [f"{count} in {folder}" for folder, count in counts.items() if count]
+    if not found:
         return ()
     return (
         Finding(
-            f"{name}.blob_gen_cmd",
+            f"{module.spec.name}.blob_gen_cmd",
             f"no generator of assembly (v3) kernels; code objects: {', '.join(found)}",
             f"a generator that serves {subdir}",
             "nothing, as Composable Kernel serves all problems; hsa_subdirs = [] says it is meant",
             "warning",
         ),
     )
-
-
-def _objects(tree: AiterTree, folder: str) -> list[str]:
-    return [path.name for path in (tree.root / folder).rglob("*.co")]

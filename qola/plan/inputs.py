@@ -1,21 +1,22 @@
-"""What of an AITER tree a plan depends on: files, and directories of a local tree."""
+"""The files of an AITER tree that a plan depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from qola.aiter.attention import ATTENTION, is_assembly_alone
-from qola.aiter.tree import AiterTree
+from qola.aiter.includes import closure, include_dirs
+from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
+from qola.errors import AiterError, Finding
 from qola.plan.model import HeaderSet
 from qola.plan.request import ResolvedRequest
 
 
 def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
-    """Return the directories whose listing decides a plan, relative to the tree, sorted.
+    """Return the directories whose listing changes a plan, relative to the tree, sorted.
 
-    A file that comes or goes there changes the plan, as no file that was read can tell: code
-    objects and their tables, sources, tuning data.
+    They contain code objects and their tables, sources, and tuning data.
     """
     tree = resolved.request.tree
     dirs = {"aiter/configs"}
@@ -32,18 +33,76 @@ def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
 def input_files(
     tree: AiterTree, header_sets: Iterable[HeaderSet], sources: Iterable[str]
 ) -> tuple[str, ...]:
-    """Files of the tree a plan depends on: configuration, generators, sources, every header."""
+    """Return the configuration, the generators, the sources and all headers, sorted."""
     files = {file for headers in header_sets for file in headers.files}
-    files.add("aiter/jit/optCompilerConfig.json")
+    files.add(CONFIG_FILE)
     optional = ("aiter/jit/core.py", "aiter/_version.py", *sources)
     files.update(file for file in optional if (tree.root / file).is_file())
-    for directory in (
-        tree.fmha_dir,
-        f"{tree.csrc_dir}/cpp_itfs",
-        f"{tree.csrc_dir}/py_itfs_cu",
-        tree.hsa_dir,
-    ):
-        files.update(
-            path.relative_to(tree.root).as_posix() for path in (tree.root / directory).rglob("*.py")
-        )
+    own = (f"{tree.csrc_dir}/cpp_itfs", f"{tree.csrc_dir}/py_itfs_cu", tree.hsa_dir)
+    for directory in (tree.fmha_dir, *own):
+        scripts = (tree.root / directory).rglob("*.py")
+        files.update(path.relative_to(tree.root).as_posix() for path in scripts)
     return tuple(sorted(files))
+
+
+def find_headers(
+    tree: AiterTree, config: ModuleConfig, name: str, roots: Iterable[str]
+) -> HeaderSet:
+    """Return the header set of some includes, with the headers that these include.
+
+    Raises:
+        AiterError: the tree has none of the headers.
+    """
+    dirs = include_dirs(tree, config)
+    names = sorted(set(roots))
+    headers = closure(tree.root, dirs, names)
+    if not headers:
+        raise AiterError(
+            Finding(
+                f"headers of {name}",
+                f"none of {', '.join(names) or 'no includes'} below {', '.join(dirs)}",
+                "the headers that generated sources include",
+                "use an AITER tree with its submodules (git submodule update --init --recursive)",
+            )
+        )
+    return HeaderSet(name, _used(dirs, headers), headers)
+
+
+def _used(dirs: Sequence[str], headers: Sequence[str]) -> tuple[str, ...]:
+    """Return the include directories that contain headers."""
+    return tuple(d for d in dirs if any(header.startswith(f"{d}/") for header in headers))
+
+
+def find_group_headers(
+    tree: AiterTree,
+    config: ModuleConfig,
+    group: str,
+    roots: Sequence[tuple[str, ...]],
+    found: dict[str, HeaderSet],
+) -> dict[tuple[str, ...], str]:
+    """Add the header set of a group to `found`, and one for each distinct list of includes.
+
+    Args:
+        roots: the includes of each kernel instance of the group.
+
+    Returns:
+        The name of the header set for each list of includes.
+    """
+    union = find_headers(tree, config, group, {name for names in roots for name in names})
+    distinct = sorted(set(roots))
+    if group in found:
+        # Another module of the plan has kernel instances of this group, and uses its set.
+        found[group] = _joined(found[group], union)
+        return dict.fromkeys(distinct, group)
+    found[group] = union
+    if len(distinct) == 1:
+        return {distinct[0]: group}
+    set_names = {names: f"{group}_{number}" for number, names in enumerate(distinct)}
+    for names, set_name in set_names.items():
+        found[set_name] = find_headers(tree, config, set_name, names)
+    return set_names
+
+
+def _joined(first: HeaderSet, second: HeaderSet) -> HeaderSet:
+    dirs = dict.fromkeys((*first.include_dirs, *second.include_dirs))
+    return HeaderSet(first.name, tuple(dirs), tuple(sorted({*first.files, *second.files})))

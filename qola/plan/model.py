@@ -230,7 +230,7 @@ class TritonKernel:
         own: its files are in qola's package qola/triton, not in the manifest's repository.
         files: the file with the function, then the files that it imports.
         signature: types of parameters that the manifest declares.
-        time_limit: seconds after which a compile fails, 0 for none.
+        timeout: seconds after which a compile fails, 0 for none.
     """
 
     name: str
@@ -240,7 +240,7 @@ class TritonKernel:
     signature: Mapping[str, str]
     archs: tuple[str, ...]
     choices: Mapping[str, tuple[str, ...]]
-    time_limit: int
+    timeout: int
     instances: tuple[TritonInstance, ...]
 
 

@@ -1,4 +1,4 @@
-"""What leaves a module's library: its functions, the C++ around them, and its macros."""
+"""The public interface of a module's library: its functions, the C++ around them, its macros."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.ck_dir import missing_ck
 from qola.aiter.declarations import has_variable
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
-from qola.aiter.missing_headers import Includer, MissingHeader, missing_headers
+from qola.aiter.missing_names import Includer, MissingName, missing_headers, unknown_names
+from qola.aiter.module_config import missing_ck
 from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.aiter.unknown_names import unknown_names
 from qola.errors import AiterError, Finding, PlanError
 from qola.folder import Folder
 from qola.plan.c_functions import c_functions
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile
 from qola.plan.request import ResolvedRequest
-from qola.plan.wrappers import wrappers
+from qola.plan.wrappers import entry_source, public_header
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:.*\\\n)*.*)", re.MULTILINE)
 #: How includes of Composable Kernel's headers begin.
-_OF_CK = ("ck/", "ck_tile/", "fmha_")
-#: qola's own, in the v3 sources that it patches.
+_CK_PREFIXES = ("ck/", "ck_tile/", "fmha_")
+#: A header of qola, in the v3 sources that it patches.
 _PATCHES_INCLUDE = "qola_asm.h"
-#: The variable that makes AITER's checks throw.
+#: The variable that makes AITER's checks throw, by its namespace and name.
 _THROWS = ("aiter_detail", "g_aiter_can_throw")
 
 
 @dataclass(frozen=True)
 class ModuleEntry:
-    """What leaves a library.
+    """The public interface of a library.
 
     Attributes:
         source: defines its functions.
         kernel_names: defines the table of its kernels.
-        header: declares them to users.
-        flags: macros of the module's sources beside its own flags.
-        macros: those of them, and of its flags, that headers which users read ask for.
-        asked: every macro that these headers ask for.
+        header: declares the functions to users.
+        flags: macros of the module's sources in addition to its own flags.
+        macros: the macros of all flags that public headers test, with their values.
+        tested: every macro that public headers test.
     """
 
     entries: tuple[EntryPoint, ...]
@@ -54,7 +53,7 @@ class ModuleEntry:
     header: PlannedFile
     flags: tuple[str, ...]
     macros: Mapping[str, str]
-    asked: frozenset[str]
+    tested: frozenset[str]
     warnings: tuple[Finding, ...]
 
 
@@ -70,12 +69,12 @@ def module_entry(
 
     Args:
         sources: texts of its sources by their path below its own directory.
-        kernels: texts of kernel instances that include all that its own do.
+        kernels: texts of kernel instances that together have all of their includes.
         headers: of its sources and users.
         output: gets include/ and <module>/entry.
 
     Raises:
-        PlanError: nothing leaves the library, or a source would not compile.
+        PlanError: the library has no functions, or a source would not compile.
         AiterError: an entry point is not declared, not defined, or cannot be read.
     """
     tree, name = resolved.request.tree, module.spec.name
@@ -94,25 +93,38 @@ def module_entry(
         code(tree.text(common), macros.known), *_THROWS
     )
     for_c = c_functions(functions, module.kernels, ATTENTION[name].direction)
-    texts = wrappers(f"{header}.h", functions, throws=throws, c_functions=for_c.source)
-    asked = _asked(tree, module.config, headers)
+    source = entry_source(f"{header}.h", functions, throws=throws, c_functions=for_c.source)
+    tested = _tested_macros(tree, module.config, headers)
+
+    def write(name: str, file: str, text: str) -> PlannedFile:
+        return PlannedFile(name, file, output.write(file, text))
+
     return ModuleEntry(
         tuple(
             EntryPoint(f.name, len(f.parameters), f.required, f.arguments[len(f.required) :])
             for f in functions
         ),
-        _write(output, header, f"{name}/entry/{header}.cpp", texts.source),
-        _write(output, "kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
-        _write(output, f"qola_{header}.h", f"include/qola_{header}.h", texts.header),
+        write(header, f"{name}/entry/{header}.cpp", source),
+        write("kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
+        write(
+            _public_name(module),
+            f"include/{_public_name(module)}",
+            public_header(f"{header}.h", functions),
+        ),
         macros.flags,
         {
-            name: value
-            for name, value in sorted(macros.known.items())
-            if value not in (None, UNKNOWN) and name in asked
+            macro: value
+            for macro, value in sorted(macros.known.items())
+            if value not in (None, UNKNOWN) and macro in tested
         },
-        asked,
+        tested,
         (*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs)),
     )
+
+
+def _public_name(module: GeneratedModule) -> str:
+    """Return the name of the public header, which includes AITER's."""
+    return f"qola_{ATTENTION[module.spec.name].header}.h"
 
 
 def module_functions(
@@ -121,30 +133,23 @@ def module_functions(
     sources: Mapping[str, str],
     macros: EntryMacros,
 ) -> tuple[EntryFunction, ...]:
-    """Return the functions of the directions that have kernels, and what goes with them.
+    """Return the functions of the directions with kernels, and AITER's further functions.
 
     Args:
         sources: texts of its sources by their path below its own directory.
 
     Raises:
-        PlanError: nothing leaves the library.
+        PlanError: the library would have no functions.
         AiterError: an entry point is not declared, not defined, or cannot be read.
     """
     kernels = module.kernels
     launched = {k.direction for k in kernels.kernels if not k.role.startswith("asm_")}
     served = {k.direction for k in kernels.kernels}
     if kernels.code_objects:
-        # Assembly kernels alone can serve a direction, too.
+        # A direction may have assembly kernels only.
         served.add(ATTENTION[module.spec.name].direction)
     if not served:
-        raise PlanError(
-            Finding(
-                resolved.place(module.spec, "drop_directions"),
-                f"{module.spec.name} without any kernel instance",
-                "at least one direction with kernels",
-                "drop fewer directions, or remove the module",
-            )
-        )
+        raise PlanError(without_kernels(resolved, module))
     entries = {source.file for source in kernels.sources if source.role == "entry"}
     return entry_functions(
         resolved.request.tree,
@@ -156,22 +161,28 @@ def module_functions(
     )
 
 
+def without_kernels(resolved: ResolvedRequest, module: GeneratedModule) -> Finding:
+    """Return the finding for an attention module whose directions are all dropped."""
+    return Finding(
+        resolved.place(module.spec, "drop_directions"),
+        f"{module.spec.name} without any kernel instance",
+        "at least one direction with kernels",
+        "drop fewer directions, or remove the module",
+    )
+
+
 def _includers(
     tree: AiterTree, module: GeneratedModule, sources: Mapping[str, str]
 ) -> Iterator[Includer]:
-    """Yield the sources of a module; those copied from the tree with their place in it."""
+    """Yield the sources of a module, those copied from the tree with their place in it."""
     copied = {
         f"sources/{Path(file).stem}.cpp": file
         for file in module_kinds.sources(tree, module.config, module.spec.drop_srcs)
     }
     for file, text in sources.items():
         yield Includer(copied.get(file, f"{module.spec.name}/{file}"), text)
-    yield Includer(_users(module), f'#include "{ATTENTION[module.spec.name].header}.h"\n')
-
-
-def _users(module: GeneratedModule) -> str:
-    """Return the name of the public header, by which users include AITER's."""
-    return f"qola_{ATTENTION[module.spec.name].header}.h"
+    header = ATTENTION[module.spec.name].header
+    yield Includer(_public_name(module), f'#include "{header}.h"\n')
 
 
 def missing_includes(
@@ -181,21 +192,21 @@ def missing_includes(
     kernels: Iterable[Includer],
     macros: EntryMacros,
 ) -> list[Finding]:
-    """Find includes of a module's sources and kernel instances that lead nowhere."""
+    """Find includes of a module's sources and kernel instances whose header does not exist."""
     dirs = include_dirs(tree, module.config)
     generated = frozenset((*module.kernels.headers, _PATCHES_INCLUDE))
     includers = [*_includers(tree, module, sources), *kernels]
     missing = missing_headers(tree.root, dirs, includers, macros.known, generated)
-    return [nowhere(module.spec.name, found.place, found.name) for found in missing]
+    return [_missing(module.spec.name, include) for include in missing]
 
 
 def missing_types(
     tree: AiterTree, module: GeneratedModule, sources: Mapping[str, str], macros: EntryMacros
 ) -> list[Finding]:
-    """Find types of Composable Kernel that a module's sources use and the one at hand lacks."""
-    # What is generated is by generators of the same tree; types in it are theirs.
+    """Find types in a module's sources that this Composable Kernel does not declare."""
+    # Generated sources come from the same tree, and need no check.
     files = frozenset(module_kinds.sources(tree, module.config, module.spec.drop_srcs))
-    places = {*files, _users(module)}
+    places = {*files, _public_name(module)}
     own = [source for source in _includers(tree, module, sources) if source.place in places]
     return [
         Finding(
@@ -208,34 +219,47 @@ def missing_types(
     ]
 
 
-def refuse_missing(tree: AiterTree, module: str, missing: Sequence[MissingHeader]) -> None:
-    """Refuse includes that lead nowhere.
+def refuse_missing(
+    tree: AiterTree,
+    module: GeneratedModule,
+    texts: Mapping[str, str],
+    dirs: Sequence[str],
+    macros: Mapping[str, str | None],
+) -> None:
+    """Refuse includes of a Python module whose header does not exist.
+
+    Args:
+        texts: of its sources by their path below its own directory.
+        dirs: include directories.
 
     Raises:
-        AiterError: they are Composable Kernel's, which the tree does not have.
+        AiterError: a header of Composable Kernel, which the tree does not have.
         PlanError: naming each include.
     """
-    if any(one.name.startswith(_OF_CK) for one in missing) and not tree.has_ck:
-        raise AiterError(missing_ck(tree.root, tree.ck_dir, module))
+    name = module.spec.name
+    includers = [Includer(f"{name}/{file}", text) for file, text in texts.items()]
+    generated = frozenset((*module.kernels.headers, _PATCHES_INCLUDE))
+    missing = missing_headers(tree.root, dirs, includers, macros, generated)
+    if any(include.name.startswith(_CK_PREFIXES) for include in missing) and not tree.has_ck:
+        raise AiterError(missing_ck(tree.root, tree.ck_dir, name))
     if missing:
-        raise PlanError(nowhere(module, one.place, one.name) for one in missing)
+        raise PlanError(_missing(name, include) for include in missing)
 
 
-def nowhere(module: str, place: str, header: str) -> Finding:
-    """Return what to say of an include that leads nowhere."""
+def _missing(module: str, include: MissingName) -> Finding:
     return Finding(
-        place,
-        f'#include "{header}", which is nowhere in the tree, nor made by a generator of {module}',
+        include.place,
+        f'#include "{include.name}", which neither the tree has nor a generator of {module} writes',
         "a header of the tree, of the include directories, or of a generator",
         "name its generator (blob_gen_cmd) or its directory (add_includes), or leave the source "
         "out (drop_srcs)",
     )
 
 
-def _asked(tree: AiterTree, config: ModuleConfig, headers: HeaderSet) -> frozenset[str]:
-    """Return the macros that conditions of AITER's own and of the module's headers name.
+def _tested_macros(tree: AiterTree, config: ModuleConfig, headers: HeaderSet) -> frozenset[str]:
+    """Return the macros that conditions of AITER's public headers and of the module's test.
 
-    What is below ck_tile/ is read by kernels alone: users get declarations, not code.
+    Headers below ck_tile/ are for kernels only, not for users of the library.
     """
     folders = (f"{tree.csrc_dir}/include/", *(f"{folder}/" for folder in config.include_dirs))
     found: set[str] = set()
@@ -246,11 +270,14 @@ def _asked(tree: AiterTree, config: ModuleConfig, headers: HeaderSet) -> frozens
     return frozenset(found)
 
 
-def check_agreement(modules: Sequence[tuple[str, ModuleEntry]]) -> None:
-    """Refuse modules whose headers mean different things in one program.
+def check_agreement(modules: Mapping[str, ModuleEntry]) -> None:
+    """Refuse modules whose headers cannot be used in one program.
+
+    Args:
+        modules: by name.
 
     Raises:
-        PlanError: a macro that headers of both ask for has two values.
+        PlanError: public headers of two modules test a macro that has different values in them.
     """
     findings = [
         Finding(
@@ -259,14 +286,10 @@ def check_agreement(modules: Sequence[tuple[str, ModuleEntry]]) -> None:
             "one value: users of a manifest's libraries include the headers of all of them",
             "give both modules the same in flags_extra_cc, or write two manifests",
         )
-        for name, entry in modules
+        for name, entry in modules.items()
         for macro, value in entry.macros.items()
-        for other_name, other in modules
-        if macro in other.asked and other.macros.get(macro) != value
+        for other_name, other in modules.items()
+        if macro in other.tested and other.macros.get(macro) != value
     ]
     if findings:
         raise PlanError(findings)
-
-
-def _write(output: Folder, name: str, file: str, text: str) -> PlannedFile:
-    return PlannedFile(name, file, output.write(file, text))

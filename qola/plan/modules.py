@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
-from qola.aiter.ck_dir import missing_ck
+from qola.aiter.module_config import missing_ck
 from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sources
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError

@@ -13,8 +13,7 @@ from qola.folder import Folder
 from qola.manifest import archs
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
-from qola.plan.further import generate_further
-from qola.plan.generated import generate_module
+from qola.plan.generate import generate_further, generate_module, launch_findings
 from qola.plan.inputs import input_files
 from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
@@ -22,7 +21,6 @@ from qola.plan.python_module import plan_python_module
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
-from qola.plan.unlaunched import judged
 from qola.processes import thread_pool
 from qola.progress import log
 
@@ -129,7 +127,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
             )
         )
         others = list(further)
-    findings = [finding for module in generated for finding in judged(tree, module)]
+    findings = [finding for module in generated for finding in launch_findings(tree, module)]
     if dead := [finding for finding in findings if finding.severity == "error"]:
         raise PlanError(dead)
     made = Assembly(resolved, output)
@@ -165,7 +163,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         warnings=(
             *resolved.warnings,
             *findings,
-            *(warning for _, entry in made.entries for warning in entry.warnings),
+            *(warning for entry in made.entries.values() for warning in entry.warnings),
         ),
         inputs=input_files(tree, header_sets, sources),
         configs=configs(tree),

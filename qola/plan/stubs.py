@@ -1,9 +1,9 @@
-"""The two sources that split a kernel instance from its dispatch: a stub, and an entry source.
+"""Sources that split a kernel instance from its dispatch, for lazy libraries.
 
 Composable Kernel's dispatch calls function templates that a header declares and that each kernel
-instance's source specialises. In a lazy library a stub specialises them instead and calls what
-`qola_lazy::functions` returns; in a kernel library the entry source lists the real ones in the same
-order. Neither changes a word of what CK's generators wrote: both repeat declarations from it.
+instance's source specialises. In a lazy library a stub specialises them and calls the function that
+`qola_lazy::functions` returns. In a kernel library the entry source lists the real functions in the
+same order. Both repeat declarations of CK's generators, whose sources are unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.codegen.ck.batches import included
+from qola.codegen.types import KernelInstance
 from qola.errors import CodegenError, Finding
+from qola.files import sha256_of_text
+from qola.folder import Folder
+from qola.plan.model import PlannedFile
 
 _SPECIALISATION = re.compile(r"^template\s*<\s*>", re.MULTILINE)
 _FUNCTION = re.compile(
@@ -75,23 +79,24 @@ class Function:
 
     @property
     def arguments(self) -> str:
-        """Name of the parameters, for a call."""
+        """Names of the parameters, for a call."""
         named = (parameter.split()[-1] for parameter in self.parameters.split(",") if parameter)
         return ", ".join(name.lstrip("&*") for name in named)
 
     @property
     def launches(self) -> bool:
-        """Whether it launches the kernel; of others the dispatch needs what they return."""
+        """Whether it launches the kernel; the dispatch needs the results of other functions."""
         return _STREAM in self.parameters
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What a kernel instance's source has for the dispatch.
+    """The functions of a kernel instance that the dispatch calls.
 
     Attributes:
         functions: in the source's order.
-        written: template arguments of all of them, as the source writes them: with its aliases.
+        written: their common template arguments as the source writes them, with its aliases.
+        arguments: the same without aliases.
     """
 
     functions: tuple[Function, ...]
@@ -113,17 +118,79 @@ class Stub:
     interface: Interface
 
 
-def interface(name: str, source: str) -> Interface:
-    """Read from a kernel instance's source which functions it has for the dispatch.
+class LazySources:
+    """Writes the sources of a module's lazy library and of its kernel libraries, by group."""
+
+    def __init__(self, output: Folder, module: str) -> None:
+        self.stubs: list[PlannedFile] = []
+        self._output = output
+        self._module = module
+        self._rows = 0
+        self._entries: dict[str, PlannedFile] = {}
+
+    @property
+    def entry_sources(self) -> tuple[PlannedFile, ...]:
+        """The entry sources, sorted by name."""
+        return tuple(sorted(self._entries.values(), key=lambda source: source.name))
+
+    def add(
+        self,
+        group: str,
+        instances: Sequence[KernelInstance],
+        texts: Sequence[str],
+        roots: Sequence[tuple[str, ...]],
+    ) -> list[str]:
+        """Write stubs and entry sources of a group; return the entry source of each instance.
+
+        Args:
+            instances: the group's kernel instances; each gets a row for each arch.
+            texts: their sources.
+            roots: the headers that each includes.
+
+        Raises:
+            CodegenError: a source has an unsupported form.
+        """
+        stubs = []
+        names = []
+        for kernel, text in zip(instances, texts, strict=True):
+            found = read_interface(kernel.name, text)
+            stubs.append(Stub(self._rows, len(kernel.archs), found))
+            self._rows += len(kernel.archs)
+            names.append(self._entry(kernel.role, found))
+        # Thousands of sources have the same includes: read one source for each set of includes.
+        distinct: dict[tuple[str, ...], str] = {}
+        for headers, text in zip(roots, texts, strict=True):
+            distinct.setdefault(headers, text)
+        text = stubs_source(stubs, distinct.values())
+        self.stubs.append(self._write(group, f"stubs/{group}.cpp", text))
+        return names
+
+    def _entry(self, role: str, interface: Interface) -> str:
+        text = entry_source(interface)
+        if text not in self._entries:
+            arch = re.search(r"ck_tile::(\w+)_t", interface.written)
+            name = f"{role}_{arch[1]}" if arch else role
+            if any(source.name == name for source in self._entries.values()):
+                # The first entry source of a role and arch has the plain name.
+                name = f"{name}_{sha256_of_text(text)[:8]}"
+            self._entries[text] = self._write(name, f"entries/{name}.cpp", text)
+        return self._entries[text].name
+
+    def _write(self, name: str, file: str, text: str) -> PlannedFile:
+        place = f"{self._module}/{file}"
+        return PlannedFile(name, place, self._output.write(place, text))
+
+
+def read_interface(name: str, source: str) -> Interface:
+    """Find the functions that a kernel instance's source specialises for the dispatch.
 
     Args:
         source: its text, as CK generates it.
 
     Raises:
-        CodegenError: the source has another form than the generators of the AITER trees that are
-            served give it.
+        CodegenError: the source differs from those of the supported AITER trees.
     """
-    # Plain searches where they do: a regular expression over 90 MB of sources takes seconds.
+    # A regular expression over 90 MB of sources takes seconds: find the first template first.
     functions = source[source.find("\ntemplate") :]
     found = list(_FUNCTION.finditer(functions))
     written = {_one_line(match["arguments"]) for match in found}
@@ -134,8 +201,8 @@ def interface(name: str, source: str) -> Interface:
                 f"kernel instance {name}",
                 f"{specialisations} specialisations, of which {len(found)} are functions, "
                 f"for {len(written)} lists of template arguments",
-                "specialisations of functions alone, all for the same template arguments",
-                "use an AITER tree that this qola serves",
+                "only specialisations of functions, all for the same template arguments",
+                "use an AITER tree that this version of qola supports",
             )
         )
     arguments = written.pop()
@@ -145,12 +212,12 @@ def interface(name: str, source: str) -> Interface:
             for match in found
         ),
         arguments,
-        _expanded(arguments, _aliases(source)),
+        _expand(arguments, _read_aliases(source)),
     )
 
 
-def _aliases(source: str) -> dict[str, str]:
-    """Return what each alias at the beginning of a line stands for."""
+def _read_aliases(source: str) -> dict[str, str]:
+    """Return the type of each alias at the beginning of a line."""
     found = {}
     for text in source.split("\nusing ")[1:]:
         name, _, rest = text.partition("=")
@@ -162,12 +229,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _expanded(text: str, aliases: Mapping[str, str]) -> str:
-    """Return `text` with aliases replaced by what they stand for; none stands for itself."""
+def _expand(text: str, aliases: Mapping[str, str]) -> str:
+    """Return `text` with aliases replaced by their types; no alias contains itself."""
 
     def definition(match: re.Match[str]) -> str:
         word = match[0]
-        return _expanded(aliases[word], aliases) if word in aliases else word
+        return _expand(aliases[word], aliases) if word in aliases else word
 
     return _one_line(_WORD.sub(definition, text))
 
@@ -176,7 +243,7 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
     """Return the C++ source of a group's stubs.
 
     Args:
-        sources: texts of kernel instances that include all that the group's do.
+        sources: texts of kernel instances that together have all includes of the group.
     """
     shapes = list(dict.fromkeys(stub.interface.functions for stub in stubs))
     macros = [_macro(number, functions) for number, functions in enumerate(shapes)]
@@ -208,9 +275,10 @@ def _macro(number: int, functions: Sequence[Function]) -> str:
     return f"#define QOLA_STUB_{number}(row, count, ...){end}" + end.join(bodies) + "\n"
 
 
-def entry_source(of: Interface) -> str:
+def entry_source(interface: Interface) -> str:
     """Return the C++ source that lists a kernel library's functions."""
     functions = "\n".join(
-        f"QOLA_KERNEL_FUNCTION({function.name}<{of.written}>)" for function in of.functions
+        f"QOLA_KERNEL_FUNCTION({function.name}<{interface.written}>)"
+        for function in interface.functions
     )
     return _ENTRY.format(functions=functions)

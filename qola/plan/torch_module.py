@@ -1,105 +1,68 @@
-"""Modules that Python imports beside PyTorch: AITER's sources, and for attention kernel instances.
+"""Modules that use PyTorch: AITER's sources, and for attention kernel instances.
 
-A torch module is AITER's own: its sources are compiled with PyTorch's headers and make one symbol,
-PyInit_<name>. Kernel instances are those of the library of its direction, wherever its flags mean
-the same to them.
+The sources of a torch module are compiled with PyTorch's headers and export one symbol,
+PyInit_<name>. Its kernel instances are those of the library of its direction if its flags do not
+change them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from qola.aiter.attention import is_attention
 from qola.aiter.includes import includes
-from qola.aiter.missing_headers import Includer, missing_headers
 from qola.aiter.preprocess import defined_by, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding, PlanError
 from qola.folder import Folder
 from qola.layout import library_file
 from qola.plan.entry_macros import entry_macros
-from qola.plan.further import own_files
-from qola.plan.generated import GeneratedModule
-from qola.plan.header_sets import header_set
-from qola.plan.model import HeaderSet, KernelFlags
-from qola.plan.module_entry import refuse_missing
-from qola.plan.python_module import EXTENSION_NAME, entry_names
+from qola.plan.generate import GeneratedModule, own_texts
+from qola.plan.inputs import find_headers
+from qola.plan.model import HeaderSet, KernelFlags, PlannedFile, TorchModule
+from qola.plan.module_entry import refuse_missing, without_kernels
+from qola.plan.python_module import EXTENSION_NAME, init_names
 from qola.plan.request import ResolvedRequest
 
 _GUARDED = r"^[ \t]*#[ \t]*ifndef[ \t]+{0}\s*\n[ \t]*#[ \t]*define[ \t]+{0}[ \t]+(\w+)[ \t]*$"
 _DEFINED = r"^[ \t]*#[ \t]*define[ \t]+{0}[ \t]+(\w+)[ \t]*$"
-#: What a source with device code has: kernels, or a launch of one.
+#: Marks device code in a source: a kernel, or the launch of one.
 _DEVICE = re.compile(r"__global__|__device__|<<<|hipLaunchKernel|launch_kernel|make_kernel")
 
 
-@dataclass(frozen=True)
-class OwnParts:
-    """What a torch module has beside kernel instances.
-
-    Attributes:
-        library: its file, by whose name Python finds it.
-        host_only: its sources without device code.
-        init: those that define the module's function for Python.
-    """
-
-    headers: HeaderSet
-    library: str
-    symbol: str
-    copts: tuple[str, ...]
-    host_only: tuple[str, ...]
-    init: tuple[str, ...]
-
-
-def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder) -> OwnParts:
-    """Return what a torch module has beside kernel instances.
+def plan_torch_module(
+    resolved: ResolvedRequest,
+    module: GeneratedModule,
+    output: Folder,
+    kernels: tuple[int, ...],
+    kernel_flags: tuple[KernelFlags, ...],
+    entry_sources: tuple[PlannedFile, ...],
+) -> tuple[TorchModule, HeaderSet]:
+    """Plan a torch module whose kernel instances were planned; return it with its headers.
 
     Raises:
-        PlanError: attention without a kernel; a source includes a header that is nowhere, or none
-            makes a module of Python's.
+        PlanError: attention without a kernel, a header that does not exist, or no source with an
+            init function for Python.
         AiterError: the tree has none of its headers.
     """
-    tree, name = resolved.request.tree, module.spec.name
-    attention = is_attention(module.config.name)
+    tree, config, name = resolved.request.tree, module.config, module.spec.name
+    attention = is_attention(config.name)
     if attention and not module.kernels.kernels and not module.kernels.code_objects:
-        raise PlanError(
-            Finding(
-                resolved.place(module.spec, "drop_directions"),
-                f"{name} without any kernel instance",
-                "at least one direction with kernels",
-                "drop fewer directions, or remove the module",
-            )
-        )
+        raise PlanError(without_kernels(resolved, module))
     folder = output.below(name)
     texts = {source.file: folder.text(source.file) for source in module.kernels.sources}
-    read = texts if attention else own_files(module, folder)
     macros = entry_macros(tree, module, resolved.archs)
-    headers = header_set(
-        tree, module.config, name, {n for text in read.values() for n, _ in includes(text)}
-    )
-    includers = [Includer(f"{name}/{file}", text) for file, text in read.items()]
-    missing = missing_headers(
-        tree.root,
-        headers.include_dirs,
-        includers,
-        macros.known,
-        frozenset((*module.kernels.headers, "qola_asm.h")),
-    )
-    refuse_missing(tree, name, missing)
-    library = library_file(resolved.request.manifest.namespace, module.config.md_name or name)
-    init = [
+    read = texts if attention else own_texts(module, folder)
+    roots = {root for text in read.values() for root, _ in includes(text)}
+    headers = find_headers(tree, config, name, roots)
+    refuse_missing(tree, module, read, headers.include_dirs, macros.known)
+    init = {
         Path(source.name).stem
         for source in module.kernels.sources
-        if EXTENSION_NAME in entry_names(texts[source.file], macros.known)
-    ]
-    host_only = {
-        Path(source.name).stem
-        for source in module.kernels.sources
-        if source.role in ("dispatch", "asm") or not _DEVICE.search(texts[source.file])
-        # Others may have kernels by what they include.
-        if attention or Path(source.name).stem in init
+        if EXTENSION_NAME in init_names(texts[source.file], macros.known)
     }
     if not init:
         raise PlanError(
@@ -110,14 +73,34 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
                 "keep it (drop_srcs), or name it (srcs)",
             )
         )
-    return OwnParts(
-        headers,
-        library,
-        f"PyInit_{library.removesuffix('.so')}",
-        module.config.flags_hip + macros.flags,
-        tuple(sorted(host_only)),
-        tuple(sorted(set(init))),
+    host_only = {
+        Path(source.name).stem
+        for source in module.kernels.sources
+        if source.role in ("dispatch", "asm") or not _DEVICE.search(texts[source.file])
+        # Sources of other modules may include kernels.
+        if attention or Path(source.name).stem in init
+    }
+    library = library_file(resolved.request.manifest.namespace, config.md_name or name)
+    planned = TorchModule(
+        name=name,
+        entry=config.name,
+        library=library,
+        symbol=f"PyInit_{library.removesuffix('.so')}",
+        receipt=module.spec.receipt,
+        copts=config.flags_hip + macros.flags,
+        kernels=kernels,
+        kernel_flags=kernel_flags,
+        sources=module.planned_sources,
+        host_only=tuple(sorted(host_only)),
+        init=tuple(sorted(init)),
+        headers=name,
+        code_objects=module.kernels.code_objects,
+        asm_tables=module.generated_files if attention else (),
+        entry_sources=entry_sources,
+        directions=module.kernels.directions,
+        generated=() if attention else module.generated_files,
     )
+    return planned, headers
 
 
 def kernel_config(
@@ -127,26 +110,26 @@ def kernel_config(
     headers: Iterable[HeaderSet],
     texts: Sequence[str],
 ) -> ModuleConfig:
-    """Return the entry by which a torch module's kernel instances are compiled.
+    """Return the entry whose flags compile a torch module's kernel instances.
 
-    It is the library's where the flags of both mean the same to them. A macro means nothing that
-    neither they nor their headers name; one with the value that a header gives it where it is not
-    defined may as well be left out.
+    It has the library's flags if the differing flags do not change the kernel instances. A macro
+    changes nothing if neither sources nor headers name it, or if its value is the default that a
+    header defines.
 
     Args:
-        headers: what they include.
+        headers: of the kernel instances.
         texts: their sources.
     """
     files = sorted({file for found in headers for file in found.files})
     read = [*(tree.text(file) for file in files), *texts]
-
     differing = sorted({*config.flags_hip} ^ {*library.flags_hip})
-    plain = all(re.fullmatch(r"-D\w+(=\w*)?", flag) for flag in differing)
-    same = plain and all(_without_effect(flag, read) for flag in differing)
-    return replace(config, flags_hip=library.flags_hip) if same else config
+    macros_only = all(re.fullmatch(r"-D\w+(=\w*)?", flag) for flag in differing)
+    if macros_only and all(_is_without_effect(flag, read) for flag in differing):
+        return replace(config, flags_hip=library.flags_hip)
+    return config
 
 
-def _without_effect(flag: str, texts: Sequence[str]) -> bool:
+def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
     (name, value), *_ = defined_by([flag]).items()
     naming = [text for text in texts if name in text]
     naming = [text for text in naming if re.search(rf"\b{name}\b", without_comments(text))]
@@ -157,18 +140,18 @@ def _without_effect(flag: str, texts: Sequence[str]) -> bool:
 
 
 def _value_of(name: str, texts: Iterable[str]) -> str | None:
-    """Return what a macro is defined as, where that is the same everywhere."""
+    """Return the value of a macro; None if its definitions differ."""
     values = {m[1] for text in texts for m in re.finditer(_DEFINED.format(name), text, re.M)}
     return values.pop() if len(values) == 1 else None
 
 
-def compared(
+def compare_flags(
     package: str, config: ModuleConfig, library: ModuleConfig, used: ModuleConfig
 ) -> KernelFlags:
     """Compare a module's flags with those of the library that has its kernel instances.
 
     Args:
-        used: the entry by which they are compiled.
+        used: the entry whose flags compile them.
     """
     return KernelFlags(
         package,

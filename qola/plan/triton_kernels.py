@@ -156,7 +156,7 @@ def _plan_kernel(
         signature=kernel.signature,
         archs=kernel.archs,
         choices=kernel.choices,
-        time_limit=spec.time_limit,
+        timeout=spec.timeout,
         instances=tuple(TritonInstance(one.name, one.arch, one.chosen) for one in instances),
     )
 

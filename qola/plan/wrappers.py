@@ -1,12 +1,11 @@
 """The C++ around a library's entry points: its public header, and the source that defines them.
 
-What stands there is fixed; what is declared comes from the tree (`qola.aiter.entry_points`).
+The declarations come from the tree (`qola.aiter.entry_points`), everything else is fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qola.aiter.attention import ADDED
 from qola.aiter.declarations import Parameter
@@ -15,10 +14,10 @@ from qola.errors import AiterError, Finding
 
 _WIDTH = 100
 _ASM = "use_ext_asm"
-#: The type of the parameter that says on which stream, and whether to measure.
+#: The type of the parameter with the stream and whether to measure time.
 _STREAM = "stream_config"
 
-#: What helps who includes a public header in C++ that is not HIP: Composable Kernel's headers are.
+#: Error for a public header in C++ without HIP, which Composable Kernel's headers need.
 _GUARD = (
     "Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, "
     "elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."
@@ -78,12 +77,11 @@ _ABOUT = {
     "bwd": "Runs one backward problem on the stream of the stream configuration.",
     "": "Answers from the host alone; 0 where it cannot, and the reason on standard error.",
 }
-#: Said of a library that the manifest adds directions to.
+#: Part of the comment in a library to which the manifest adds directions.
 _BEYOND = ",\n// and those of Composable Kernel that AITER has no function for"
-#: What the wheels' functions are asked beside their parameters, for `qola_asm_serves`: AITER's
-#: table covers more than a manifest may ask for, and its forward assembly kernels pass over a soft
-#: cap and over skipped sequences without a word.
-_ASKED = {
+#: Conditions for assembly kernels in addition to `qola_asm_serves`: the forward kernels silently
+#: ignore a soft cap and skipped sequences.
+_CONDITIONS = {
     "fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"),
     "bwd": (),
 }
@@ -103,45 +101,43 @@ _SERVES = {
 }
 
 
-@dataclass(frozen=True)
-class Wrappers:
-    """Texts of a module's public header, ``qola_<header>.h``, and of its entry source."""
+def public_header(header: str, functions: Sequence[EntryFunction]) -> str:
+    """Return the text of qola_<header>, which declares entry points.
 
-    header: str
-    source: str
+    Args:
+        header: AITER's header that declares them, ``mha_fwd.h``.
+    """
+    return _HEADER.format(
+        guard=_GUARD,
+        header=header,
+        own=_BEYOND if any(f.direction in ADDED for f in functions) else "",
+        declarations="\n\n".join(map(_declaration, functions)),
+    )
 
 
-def wrappers(
+def entry_source(
     header: str,
     functions: Sequence[EntryFunction],
     *,
     throws: bool = False,
     c_functions: str = "",
-) -> Wrappers:
-    """Return the C++ around entry points.
+) -> str:
+    """Return the C++ source that defines entry points.
 
     Args:
         header: AITER's header that declares them, ``mha_fwd.h``.
-        throws: AITER's checks end the process unless they are told to throw.
-        c_functions: C++ that defines those for C.
+        throws: AITER's checks end the process unless a variable makes them throw.
+        c_functions: C++ that defines the C functions.
 
     Raises:
-        AiterError: a function has `use_ext_asm` and not what decides who serves a problem.
+        AiterError: a function has `use_ext_asm`, but lacks parameters of `qola_asm_serves`.
     """
-    return Wrappers(
-        _HEADER.format(
-            guard=_GUARD,
-            header=header,
-            own=_BEYOND if any(f.direction in ADDED for f in functions) else "",
-            declarations="\n\n".join(map(_declaration, functions)),
-        ),
-        _SOURCE.format(
-            header=header,
-            definitions="\n\n".join(_definition(f, header, throws) for f in functions),
-            include='#include "qola_c_entry.h"\n' if c_functions else "",
-            added='#include "qola_kv.h"\n' if any(f.direction in ADDED for f in functions) else "",
-            c_functions=f"\n{c_functions}" if c_functions else "",
-        ),
+    return _SOURCE.format(
+        header=header,
+        definitions="\n\n".join(_definition(f, header, throws) for f in functions),
+        include='#include "qola_c_entry.h"\n' if c_functions else "",
+        added='#include "qola_kv.h"\n' if any(f.direction in ADDED for f in functions) else "",
+        c_functions=f"\n{c_functions}" if c_functions else "",
     )
 
 
@@ -156,7 +152,7 @@ def _signature(function: EntryFunction, before: str = "", *, defaults: bool = Fa
 
 
 def _listed(head: str, parts: Sequence[str], after: str = "") -> str:
-    """Return a list in brackets after `head`, which ends a line: one line, or one for each part."""
+    """Return a parenthesised list after `head`, in one line if it fits, else a part a line."""
     line = f"{head}({', '.join(parts)}){after}"
     if len(line) < _WIDTH:
         return line
@@ -172,7 +168,7 @@ def _written(parameter: Parameter, *, default: bool) -> str:
 def _definition(function: EntryFunction, header: str, throws: bool) -> str:
     chooses = function.direction in _SERVES and _ASM in function.arguments
     arguments = ["use_asm" if chooses and a == _ASM else a for a in function.arguments]
-    # Of later trees: whether to try assembly kernels is a member of the arguments.
+    # In later trees a member of the arguments selects assembly kernels.
     if function.direction == "fwd" and not chooses:
         arguments[0] = f"qola_entry::for_assembly({arguments[0]})"
     streams = [p.name for p in function.parameters if _STREAM in p.type and function.direction]
@@ -192,7 +188,7 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
         lines.append(f'    return qola_entry::answer("{function.name}", {asm}, {lambda_} {{')
     else:
         lines.append(f'    return qola_entry::value("{function.name}", [&] {{')
-    # A lazy library asks again while kernels are missing, on the same stream.
+    # A lazy library repeats the call while kernels are missing, on the same stream.
     for name in streams:
         again = f"qola_entry::repeatable({function.arguments[0]}, {name}, [&](const auto& {name})"
         call = f"        return {again} {{\n{call}\n        }});"
@@ -201,7 +197,7 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
 
 
 def _narrowed(function: EntryFunction, header: str) -> str:
-    """Return the statement that keeps from assembly kernels what the manifest gives to others."""
+    """Return the statement that restricts assembly kernels to the manifest's problems for them."""
     direction = function.direction
     names = (term.split()[0] for term in _SERVES[direction] if not term.startswith("{args}"))
     missing = [name for name in names if name not in function.arguments]
@@ -215,8 +211,8 @@ def _narrowed(function: EntryFunction, header: str) -> str:
             )
         )
     args = function.arguments[0]
-    asked = [term.format(args=args) for term in _ASKED[direction]]
+    conditions = [term.format(args=args) for term in _CONDITIONS[direction]]
     serves = [term.format(args=args) for term in _SERVES[direction]]
     indent = " " * len(f"    {_ASM} = ")
-    first = f"    {_ASM} = {' && '.join([_ASM, *asked])} &&\n"
+    first = f"    {_ASM} = {' && '.join([_ASM, *conditions])} &&\n"
     return first + _listed(f"{indent}qola_asm_serves", serves, ";")

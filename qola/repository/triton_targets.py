@@ -43,7 +43,7 @@ def _kernel(kernel: TritonKernel) -> str:
             "function": string(kernel.function),
             **({"signature": string_dict(kernel.signature)} if kernel.signature else {}),
             "tags": inline_list(["manual"]),
-            **({"time_limit": str(kernel.time_limit)} if kernel.time_limit else {}),
+            **({"timeout": str(kernel.timeout)} if kernel.timeout else {}),
             "visibility": inline_list(["//visibility:public"]),
             "deps": inline_list(deps),
         },

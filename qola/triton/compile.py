@@ -1,7 +1,7 @@
-"""One compile of a kernel in Triton, in a process of its own: no GPU, no ROCm, the same bytes.
+"""Compiles a kernel instance with Triton, without a GPU or ROCm, to reproducible bytes.
 
-The process is forked before Triton is imported. It has an environment of its own, since dozens of
-variables change what Triton makes, and a cache that is gone after it.
+The compile runs in a process that is forked before Triton is imported. The process has its own
+environment, because dozens of variables change Triton's output, and a temporary cache.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from qola.errors import CodegenError, Finding
 from qola.files import sha256_of_text
 from qola.triton.kernel import Instance
 
-#: What Triton is told by its environment: no line numbers, which have paths; backends that are
-#: there, since the one for other vendors' GPUs is not.
+#: Triton's environment: no line numbers, which contain paths; only the installed backends, which
+#: exclude other vendors' GPUs.
 _ENVIRONMENT = {"TRITON_BACKENDS_IN_TREE": "1", "TRITON_DISABLE_LINE_INFO": "1"}
-#: Of Triton's metadata, what a launch needs.
+#: The keys of Triton's metadata that a launch needs.
 _LAUNCH = (
     "global_scratch_align",
     "global_scratch_size",
@@ -42,11 +42,11 @@ _LAUNCH = (
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compile gives.
+    """The output of a compile.
 
     Attributes:
         code: the code object (hsaco).
-        metadata: symbol, arguments, and what a launch needs, as JSON.
+        metadata: symbol, arguments and launch parameters as JSON.
         text: its assembly.
     """
 
@@ -56,26 +56,26 @@ class Compiled:
 
     @cached_property
     def launch(self) -> dict[str, Any]:
-        """What the metadata says."""
+        """The parsed metadata."""
         found: dict[str, Any] = json.loads(self.metadata)
         return found
 
 
 def compile_instance(
-    instance: Instance, source: Path, function: str, time_limit: float = 0
+    instance: Instance, source: Path, function: str, timeout: float = 0
 ) -> Compiled:
     """Compile a kernel.
 
     Args:
-        source: its Python file; modules beside it can be imported.
-        time_limit: seconds, 0 for none.
+        source: its Python file; it can import modules in the same directory.
+        timeout: in seconds, 0 for none.
 
     Raises:
-        CodegenError: Triton refuses the kernel, is not there, or takes too long; its choices are
-            in the message.
+        CodegenError: Triton rejects the kernel, is not installed, or exceeds the timeout; the
+            message contains the choices.
     """
     with tempfile.TemporaryDirectory(prefix="qola-triton-") as scratch:
-        # Forked: this process has one thread, and the other need not read the package anew.
+        # Forking is safe with one thread, and saves importing this package again.
         context = multiprocessing.get_context("fork")
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(
@@ -84,8 +84,8 @@ def compile_instance(
         process.start()
         sender.close()
         try:
-            there = receiver.poll(time_limit or None)
-            result = receiver.recv() if there else f"not done after {time_limit:g} seconds"
+            there = receiver.poll(timeout or None)
+            result = receiver.recv() if there else f"not done after {timeout:g} seconds"
         except EOFError:
             process.join()
             result = f"the compiler ended with {process.exitcode}"
@@ -97,11 +97,11 @@ def compile_instance(
         needed = made.launch["shared"]
         if needed <= instance.lds_limit:
             return made
-        # Triton itself tells it when it launches.
+        # Triton itself reports this only at a launch.
         result, fix = f"{needed} bytes of LDS", "smaller tiles, or fewer num_stages"
         expected = f"at most {instance.lds_limit} bytes on {instance.arch}"
     else:
-        fix = "" if there else "raise time_limit, or 0 for none"
+        fix = "" if there else "raise timeout, or 0 for none"
         expected = f"a code object for {instance.arch}"
     place = f"{source}: {function}: {instance.choices_text()}"
     title = f"{instance.name} was not compiled"
@@ -111,21 +111,21 @@ def compile_instance(
 def _in_process(
     sender: Connection, instance: Instance, source: Path, function: str, scratch: str
 ) -> None:
-    """Send what a compile gives, or a text that says why it gives nothing."""
+    """Send the output of a compile, or the text of its error."""
     places = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": scratch}
     os.environ.clear()
     os.environ.update(_ENVIRONMENT | places | {"TRITON_HOME": scratch})
     tempfile.tempdir = scratch
-    # Behind all others: a file may have the name of a module of Python's or Triton's own.
+    # At the end: a file may have the name of a module of Python or Triton.
     sys.path.append(str(source.parent))
     try:
         sender.send(_compile(instance, source, function))
     except BaseException as error:
-        sender.send(_told(error))
+        sender.send(_explain(error))
 
 
-def _told(error: BaseException) -> str:
-    """Return what an error says, and those behind it: Triton has one for each function's call."""
+def _explain(error: BaseException) -> str:
+    """Return the texts of an error and its causes: Triton chains one for each function call."""
     texts = []
     behind: BaseException | None = error
     while behind:
@@ -169,15 +169,15 @@ def _compile(instance: Instance, source: Path, function: str) -> tuple[bytes, st
         },
         _env_vars={},
     )
-    said = made.metadata._asdict()
-    return made.kernel, _metadata(instance, constants, kernel.src, said), made.asm["amdgcn"]
+    metadata = made.metadata._asdict()
+    return made.kernel, _metadata(instance, constants, kernel.src, metadata), made.asm["amdgcn"]
 
 
 def _metadata(
-    instance: Instance, constants: dict[str, object], source: str, said: dict[str, Any]
+    instance: Instance, constants: dict[str, object], source: str, metadata: dict[str, Any]
 ) -> str:
-    """Return what a launch needs as JSON: nothing of the machine, as Triton's own has."""
-    told = {name: said[name] for name in _LAUNCH} | {
+    """Return launch parameters as JSON, without the paths of the machine in Triton's metadata."""
+    fields = {name: metadata[name] for name in _LAUNCH} | {
         "arch": instance.arch,
         "arguments": [
             {"divisible": one.divisible, "name": one.name, "type": one.type}
@@ -188,15 +188,15 @@ def _metadata(
         "name": instance.name,
         "options": dict(instance.options),
         "source_sha256": sha256_of_text(source),
-        "symbol": said["name"],
-        "triton": said["triton_version"],
+        "symbol": metadata["name"],
+        "triton": metadata["triton_version"],
     }
     # A constant may be a data type of Triton.
-    return json.dumps(told, indent=1, sort_keys=True, default=str) + "\n"
+    return json.dumps(fields, indent=1, sort_keys=True, default=str) + "\n"
 
 
 def _value(text: str) -> object:
-    """Return a constant: a number, True, False or None, and else the text itself."""
+    """Parse a number, True, False or None; other texts are constants themselves."""
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""A kernel in Triton as it is declared, and the compiles that it stands for."""
+"""Expands the declaration of a kernel in Triton to its instances: one per choice and arch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import product
 from qola.errors import Finding, ManifestError
 from qola.triton.source import Parameters, read_parameters
 
-#: Options of Triton's compiler that may be chosen, and what they are where nobody does: not what a
-#: version of Triton, or the environment, takes for them.
+#: Options of Triton's compiler and their defaults. They replace those of the version of Triton and
+#: of the environment.
 OPTIONS: Mapping[str, int] = {
     "enable_fp_fusion": 1,
     "kpack": 1,
@@ -20,35 +20,40 @@ OPTIONS: Mapping[str, int] = {
     "num_warps": 4,
     "waves_per_eu": 0,
 }
-#: Lanes of a wave: 32 from RDNA on.
-_WAVE = re.compile(r"gfx(1[0-9])[0-9a-f]{2}$")
-#: Bytes of LDS that a workgroup can have, as LLVM has them; 64 KiB elsewhere.
+#: Archs whose waves have 32 lanes: RDNA and later.
+_WAVE32 = re.compile(r"gfx(1[0-9])[0-9a-f]{2}$")
+#: LDS of a workgroup in bytes, from LLVM; other archs have 64 KiB.
 _LDS = {"gfx950": 160 << 10, "gfx1250": 320 << 10}
 #: `*fp16:16`: a pointer to fp16, its address divisible by 16.
 _TYPE = re.compile(
     r"(?P<type>\*?(?:[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8e\w+))(?::(?P<by>\d+))?$"
 )
-#: `=0`: a constant in place of what would be handed over.
+#: `=0`: a constant instead of an argument of the launch.
 _CONSTANT = "="
 _VALUE = re.compile(r"[A-Za-z0-9_.+-]+$")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_LONGEST = 200
+_LONGEST_NAME = 200
+#: The format characters of `struct` for types of arguments; pointers have Q.
+_FORMATS = {"fp32": "f", "fp64": "d", "i1": "?"} | {
+    f"{sign}{bits}": letter if sign == "i" else letter.upper()
+    for sign in "iu"
+    for bits, letter in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))
+}
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, and what it is compiled for.
+    """The declaration of a kernel.
 
     Attributes:
-        name: how names of its instances begin.
-        source: its Python file, as a message names it.
-        text: of that file.
-        function: the function in it.
+        name: prefix of the names of its instances.
+        source: path of its Python file, for messages.
+        text: content of the file.
+        function: name of the function in the file.
         choices: values by name. A name is a `constexpr` parameter of the function, one of OPTIONS,
-            or stands in braces in types of parameters.
-        archs: to compile for.
-        signature: types of parameters, before those that their annotations say; of one that is
-            always the same, `=` and its value.
+            or a placeholder in types of parameters.
+        signature: types of parameters, which override annotations; `=` and a value for a parameter
+            that is a constant.
     """
 
     name: str
@@ -62,27 +67,36 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Argument:
-    """What is handed over at a launch.
+    """An argument of a launch.
 
     Attributes:
-        type: without what it is divisible by.
-        divisible: 1 where nothing is known.
+        type: as in Triton, such as *fp16 or i32.
+        divisible: a known divisor of the value; 1 if none is known.
     """
 
     name: str
     type: str
     divisible: int
 
+    @property
+    def format(self) -> str:
+        """The format character of `struct` for the argument.
+
+        Raises:
+            KeyError: the C functions of a library cannot pass the type.
+        """
+        return "Q" if self.type.startswith("*") else _FORMATS[self.type]
+
 
 @dataclass(frozen=True)
 class Instance:
-    """One compile.
+    """A kernel instance: one compile.
 
     Attributes:
-        chosen: a value for each choice.
+        chosen: the value of each choice.
         arguments: in the order of the kernel's parameters.
-        constants: `constexpr` parameters and their values, and others that are always the same.
-        options: all of OPTIONS.
+        constants: values of `constexpr` parameters and of parameters with a constant.
+        options: values of all OPTIONS.
     """
 
     name: str
@@ -94,35 +108,34 @@ class Instance:
 
     @property
     def warp_size(self) -> int:
-        """Lanes of a wave."""
+        """Number of lanes of a wave."""
         return warp_size(self.arch)
 
     @property
     def lds_limit(self) -> int:
-        """The most bytes of LDS that a launch can ask for."""
+        """Largest LDS of a workgroup in bytes."""
         return _LDS.get(self.arch, 64 << 10)
 
     def choices_text(self) -> str:
-        """Return arch and choices, for messages."""
+        """Return arch and choices as a text for messages."""
         return " ".join([self.arch, *(f"{name}={self.chosen[name]}" for name in self.chosen)])
 
 
 def warp_size(arch: str) -> int:
-    """Return how many lanes a wave has."""
-    return 32 if _WAVE.match(arch) else 64
+    """Return the number of lanes of a wave."""
+    return 32 if _WAVE32.match(arch) else 64
 
 
 def instance_name(kernel: str, chosen: Mapping[str, str], arch: str) -> str:
-    """Return the name of a compile: every choice is in it, so one more value renames nothing."""
+    """Return an instance's name: it contains all choices, so that a new value renames nothing."""
     return "-".join([kernel, *(f"{name}_{chosen[name]}" for name in sorted(chosen)), arch])
 
 
 def expand(kernel: Kernel) -> list[Instance]:
-    """Return the compiles of a kernel, sorted by name.
+    """Return the instances of a kernel, sorted by name.
 
     Raises:
-        ManifestError: the function is not there, or choices and signature do not fit it; all that
-            is wrong.
+        ManifestError: all findings: a missing function, choices or a signature that do not fit it.
     """
     parameters = read_parameters(kernel.text, kernel.function, kernel.source)
     findings = list(_check(kernel, parameters))
@@ -140,7 +153,7 @@ def expand(kernel: Kernel) -> list[Instance]:
 
 
 def _types(kernel: Kernel, parameters: Parameters) -> dict[str, str]:
-    """Return the types of parameters, and of those of `constexpr` what the signature has."""
+    """Return the types of parameters, with the constants of `constexpr` ones in the signature."""
     own = {name: said for name, said in kernel.signature.items() if name in parameters.constants}
     types = {name: kernel.signature.get(name, said) for name, said in parameters.types.items()}
     return types | own
@@ -157,7 +170,7 @@ def _instance(
             constants[name] = filled.removeprefix(_CONSTANT)
             continue
         match = _TYPE.match(filled)
-        assert match  # _check saw to it
+        assert match, "_check refuses other types"
         arguments.append(Argument(name, match["type"], int(match["by"] or 1)))
     return Instance(
         name=instance_name(kernel.name, chosen, arch),
@@ -170,7 +183,7 @@ def _instance(
 
 
 def _check(kernel: Kernel, parameters: Parameters) -> Iterator[Finding]:
-    """Yield all that keeps a kernel from being compiled."""
+    """Yield findings for a declaration that does not fit the function."""
     place = f"{kernel.source}: {kernel.function}"
     types = _types(kernel, parameters)
     in_types = {name for said in types.values() for name in _PLACEHOLDER.findall(said)}
@@ -182,7 +195,7 @@ def _check(kernel: Kernel, parameters: Parameters) -> Iterator[Finding]:
     for name in sorted(parameters.constants & set(kernel.signature)):
         said = kernel.signature[name]
         if name in kernel.choices or not said.startswith(_CONSTANT):
-            expected = f"= and a value, for a constant that is no choice, such as {_CONSTANT}0"
+            expected = f"= and a value, for a constant that is not a choice, such as {_CONSTANT}0"
             yield Finding(f"{place}: signature", f"{name} {said}", expected)
     missing = (parameters.needed - set(kernel.signature)) | in_types
     for name in sorted(missing - set(kernel.choices)):
@@ -196,7 +209,7 @@ def _check(kernel: Kernel, parameters: Parameters) -> Iterator[Finding]:
     for name, said in types.items():
         yield from _check_type(f"{place}: {name}", name, said, kernel.choices)
     longest = [kernel.name, *(max(v, key=len, default="") for v in kernel.choices.values())]
-    if len("-".join([*longest, *kernel.choices])) + 2 * len(kernel.choices) > _LONGEST:
+    if len("-".join([*longest, *kernel.choices])) + 2 * len(kernel.choices) > _LONGEST_NAME:
         yield Finding(place, "names of more than 200 characters", "fewer or shorter choices")
 
 
@@ -214,8 +227,8 @@ def _check_type(
     place: str, name: str, said: str, choices: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
     expected = (
-        "a type as Triton has it, *fp16, i32 or fp32, and :16 where it is divisible by 16; "
-        "or = and a value that is always the same"
+        "a type of Triton, such as *fp16, i32 or fp32, with :16 if the value is divisible by 16; "
+        "or = and a constant value"
     )
     if not said:
         fix = f'annotate it, {name}: "*{{dtype}}:16", or name it in signature'
@@ -223,7 +236,7 @@ def _check_type(
         return
     inside = [part for part in _PLACEHOLDER.findall(said) if part in choices]
     if len(inside) != len(_PLACEHOLDER.findall(said)):
-        return  # That a choice is missing is told.
+        return  # _check reports missing choices.
     for values in product(*(choices[part] for part in inside)):
         filled = said
         for part, value in zip(inside, values, strict=True):

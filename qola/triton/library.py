@@ -1,7 +1,7 @@
-"""A library of compiled kernels: the table in its source, and a pack of code objects for each arch.
+"""Writes the parts of a library: a C++ table of its kernels, and a pack of code objects per arch.
 
-A pack is one of lazy libraries' (cc/runtime/pack.h); keys are digests of what it has of kernels: a
-library never runs code of another build, nor any that somebody changed.
+Packs have the format of lazy libraries (cc/runtime/pack.h). The key of a kernel is the digest of
+its code, so a library never runs code of another build or changed code.
 """
 
 from __future__ import annotations
@@ -20,64 +20,66 @@ from qola.errors import Finding, ManifestError
 from qola.files import write_if_changed
 from qola.json_types import WrongValueError, parse_json
 from qola.rule_main import run_main
-from qola.triton.arguments import form_of
 from qola.triton.kernel import Argument
 
-#: Of cc/runtime: a pack, and the trailer of its entries, with QOLA_KERNEL_ABI.
+#: From cc/runtime: magic numbers of a pack and of the trailer of its entries, QOLA_KERNEL_ABI.
 _PACK, _ENTRY, _ABI = b"QOLAPCK1", b"QOLAKRN1", 1
 _ALIGNMENT = 16
-#: Memory in a GPU that Triton expects to be handed over at a launch; a library hands over null.
+#: GPU memory that a launch must pass to some kernels; a library passes null pointers.
 _SCRATCH = ("global_scratch_size", "profile_scratch_size")
 _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 64, "BLOCK_M": 128}]'
 
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled kernel.
+    """A compiled kernel instance.
 
     Attributes:
-        kernel: that it is an instance of.
-        told: its metadata.
-        packed: what a pack has of it: the code, compressed; empty for the code itself.
+        kernel: name of the kernel.
+        code: the code object.
+        metadata: content of its JSON file.
+        packed: the compressed code object for packs, empty if packs contain `code`.
     """
 
     kernel: str
     code: bytes
-    told: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     packed: bytes = b""
 
     @property
     def key(self) -> str:
-        """The digest of what a pack has of it, 64 hexadecimal digits; the table has it, too."""
+        """SHA-256 of the code in packs, in hexadecimal; the table contains it, too."""
         return hashlib.sha256(self.packed or self.code).hexdigest()
 
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
-    """Read a code object, with the metadata beside it.
+    """Read a code object and its metadata, a .json file in the same directory.
 
     Args:
-        packed: the same, compressed by clang-offload-bundler.
+        packed: the code object compressed by clang-offload-bundler.
 
     Raises:
-        ManifestError: it needs memory that no launch of a library gives it.
+        ManifestError: the kernel needs scratch memory, which libraries do not allocate.
     """
-    told = json.loads(code.with_suffix(".json").read_text("utf-8"))
-    needed = [f"{name} {told[name]}" for name in _SCRATCH if told[name]]
+    metadata = json.loads(code.with_suffix(".json").read_text("utf-8"))
+    needed = [f"{name} {metadata[name]}" for name in _SCRATCH if metadata[name]]
     if needed:
-        chosen = " ".join(f"{name}={value}" for name, value in sorted(told["choices"].items()))
-        place = f"{told['name']}: {kernel} {told['arch']} {chosen}".rstrip()
-        expected = "a kernel that needs no scratch memory: a library hands over none"
-        fix = "take these choices out; the code object is there for programs that launch it"
+        chosen = " ".join(f"{name}={value}" for name, value in sorted(metadata["choices"].items()))
+        place = f"{metadata['name']}: {kernel} {metadata['arch']} {chosen}".rstrip()
+        expected = "a kernel without scratch memory: a library does not allocate any"
+        fix = "remove these choices; programs can still launch the code object themselves"
         raise ManifestError(Finding(place, ", ".join(needed), expected, fix))
-    return Built(kernel, code.read_bytes(), told, packed.read_bytes() if packed else b"")
+    return Built(kernel, code.read_bytes(), metadata, packed.read_bytes() if packed else b"")
 
 
 def pack(built: Iterable[Built]) -> bytes:
-    """Return a pack of kernels, the same bytes in whatever order they come."""
-    entries = {bytes.fromhex(one.key): one for one in sorted(built, key=lambda o: o.told["name"])}
+    """Return a pack of kernels. Its bytes do not depend on the order of `built`."""
+    entries = {
+        bytes.fromhex(one.key): one for one in sorted(built, key=lambda o: o.metadata["name"])
+    }
     ordered = sorted(entries.items())
     labels = "".join(
-        f"{one.told['name']}\t{one.told['arch']}\ttriton {one.told['triton']}\n"
+        f"{one.metadata['name']}\t{one.metadata['arch']}\ttriton {one.metadata['triton']}\n"
         for _, one in ordered
     ).encode()
     table = struct.pack("<8sII", _PACK, len(ordered), len(labels))
@@ -98,14 +100,14 @@ def _aligned(size: int) -> int:
 
 
 def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
-    """Return kernels in the order of a tuning table: those of its first row first.
+    """Sort kernels by the first row of a tuning table that fits them.
 
     Args:
-        text: JSON, a list of objects: a kernel's name and arch, and choices, whatever of these.
-        place: what an error calls it.
+        text: JSON, a list of objects with any of a kernel's name, arch and choices.
+        place: path of the table, for errors.
 
     Raises:
-        ManifestError: it is no such list, or a row fits no kernel.
+        ManifestError: another JSON, or a row that fits no kernel.
     """
     try:
         rows = parse_json(text)
@@ -113,9 +115,9 @@ def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
         raise ManifestError(Finding(place, str(error), _TUNING)) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ManifestError(Finding(place, text[:60], _TUNING))
-    of_kernel = {id(one): {"kernel": one.kernel, "arch": one.told["arch"]} for one in built}
+    of_kernel = {id(one): {"kernel": one.kernel, "arch": one.metadata["arch"]} for one in built}
     for one in built:
-        of_kernel[id(one)] |= dict(_choices(one.told))
+        of_kernel[id(one)] |= dict(_choices(one.metadata))
     wanted = [{name: _plain(value) for name, value in row.items()} for row in rows]
     ranks = {
         key: [row.items() <= values.items() for row in wanted] for key, values in of_kernel.items()
@@ -128,25 +130,25 @@ def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
 
 
 def table(built: Sequence[Built], namespace: str, library: str) -> str:
-    """Return the C++ source of a library's table, and of its functions.
+    """Return the C++ source of a library's table and functions.
 
     Args:
-        built: in the order in which those that fit are preferred.
-        library: its file's name, without .so.
+        built: in the order of preference.
+        library: name of its file, without .so.
     """
     lines = ["// Written by qola/triton/library.py.", "#include <cstring>", "#include <iterator>"]
     lines += [f"#define QOLA_NAMESPACE {namespace}"] if namespace else []
     lines += ['#include "cc/triton/exports.inc"', "", "namespace qola_triton {", "namespace {", ""]
     rows = []
     for number, one in enumerate(built):
-        lines += [f"const Choice choices_{number}[] = {{", *_choice_lines(one.told), "};"]
-        lines += [f"const Argument arguments_{number}[] = {{", *_arguments(one.told), "};", ""]
-        texts = (one.kernel, *(one.told[key] for key in ("name", "arch", "symbol")), one.key)
-        threads = one.told["num_warps"] * one.told["warp_size"]
+        lines += [f"const Choice choices_{number}[] = {{", *_choice_lines(one.metadata), "};"]
+        lines += [f"const Argument arguments_{number}[] = {{", *_arguments(one.metadata), "};", ""]
+        texts = (one.kernel, *(one.metadata[key] for key in ("name", "arch", "symbol")), one.key)
+        threads = one.metadata["num_warps"] * one.metadata["warp_size"]
         counts = [
             f"{what}_{number}, std::size({what}_{number})" for what in ("choices", "arguments")
         ]
-        fields = [*map(json.dumps, texts), str(threads), str(one.told["shared"]), *counts]
+        fields = [*map(json.dumps, texts), str(threads), str(one.metadata["shared"]), *counts]
         rows.append(f"    {{{', '.join(fields)}}},")
     lines += ["const Instance instances[] = {", *rows, "};", "", "} // namespace", ""]
     name = json.dumps(library)
@@ -154,37 +156,37 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     return "\n".join([*lines, "} // namespace qola_triton", ""])
 
 
-def _choices(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    every = {**told["options"], **told["choices"], **told["constants"]}
+def _choices(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    every = {**metadata["options"], **metadata["choices"], **metadata["constants"]}
     return [(name, _plain(value)) for name, value in sorted(every.items())]
 
 
 def _plain(value: object) -> str:
-    """Return a value as the table has it: as text, False and True as numbers."""
+    """Return a value as text for the table, False and True as 0 and 1."""
     return {"True": "1", "False": "0"}.get(str(value), str(value))
 
 
-def _choice_lines(told: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in _choices(told):
+def _choice_lines(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in _choices(metadata):
         yield f"    {{{json.dumps(name)}, {json.dumps(value)}}},"
 
 
-def _arguments(told: Mapping[str, Any]) -> Iterator[str]:
-    for one in told["arguments"]:
+def _arguments(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for one in metadata["arguments"]:
         try:
-            form = form_of(Argument(**one))
+            letter = Argument(**one).format
         except KeyError:
             expected = "a pointer, or a scalar of fp32, fp64, i1, or i or u with 8 to 64 bits"
             raise ManifestError(
-                Finding(f"{told['name']}: {one['name']}", one["type"], expected)
+                Finding(f"{metadata['name']}: {one['name']}", one["type"], expected)
             ) from None
-        # Of *fp16, u32, i64, fp32 and bf16 the first letter tells.
+        # The first letter distinguishes *fp16, u32, i64, and fp32 or bf16.
         kind = {"*": "p", "u": "u", "i": "i"}.get(one["type"][0], "f")
-        size = struct.calcsize(form)
+        size = struct.calcsize(letter)
         yield f"    {{{json.dumps(one['name'])}, '{kind}', {size}, {one['divisible']}}},"
 
 
-def _work(words: Sequence[str]) -> None:
+def _write(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="qola.triton.library", description=__doc__, fromfile_prefix_chars="@"
     )
@@ -197,17 +199,17 @@ def _work(words: Sequence[str]) -> None:
     parser.add_argument(
         "--packed", action="append", default=[], type=Path, help="of each kernel, compressed"
     )
-    told = parser.parse_args(words)
-    packed = told.packed or [None] * len(told.kernel)
-    given = zip((one.split("=", 1) for one in told.kernel), packed, strict=True)
+    args = parser.parse_args(arguments)
+    packed = args.packed or [None] * len(args.kernel)
+    given = zip((one.split("=", 1) for one in args.kernel), packed, strict=True)
     built = [read_built(name, Path(code), less) for (name, code), less in given]
-    if told.tuning:
-        built = preferred(built, told.tuning.read_text("utf-8"), str(told.tuning))
-    if told.table:
-        write_if_changed(told.table, table(built, told.namespace, told.library))
-    if told.pack:
-        write_if_changed(told.pack, pack(built))
+    if args.tuning:
+        built = preferred(built, args.tuning.read_text("utf-8"), str(args.tuning))
+    if args.table:
+        write_if_changed(args.table, table(built, args.namespace, args.library))
+    if args.pack:
+        write_if_changed(args.pack, pack(built))
 
 
 if __name__ == "__main__":
-    sys.exit(run_main(lambda: _work(sys.argv[1:])))
+    sys.exit(run_main(lambda: _write(sys.argv[1:])))

@@ -1,4 +1,4 @@
-"""Kernels that come with qola."""
+"""The kernels in Triton that are part of qola."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 DIRECTORY = Path(__file__).parent / "kernels"
 PARTS = ("attention_parts.py",)
-"""Files beside a kernel's that it imports."""
+"""Files in the same directory that kernels import."""
 
 FILES: Mapping[str, str] = {
     "attention_forward": "attention_forward.py",

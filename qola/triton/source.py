@@ -1,4 +1,4 @@
-"""What a kernel's Python file says of its parameters; Triton is not imported for it."""
+"""Reads the parameters of a kernel from its Python file, without importing Triton."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ class Parameters:
     """Parameters of a kernel.
 
     Attributes:
-        types: of those that are handed over at a launch, by name, in order; "" where the
-            annotation says none.
-        constants: names of those that are `tl.constexpr`.
-        needed: those of them that have no default.
+        types: type of each argument of a launch by name, in order; "" without an annotation.
+        constants: names of `tl.constexpr` parameters.
+        needed: names of `tl.constexpr` parameters without a default.
     """
 
     types: dict[str, str]
@@ -28,7 +27,7 @@ def functions(text: str) -> dict[str, ast.FunctionDef]:
     """Return the functions of a Python file, by name.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: the text is not Python.
     """
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
@@ -37,7 +36,7 @@ def read_parameters(text: str, function: str, place: str) -> Parameters:
     """Return the parameters of a function.
 
     Raises:
-        ManifestError: the file is no Python, or has no such function.
+        ManifestError: the file is not Python, or the function is missing.
     """
     try:
         found = functions(text)
@@ -50,7 +49,7 @@ def read_parameters(text: str, function: str, place: str) -> Parameters:
         raise ManifestError(Finding(place, f"no function {function}", expected))
     arguments = found[function].args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    # Defaults are those of the last ones; keyword-only parameters have one each, or None.
+    # args.defaults belong to the last parameters; kw_defaults has an entry, or None, for each.
     plain = len(every) - len(arguments.kwonlyargs) - len(arguments.defaults)
     defaults = [None] * plain + [*arguments.defaults, *arguments.kw_defaults]
     constants = [one for one in every if _is_constant(one.annotation)]

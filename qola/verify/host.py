@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,12 +26,16 @@ from qola.emulate.hip import Allocation, Asked, Hip
 from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
 from qola.report.library import read_library
+from qola.verify.c_api import CFunctions, Found, Stage, make_args
 from qola.verify.case import REFUSED, Call, Launch, Sample
-from qola.verify.find import Found, Stage, find
 from qola.verify.memory import buffers, tables
 from qola.verify.repository import Repository, VerifyError
 from qola.verify.values import address_names, entry_values
 
+#: Time that a call may take in seconds: no kernel runs.
+_SECONDS = 300.0
+#: Crashes after which the other problems are not tried.
+_CRASHES = 20
 _Of = TypeVar("_Of")
 _Done = TypeVar("_Done")
 
@@ -41,12 +46,12 @@ class Built(Repository):
 
     Attributes:
         library: of the module.
-        caller: its `<module>_caller` library.
+        caller: its `<module>_caller` library, for the C++ entry points; None to call only C ones.
         runtime: the fake HIP runtime, cc/fake_hip.
     """
 
     library: Path
-    caller: Path
+    caller: Path | None
     runtime: Path
 
     def symbols(self, arch: str) -> dict[str, str]:
@@ -88,6 +93,52 @@ def _in_process(
         return thread.submit(lambda: work(Host(built, device), argument)).result()
 
 
+def call_apart(
+    built: Built, device: Device, problems: Sequence[AttentionProblem]
+) -> Iterator[Call]:
+    """Call a library's C functions with problems, in a process that may crash.
+
+    After a crash another process goes on with the next problem, up to _CRASHES times.
+    """
+    samples = [Sample(problem) for problem in problems]
+    for _ in range(_CRASHES):
+        if not samples:
+            return
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=_serve, args=(theirs, built, device, samples))
+        process.start()
+        theirs.close()
+        answered: list[Call] = []
+        ending = ""
+        while len(answered) < len(samples) and not ending:
+            if not ours.poll(_SECONDS):
+                process.kill()
+                ending = f"no answer after {_SECONDS:g} s"
+                break
+            try:
+                answered.append(ours.recv())
+            except EOFError:
+                ending = "ended the process"
+        process.join()
+        if process.exitcode and not ending:
+            # It crashed while it unloaded the library: the last problem's answer does not count.
+            answered.pop()
+            ending = "ended the process"
+        yield from answered
+        if ending:
+            yield Call(samples[len(answered)], (), f"{ending} ({process.exitcode})")
+            samples = samples[len(answered) + 1 :]
+        else:
+            samples = []
+
+
+def _serve(connection: Connection, built: Built, device: Device, samples: Sequence[Sample]) -> None:
+    host = Host(built, device)
+    for sample in samples:
+        connection.send(host.call_c(sample))
+
+
 class Host:
     """A device that runs nothing, with the library loaded: what it asks for is looked at.
 
@@ -101,7 +152,7 @@ class Host:
         self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
         self._namespace = built.plan.namespace
-        self._call = self._hip.caller(built.caller)
+        self._caller = built.caller
         self._objects: dict[str, CodeObject] = {}
         self._alone: dict[tuple[str, str], str] = {}
         self.codes: dict[str, str] = {}
@@ -119,12 +170,39 @@ class Host:
         self._hip.asked.clear()
         error = ""
         try:
-            status = self._call(entry, values | held)
+            assert self._caller is not None
+            # The C++ function, not the C one: the kernels' accumulators are tensors of their own
+            # here, of which each can be checked, and it serves problems that C functions refuse.
+            status = self._hip.caller(self._caller)(entry, values | held)
             said = REFUSED if status == -1 else f"returned {status:g}"
             error = f"{entry} {said}" if status < 0 else ""
             launches = tuple(self._launch(one, held) for one in self._hip.asked)
         except QolaError as wrong:
             launches, error = (), str(wrong)
+        finally:
+            for memory in held.values():
+                memory.free()
+        return Call(sample, launches, error)
+
+    def call_c(self, sample: Sample) -> Call:
+        """Return the launches of the C function for a problem."""
+        held = self._allocate(sample.problem)
+        self._hip.asked.clear()
+        launches: tuple[Launch, ...] = ()
+        try:
+            functions = CFunctions(self._library, self._namespace, sample.problem.direction)
+            addresses = {name: memory.address for name, memory in held.items()}
+            args = make_args(sample.problem, self.arch, addresses)
+            error = functions.set_workspace_size(args)
+            if not error:
+                size = int(args.workspace_size)
+                held["workspace"] = self._hip.allocate(np.zeros(max(1, size), np.uint8))
+                args.workspace = held["workspace"].address
+                error = functions.call(args)
+            launches = tuple(self._launch(one, held) for one in self._hip.asked)
+            self._hip.raise_error()
+        except QolaError as wrong:
+            error = str(wrong)
         finally:
             for memory in held.values():
                 memory.free()
@@ -187,7 +265,8 @@ class Host:
 
     def find(self, problem: AttentionProblem) -> Found:
         """Return what the library says that the entry point would launch."""
-        return find(self._library, self._namespace, problem, self.arch)
+        functions = CFunctions(self._library, self._namespace, problem.direction)
+        return functions.find(make_args(problem, self.arch))
 
     def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
         """Return the names of what is found: those of launches, as far as it is the same."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,11 @@ def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
     if problem.direction == "batch_prefill":
         starts = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         indices = np.concatenate([*lists, np.zeros(_BEHIND, np.int32)])
-        return {"kv_indptr": starts, "kv_page_indices": indices}
+        found = {"kv_indptr": starts, "kv_page_indices": indices}
+        if problem.layout.page_block_size > 1:
+            full = [k - (n - 1) * problem.layout.page_block_size for k, n in _with_counts(problem)]
+            found["kv_last_page_lens"] = np.array(full, np.int32)
+        return found
     # What a kernel must not look at is a page that is not there.
     table = np.full((problem.batch, _longest(problem)), count(problem), np.int32)
     for row, own in zip(table, lists, strict=True):
@@ -42,7 +48,8 @@ def sizes(problem: AttentionProblem) -> dict[str, int]:
     if not problem.layout.page_block_size:
         return {}
     if problem.direction == "batch_prefill":
-        return {"num_total_pages": count(problem)}
+        size = problem.layout.page_block_size
+        return {"num_total_pages": count(problem)} | ({"page_block_size": size} if size > 1 else {})
     return {
         "page_block_size": problem.layout.page_block_size,
         "batch_stride_block_table": _longest(problem),
@@ -63,6 +70,10 @@ def laid_out(problem: AttentionProblem, tensor: F64, others: float) -> F64:
 
 def _counts(problem: AttentionProblem) -> list[int]:
     return [-(-columns // problem.layout.page_block_size) for columns in problem.seqlen_k]
+
+
+def _with_counts(problem: AttentionProblem) -> Iterator[tuple[int, int]]:
+    return zip(problem.seqlen_k, _counts(problem), strict=True)
 
 
 def _longest(problem: AttentionProblem) -> int:

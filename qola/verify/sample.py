@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, Layout, TestData
 from qola.kernel.tile import Tile
-from qola.launch.problems import MAIN_ROLE
 from qola.plan.model import PlannedKernel
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify import append_sample

@@ -9,19 +9,15 @@
 Their interface may change with every version of qola. BUILD files that people write load //rules:defs.bzl.
 """
 
-load("//rules/private/compile:header_set.bzl", _header_set = "header_set")
-load("//rules/private/compile:kernel_instances.bzl", _kernel_instances = "kernel_instances")
-load("//rules/private/link:module_library.bzl", _module_library = "module_library")
-load("//rules/private/link:prebuilt_library.bzl", _prebuilt_library = "prebuilt_library")
-load("//rules/private/link:public_headers.bzl", _public_headers = "public_headers")
-load("//rules/private/link:python_module.bzl", _python_module = "python_module")
-load("//rules/private/package:bundle_files.bzl", _bundle_files = "bundle_files")
-load("//rules/private/package:manifest_targets.bzl", _manifest_targets = "manifest_targets")
-load("//rules/private/package:numeric_test.bzl", _emulation_program = "emulation_program")
-load("//rules/torch:torch_module.bzl", _torch_module = "torch_module")
 load("//rules/torch:torch_wheel.bzl", _qola_torch_wheel = "qola_torch_wheel")
 load("//rules/triton:triton_kernel.bzl", _qola_triton_kernel = "qola_triton_kernel")
 load("//rules/triton:triton_library.bzl", _qola_triton_library = "qola_triton_library")
+load(":bundle.bzl", _bundle_files = "bundle_files")
+load(":emulation.bzl", _emulation_program = "emulation_program")
+load(":kernels.bzl", _header_set = "header_set", _kernel_instances = "kernel_instances")
+load(":library.bzl", _prebuilt_library = "prebuilt_library", _public_headers = "public_headers")
+load(":manifest_targets.bzl", _manifest_targets = "manifest_targets")
+load(":modules.bzl", _module_library = "module_library", _python_module = "python_module", _torch_module = "torch_module")
 
 bundle_files = _bundle_files
 header_set = _header_set

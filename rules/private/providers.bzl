@@ -10,6 +10,7 @@ QolaLibraryInfo = provider(
         "lazy": "LazySourcesInfo of a lazy library, None for one that has its kernels inside",
         "library": "File: the shared library",
         "plan": "File: plan.json of the manifest",
+        "static": "QolaStaticModuleInfo, None for a lazy library and for a module that Python imports",
     },
 )
 
@@ -25,7 +26,9 @@ LazySourcesInfo = provider(
 QolaStaticModuleInfo = provider(
     doc = "One module of a manifest as an object file.",
     fields = {
+        "archiver": "struct(toolchain, features) of the ROCm toolchain, for archives of the object",
         "headers": "CcInfo: public headers and the AITER and CK headers they include",
+        "joined": "File: the object before symbols are hidden",
         "namespace": "string: the manifest's, below qola::; empty for qola:: itself",
         "object": "File: the object; of its symbols only those of the namespace are not local",
         "plan": "File: plan.json of the manifest",

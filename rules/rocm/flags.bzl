@@ -98,3 +98,12 @@ def llvm_tools(gcc, llvm):
 # command line has the flags of a kernel's compile that say nothing of where the
 # SDK is.
 COMPILE_LATER = "qola-compile-later"
+
+# For the linker: functions of HIP that each library calls through wrappers of //cc/api:launches.
+WRAPPED = [
+    "--wrap=hipLaunchHostFunc",
+    "--wrap=hipLaunchKernel",
+    "--wrap=hipMemcpyAsync",
+    "--wrap=hipMemsetAsync",
+    "--wrap=hipModuleLaunchKernel",
+]

@@ -1,6 +1,6 @@
 """rocm_files: targets built by the ROCm toolchain, for tests that run under the host's."""
 
-load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _rocm_files_impl(ctx):
     files = depset(transitive = [src[DefaultInfo].files for src in ctx.attr.srcs])

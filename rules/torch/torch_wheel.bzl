@@ -1,7 +1,7 @@
 """qola_torch_wheel: torch modules and their type stubs as a Python wheel."""
 
+load("//rules/private:bundle.bzl", "BUNDLE_TOOL_ATTRS")
 load("//rules/private:providers.bzl", "QolaLibraryInfo")
-load("//rules/private/package:bundle_tool.bzl", "BUNDLE_TOOL_ATTRS")
 load(":torch_info.bzl", "TorchInfo")
 
 def _stubs(ctx, module, torch):

@@ -1,6 +1,6 @@
 """qola_triton_kernel: a kernel in Triton, a code object for each choice and arch."""
 
-load("//rules/private:archs.bzl", "KNOWN_ARCHS")
+load("//rules/private:settings.bzl", "KNOWN_ARCHS")
 load("//rules/private:finding.bzl", "finding")
 
 QolaTritonInfo = provider(
@@ -57,12 +57,12 @@ def _compile(ctx, function, point, arch):
     args = ctx.actions.args()
     args.add("--source", ctx.file.src)
     args.add("--function", function)
-    args.add("--name", ctx.label.name)
+    args.add("--name", name)
     args.add("--arch", arch)
     args.add_all(["{}={}".format(choice, value) for choice, value in point.items()], before_each = "--choice")
     types = ["{}={}".format(parameter, kind) for parameter, kind in sorted(ctx.attr.signature.items())]
     args.add_all(types, before_each = "--type")
-    args.add("--time-limit", str(ctx.attr.time_limit))
+    args.add("--timeout", str(ctx.attr.timeout))
     args.add("--code", code)
     args.add("--metadata", metadata)
     args.add("--text", text)
@@ -100,7 +100,7 @@ qola_triton_kernel = rule(
         "function": attr.string(doc = "The function with @triton.jit; by default it has the target's name."),
         "signature": attr.string_dict(doc = "Types of parameters whose annotations say none, or another one. `=0` is a constant in place of a parameter: nothing is handed over for it, and Triton compiles for that value. So can a `constexpr` be said that has one value and shall not be in names."),
         "src": attr.label(allow_single_file = [".py"], doc = "The kernel's Python file.", mandatory = True),
-        "time_limit": attr.int(doc = "Seconds after which a compile is an error; 0 for none."),
+        "timeout": attr.int(doc = "Seconds after which a compile is an error; 0 for none."),
         "_tool": attr.label(cfg = "exec", default = "//qola/triton:tool", executable = True),
     },
     doc = """A kernel in Triton, compiled ahead of time: a code object for each combination of choices, and arch.

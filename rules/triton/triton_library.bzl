@@ -3,12 +3,11 @@
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("//rules/private:cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS")
+load("//rules/private:compile.bzl", "HOST_ONLY")
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
-load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
-load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
-load("//rules/private/link:link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
 load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(

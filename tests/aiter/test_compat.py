@@ -29,7 +29,7 @@ from qola.compat.tree_checks import check_tree
 from qola.compat.upstream import differences, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 from tools.docs.compat_table import table
@@ -118,7 +118,7 @@ def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
     ("edit", "name", "of", "found"),
     [
         (lambda root: (root / CONFIG).unlink(), "tree", "", "no aiter/jit/optCompilerConfig.json"),
-        (lambda root: (root / CONFIG).write_text("{"), "tree", "", "no JSON"),
+        (lambda root: (root / CONFIG).write_text("{"), "tree", "", "not JSON"),
         (lambda root: (root / "aiter/jit/core.py").write_bytes(b"\xff"), "tree", "", "'utf-8'"),
         (without_guards, "tree", "", "no Composable Kernel"),
         (without_guards, "generated", "libmha_bwd", "which the module's sources need"),

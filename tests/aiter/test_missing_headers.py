@@ -8,10 +8,15 @@ import pytest
 
 from qola.aiter import module_kinds
 from qola.aiter.includes import include_dirs
-from qola.aiter.missing_headers import Includer, MissingHeader, elsewhere, missing_headers
+from qola.aiter.missing_names import (
+    Includer,
+    MissingName,
+    elsewhere,
+    missing_headers,
+    unknown_names,
+)
 from qola.aiter.preprocess import Macros, defined_by
 from qola.aiter.tree import read_tree
-from qola.aiter.unknown_names import unknown_names
 
 
 def missing(root: Path, text: str, macros: Macros | None = None, *generated: str) -> list[str]:
@@ -107,4 +112,4 @@ def test_what_a_generator_makes_is_missing_without_it(aiter_tree: Path) -> None:
     (source,) = (s for s in module_kinds.sources(tree, config, ()) if "asm_gemm" in s)
     includer = Includer(source, (tree.root / source).read_text())
     found = missing_headers(tree.root, include_dirs(tree, config), [includer], {})
-    assert found == (MissingHeader(f"{source}:4", "asm_i8gemm_configs.hpp"),)
+    assert found == (MissingName(f"{source}:4", "asm_i8gemm_configs.hpp"),)

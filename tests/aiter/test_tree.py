@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.core_flags import core_defines
+from qola.aiter.core_file import core_defines
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, configs, read_tree
 from qola.errors import AiterError
 
@@ -380,7 +380,7 @@ def test_modules_that_define_a_macro(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "no JSON"), ("[]", "a list"), ('{"a": 1}', "a JSON object of objects")],
+    [("{", "not JSON"), ("[]", "a list"), ('{"a": 1}', "a JSON object of objects")],
 )
 def test_broken_configuration(tmp_path: Path, text: str, message: str) -> None:
     """Prevents: a traceback on a damaged configuration file."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.cli import command_line as cli
-from qola.cli import doctor
+from qola.cli import machine as doctor
 from tests.support.folders import write
 
 _SAYS = """\

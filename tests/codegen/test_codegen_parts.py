@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.ck_dir import ck_directory
+from qola.aiter.core_file import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import grouped_check, observe

@@ -46,7 +46,7 @@ def test_one_is_built_whatever_becomes_of_others(built: list[BuiltKernel]) -> No
     assert own.built.library.read_bytes()[:4] == b"\x7fELF"
     (entry,) = Registry.of("libmha_fwd", own.built.repository)
     assert (entry.name, entry.config) == (own.name, OWN)
-    assert all(place.is_file() for place in (own.built.runtime, own.built.caller))
+    assert all(place.is_file() for place in (own.built.runtime, own.built.library))
 
 
 def test_the_others_say_why(built: list[BuiltKernel]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.kernel.config import KernelConfig
-from qola.launch.problems import MAIN_ROLE
 from qola.verify.sample import MAX_WORK, generator, propose
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem
@@ -110,6 +110,8 @@ def test_kernels_by_their_fields(registry: Registry) -> None:
     assert {(c.dtype, c.hdim_q, c.mask) for c in (one.config for one in found)} == {
         ("fp16", 64, True)
     }
+    patterns = registry.where(family="fwd", dtype="*16", hdim_q=64, mask=True)
+    assert {entry.config.dtype for entry in patterns} == {"fp16"}
     with pytest.raises(RegistryError, match="masks"):
         registry.where(masks=True)
 

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from qola.aiter.core_flags import core_defines
+from qola.aiter.core_file import core_defines
 from qola.aiter.expressions import Names, RefusedError, TorchFacts, evaluate
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.tree import CONFIG_FILE, CORE_FILE, read_tree

@@ -124,7 +124,7 @@ def test_a_compiler_that_says_nothing_is_refused() -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
-    """What rules/private/link/lazy_sources.bzl writes, for a tree of two headers."""
+    """What rules/private/lazy.bzl writes, for a tree of two headers."""
     headers = [f"tree/ck/{name}" for name in ("one.h", "two.h", "unused.h")]
     names = (*headers, "qola_kernel.h", "k1.cpp", "fwd.cpp", "script.ld")
     write(tmp_path, {**{n: n for n in names}, "identity.txt": 'qola_identity "Clang" 1\n'})

@@ -175,7 +175,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     # Lengths that kernels without group mode do not read, or one of which they do not.
     ({"fields": {"group": 0, "seqstart_k": 64}}, INVALID, "seqstart_k: set, without group"),
     ({"fields": {"group": 0, "seqlens_k": 64}}, INVALID, "seqlens_k: set, without group"),
-    ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set beside"),
+    ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set together"),
     # Of another entry point, and of later AITERs.
     ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
     ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),

@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     (APPENDING, {**ROTATE, "rotary_sin": None}, INVALID, "rotary_cos, rotary_sin: null"),
     (APPENDING, APPEND | PAGES | {"page_size": 64}, INVALID, "page_size: 64, expected a multiple"),
     (APPENDING, APPEND | PAGES | {"page_size": 192}, INVALID, "page_size: 192, expected"),
-    (APPENDING, APPEND | PAGES | {"cache_batch_idx": Q}, INVALID, "cache_batch_idx: set beside"),
+    (APPENDING, APPEND | PAGES | {"cache_batch_idx": Q}, INVALID, "cache_batch_idx: set together"),
     (APPENDING, {**APPEND, "nhead_k": 3}, INVALID, "nhead_k: 3"),
     (APPENDING, {**APPEND, "group": 1}, UNSUPPORTED, "group: set, and mha_fwd_appendkv"),
     (APPENDING, {**APPEND, "o.data": OUT}, UNSUPPORTED, "o: set, and mha_fwd_appendkv"),

@@ -12,12 +12,12 @@ from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import QolaError
 from qola.folder import Folder
 from qola.kernel.config import KernelConfig
-from qola.launch.problems import Problem, problems
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
+from qola.verify.launches import make_problems
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'
 BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'
@@ -83,16 +83,15 @@ def test_each_kernels_words_become_a_problem(plan: Planning) -> None:
     """Prevents: a launch test that asks for no rotation, or for nothing in pages."""
     made = plan(HEAD + BOTH + ALONE + VARIANT)
     (module,) = made.modules
-    paged = problems(made, module, "pagedkv_prefill")
-    assert {(p.group, p.logits, p.mask, p.pages) for p in paged} == {
-        (group, logits, 2, True) for group in (False, True) for logits in (False, True)
+    paged = make_problems(made, module, "pagedkv_prefill")
+    assert {(p.mode, p.logits_soft_cap > 0, p.mask_type) for p in paged} == {
+        (mode, logits, "bottom_right") for mode in ("batch", "group") for logits in (False, True)
     }
-    appended = problems(made, module, "fwd_appendkv")
-    plain = Problem("mha_fwd_appendkv", "fp16", 128, 128, group=False)
-    assert {(p.pages, p.rope) for p in appended} == {
-        (pages, rope) for pages in (False, True) for rope in (0, 1, 2)
+    assert all(p.layout.page_block_size for p in paged)
+    appended = make_problems(made, module, "fwd_appendkv")
+    assert {(p.layout.page_block_size, p.rope_type) for p in appended} == {
+        (page, rope) for page in (0, 128) for rope in ("no", "inter", "half")
     }
-    assert plain in appended
 
 
 def test_beside_aiters_directions_with_te(plan: Planning) -> None:

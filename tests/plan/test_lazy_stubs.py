@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qola.errors import CodegenError
-from qola.plan.stubs import Function, Stub, entry_source, interface, stubs_source
+from qola.plan.stubs import Function, Stub, entry_source, read_interface, stubs_source
 
 SOURCE = """\
 #include "fmha_bwd.hpp"
@@ -47,7 +47,7 @@ FUNCTIONS = (
 
 def test_an_interface_has_what_the_dispatch_names() -> None:
     """Prevents: a stub for other template arguments than those that the dispatch asks for."""
-    found = interface("k", SOURCE)
+    found = read_interface("k", SOURCE)
     assert found.functions == FUNCTIONS
     assert found.written == "convert_dq_trait_0, ck_tile::gfx950_t"
     assert found.arguments == (
@@ -69,13 +69,13 @@ def test_an_interface_has_what_the_dispatch_names() -> None:
 def test_another_form_of_source_is_refused(changed: str, why: str) -> None:
     """Prevents: a lazy library that lacks a function because a generator writes it otherwise."""
     with pytest.raises(CodegenError, match=why) as error:
-        interface("some_kernel", changed)
+        read_interface("some_kernel", changed)
     assert "kernel instance some_kernel" in str(error.value)
 
 
 def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
     """Prevents: a stub that calls another function of its kernel than its own."""
-    found = interface("k", SOURCE)
+    found = read_interface("k", SOURCE)
     text = stubs_source([Stub(0, 1, found), Stub(1, 2, found)], [SOURCE])
     assert text.startswith("// Written by qola")
     includes = [line for line in text.splitlines() if line.startswith("#include")]
@@ -97,7 +97,7 @@ def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
 
 def test_what_launches_is_only_noted_while_a_call_is_recorded() -> None:
     """Prevents: a recorded call that launches, or a dispatch that decides without an answer."""
-    text = stubs_source([Stub(0, 1, interface("k", SOURCE))], [SOURCE])
+    text = stubs_source([Stub(0, 1, read_interface("k", SOURCE))], [SOURCE])
     launches, name = text.split("std::string fmha_bwd_get_name_<__VA_ARGS__>", 1)
     assert "found = qola_lazy::launching(row, count);" in launches
     assert "return float();" in launches

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
 from qola.errors import AiterError, PlanError
 from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.configure import configure
-from qola.plan.generated import GeneratedModule
-from qola.plan.header_sets import header_set
+from qola.plan.generate import GeneratedModule
+from qola.plan.inputs import find_headers
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
@@ -134,7 +134,7 @@ def make(root: Path, tmp_path: Path) -> Making:
         made = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
         module = GeneratedModule(spec, config, kernels=replace(kernels, sources=(made,)))
         text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
-        headers = header_set(tree, config, spec.name, [f"mha_{direction}.h"])
+        headers = find_headers(tree, config, spec.name, [f"mha_{direction}.h"])
         resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())
         kernel = [Includer("k.cpp", '#include "fmha.hpp"\n')]
         return module_entry(
@@ -307,10 +307,10 @@ def test_macros_that_users_need(make: Making) -> None:
 def test_modules_of_one_manifest_agree(make: Making) -> None:
     """Prevents: one program that reads AITER's headers in two meanings."""
     fwd, other = make(), make("bwd", kernels=bwd())
-    check_agreement([("libmha_fwd", fwd), ("libmha_bwd", other)])
+    check_agreement({"libmha_fwd": fwd, "libmha_bwd": other})
     free = make("bwd", kernels=bwd(), manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
     with pytest.raises(PlanError, match="1 in libmha_fwd, 0 in libmha_bwd") as error:
-        check_agreement([("libmha_fwd", fwd), ("libmha_bwd", free)])
+        check_agreement({"libmha_fwd": fwd, "libmha_bwd": free})
     assert "qola_config.h ENABLE_CK" in str(error.value)
 
 

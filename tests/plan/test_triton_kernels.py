@@ -47,7 +47,7 @@ kernels = ["scale"]
 file = "kernels/scale.py"
 deps = ["kernels/parts.py"]
 choices = { BLOCK = [256] }
-time_limit = 60
+timeout = 60
 """
 FILES = {
     "kernels/scale.py": "import triton\nimport parts\n\n"
@@ -61,7 +61,7 @@ SIGNED = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
 def of_commit(remote: object, commit: str) -> str:
     """Return a manifest with a kernel of a commit."""
     more = f'remote = "{remote}"\ncommit = "{commit}"'
-    return SCALE.replace("time_limit = 60", more) + SIGNED
+    return SCALE.replace("timeout = 60", more) + SIGNED
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
     assert 'src = "@qola//qola/triton:kernels/attention_forward.py"' in build
     assert 'deps = ["@qola//qola/triton:kernels/attention_parts.py"]' in build
-    assert "time_limit" not in build
+    assert "timeout" not in build
 
 
 def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         'src = "triton/scale/scale.py"',
         'deps = ["triton/scale/parts.py"]',
         'archs = ["gfx942"]',
-        "time_limit = 60",
+        "timeout = 60",
         'kernels = [\n        ":scale",\n    ]',
     ):
         assert line in build

@@ -7,7 +7,7 @@ import pytest
 from qola.aiter.declarations import Parameter
 from qola.aiter.entry_points import EntryFunction, added_entry
 from qola.errors import AiterError
-from qola.plan.wrappers import wrappers
+from qola.plan.wrappers import entry_source, public_header
 
 ARGS = Parameter("const aiter::mha_fwd_args&", "args", "")
 STREAM = Parameter("const ck_tile::stream_config&", "stream_config", "")
@@ -78,10 +78,11 @@ QOLA_NS_END
 
 def test_the_later_form() -> None:
     """Prevents: other C++ than TransformerEngine calls, or an exception that leaves a library."""
-    texts = wrappers("mha_fwd.h", (FWD, SIZE), throws=True)
-    assert texts.header[texts.header.index("#pragma") :] == HEADER
-    assert texts.source[texts.source.index("QOLA_NS_BEGIN") :] == SOURCE
-    assert "throwing" not in wrappers("mha_fwd.h", (FWD, SIZE)).source
+    header = public_header("mha_fwd.h", (FWD, SIZE))
+    source = entry_source("mha_fwd.h", (FWD, SIZE), throws=True)
+    assert header[header.index("#pragma") :] == HEADER
+    assert source[source.index("QOLA_NS_BEGIN") :] == SOURCE
+    assert "throwing" not in entry_source("mha_fwd.h", (FWD, SIZE))
 
 
 def test_assembly_kernels_need_what_decides_who_serves_a_problem() -> None:
@@ -89,18 +90,20 @@ def test_assembly_kernels_need_what_decides_who_serves_a_problem() -> None:
     asm = Parameter("bool", "use_ext_asm", "")
     function = EntryFunction("mha_fwd", "float", (ARGS, asm), "fwd", "::aiter::mha_fwd")
     with pytest.raises(AiterError, match="mha_fwd has use_ext_asm, and no q_dtype_str"):
-        wrappers("mha_fwd.h", (function,))
+        entry_source("mha_fwd.h", (function,))
     # Of a direction without assembly kernels it is a parameter like any other.
     prefill = EntryFunction("p", "float", (ARGS, asm), "batch_prefill", "::aiter::p")
-    assert "::aiter::p(args, use_ext_asm);" in wrappers("mha_fwd.h", (prefill,)).source
+    assert "::aiter::p(args, use_ext_asm);" in entry_source("mha_fwd.h", (prefill,))
 
 
 def test_a_direction_that_aiter_has_no_function_for() -> None:
     """Prevents: a function over Composable Kernel's called otherwise than it is declared."""
-    texts = wrappers("mha_fwd.h", (FWD, added_entry("fwd_appendkv")))
-    assert "in its namespace,\n// and those of Composable Kernel" in texts.header
-    assert texts.source.startswith("// Written by qola")
-    assert '#include "qola_entry.h"\n#include "qola_kv.h"\n\n#ifdef' in texts.source
+    functions = (FWD, added_entry("fwd_appendkv"))
+    header = public_header("mha_fwd.h", functions)
+    source = entry_source("mha_fwd.h", functions)
+    assert "in its namespace,\n// and those of Composable Kernel" in header
+    assert source.startswith("// Written by qola")
+    assert '#include "qola_entry.h"\n#include "qola_kv.h"\n\n#ifdef' in source
     assert (
         """
 float mha_fwd_appendkv(const fmha_fwd_appendkv_args& args,
@@ -115,5 +118,5 @@ float mha_fwd_appendkv(const fmha_fwd_appendkv_args& args,
     });
 }
 """
-        in texts.source
+        in source
     )

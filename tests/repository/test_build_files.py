@@ -252,7 +252,7 @@ def test_build_files_hold_calls_alone() -> None:
 
 def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None:
     """Prevents: a manifest's arch that --@qola//:archs refuses, or cannot select."""
-    text = (repo_root / "rules/private/archs.bzl").read_text(encoding="utf-8")
+    text = (repo_root / "rules/private/settings.bzl").read_text(encoding="utf-8")
     (found,) = re.findall(r"^KNOWN_ARCHS = (\[.*?^\])$", text, re.MULTILINE | re.DOTALL)
     assert tuple(ast.literal_eval(found)) == KNOWN_ARCHS
 

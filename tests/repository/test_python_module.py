@@ -14,7 +14,7 @@ from qola.errors import PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.further import generate_further
+from qola.plan.generate import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_module import plan_python_module

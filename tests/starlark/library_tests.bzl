@@ -75,7 +75,12 @@ _bundle_inputs_test = analysistest.make(_bundle_inputs_test_impl)
 _kernel_library_test = analysistest.make(_kernel_library_test_impl, config_settings = _ROCM)
 _lazy_library_test = analysistest.make(_lazy_library_test_impl, config_settings = _ROCM)
 _static_archive_test = analysistest.make(_static_archive_test_impl, config_settings = _ROCM)
-_static_module_test = analysistest.make(_static_module_test_impl, config_settings = _ROCM)
+
+# In an output directory of its own: another test has a library of this name.
+_static_module_test = analysistest.make(
+    _static_module_test_impl,
+    config_settings = _ROCM | {"//command_line_option:compilation_mode": "opt"},
+)
 
 def library_test_suite(name):
     """Declares the tests of this file.
@@ -87,8 +92,8 @@ def library_test_suite(name):
         "bundle_inputs_test": (_bundle_inputs_test, ":one_manifest"),
         "kernel_library_test": (_kernel_library_test, ":libmodule_kernels"),
         "lazy_library_test": (_lazy_library_test, ":libmodule_lazy.shared"),
-        "static_archive_test": (_static_archive_test, ":static.archive"),
-        "static_module_test": (_static_module_test, ":libmodule_static"),
+        "static_archive_test": (_static_archive_test, ":static"),
+        "static_module_test": (_static_module_test, ":libmodule.built"),
     }
     for test, (rule, target) in tests.items():
         rule(name = test, size = "small", target_under_test = target)

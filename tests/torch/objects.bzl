@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 
 # The very transition that libraries are built under.
-load("//rules/private:kernel_transition.bzl", "kernel_transition")  # buildifier: disable=bzl-visibility
+load("//rules/private:transitions.bzl", "kernel_transition")  # buildifier: disable=bzl-visibility
 
 def _compiled_objects_impl(ctx):
     objects = [

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from qola.emulate.launch import Device, Module, Options
-from qola.triton.arguments import packed
 from qola.triton.compile import Compiled, compile_instance
 from qola.triton.kernel import Instance
-from tests.triton.problem import SOURCES, Values
+from tests.triton.problem import SOURCES, Values, pack_arguments
 
 
 @cache
@@ -44,7 +43,7 @@ class Emulated:
             made.launch["symbol"],
             grid,
             (made.launch["num_warps"] * made.launch["warp_size"], 1, 1),
-            packed(instance.arguments, {n: self._address(v) for n, v in values.items()}),
+            pack_arguments(instance.arguments, {n: self._address(v) for n, v in values.items()}),
             made.launch["shared"],
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from qola.reference.formats import BF16, F64, FP16, Format, Rounding, decoded, e
 from qola.reference.limits import Arithmetic, Limit, backward_limits, forward_limits
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT
 from qola.reference.philox import philox4x32
-from qola.triton.kernel import Instance, Kernel, expand
+from qola.triton.kernel import Argument, Instance, Kernel, expand
 
 KERNELS = Path(__file__).absolute().parents[2] / "qola/triton/kernels"
 SOURCES = {"attention_forward": KERNELS / "attention_forward.py"} | {
@@ -34,6 +35,16 @@ Array = NDArray[Any]
 Values = Mapping[str, Any]
 #: Runs a kernel: instance, arguments by name, grid. Arrays stand for their addresses.
 Run = Callable[[Instance, Values, tuple[int, int, int]], None]
+
+
+def pack_arguments(arguments: Iterable[Argument], values: Mapping[str, int | float]) -> bytes:
+    """Return the kernarg segment: each value at a multiple of its size, then two null pointers."""
+    result = b""
+    formats = [(argument.format, values[argument.name]) for argument in arguments]
+    for letter, value in [*formats, ("Q", 0), ("Q", 0)]:
+        result += bytes(-len(result) % struct.calcsize(letter))
+        result += struct.pack(f"<{letter}", value)
+    return result
 
 
 @dataclass(frozen=True)

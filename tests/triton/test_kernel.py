@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from qola.errors import ManifestError
-from qola.triton.arguments import packed
 from qola.triton.kernel import OPTIONS, Argument, Kernel, expand, warp_size
 
 TEXT = """
@@ -127,21 +126,3 @@ def test_all_that_is_wrong_is_told() -> None:
 def test_lanes_of_a_wave(arch: str, lanes: int) -> None:
     """Prevents: a launch with twice or half the threads."""
     assert warp_size(arch) == lanes
-
-
-def test_arguments_lie_where_the_kernel_reads_them() -> None:
-    """Prevents: a pointer after a 32-bit number that is not at a multiple of 8."""
-    arguments = [
-        Argument("p", "*fp16", 16),
-        Argument("n", "i32", 1),
-        Argument("q", "*i32", 1),
-        Argument("s", "u32", 1),
-        Argument("f", "fp32", 1),
-        Argument("w", "i64", 8),
-    ]
-    found = packed(arguments, {"p": 1, "n": -2, "q": 3, "s": 2**32 - 1, "f": 1.0, "w": -1})
-    words = [found[place : place + 4].hex() for place in range(0, len(found), 4)]
-    assert words[:6] == ["01000000", "00000000", "feffffff", "00000000", "03000000", "00000000"]
-    assert words[6:10] == ["ffffffff", "0000803f", "ffffffff", "ffffffff"]
-    # Triton's own two pointers, to scratch memory.
-    assert found[40:] == bytes(16)

@@ -22,11 +22,10 @@ import pytest
 
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
-from qola.triton.arguments import packed
 from qola.triton.kernel import Argument
 from qola.triton.library import Built, pack, read_built
 from tests.triton.c_library import Attention, Found, Library
-from tests.triton.problem import Memory, Problem, check_backward, check_forward
+from tests.triton.problem import Memory, Problem, check_backward, check_forward, pack_arguments
 
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
 FILES = {Path(path).name: Path(path).absolute() for path in os.environ["QOLA_TEST_LIBRARY"].split()}
@@ -59,7 +58,7 @@ def built() -> dict[str, Built]:
     """Return the kernels that the library is made of, by name."""
     codes = [path for path in KERNELS if path.suffix == ".hsaco"]
     found = [read_built(path.name.partition("-")[0], path) for path in codes]
-    return {one.told["name"]: one for one in found}
+    return {one.metadata["name"]: one for one in found}
 
 
 def placed(problem: Problem) -> tuple[Memory, dict[str, Any]]:
@@ -106,7 +105,7 @@ def test_attention(name: str) -> None:
     assert [one.kernel for one in hip.asked] == [f"attention_{symbol}" for symbol in symbols]
     by_code = {one.key: one for one in built().values()}
     for asked in hip.asked:
-        told = by_code[asked.code].told
+        told = by_code[asked.code].metadata
         dq = asked.kernel.endswith("dkdv")
         block = told["constants"]["BLOCK_N" if dq else "BLOCK_M"]
         tiles = -(-(given.columns if dq else given.rows) // block)
@@ -116,7 +115,7 @@ def test_attention(name: str) -> None:
         assert asked.dynamic_lds == told["shared"]
         assert told["constants"]["VARLEN"] == problem.varlen
         arguments = [Argument(**one) for one in told["arguments"]]
-        assert asked.arguments == packed(arguments, values)
+        assert asked.arguments == pack_arguments(arguments, values)
 
 
 def test_any_kernel_by_its_choices() -> None:
@@ -128,7 +127,7 @@ def test_any_kernel_by_its_choices() -> None:
     name, choices = "attention_backward_delta", {"dtype": "fp16", "HDIM": "32", "VARLEN": "0"}
     found = Found()
     assert library.find(name, choices, found) == 0
-    assert built()[found.name.decode()].told["arch"] == found.arch.decode() == ARCH
+    assert built()[found.name.decode()].metadata["arch"] == found.arch.decode() == ARCH
     assert library.constant(found.name.decode(), "BLOCK_M") == 64
     plain = {n: v for n, v in values.items() if isinstance(v, (int, float))}
     assert library.launch(name, choices, plain, (2, problem.heads, 1)) == 0, library.error()

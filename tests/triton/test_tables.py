@@ -106,15 +106,15 @@ def test_a_compressed_kernel_has_a_key_of_its_own(tmp_path: Path) -> None:
 def test_scratch_memory_is_refused(tmp_path: Path, name: str) -> None:
     """Prevents: a kernel that writes to memory it was never given, at address 0."""
     one = built("gfx942", 64)
-    code = tmp_path / f"{one.told['name']}.hsaco"
+    code = tmp_path / f"{one.metadata['name']}.hsaco"
     code.write_bytes(one.code)
-    code.with_suffix(".json").write_text(json.dumps(one.told), "utf-8")
+    code.with_suffix(".json").write_text(json.dumps(one.metadata), "utf-8")
     assert read_built("f", code) == one
-    code.with_suffix(".json").write_text(json.dumps({**one.told, name: 128}), "utf-8")
+    code.with_suffix(".json").write_text(json.dumps({**one.metadata, name: 128}), "utf-8")
     with pytest.raises(ManifestError) as caught:
         read_built("f", code)
     (found,) = caught.value.findings
-    assert found.place == f"{one.told['name']}: f gfx942 BLOCK=64 HDIM=64 dtype=bf16"
+    assert found.place == f"{one.metadata['name']}: f gfx942 BLOCK=64 HDIM=64 dtype=bf16"
     assert found.found == f"{name} 128"
 
 

@@ -23,7 +23,7 @@ def _matrix_test_impl(ctx):
         asserts.equals(env, ["hsaco", "json", "s"], ends)
         sources = [file.basename for file in action.inputs.to_list() if file.owner.package.endswith("tests/triton")]
         asserts.equals(env, ["scale.py"], sources)
-        asserts.true(env, "--time-limit" in action.argv)
+        asserts.true(env, "--timeout" in action.argv)
     return analysistest.end(env)
 
 _matrix_test = analysistest.make(_matrix_test_impl)

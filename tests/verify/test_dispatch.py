@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.launch.problems import MAIN_ROLE
 from qola.reference.masks import TOP_LEFT
 from qola.verify.dispatch import Dispatch
 from qola.verify.sample import MAX_WORK, propose

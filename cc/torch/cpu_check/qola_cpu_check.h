@@ -1,5 +1,5 @@
-// For --@qola//:torch=cpu_check: what modules call of HIP in PyTorch, where PyTorch has no HIP.
-// Nothing of it is reached: without HIP there is no tensor that is on a device.
+// For --@qola//:torch=cpu_check: PyTorch's HIP functions that modules call, for a PyTorch without HIP. They are
+// never reached, because without HIP no tensor is on a device.
 #pragma once
 
 #include <c10/util/Exception.h>

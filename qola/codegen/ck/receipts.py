@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from qola.aiter.ck_dir import missing_ck
 from qola.aiter.expressions import parse
+from qola.aiter.module_config import missing_ck
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import FieldValue
 from qola.errors import AiterError, CodegenError, Finding

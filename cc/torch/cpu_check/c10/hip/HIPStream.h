@@ -1,4 +1,4 @@
-// Stands for PyTorch's header of this name where PyTorch has no HIP: qola_cpu_check.h.
+// Replaces PyTorch's header of this name for a PyTorch without HIP: qola_cpu_check.h.
 #pragma once
 
 #include <hip/hip_runtime.h>

@@ -1,0 +1,302 @@
+"""``qola verify`` and ``qola dispatch``: run libraries without a GPU, or read their dispatch."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.build.bazel import beside, find_bazel
+from qola.build.setup import resolve_build
+from qola.build.verifier import build_program
+from qola.cli.commands import add_command
+from qola.cli.console import Surroundings
+from qola.cli.options import (
+    BUILD,
+    REQUEST,
+    add_manifest,
+    add_options,
+    build_options,
+    build_request,
+    positive,
+)
+from qola.cli.plan import request_of
+from qola.codegen.types import LEVELS
+from qola.errors import ExitCode, Finding, ToolchainError
+from qola.folder import Folder
+from qola.inspect.query import QueryError
+from qola.plan import planner
+from qola.progress import flush_progress
+from qola.ruleset import ruleset_root
+
+
+def add_commands(commands: Any) -> None:
+    """Add verify and dispatch to the parser's subcommands."""
+    _add_verify(commands)
+    _add_dispatch(commands)
+
+
+CODES = (
+    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
+    *(ExitCode.NOT_BUILT, ExitCode.WRONG),
+)
+
+
+def _add_verify(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "verify",
+        _verify,
+        CODES,
+        words="MANIFEST",
+        epilog="No GPU is needed or used; docs/internals/emulation.md says what cannot be seen.",
+    )
+    add_manifest(parser)
+    parser.add_argument(
+        "--kernels",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only kernels of such names, with * and ?; repeatable",
+    )
+    parser.add_argument(
+        "--samples",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="problems for each kernel (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the problems: the same for the same seed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-instructions",
+        type=positive,
+        metavar="N",
+        help="limit for a launch, which then counts as endless (default: 100 million)",
+    )
+    parser.add_argument(
+        *("-o", "--output"),
+        metavar="FILE.json",
+        help="also write all of it there: problems, largest errors, what was found",
+    )
+    parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
+    parser.add_argument(
+        "--html", metavar="FILE.html", help="also write a page for people there, in one file"
+    )
+    add_options(parser, *REQUEST, *BUILD)
+
+
+def _verify(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola verify``."""
+    words = [f"--samples={args.samples}", f"--seed={args.seed}"]
+    words += [f"--max-instructions={n}"] if (n := args.max_instructions) else []
+    words += [f"--kernels={pattern}" for pattern in args.kernels]
+    words += [f"--processes={args.jobs}"] if args.jobs else []
+    places = {"json": args.output, "junit": args.junit, "html": args.html}
+    return run_program("verify", words + placed(around, places), args, around)
+
+
+def placed(around: Surroundings, places: Mapping[str, str | None]) -> list[str]:
+    """Return options with files, wherever the program runs."""
+    directory = around.directory.absolute()
+    return [f"--{name}={directory / place}" for name, place in places.items() if place]
+
+
+def run_program(
+    name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings
+) -> int:
+    """Build a program for a manifest's libraries and run it; return its exit code."""
+    console, environ = around.console, around.environ
+    chosen = resolve_build(build_request(args, around), environ)
+    program, error = build_program(name, chosen, build_options(args), environ)
+    if program is None:
+        console.line("FAILED: the libraries were not built")
+        for line in error.splitlines():
+            console.line(f"  {line}")
+        return ExitCode.NOT_BUILT
+    quiet = subprocess.DEVNULL if args.quiet else None
+    # Runfiles of a Bazel around this process are not the program's.
+    inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
+    flush_progress()
+    console.out.flush()
+    ruleset = ruleset_root()
+    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program), *words]
+    variables = {"PATH": os.defpath, **inherited}
+    ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
+    console.line(ran.stdout.decode(errors="replace").rstrip("\n"))
+    return ran.returncode if ran.returncode >= 0 else ExitCode.ERROR
+
+
+_SWEEP = "sweep"
+_HELP = """\
+With words, the dispatch of the planned libraries is read, and nothing is built:
+  qola dispatch mine.toml dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal
+It prints each kernel with its kind (CK instance, assembly or Triton) and its arguments, or the
+nearest kernels and what each of them needs; exit code 2 if no kernel serves the problem.
+
+  dtype                bf16, fp16, fp32, fp8bf16, ... (required)
+  hdim                 head dimension: 128, or that of Q and K and that of V: 192x128 (required);
+                       short for hdim_q and hdim_v
+  seqlen_q, seqlen_k   length of Q (required), and of K and V (default: that of Q); in group mode
+                       lengths with , between
+  batch                number of sequences of these lengths (default: 1)
+  mode                 batch, or group for concatenated sequences (default: group for lists)
+  nhead_q, nhead_k     heads of Q (default: 1), and of K and V (default: those of Q)
+  direction            fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd
+                       (default: each of fwd and bwd that the manifest has a library for)
+  mask_type            no, causal, top_left or bottom_right (default: no); causal is bottom_right
+                       with window_size_right=0
+  window_size_left, window_size_right
+                       keys before and after the diagonal that a query sees (default: -1, all)
+  bias_type            no, bias or alibi (default: no)
+  dropout_p            probability (default: 0)
+  logits_soft_cap      number (default: 0)
+  return_lse           yes or no (default: either)
+  has_dbias, deterministic
+                       yes or no (default: no); of bwd
+  page_block_size      rows of K and V in a page (default: no pages)
+  num_splits           of fwd_splitkv (default: 1)
+  use_asm              yes if AITER's assembly (v3) kernels may serve it (default: no)
+  hdim_q, hdim_v, softmax_scale, nhead_bias, batched_alibi_slopes, drop_seed, drop_offset,
+  min_seqlen_q, seqlen_knew, rope_type, rotary_dim, has_sink, how_v3_bf16_cvt, is_v3_atomic_fp32,
+  order, row_padding, page_seed
+                       as in `qola.fmha.AttentionProblem` and its layout
+
+With --launch or --problems the libraries are built, and their host code runs up to the launch,
+without a GPU. Only that tells grids, and assembly kernels, which AITER's host code chooses. It is
+an error if a library launches other kernels than its dispatch is read to launch, or none for any
+problem; directions whose dispatch is not understood are reported, and are no error.
+
+A file of problems has one JSON object per line, with these fields. Required are
+  {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "seqlen_q": [4096], "seqlen_k": [4096],
+   "nhead_q": 8}
+where seqlen_q and seqlen_k list the length of each sequence.
+"""
+
+
+def _add_dispatch(commands: Any) -> None:
+    words = "MANIFEST [FIELD=VALUE...]"
+    parser = add_command(
+        *(commands, "dispatch", _dispatch, CODES), words=words, epilog=_HELP.rstrip()
+    )
+    parser.add_argument("words", nargs="*", metavar=words, help="the manifest, then a problem")
+    add_manifest(parser, more=True)
+    parser.add_argument(
+        "--launch",
+        action="store_true",
+        help="also build the libraries, and show what they launch for the problem",
+    )
+    parser.add_argument(
+        "--problems",
+        metavar="FILE",
+        help="problems of a file, instead of words; sweep: around what the kernels serve, and "
+        "beside it",
+    )
+    parser.add_argument(
+        "--count",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="problems of a sweep for each library and arch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a sweep: the same problems for the same seed (default: %(default)s)",
+    )
+    parser.add_argument(
+        *("-o", "--output"),
+        metavar="FILE.jsonl",
+        help="also write there a line of JSON a problem that is launched",
+    )
+    add_options(parser, *REQUEST, *BUILD)
+    # What `request_of` reads beside these.
+    parser.set_defaults(
+        name=None, require=LEVELS[0], rocm_version=None, override_aiter_commit=False
+    )
+
+
+def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola dispatch``."""
+    if args.problems:
+        if args.words:
+            args.parser.error(f"a problem, {' '.join(args.words)}, and --problems")
+        return _launch(args.problems, args, around)
+    if not args.words:
+        finding = Finding(
+            "the command line",
+            "no problem",
+            "a problem as FIELD=VALUE words, or --problems FILE",
+            f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal",
+        )
+        raise QueryError(finding, "nothing to dispatch")
+    problems, served = _answer(args, around)
+    if not args.launch:
+        return ExitCode.DONE if served else ExitCode.USAGE
+    with tempfile.TemporaryDirectory(prefix="qola-") as directory:
+        file = Path(directory, "problem.jsonl")
+        file.write_text("".join(f"{one.to_json()}\n" for one in problems), encoding="utf-8")
+        around.console.line()
+        return _launch(str(file), args, around)
+
+
+def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> int:
+    """Build the libraries, and let them launch problems; return the program's exit code."""
+    words = [f"--count={args.count}", f"--seed={args.seed}"]
+    words += ["--problems=sweep"] if problems == _SWEEP else []
+    places = {"problems": problems} if not words[2:] else {}
+    options = words + placed(around, {**places, "json": args.output})
+    return run_program("dispatch", options, args, around)
+
+
+def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
+    """Print which kernels serve a problem; return the problems, and whether any is served."""
+    fields = _import("qola.attention.fields")
+    answers = _import("qola.fmha.dispatch_answers")
+    # Before planning, which takes seconds: a misspelt word.
+    fields.parse_for_directions(args.words, ("fwd", "bwd"))
+    console = around.console
+    request = request_of(args, around)
+    found: list[Any] = []
+    with tempfile.TemporaryDirectory(prefix="qola-") as name:
+        directory = Path(name)
+        plan = planner.make_plan(request, Folder(directory))
+        (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+        directions = answers.directions_of(plan) or ["fwd"]
+        for problem in fields.parse_for_directions(args.words, directions):
+            any_lse = not any(word.startswith("return_lse=") for word in args.words)
+            found += answers.answer(plan, directory, problem, any_lse=any_lse)
+    for one in found:
+        for line in one.lines():
+            console.line(line)
+    served = any(one.kernels for one in found)
+    return list(dict.fromkeys(one.problem for one in found)), served
+
+
+def _import(module: str) -> Any:
+    """Import a module that needs NumPy.
+
+    Raises:
+        ToolchainError: there is no NumPy.
+    """
+    # Imported here alone: no other command needs it.
+    try:
+        importlib.import_module("numpy")
+    except ModuleNotFoundError:
+        fix = f"{sys.executable} -m pip install numpy"
+        finding = Finding("qola dispatch", "no NumPy", "NumPy 1.26 or later", fix)
+        raise ToolchainError(finding, "a package is missing") from None
+    return importlib.import_module(module)

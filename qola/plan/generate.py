@@ -1,0 +1,353 @@
+"""Runs the generators of a module, and copies the sources that AITER's entry names."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+
+from qola.aiter import module_kinds
+from qola.aiter.attention import ATTENTION, ENTRIES, attention_of
+from qola.aiter.includes import includes
+from qola.aiter.module_kinds import SOURCE_SUFFIXES
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.codegen.asm.domain import domain_header
+from qola.codegen.asm.later import unreached
+from qola.codegen.asm.script import generated_files
+from qola.codegen.ck.batches import batch_source, included, local_names
+from qola.codegen.generate import generate
+from qola.codegen.types import GeneratedSource, KernelSet, Selection
+from qola.errors import CodegenError, Finding, PlanError
+from qola.files import sha256_of_text
+from qola.folder import Folder
+from qola.plan.model import PlannedFile, PlannedSource
+from qola.plan.request import Module, ResolvedRequest
+
+_ASM_DOMAIN = "qola_asm_domain.h"
+"""Generated header with the problems that the manifest leaves to assembly kernels."""
+
+_FOLDER = "generated"
+"""Directory of generated files below a module's directory, an include directory of its sources."""
+
+_GUARD = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once\b|ifndef[ \t]+\w+\s+#[ \t]*define)", re.M)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedModule(Module):
+    """A module with the output of its generators.
+
+    Attributes:
+        kernels: includes the sources of AITER's own entry.
+    """
+
+    kernels: KernelSet
+
+    @staticmethod
+    def from_module(module: Module, config: ModuleConfig, kernels: KernelSet) -> GeneratedModule:
+        """Return a module with the output of its generators; `config` replaces its own."""
+        return GeneratedModule(
+            module.spec,
+            config,
+            module.variants,
+            module.torch,
+            module.requested,
+            module.rocm,
+            kernels=kernels,
+        )
+
+    @property
+    def tree_files(self) -> tuple[str, ...]:
+        """Files of the tree that it is made of, without headers and generators."""
+        objects = (code_object.file for code_object in self.kernels.code_objects)
+        return (*self.config.srcs, *objects, *self.kernels.inputs)
+
+    @property
+    def generated_files(self) -> tuple[PlannedFile, ...]:
+        """Generated files that its sources include."""
+        return tuple(
+            PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
+            for table in self.kernels.tables
+        )
+
+    @property
+    def planned_sources(self) -> tuple[PlannedSource, ...]:
+        """Its compiled sources, without kernel instances."""
+        return tuple(
+            PlannedSource(
+                Path(source.name).stem,
+                f"{self.spec.name}/{source.file}",
+                source.direction,
+                source.role,
+                source.sha256,
+                source.archs,
+            )
+            for source in self.kernels.sources
+        )
+
+
+def generate_module(
+    resolved: ResolvedRequest, module: Module, output: Folder, *, explain: bool = False
+) -> GeneratedModule:
+    """Run the generators of an attention module.
+
+    Args:
+        output: gets <module>/kernels, <module>/dispatch, <module>/sources and <module>/include.
+        explain: explain for every kernel of the receipts in use why it is kept or dropped.
+
+    Raises:
+        CodegenError: a generator failed, or the variants leave a hole in the dispatch.
+        PlanError: two sources have the same name, or a source is outside of the tree.
+    """
+    request, spec = resolved.request, module.spec
+    selection = Selection(
+        receipt=spec.receipt,
+        variants=module.variants,
+        drop_directions=frozenset(spec.drop_directions),
+        # Assembly kernels would take problems from kernels that are named one by one.
+        asm=(spec.hsa_subdirs is None or bool(spec.hsa_subdirs))
+        and (bool(module.variants) or not module.requested),
+        embedded=spec.hsa_subdirs,
+        drop_srcs=frozenset(spec.drop_srcs),
+        level=request.spec.require,
+        keep_unreachable=request.manifest.keep_unreachable,
+        add_directions=frozenset(spec.add_directions),
+        kernels=module.requested,
+    )
+    folder = output.below(spec.name)
+
+    def placed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(replace(f, place=_place(resolved, module, f.place)) for f in findings)
+
+    try:
+        kernels = generate(
+            request.tree,
+            module.config,
+            selection,
+            resolved.archs,
+            folder,
+            explain=explain,
+            cached=request.answers,
+        )
+    except CodegenError as error:
+        raise CodegenError(placed(error.findings), error.title) from None
+    copied = _copy_sources(request.tree, module, folder, attention_of(module.config.name).direction)
+    # A generated source exists once for each set of archs.
+    _check_names(spec.name, (*copied, *{s.name: s for s in kernels.sources}.values()))
+    if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
+        header = domain_header(module.config.name, selection.variants)
+        folder.write(f"include/{_ASM_DOMAIN}", header)
+    kernels = replace(kernels, sources=kernels.sources + copied, warnings=placed(kernels.warnings))
+    return GeneratedModule.from_module(module, module.config, kernels)
+
+
+def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
+    """Add the manifest's file to the place of a generator's finding if it is in the manifest."""
+    if place in ("drop_directions", "add_directions"):
+        return resolved.place(module.spec, place)
+    return f"{resolved.request.manifest.file} {place}" if place.startswith("[[") else place
+
+
+def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
+    """Refuse two sources of one name.
+
+    Raises:
+        PlanError: naming them.
+    """
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        places.setdefault(Path(source.name).stem, []).append(source.file)
+    if twice := [name for name, files in places.items() if len(files) > 1]:
+        raise PlanError(
+            Finding(
+                f"{module}.srcs",
+                f"{', '.join(sorted(twice))}: two sources of one name",
+                "sources whose names, without suffix, differ from each other and from those "
+                "that generators write",
+                "drop_srcs leaves one out",
+            )
+        )
+
+
+def _copy_sources(
+    tree: AiterTree, module: Module, folder: Folder, direction: str
+) -> tuple[GeneratedSource, ...]:
+    """Copy the sources of AITER's entry, because cc_library takes no .cu file.
+
+    Args:
+        direction: of the module's assembly kernels, "" for none.
+
+    Raises:
+        PlanError: a source is outside of the tree.
+    """
+    spec = module.spec
+    for src in module.config.srcs:
+        # Links are not followed: the repository of a local tree is made of links to it.
+        if posixpath.normpath(src).startswith(("/", "../")):
+            raise PlanError(
+                Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
+            )
+    sources = []
+    for file in module_kinds.sources(tree, module.config, spec.drop_srcs):
+        text = (tree.root / file).read_text(encoding="utf-8")
+        if module.config.without_ck and _needs_ck(text, direction):
+            continue
+        name = f"{Path(file).stem}.cpp"
+        digest = folder.write(f"sources/{name}", text)
+        sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
+    return tuple(sources)
+
+
+def _needs_ck(text: str, main: str) -> bool:
+    """Return whether a source is the entry of a direction that only CK has kernels for."""
+    names = (name for direction, name in ENTRIES.items() if direction != main)
+    return re.search(rf"^\s*(?:float\s+)?(?:{'|'.join(names)})\(", text, re.MULTILINE) is not None
+
+
+def launch_findings(tree: AiterTree, module: GeneratedModule) -> tuple[Finding, ...]:
+    """Return the generators' warnings; they are errors if nothing launches any of the kernels."""
+    unlaunched = _unlaunched(tree, module)
+    fix = (
+        f"leave {module.spec.name} out of the manifest, or use another commit of AITER, whose "
+        "entry point calls it (a fork or a patch may)"
+    )
+    return tuple(
+        replace(finding, severity="error", fix=fix) if finding in unlaunched else finding
+        for finding in module.kernels.warnings
+    )
+
+
+def _unlaunched(tree: AiterTree, module: GeneratedModule) -> list[Finding]:
+    """Return the warnings of kernels that nothing launches if the library has no other kernels."""
+    if not module.config.without_ck:
+        return []
+    archs: dict[str, set[str]] = {}
+    for code_object in module.kernels.code_objects:
+        folder = code_object.key.removeprefix(f"hsa/{code_object.arch}/").partition("/")[0]
+        archs.setdefault(folder, set()).add(code_object.arch)
+    findings: list[Finding] = []
+    for folder, archs_of_folder in archs.items():
+        reached = {folder: sorted(archs_of_folder)}
+        new = list(unreached(tree, module.config, module.spec.drop_srcs, reached))
+        if not new:
+            return []
+        findings += new
+    return findings
+
+
+def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) -> GeneratedModule:
+    """Copy the sources of a module that is not attention, and run its generators.
+
+    Args:
+        output: gets <module>/sources and <module>/generated.
+
+    Raises:
+        PlanError: Python cannot use such a module, or two sources have the same name.
+        CodegenError: a generator fails, or writes different files for different archs.
+    """
+    tree, config, spec = resolved.request.tree, module.config, module.spec
+    if config.is_standalone or (module.torch and not config.is_python_module):
+        raise PlanError(
+            Finding(
+                resolved.place(spec, "name"),
+                f"{config.name}: {'a program' if config.is_standalone else 'a C++ library'}",
+                "a module that Python imports, or whose C functions it calls",
+                "remove it from the manifest",
+            )
+        )
+    folder = output.below(spec.name)
+    copied = _copy_sources(tree, module, folder, "")
+    made = generated_files(tree, config, resolved.archs)
+    sources, headers = _write_generated(made.files, folder, resolved.request.manifest.batch)
+    _check_names(spec.name, (*copied, *sources))
+    # The compiler searches the directory of the original source first; the copy is elsewhere.
+    own_dirs = {
+        posixpath.dirname(file) for file in module_kinds.sources(tree, config, spec.drop_srcs)
+    }
+    dirs = dict.fromkeys((*config.include_dirs, *sorted(own_dirs)))
+    kernels = KernelSet(
+        kernels=(),
+        sources=(*copied, *sources),
+        headers=tuple(dict.fromkeys((*made.files, *_relative_includes(made.files)))),
+        tables=headers,
+        inputs=made.inputs,
+    )
+    return GeneratedModule.from_module(module, replace(config, include_dirs=tuple(dirs)), kernels)
+
+
+def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:
+    """Return the texts that decide what a module includes, by their path below its directory."""
+    # A batch includes only other generated sources.
+    files = (*module.kernels.sources, *module.kernels.tables)
+    return {source.file: folder.text(source.file) for source in files if source.role != "batch"}
+
+
+def _write_generated(
+    files: Mapping[str, bytes], folder: Folder, size: int
+) -> tuple[tuple[GeneratedSource, ...], tuple[GeneratedSource, ...]]:
+    """Write generated files; return the sources to compile, and the files that they include.
+
+    Sources without conflicting names are compiled in batches of `size`, as kernel instances are.
+    """
+    texts = {
+        name: data.decode("utf-8") for name, data in files.items() if name.endswith(SOURCE_SUFFIXES)
+    }
+    # Including a header without a guard twice in one compile is an error.
+    unguarded = frozenset(
+        name
+        for name, data in files.items()
+        if name not in texts and not _GUARD.search(data.decode("utf-8"))
+    )
+    batches = dict(_cut_batches(texts, size, unguarded))
+    batched_names = {member for members in batches.values() for member in members}
+    sources: list[GeneratedSource] = []
+    headers: list[GeneratedSource] = []
+    for name, data in files.items():
+        # cc_library takes no .cu file.
+        path = str(PurePosixPath(name).with_suffix(".cpp")) if name in texts else name
+        digest = folder.write(f"{_FOLDER}/{path}", data)
+        source = GeneratedSource(path, f"{_FOLDER}/{path}", digest, "", "generated")
+        (sources if name in texts and name not in batched_names else headers).append(source)
+    for batch, members in batches.items():
+        members_texts = [texts[member] for member in members]
+        names = local_names(members_texts[0]) or ()
+        stems = [str(PurePosixPath(member).with_suffix("")) for member in members]
+        text = batch_source(stems, included(members_texts), names)
+        path = f"{_FOLDER}/batches/{batch}.cpp"
+        sources.append(GeneratedSource(f"{batch}.cpp", path, folder.write(path, text), "", "batch"))
+    return tuple(sources), tuple(headers)
+
+
+def _relative_includes(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the includes of generated files that are relative to their own directory."""
+    for name, data in files.items():
+        for included_name, quoted in includes(data.decode("utf-8")):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), included_name))
+            if quoted and path in files:
+                yield included_name
+
+
+def _cut_batches(
+    texts: Mapping[str, str], size: int, unguarded: Collection[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the name and the members of each batch of sources with the same includes.
+
+    Args:
+        unguarded: generated headers that cannot be included twice.
+    """
+
+    def key_of(name: str) -> tuple[str, ...]:
+        read = {posixpath.normpath(found) for found, _ in includes(texts[name])}
+        read |= {posixpath.normpath(posixpath.join(posixpath.dirname(name), f)) for f in read}
+        names = local_names(texts[name]) if size > 1 and not read & {*unguarded} else None
+        return () if names is None else ("\n".join(included([texts[name]])), *names)
+
+    for key, group in groupby(sorted(texts, key=lambda name: (key_of(name), name)), key_of):
+        names = list(group)
+        for start in range(0, len(names), size) if key else ():
+            members = names[start : start + size]
+            if len(members) > 1:
+                digest = sha256_of_text("\n".join(members))[:12]
+                yield f"batch_{len(members)}_{digest}", members

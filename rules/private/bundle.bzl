@@ -1,0 +1,420 @@
+"""Bundles of a manifest's libraries: directory, tar file, Python wheel."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo")
+load(":finding.bzl", "finding")
+load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
+load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+
+def _bundle_files_impl(ctx):
+    return [
+        DefaultInfo(files = depset(ctx.files.configs + ctx.files.license_files)),
+        QolaBundleFilesInfo(
+            configs = ctx.files.configs,
+            license_files = ctx.files.license_files,
+            tree = ctx.file.tree,
+        ),
+    ]
+
+bundle_files = rule(
+    implementation = _bundle_files_impl,
+    attrs = {
+        "configs": attr.label_list(
+            allow_files = True,
+            doc = "Tuning data: files below aiter/configs.",
+        ),
+        "license_files": attr.label_list(
+            allow_files = True,
+            doc = "License texts of AITER and Composable Kernel.",
+        ),
+        "tree": attr.label(
+            allow_single_file = True,
+            doc = "AITER.json of the tree: which one it is, and where.",
+            mandatory = True,
+        ),
+    },
+    doc = "Files of an AITER tree that a bundle holds beside libraries and headers.",
+    provides = [QolaBundleFilesInfo],
+)
+
+BUNDLE_TOOL_ATTRS = {
+    "_tool": attr.label(cfg = "exec", default = "//qola/bundle:tool", executable = True),
+}
+
+PACK_ATTRS = BUNDLE_TOOL_ATTRS | {
+    "bundle": attr.label(
+        allow_single_file = True,
+        doc = "A qola_bundle: the directory, not the tar file.",
+        mandatory = True,
+    ),
+}
+
+def pack_bundle(ctx, command, output, options, mnemonic):
+    """Packs the directory of a bundle into one file.
+
+    Args:
+      ctx: context of a rule with PACK_ATTRS.
+      command: the tool's.
+      output: File to write.
+      options: of the command, besides directory and output.
+      mnemonic: of the action.
+
+    Returns:
+      The providers of the rule.
+    """
+    args = ctx.actions.args()
+    args.add(command)
+    args.add_all("--directory", [ctx.file.bundle], expand_directories = False)
+    args.add("--output", output)
+    args.add_all(options)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = [ctx.file.bundle],
+        mnemonic = mnemonic,
+        outputs = [output],
+        progress_message = "Packing %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
+
+def _check_triton(ctx):
+    plan = ctx.attr.triton[TritonLibraryInfo].plan
+    plans = [library[QolaLibraryInfo].plan for library in ctx.attr.libraries[:1]]
+    if not plan or plans not in ([], [plan]):
+        fail(finding(
+            "kernels in Triton of another manifest in a bundle",
+            place = "{}: triton".format(ctx.label),
+            found = "{} of {}".format(ctx.attr.triton.label, plan.short_path if plan else "no manifest"),
+            expected = plans[0].short_path if plans else "the library of a manifest's [[triton]] tables",
+            fix = "@qola_<manifest>//:triton_library",
+        ))
+
+def _check_libraries(ctx):
+    if ctx.attr.triton:
+        _check_triton(ctx)
+    if not ctx.attr.libraries:
+        if not ctx.attr.triton or ctx.files.packs or ctx.attr.static:
+            fail(finding(
+                "a bundle without libraries",
+                place = "{}: libraries".format(ctx.label),
+                found = "none",
+                expected = "a qola_library; none is needed where `triton` is all there is",
+                fix = "name one, or leave packs and static out",
+            ))
+        return
+    first = ctx.attr.libraries[0]
+    for library in ctx.attr.libraries[1:]:
+        if library[QolaLibraryInfo].plan != first[QolaLibraryInfo].plan:
+            fail(finding(
+                "libraries of two manifests in one bundle",
+                place = "{}: libraries".format(ctx.label),
+                found = "\n".join([
+                    "{} of {}".format(one.label, one[QolaLibraryInfo].plan.short_path)
+                    for one in [first, library]
+                ]),
+                expected = "libraries of one manifest: a bundle has one qola_config.h, and so one namespace",
+                fix = "a qola_bundle for each manifest",
+            ))
+    packs = {}
+    for pack in ctx.attr.packs:
+        packs.setdefault(pack.label.name, []).append(str(pack.label))
+    for labels in packs.values():
+        if len(labels) > 1:
+            fail(finding(
+                "two packs of one name in a bundle",
+                place = "{}: packs".format(ctx.label),
+                found = ", ".join(labels),
+                expected = "packs whose names differ: a bundle has all of them in one directory",
+                fix = "one qola_kernel_pack with the modules of both, or another name",
+            ))
+    lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
+    if ctx.attr.static:
+        _check_static(ctx, first, ctx.attr.static)
+    if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
+        fail(finding(
+            "lazy libraries and others in one bundle",
+            place = ctx.label,
+            found = ", ".join([
+                str(library.label) + (" (lazy)" if library[QolaLibraryInfo].lazy else "")
+                for library in ctx.attr.libraries
+            ] + ["pack " + file.basename for file in ctx.files.packs]),
+            expected = "lazy libraries alone, with or without packs, or others alone, without packs",
+            fix = "a qola_bundle for each",
+        ))
+
+def _check_static(ctx, first, static):
+    place = "{}: static".format(ctx.label)
+    plan = first[QolaLibraryInfo].plan
+    if static[QolaStaticInfo].plan != plan:
+        fail(finding(
+            "libraries of one manifest and an archive of another in one bundle",
+            place = place,
+            found = "{} of {}".format(static.label, static[QolaStaticInfo].plan.short_path),
+            expected = "an archive of {}, as the libraries".format(plan.short_path),
+            fix = "a qola_static_library of the libraries' modules",
+        ))
+    names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
+    if sorted(static[QolaStaticInfo].modules) != names:
+        fail(finding(
+            "libraries of some modules and an archive of others in one bundle",
+            place = place,
+            found = "{} of {}".format(static.label, ", ".join(static[QolaStaticInfo].modules)),
+            expected = "an archive of {}, as the libraries: the bundle's headers are for both".format(", ".join(names)),
+            fix = "a qola_static_library of the libraries' modules",
+        ))
+    if first[QolaLibraryInfo].lazy:
+        fail(finding(
+            "lazy libraries and an archive in one bundle",
+            place = place,
+            found = "{} beside {} (lazy)".format(static.label, first.label),
+            expected = "an archive beside libraries that have their kernels inside, as it has",
+            fix = "a qola_bundle for each",
+        ))
+
+def _include_dirs(library):
+    context = library[CcInfo].compilation_context
+    dirs = [context.quote_includes, context.includes, context.system_includes]
+    if hasattr(context, "external_includes"):
+        dirs.append(context.external_includes)
+    return depset(transitive = dirs).to_list()
+
+def _lazy(ctx, infos):
+    # Also the inputs of the action that makes the bundle.
+    if not infos or not infos[0].lazy:
+        return struct(files = [], settings = None)
+    roots = {info.lazy.place: info.lazy.root for info in infos}
+    return struct(
+        files = roots.values() + ctx.files.packs + [ctx.file._kernels],
+        settings = {
+            "namespace_dir": infos[0].lazy.place.rpartition("/")[0],
+            "packs": [file.path for file in ctx.files.packs],
+            "roots": {place.rpartition("/")[2]: root.path for place, root in roots.items()},
+            "tool": ctx.file._kernels.path,
+        },
+    )
+
+def _triton(info, more):
+    # As _lazy.
+    if not info:
+        return struct(files = [], settings = None)
+    headers = info.headers | {file.basename: file for file in more}
+    return struct(
+        files = [info.library] + info.packs.values() + headers.values(),
+        settings = {
+            "headers": {name: file.path for name, file in headers.items()},
+            "library": info.library.path,
+            "packs": {arch: file.path for arch, file in info.packs.items()},
+        },
+    )
+
+def _qola_bundle_directory_impl(ctx):
+    _check_libraries(ctx)
+    infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
+    triton_info = ctx.attr.triton[TritonLibraryInfo] if ctx.attr.triton else None
+    info = infos[0] if infos else triton_info
+
+    # Kernels in Triton do not read AITER's tuning data.
+    configs = info.bundle_files.configs if infos else []
+    lazy = _lazy(ctx, infos)
+
+    # The order of kernels, where there are such of several kinds.
+    triton = _triton(triton_info, [ctx.file._order] if infos else [])
+    headers = depset(transitive = [
+        library[CcInfo].compilation_context.headers
+        for library in ctx.attr.libraries
+    ])
+    directory = ctx.actions.declare_directory(ctx.label.name)
+    inputs = ctx.actions.declare_file(ctx.label.name + ".inputs.json")
+    ctx.actions.write(inputs, json.encode_indent({
+        "archs": info.archs,
+        "configs": [file.path for file in configs],
+        "generated_at": ctx.attr.generated_at,
+        "lazy": lazy.settings,
+        "headers": [file.path for file in headers.to_list()],
+        "libraries": [
+            {
+                "include_dirs": _include_dirs(library),
+                "path": library[QolaLibraryInfo].library.path,
+            }
+            for library in ctx.attr.libraries
+        ],
+        "license_files": [file.path for file in info.bundle_files.license_files],
+        "name": ctx.label.name,
+        "plan": info.plan.path,
+        "qola_license": ctx.file._license.path,
+        "rocm": ctx.file._rocm.path,
+        "static": ctx.file.static.path if ctx.file.static else None,
+        "tree": info.bundle_files.tree.dirname,
+        "triton": triton.settings,
+    }) + "\n")
+    ctx.actions.run(
+        arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
+        executable = ctx.executable._tool,
+        inputs = depset(
+            configs + info.bundle_files.license_files + lazy.files + ctx.files.static + triton.files +
+            [i.library for i in infos] +
+            [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
+            transitive = [headers],
+        ),
+        mnemonic = "QolaBundle",
+        outputs = [directory],
+        progress_message = "Bundling %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return [
+        DefaultInfo(
+            files = depset([directory]),
+            runfiles = ctx.runfiles([directory]),
+        ),
+        OutputGroupInfo(report = depset(_report(ctx, infos) if infos else [])),
+    ]
+
+def _report(ctx, infos):
+    """The page and the JSON of `qola report`, as far as they do not depend on how a build went."""
+    outputs = [ctx.actions.declare_file(ctx.label.name + ".report." + end) for end in ["html", "json"]]
+    libraries = [info.library for info in infos]
+    args = ctx.actions.args()
+    args.add("--plan", infos[0].plan)
+    args.add("--output", outputs[0])
+    args.add("--date", ctx.attr.generated_at)
+    args.add("--command", "bazel build {} --output_groups=report".format(
+        str(ctx.label).replace("@@//", "//"),
+    ))
+    args.add_all(libraries)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._report,
+        inputs = libraries + [infos[0].plan],
+        mnemonic = "QolaReport",
+        outputs = outputs,
+        progress_message = "Reporting on %{label}",
+        # As for bundles.
+        use_default_shell_env = True,
+    )
+    return outputs
+
+_qola_bundle_directory = rule(
+    implementation = _qola_bundle_directory_impl,
+    attrs = BUNDLE_TOOL_ATTRS | TRANSITION_ATTRS | {
+        "generated_at": attr.string(),
+        "libraries": attr.label_list(
+            providers = [[QolaLibraryInfo, CcInfo]],
+        ),
+        "packs": attr.label_list(allow_files = [".qpack"]),
+        "static": attr.label(allow_single_file = [".a"], providers = [QolaStaticInfo]),
+        "triton": attr.label(providers = [TritonLibraryInfo]),
+        "_kernels": attr.label(
+            allow_single_file = True,
+            cfg = kernel_transition,
+            default = "//cc/kernels_tool:qola-kernels",
+        ),
+        "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
+        "_order": attr.label(allow_single_file = True, default = "//cc/triton:qola_order.hpp"),
+        "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
+        "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
+    },
+    doc = "The directory of a bundle; attributes as of qola_bundle.",
+)
+
+def _qola_bundle_tar_impl(ctx):
+    output = ctx.actions.declare_file(ctx.attr.prefix + ".tar")
+    return pack_bundle(ctx, "archive", output, ["--prefix", ctx.attr.prefix], "QolaBundleTar")
+
+_qola_bundle_tar = rule(
+    implementation = _qola_bundle_tar_impl,
+    attrs = PACK_ATTRS | {
+        "prefix": attr.string(
+            doc = "The one directory in the tar file, and the file's name without .tar.",
+            mandatory = True,
+        ),
+    },
+    doc = "A bundle's directory as a tar file, the same bytes for the same content.",
+)
+
+def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, generated_at = "", **kwargs):
+    """Bundles libraries of one manifest with all that their users need.
+
+    Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
+    <name>.tar of that directory. docs/guide/bundle.md says what is inside. Nothing in
+    a bundle depends on the machine, the path, the user or the time. The output
+    group `report` of `<name>` is a page about its libraries, <name>.report.html,
+    and the same as JSON (docs/guide/report.md).
+
+    Args:
+      name: target name, and the name of the directory.
+      libraries: labels of qola_library targets, all of one manifest: all lazy or
+        none. There may be none beside `triton`.
+      packs: labels of qola_kernel_pack targets for lazy libraries.
+      static: label of a qola_static_library of the same manifest, to have it in the bundle
+        too; not with lazy libraries.
+      triton: label of the same manifest's library of kernels in Triton,
+        `@qola_<manifest>//:triton_library`: library, packs and header are in the
+        bundle too.
+      generated_at: UTC time that manifest.json, the SBOM and the report state as
+        the time of generation, such as "2026-01-31T00:00:00Z"; by default they
+        state none.
+      **kwargs: attributes of both targets, such as tags and visibility.
+    """
+    _qola_bundle_directory(
+        name = name,
+        generated_at = generated_at,
+        libraries = libraries,
+        packs = packs,
+        static = static,
+        triton = triton,
+        **kwargs
+    )
+    _qola_bundle_tar(
+        name = name + "_tar",
+        bundle = name,
+        prefix = name,
+        **kwargs
+    )
+
+def _qola_wheel_impl(ctx):
+    # The tool reads package, version and platform from it.
+    wheel = ctx.actions.declare_file("{}-{}-py3-none-{}.whl".format(
+        ctx.attr.package,
+        ctx.attr.version,
+        ctx.attr.platform,
+    ))
+    external = ["--external-library=" + name for name in ctx.attr.external_libraries]
+    return pack_bundle(ctx, "wheel", wheel, external, "QolaWheel")
+
+qola_wheel = rule(
+    implementation = _qola_wheel_impl,
+    attrs = PACK_ATTRS | {
+        "external_libraries": attr.string_list(
+            doc = "Libraries that are neither in the bundle nor promised by `platform`, and that whoever installs the wheel has: `libamdhip64.so.7` comes with ROCm.",
+        ),
+        "package": attr.string(
+            doc = "Name of the Python package, and of the distribution: small letters, digits and _.",
+            mandatory = True,
+        ),
+        "platform": attr.string(
+            default = "linux_x86_64",
+            doc = "Platform tag. `linux_x86_64` promises nothing of the system's libraries, `manylinux_2_28_x86_64` a glibc of 2.28 and what goes with it: each program and library of the bundle is compared with that, and one that needs more is an error that names the tag that fits.",
+        ),
+        "version": attr.string(
+            doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
+            mandatory = True,
+        ),
+    },
+    doc = """A bundle as a Python wheel, `<package>-<version>-py3-none-<platform>.whl`.
+
+The package has the bundle's files; `python -m <package> --path` prints where
+they are. The same bundle gives the same bytes.
+
+Example:
+    qola_wheel(
+        name = "te_wheel",
+        bundle = ":te",
+        external_libraries = ["libamdhip64.so.7"],
+        package = "qola_te",
+        platform = "manylinux_2_28_x86_64",
+        version = "0.1.0",
+    )
+""",
+)

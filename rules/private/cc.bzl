@@ -1,0 +1,82 @@
+"""Parts that rules which compile and link have in common."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain")
+
+# Attributes of targets whose actions make kernels and libraries.
+KERNEL_TARGET = {
+    # Requirements on remote workers, with names and values of the Remote
+    # Execution API's platform lexicon. They are set on targets, not by an
+    # option, because they are part of every action's key: local and remote
+    # builds share one cache.
+    "exec_properties": {
+        "ISA": "x86-64",
+        "OSFamily": "linux",
+    },
+    # Without the transition a host compiler would compile HIP.
+    "target_compatible_with": [Label("//rules/rocm:rocm")],
+}
+
+# Symbols that systems of manylinux_2_28 lack: for a library, and for objects
+# that are linked elsewhere.
+OLDER_SYSTEMS = Label("//cc/older_systems")
+OLDER_SYSTEMS_NAMES = Label("//cc/older_systems:names")
+
+# A linker script for -Wl,-T; without it each exception ends the process, see
+# the file.
+LARGE_CODE = Label("//rules/private:large_code.ld")
+
+# Link flags of a kernel library, whether Bazel links it or later a user's
+# machine. HIP's runtime comes last, and LARGE_CODE by -Wl,-T.
+KERNEL_LINK_FLAGS = [
+    "-shared",
+    # The driver's own choice of HIP's runtime differs between hipcc and clang++.
+    "-no-hip-rt",
+    "-fuse-ld=lld",
+    "-Wl,--gc-sections",
+    "-Wl,-z,defs",
+    # Kernels of another AITER in the process must not replace this library's.
+    "-Wl,-Bsymbolic",
+]
+
+def cc_features(ctx, requested = [], unsupported = []):
+    """Returns struct(toolchain, features): the C++ toolchain with `requested` features added and `unsupported` disabled."""
+    toolchain = find_cpp_toolchain(ctx)
+    return struct(
+        features = cc_common.configure_features(
+            ctx = ctx,
+            cc_toolchain = toolchain,
+            requested_features = ctx.features + requested,
+            unsupported_features = ctx.disabled_features + unsupported,
+        ),
+        toolchain = toolchain,
+    )
+
+# For rules that call linking_context.
+LINK_ATTRS = {
+    "_hip_runtime": attr.label(default = "@qola_rocm//:hip_runtime", providers = [CcInfo]),
+}
+
+def linking_context(ctx, hip = None, **library):
+    """Returns the LinkingContext by which a program links one library of a manifest.
+
+    Args:
+      ctx: the rule context.
+      hip: CcInfo of HIP's runtime, which the library and inline functions of the public headers
+        call. None links the machine's libamdhip64, without fetching a ROCm.
+      **library: the file, as an argument of create_library_to_link.
+    """
+    found = cc_features(ctx)
+    own = cc_common.create_linking_context(linker_inputs = depset([
+        cc_common.create_linker_input(
+            owner = ctx.label,
+            libraries = depset([cc_common.create_library_to_link(
+                actions = ctx.actions,
+                cc_toolchain = found.toolchain,
+                feature_configuration = found.features,
+                **library
+            )]),
+            user_link_flags = depset([] if hip else ["-lamdhip64"]),
+        ),
+    ]))
+    return cc_common.merge_linking_contexts(linking_contexts = [own] + ([hip.linking_context] if hip else []))

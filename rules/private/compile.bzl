@@ -1,0 +1,196 @@
+"""Compiles HIP sources: an action for a kernel instance or a batch, and a cc_library for any other source."""
+
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load("@rules_cc//cc:defs.bzl", "cc_common", "cc_library")
+load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
+load(":cc.bzl", "KERNEL_TARGET", "cc_features")
+
+# Line tables, if --@qola//rules/rocm:debug is set.
+DEBUG_FLAGS = select({
+    Label("//rules/rocm:debug_enabled"): ["-gline-tables-only"],
+    "//conditions:default": [],
+})
+
+# For sources without device code: halves the compile time.
+HOST_ONLY = [
+    "--offload-host-only",
+    # Half of AITER's flags are for device code.
+    "-Wno-unused-command-line-argument",
+]
+
+_COMPRESS_FLAGS = select({
+    Label("//rules/private:compress_enabled"): ["--offload-compress"],
+    "//conditions:default": [],
+})
+
+# Measured peaks (docs/internals/batches.md), in MB: Bazel starts no more compiles than fit into memory.
+_KERNEL_MEMORY = 1400
+_BATCH_MEMORY = 2000
+_LARGE_BATCH_MEMORY = 3000
+_BATCH = 24
+
+# Paths that the compiler makes absolute begin with the working directory. This
+# name of it is the same on every machine; Bazel's own C++ compiles use it too.
+_PWD = "/proc/self/cwd"
+
+def _defines(archs):
+    return {define: None for arch in archs for define in ARCH_DEFINES.get(arch, [])}.keys()
+
+def _offload(archs):
+    return ["--offload-arch=" + arch for arch in archs]
+
+def hip_command(ctx, archs, copts, headers):
+    """Returns how kernel instances are compiled for some archs, for compile_hip.
+
+    Args:
+      ctx: context of a rule with the C++ toolchain.
+      archs: list of strings, the archs.
+      copts: list of strings, compiler flags of the sources.
+      headers: struct(anchor (File in the directory that `include_dirs` are
+        relative to), files (depset of File), include_dirs (list of strings)).
+
+    Returns:
+      struct(archs, argv (list of strings: compiler arguments of every source),
+      cc_toolchain, compiler (string: its path), env (dict: environment of the
+      actions), feature_configuration, headers, tools (depset of File: the
+      compiler's files, empty for a compiler outside of Bazel's inputs)).
+    """
+    found = cc_features(ctx, requested = ["aiter"])
+    variables = cc_common.create_compile_variables(
+        cc_toolchain = found.toolchain,
+        feature_configuration = found.features,
+        preprocessor_defines = depset(_defines(archs)),
+        use_pic = True,
+        user_compile_flags = _offload(archs) + copts,
+    )
+    action = dict(action_name = ACTION_NAMES.cpp_compile, feature_configuration = found.features)
+    return struct(
+        archs = archs,
+        argv = cc_common.get_memory_inefficient_command_line(variables = variables, **action),
+        cc_toolchain = found.toolchain,
+        compiler = cc_common.get_tool_for_action(**action),
+        env = cc_common.get_environment_variables(variables = variables, **action) | {"PWD": _PWD},
+        feature_configuration = found.features,
+        headers = headers,
+        tools = found.toolchain.all_files,
+    )
+
+# Functions without a closure: Bazel requires top-level ones.
+def _kernel_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _KERNEL_MEMORY}
+
+def _batch_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _BATCH_MEMORY}
+
+def _large_batch_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _LARGE_BATCH_MEMORY}
+
+def _resources(kernels):
+    if kernels < 2:
+        return _kernel_resources
+    return _batch_resources if kernels <= _BATCH else _large_batch_resources
+
+def _include_flags(headers):
+    """Returns a function from the anchor of headers to the flags for their include directories.
+
+    Path mapping (--experimental_output_paths=strip) applies to a File's path, not to text.
+    """
+    return lambda anchor: [
+        word
+        for directory in headers.include_dirs
+        # As system includes: warnings in upstream headers are upstream's to fix.
+        for word in ["-isystem", "{}/{}".format(anchor.dirname, directory)]
+    ]
+
+def _include_directory(file):
+    return ["-isystem", file.dirname]
+
+def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], includes = [], compress = False):
+    """Declares the compile of one source for the archs of a command.
+
+    Args:
+      ctx: the rule context, with the attribute _compile_batch if there are `kernels`.
+      command: result of hip_command.
+      src: File, the source.
+      object: File to write.
+      cuid: the compilation unit's id, which HIP puts into the object; unique within a library.
+      kernels: Files of the kernel instances that a batch includes.
+      before: Files that the compiler includes before the source.
+      includes: Files in further include directories.
+      compress: whether to compress the device code.
+
+    Returns:
+      `object`.
+    """
+    args = ctx.actions.args()
+    if kernels:
+        args.add(src)
+        args.add_all(kernels)
+        args.add("--")
+        args.add(command.compiler)
+    args.add_all(command.argv)
+    if compress:
+        args.add("--offload-compress")
+    args.add_all([command.headers.anchor], allow_closure = True, map_each = _include_flags(command.headers))
+    args.add_all(includes, map_each = _include_directory)
+    for file in before:
+        args.add("-include", file)
+
+    # The default id is derived from the unit's path.
+    args.add("-cuid=" + cuid)
+    args.add("-o", object)
+    args.add("-c")
+    if not kernels:
+        args.add(src)
+    ctx.actions.run(
+        arguments = [args],
+        env = command.env,
+        executable = ctx.executable._compile_batch if kernels else command.compiler,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset([src] + kernels + before + includes, transitive = [command.headers.files, command.tools]),
+        mnemonic = "QolaCompile",
+        outputs = [object],
+        progress_message = "Compiling " + cuid + (" ({} kernel instances)".format(len(kernels)) if kernels else ""),
+        resource_set = _resources(len(kernels)),
+    )
+    return object
+
+def hip_source(name, src, archs, copts = [], local_defines = [], **kwargs):
+    """Compiles one source with AITER's flags, as a cc_library.
+
+    Args:
+      name: target name, and the compilation unit's id, which HIP puts into the object: unique within a library.
+      src: the source.
+      archs: archs to compile device code for, one code object each.
+      copts: further compiler flags.
+      local_defines: further macros.
+      **kwargs: further attributes of cc_library.
+    """
+    aiter_cc_library(
+        name = name,
+        srcs = [src],
+        # The id must not be derived from the path: two objects with the same id
+        # define the same symbol, and the bytes must not depend on a path.
+        copts = _offload(archs) + ["-cuid=" + name] + copts + DEBUG_FLAGS + _COMPRESS_FLAGS,
+        local_defines = sorted(_defines(archs)) + local_defines,
+        **kwargs
+    )
+
+def aiter_cc_library(name, **kwargs):
+    """Declares a cc_library that is compiled with AITER's flags and linked into libraries of a manifest.
+
+    Args:
+      name: target name.
+      **kwargs: further attributes of cc_library.
+    """
+    cc_library(
+        name = name,
+        features = ["aiter"],
+        # Bazel would compile each source a second time without -fPIC.
+        linkstatic = True,
+        # The output directory's name depends on options of the surrounding
+        # build, even on those that the transition resets. With
+        # --experimental_output_paths=strip it stays out of the action's key.
+        tags = ["supports-path-mapping"],
+        **(KERNEL_TARGET | kwargs)
+    )

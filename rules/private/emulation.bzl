@@ -1,0 +1,320 @@
+"""Runs libraries without a GPU: launch tests, numeric tests, and the programs of `qola verify` and `qola dispatch`."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load(":providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
+load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+
+_ATTRS = TRANSITION_ATTRS | {
+    "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),
+    "module": attr.string(mandatory = True),
+}
+
+def _launch_source_impl(ctx):
+    info = ctx.attr.library[0][QolaLibraryInfo]
+    args = ctx.actions.args()
+    args.add("--plan", info.plan)
+    args.add("--module", ctx.attr.module)
+    args.add("--output", ctx.outputs.out)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = [info.plan],
+        mnemonic = "QolaLaunchSource",
+        outputs = [ctx.outputs.out],
+        progress_message = "Writing the caller of %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+
+_launch_source = rule(
+    implementation = _launch_source_impl,
+    attrs = _ATTRS | {
+        "out": attr.output(mandatory = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola/launch:tool", executable = True),
+    },
+    doc = "Writes the C++ of a library that calls a module's library.",
+)
+
+def _launch_test_impl(ctx):
+    info = ctx.attr.library[0][QolaLibraryInfo]
+    tool = ctx.attr._tool[DefaultInfo]
+    runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
+    files = {"library": info.library, "plan": info.plan, "runtime": runtime}
+    test = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.write(
+        test,
+        # A test begins where its runfiles are.
+        "\n".join(
+            ["#!/bin/sh", "exec ./{} \\".format(tool.files_to_run.executable.short_path)] +
+            ["  --{} '{}' \\".format(option, file.short_path) for option, file in files.items()] +
+            ["  --module {} --archs {}".format(ctx.attr.module, " ".join(info.archs)), ""],
+        ),
+        is_executable = True,
+    )
+    runfiles = ctx.runfiles(files.values()).merge_all([
+        tool.default_runfiles,
+        ctx.attr.library[0][DefaultInfo].default_runfiles,
+    ])
+    return [DefaultInfo(executable = test, runfiles = runfiles)]
+
+_launch_test = rule(
+    implementation = _launch_test_impl,
+    attrs = _ATTRS | {
+        "_runtime": attr.label(default = "//cc/fake_hip"),
+        "_tool": attr.label(cfg = "target", default = "//qola/verify:launches", executable = True),
+    },
+    doc = "Calls the library on a device of each arch; fails if an entry point launches nothing.",
+    test = True,
+)
+
+# Of the host alone; the headers ask whether a tree's arguments have a member.
+_HOST_COPTS = ["--offload-host-only", "-std=c++20"]
+
+def library_caller(name, library, module):
+    """Declares a library that calls another one's entry points with values by name, for qola/emulate.
+
+    Args:
+      name: target name; the file is <name>.so.
+      library: label of the module's qola_library.
+      module: the module, as plan.json names it.
+    """
+    common = dict(tags = ["manual"], visibility = ["//visibility:public"])
+    _launch_source(
+        name = name + ".source",
+        out = name + ".cpp",
+        library = library,
+        module = module,
+        **common
+    )
+    cc_binary(
+        name = name + ".so",
+        srcs = [name + ".cpp"],
+        copts = _HOST_COPTS + ["-fPIC"],
+        linkopts = ["-lamdhip64"],
+        linkshared = True,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        deps = [library, Label("//cc/launch")],
+        **common
+    )
+    rocm_files(
+        name = name,
+        srcs = [name + ".so"],
+        **common
+    )
+
+def launch_test(name, library, module):
+    """Declares the launch test of a module's library.
+
+    Args:
+      name: target name.
+      library: label of the module's qola_library.
+      module: the module, as plan.json names it.
+    """
+    _launch_test(
+        name = name,
+        size = "small",
+        library = library,
+        module = module,
+        tags = ["manual"],
+        visibility = ["//visibility:public"],
+    )
+
+def _emulated_module_impl(ctx):
+    info = ctx.attr.library[0][QolaLibraryInfo]
+    (caller,) = ctx.files.caller
+    own = ctx.runfiles([info.library, info.plan, caller] + ctx.files.sources)
+    runfiles = own.merge(ctx.attr.library[0][DefaultInfo].default_runfiles)
+    return [
+        DefaultInfo(files = depset([info.plan]), runfiles = runfiles),
+        EmulatedModuleInfo(
+            caller = caller,
+            files = runfiles.files,
+            kernels = [
+                file.basename[:-len(".cpp")]
+                for file in ctx.files.sources
+                if file.dirname.endswith(ctx.attr.module + "/kernels")
+            ],
+            library = info.library,
+            module = ctx.attr.module,
+            plan = info.plan,
+        ),
+    ]
+
+emulated_module = rule(
+    implementation = _emulated_module_impl,
+    attrs = TRANSITION_ATTRS | {
+        "caller": attr.label(mandatory = True),
+        "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),
+        "module": attr.string(mandatory = True),
+        "sources": attr.label(
+            allow_files = True,
+            doc = "Dispatch and kernels' sources, beside plan.json.",
+            mandatory = True,
+        ),
+    },
+    doc = "A module's library, with all that running it without a GPU takes.",
+)
+
+def _place(ctx, file):
+    path = file.short_path
+    return '"$files/{}"'.format(path[3:] if path.startswith("../") else ctx.workspace_name + "/" + path)
+
+def _emulation_program_impl(ctx):
+    tool = ctx.attr.tool[DefaultInfo]
+    runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
+    words = [_place(ctx, tool.files_to_run.executable), "--runtime", _place(ctx, runtime)]
+    for target in ctx.attr.modules:
+        info = target[EmulatedModuleInfo]
+        files = (info.library, info.caller, info.plan)
+        words += ["--module", info.module] + [_place(ctx, file) for file in files]
+    return _program(ctx, words, [runtime], [ctx.attr.tool] + ctx.attr.modules)
+
+emulation_program = rule(
+    implementation = _emulation_program_impl,
+    attrs = {
+        "modules": attr.label_list(mandatory = True, providers = [EmulatedModuleInfo]),
+        "tool": attr.label(cfg = "target", executable = True, mandatory = True),
+        "_runtime": attr.label(default = "//cc/fake_hip"),
+    },
+    doc = "The program of `qola verify` or `qola dispatch`, which is told by its arguments what to try.",
+    executable = True,
+)
+
+def _program(ctx, words, files, targets):
+    """A script that calls a tool among its runfiles, with its own arguments behind these words."""
+    program = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.write(
+        program,
+        "\n".join([
+            "#!/bin/sh",
+            "# Written by @qola//rules:defs.bzl.",
+            "files=$0.runfiles",
+            '[ -d "$files" ] || files=${RUNFILES_DIR:-$TEST_SRCDIR}',
+            'export RUNFILES_DIR="$files"',
+            "exec {} \"$@\"".format(" ".join(words)),
+            "",
+        ]),
+        is_executable = True,
+    )
+    runfiles = ctx.runfiles(files).merge_all([target[DefaultInfo].default_runfiles for target in targets])
+    return [DefaultInfo(executable = program, runfiles = runfiles)]
+
+def _fits(name, pattern):
+    """Whether a name fits a pattern with * and ?."""
+    at, place, star, mark = 0, 0, -1, 0
+    for _ in range((len(name) + 1) * (len(pattern) + 1)):
+        if at == len(name):
+            break
+        if place < len(pattern) and pattern[place] == "*":
+            star, mark = place, at
+            place += 1
+        elif place < len(pattern) and pattern[place] in ("?", name[at]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            mark += 1
+            at, place = mark, star + 1
+        else:
+            return False
+    return not pattern[place:].strip("*")
+
+def _outcomes(ctx, info, place):
+    """Declares the actions of a module; returns what they write."""
+    directory = "{}.cases/{}/".format(ctx.label.name, place)
+    runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
+    wanted = [k for k in info.kernels if not ctx.attr.kernels or any([_fits(k, p) for p in ctx.attr.kernels])]
+    cases = {name: ctx.actions.declare_file(directory + name + ".case") for name in wanted}
+    others = ctx.actions.declare_file(directory + "others.case")
+    args = ctx.actions.args()
+    args.use_param_file("@%s", use_always = True)
+    args.set_param_file_format("multiline")
+    args.add("record")
+    args.add("--runtime", runtime)
+    args.add("--module")
+    args.add_all([info.module, info.library, info.caller, info.plan])
+    args.add_all(ctx.attr.archs, before_each = "--arch")
+    args.add_all(ctx.attr.kernels, format_each = "--kernels=%s")
+    args.add(ctx.attr.samples, format = "--samples=%s")
+    args.add(ctx.attr.seed, format = "--seed=%s")
+    for name, file in cases.items():
+        args.add("--case")
+        args.add_all([name, file])
+    args.add("--others", others)
+    files = cases.values() + [others]
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = depset([runtime], transitive = [info.files]),
+        mnemonic = "QolaRecordLaunches",
+        outputs = files,
+        progress_message = "Calling {} of %{{label}}".format(info.module),
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    outcomes = []
+    for file in files:
+        outcome = ctx.actions.declare_file(directory + file.basename[:-len("case")] + "json")
+        outcomes.append(outcome)
+        ctx.actions.run(
+            arguments = ["replay", "--cases", file.path, "--output", outcome.path],
+            executable = ctx.executable._tool,
+            inputs = [file],
+            mnemonic = "QolaEmulate",
+            outputs = [outcome],
+            progress_message = "Emulating %{input}",
+            use_default_shell_env = True,
+        )
+    return outcomes
+
+def _qola_numeric_test_impl(ctx):
+    outcomes = []
+    for place, target in enumerate(ctx.attr.modules):
+        outcomes += _outcomes(ctx, target[EmulatedModuleInfo], place)
+    words = [_place(ctx, ctx.attr._judge[DefaultInfo].files_to_run.executable), "judge"]
+    words.append("--name='{}'".format(ctx.label.name))
+    words.append("--fact='{} problems for each kernel, seed {}'".format(ctx.attr.samples, ctx.attr.seed))
+    words += ["--kernels='{}'".format(pattern) for pattern in ctx.attr.kernels]
+
+    # Behind all options: the test's own arguments are options, too.
+    words += [_place(ctx, file) for file in outcomes]
+    return _program(ctx, words, outcomes, [ctx.attr._judge])
+
+qola_numeric_test = rule(
+    implementation = _qola_numeric_test_impl,
+    attrs = {
+        "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: those of the manifest."),
+        "kernels": attr.string_list(doc = "Names of the kernels to try, with `*` and `?`; empty: all of the modules."),
+        "modules": attr.label_list(
+            doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_emulated.",
+            mandatory = True,
+            providers = [EmulatedModuleInfo],
+        ),
+        "samples": attr.int(default = 3, doc = "How many problems each kernel is tried with."),
+        "seed": attr.int(default = 0, doc = "Of the problems, which are the same for the same seed."),
+        "_judge": attr.label(cfg = "target", default = "//qola/verify:cached", executable = True),
+        "_runtime": attr.label(default = "//cc/fake_hip"),
+        "_tool": attr.label(cfg = "exec", default = "//qola/verify:cached", executable = True),
+    },
+    doc = """Compiled kernels, run on a CPU instruction by instruction, give what float64 gives.
+
+Each kernel instance is tried with problems that the dispatch sends to it; its
+results may be off by what rounding can do at worst. The test fails where one
+is off by more, where a kernel does what it must not, and where no kernel could
+be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
+3.11 and the pinned ROCm.
+
+Each kernel is tried by an action of its own, whose inputs are its code, that of
+the kernels that run with it, and what the host code launches: with a disk cache
+or a remote one, a kernel is tried anew when these change, and not because
+another kernel of its library or its batch did.
+
+Example:
+
+    qola_numeric_test(
+        name = "attention_numeric_test",
+        kernels = ["*_gfx950"],
+        modules = ["@qola_te//:libmha_fwd_emulated"],
+    )
+""",
+    test = True,
+)

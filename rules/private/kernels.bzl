@@ -1,0 +1,381 @@
+"""Kernel instances: their sources and headers, and the actions that compile them under paths common to all manifests.
+
+A manifest's repository declares kernel_sources. compiled_kernels applies the one kernel_objects target of the module
+qola_compile to them: that target links the sources and headers to paths of its own, so that an action's key contains
+their content but neither the repository nor the tree that they come from.
+"""
+
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load(":cc.bzl", "KERNEL_TARGET")
+load(":compile.bzl", "DEBUG_FLAGS", "compile_hip", "hip_command")
+load(":providers.bzl", "KernelObjectInfo")
+
+HeaderSetInfo = provider(
+    doc = "Headers of a tree, for a rule that links them to paths of its own.",
+    fields = {
+        "files": "depset of File: the headers",
+        "include_dirs": "list of strings: include directories relative to the tree's root, in search order",
+        "root": "string: execution path of the tree's root",
+    },
+)
+
+def _header_set_impl(ctx):
+    root = ctx.attr.tree.label.workspace_root
+    prefix = root + "/" if root else ""
+    files = depset(ctx.files.headers)
+    context = cc_common.create_compilation_context(
+        headers = files,
+        # As system includes: warnings in upstream headers are upstream's to fix.
+        system_includes = depset([prefix + d for d in ctx.attr.include_dirs], order = "preorder"),
+    )
+    return [
+        CcInfo(compilation_context = context),
+        DefaultInfo(files = files),
+        HeaderSetInfo(files = files, include_dirs = ctx.attr.include_dirs, root = root),
+    ]
+
+header_set = rule(
+    implementation = _header_set_impl,
+    attrs = {
+        "headers": attr.label_list(
+            allow_files = True,
+            doc = "The files a compile may read: the include closure computed by qola/aiter/includes.py.",
+        ),
+        "include_dirs": attr.string_list(
+            doc = "Include directories relative to the tree's root, in search order.",
+        ),
+        "tree": attr.label(
+            allow_single_file = True,
+            doc = "Any file at the root of the tree's repository; gives its execution path.",
+            mandatory = True,
+        ),
+    },
+    doc = """Headers of a source tree for one group of compiles.
+
+A cache key contains every declared input, so a kernel instance gets only the
+headers that its direction includes, not all of Composable Kernel.
+""",
+    provides = [CcInfo, HeaderSetInfo],
+)
+
+KernelSourcesInfo = provider(
+    doc = "Sources of a package of kernel instances, and how to compile them.",
+    fields = {
+        "archs": "dict from the name of each kernel instance or batch to compile to the list of its archs",
+        "batches": "dict from a batch's name to the names of its kernel instances",
+        "copts": "list of strings: compiler flags",
+        "headers": "HeaderSetInfo of the headers that all sources include; None in a package without kernel instances",
+        "sources": "dict from the name of a kernel instance or a batch to its File",
+    },
+)
+
+KernelObjectsInfo = provider(
+    doc = "A package of kernel instances, compiled.",
+    fields = {
+        "commands": "dict from an arch to the hip_command for only that arch",
+        "objects": "dict from the name of a kernel instance or a batch to its File",
+    },
+)
+
+# A wheel has this directory above all of AITER but its Python; the same tree from git does not.
+_WHEEL_ROOT = "aiter_meta/"
+
+def _kernel_sources_impl(ctx):
+    sources = {file.basename.removesuffix(".cpp"): file for file in ctx.files.srcs}
+    archs = ctx.attr.archs | ctx.attr.batch_archs
+    missing = [name for name in archs if name not in sources]
+    if missing:
+        fail("no source of " + ", ".join(missing))
+    return [KernelSourcesInfo(
+        archs = archs,
+        batches = ctx.attr.batches,
+        copts = ctx.attr.copts,
+        headers = ctx.attr.headers[HeaderSetInfo],
+        sources = sources,
+    )]
+
+kernel_sources = rule(
+    implementation = _kernel_sources_impl,
+    attrs = {
+        "archs": attr.string_list_dict(doc = "Archs of each kernel instance that is compiled in an action of its own."),
+        "batch_archs": attr.string_list_dict(doc = "Archs of each batch."),
+        "batches": attr.string_list_dict(doc = "Kernel instances of each batch."),
+        "copts": attr.string_list(doc = "Compiler flags of the sources."),
+        "headers": attr.label(doc = "The header_set that all sources include.", mandatory = True, providers = [HeaderSetInfo]),
+        "srcs": attr.label_list(allow_files = [".cpp"], doc = "<name>.cpp of each kernel instance and each batch. A batch includes ../<name>.cpp of its kernel instances.", mandatory = True),
+    },
+    doc = "The sources of a package of kernel instances, and how they are compiled.",
+    provides = [KernelSourcesInfo],
+)
+
+def _no_kernel_sources_impl(_ctx):
+    return [KernelSourcesInfo(archs = {}, batches = {}, copts = [], headers = None, sources = {})]
+
+no_kernel_sources = rule(
+    implementation = _no_kernel_sources_impl,
+    doc = "A package without kernel instances: the default of kernel_objects.",
+    provides = [KernelSourcesInfo],
+)
+
+def _link(ctx, path, target):
+    file = ctx.actions.declare_file(path)
+    ctx.actions.symlink(output = file, target_file = target)
+    return file
+
+def _linked_headers(ctx, headers):
+    anchor = ctx.actions.declare_file("headers/root")
+    ctx.actions.write(anchor, "")
+    root = headers.root + "/" if headers.root else ""
+    return struct(
+        anchor = anchor,
+        files = depset([anchor] + [
+            _link(ctx, "headers/" + file.path.removeprefix(root).removeprefix(_WHEEL_ROOT), file)
+            for file in headers.files.to_list()
+        ]),
+        include_dirs = [directory.removeprefix(_WHEEL_ROOT) for directory in headers.include_dirs],
+    )
+
+def _kernel_objects_impl(ctx):
+    found = ctx.attr._sources[KernelSourcesInfo]
+    if not found.archs:
+        return [KernelObjectsInfo(commands = {}, objects = {})]
+    headers = _linked_headers(ctx, found.headers)
+    flag = ctx.attr._archs[BuildSettingInfo].value
+    commands = {}
+
+    def command_for(archs):
+        # A library restricted to some archs has only these archs' code and defines. No such library links a source
+        # whose archs are all deselected.
+        selected = [arch for arch in archs if not flag or arch in flag] or archs
+        key = " ".join(selected)
+        if key not in commands:
+            commands[key] = hip_command(ctx, selected, found.copts, headers)
+        return commands[key]
+
+    objects = {}
+    for name, archs in found.archs.items():
+        members = found.batches.get(name, [])
+        place = "sources/batches/{}.cpp" if members else "sources/{}.cpp"
+        objects[name] = compile_hip(
+            ctx,
+            command_for(archs),
+            _link(ctx, place.format(name), found.sources[name]),
+            ctx.actions.declare_file(name + ".pic.o"),
+            name,
+            kernels = [_link(ctx, "sources/{}.cpp".format(member), found.sources[member]) for member in members],
+            compress = ctx.attr._compress[BuildSettingInfo].value,
+        )
+    each = {arch: None for archs in found.archs.values() for arch in archs}
+    return [KernelObjectsInfo(
+        commands = {arch: hip_command(ctx, [arch], found.copts, headers) for arch in each},
+        objects = objects,
+    )]
+
+kernel_objects = rule(
+    implementation = _kernel_objects_impl,
+    attrs = {
+        "_archs": attr.label(default = "//:archs", providers = [BuildSettingInfo]),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_compile_batch": attr.label(allow_single_file = True, cfg = "exec", default = "@qola_compile//:compile_batch.sh", executable = True),
+        "_compress": attr.label(default = "//:compress", providers = [BuildSettingInfo]),
+        "_sources": attr.label(default = "@qola_compile//:sources", providers = [KernelSourcesInfo]),
+    },
+    doc = """Compiles the kernel_sources that @qola_compile//:sources names.
+
+Each kernel instance and each batch is an action, which runs when its object is
+requested. One target declares them all: a target for each of 21,800 would
+double the cost of Bazel's analysis (bench/scale.py).
+""",
+    fragments = ["cpp"],
+    provides = [KernelObjectsInfo],
+    toolchains = use_cc_toolchain(),
+)
+
+_SOURCES = str(Label("@qola_compile//:sources"))
+
+_sources_transition = transition(
+    implementation = lambda _settings, attr: {_SOURCES: attr.sources},
+    inputs = [],
+    outputs = [_SOURCES],
+)
+
+def _compiled_kernels_impl(ctx):
+    return [ctx.attr._kernels[0][KernelObjectsInfo]]
+
+compiled_kernels = rule(
+    implementation = _compiled_kernels_impl,
+    attrs = {
+        "sources": attr.label(doc = "The kernel_sources.", mandatory = True),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+        "_kernels": attr.label(cfg = _sources_transition, default = "@qola_compile//:kernels", providers = [KernelObjectsInfo]),
+    },
+    doc = "Compiles a package of kernel instances by the kernel_objects target of the module qola_compile.",
+    provides = [KernelObjectsInfo],
+)
+
+def _hip_object_impl(ctx):
+    found = ctx.attr.kernels[KernelObjectsInfo]
+    object = found.objects[ctx.attr.kernel]
+    command = found.commands.values()[0]
+    context, _ = cc_common.create_linking_context_from_compilation_outputs(
+        # cc_shared_library links only objects whose name is that of their target.
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = command.cc_toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
+        disallow_dynamic_library = True,
+        feature_configuration = command.feature_configuration,
+    )
+    return [
+        CcInfo(linking_context = context),
+        DefaultInfo(files = depset([object])),
+        KernelObjectInfo(
+            commands = {arch: found.commands[arch] for arch in ctx.attr.archs},
+            entry = ctx.file.entry,
+            name = ctx.attr.kernel,
+            package = ctx.attr.package,
+            src = ctx.file.src,
+        ),
+    ]
+
+hip_object = rule(
+    implementation = _hip_object_impl,
+    attrs = {
+        "archs": attr.string_list(doc = "Archs to offer a kernel library for; empty for a batch."),
+        "entry": attr.label(allow_single_file = [".cpp"], doc = "The source that makes a kernel library of the object; see kernel_libraries."),
+        "kernel": attr.string(doc = "Name of the kernel instance or batch.", mandatory = True),
+        "kernels": attr.label(doc = "The compiled_kernels that have it.", mandatory = True, providers = [KernelObjectsInfo]),
+        "package": attr.string(doc = "The package, as plan.json names it.", mandatory = True),
+        "src": attr.label(allow_single_file = [".cpp"], doc = "Its source.", mandatory = True),
+    },
+    doc = """One kernel instance, or a batch of them, as one position-independent object.
+
+Libraries link it through CcInfo: a cc_library around each of 21,800 would
+double the cost of Bazel's analysis (bench/scale.py).
+""",
+    fragments = ["cpp"],
+    provides = [CcInfo, KernelObjectInfo],
+)
+
+def compile_targets(name, sources):
+    """Declares the targets of the module qola_compile.
+
+    Args:
+      name: name of the kernel_objects.
+      sources: name of the label_flag that compiled_kernels sets to the
+        kernel_sources to compile.
+    """
+    no_kernel_sources(
+        name = "no_" + sources,
+        visibility = ["//visibility:public"],
+    )
+    native.label_flag(
+        name = sources,
+        build_setting_default = "no_" + sources,
+        visibility = ["//visibility:public"],
+    )
+    kernel_objects(
+        name = name,
+        visibility = ["//visibility:public"],
+        **KERNEL_TARGET
+    )
+
+def kernel_instances(name, directory, kernels, headers, package = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
+    """Declares the kernel instances of a package, and the batches that libraries link.
+
+    | Target | Content |
+    | --- | --- |
+    | `<name>/<kernel>`, `<name>/<kernel>.object` | a kernel instance, as a cc_library and as its hip_object |
+    | `<name>/<batch>.object` | the hip_object of a batch |
+    | `<name>.sources`, `<name>.compiled` | sources and objects of batches and of kernel instances outside of batches |
+    | `<name>.single.sources`, `<name>.single.compiled` | the same of each kernel instance of a batch, compiled by itself |
+
+    Args:
+      name: prefix of the targets' names, <module>/<package>.
+      directory: directory of the module, with kernels/<kernel>.cpp,
+        kernels/batches/<batch>.cpp and entries/<entry>.cpp.
+      kernels: dict from the name of a kernel instance to its archs.
+      headers: label of the header_set that all kernel instances include.
+      package: the package, as plan.json names it; by default the end of `name`.
+      copts: compiler flags of the module, from optCompilerConfig.json.
+      entries: dict from the name of an entry source to its kernel instances. A
+        kernel instance without an entry source has no kernel library.
+      batches: dict from a batch's name to its kernel instances, all of the same
+        archs.
+      visibility: visibility of the targets.
+    """
+    package = package or name.rpartition("/")[2]
+    entry_of = {kernel: entry for entry, names in entries.items() for kernel in names}
+    sources = {kernel: "{}/kernels/{}.cpp".format(directory, kernel) for kernel in kernels}
+    batch_sources = {batch: "{}/kernels/batches/{}.cpp".format(directory, batch) for batch in batches}
+    batched = {kernel: None for members in batches.values() for kernel in members}
+
+    # Separate, so that the analysis of a library declares no compile that it does not link.
+    for end, batches_here, own in [
+        ("", batches, [kernel for kernel in kernels if kernel not in batched]),
+        (".single", {}, batched.keys()),
+    ]:
+        if own or batches_here:
+            kernel_sources(
+                name = name + end + ".sources",
+                # A dict, because a kernel instance may be in several batches.
+                srcs = {
+                    file: None
+                    for file in [sources[kernel] for kernel in own] + [
+                        file
+                        for batch, members in batches_here.items()
+                        for file in [batch_sources[batch]] + [sources[member] for member in members]
+                    ]
+                }.keys(),
+                archs = {kernel: kernels[kernel] for kernel in own},
+                batch_archs = {batch: kernels[members[0]] for batch, members in batches_here.items()},
+                batches = batches_here,
+                copts = copts + DEBUG_FLAGS,
+                headers = headers,
+                visibility = visibility,
+            )
+            compiled_kernels(
+                name = name + end + ".compiled",
+                sources = name + end + ".sources",
+                **KERNEL_TARGET
+            )
+    common = dict(
+        package = package,
+        # Several manifests link the same kernel, each into a library with
+        # symbols of its own.
+        tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],
+        visibility = visibility,
+        **KERNEL_TARGET
+    )
+    for kernel, archs in kernels.items():
+        target = "{}/{}".format(name, kernel)
+        hip_object(
+            name = target + ".object",
+            src = sources[kernel],
+            archs = archs,
+            entry = "{}/entries/{}.cpp".format(directory, entry_of[kernel]) if kernel in entry_of else None,
+            kernel = kernel,
+            kernels = name + (".single" if kernel in batched else "") + ".compiled",
+            **common
+        )
+
+        # For building or linking one kernel; libraries link the batch or the object.
+        cc_library(
+            name = target,
+            srcs = [target + ".object"],
+            linkstatic = True,
+            visibility = visibility,
+            **KERNEL_TARGET
+        )
+    for batch, source in batch_sources.items():
+        hip_object(
+            name = "{}/{}.object".format(name, batch),
+            src = source,
+            kernel = batch,
+            kernels = name + ".compiled",
+            **common
+        )

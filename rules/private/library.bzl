@@ -1,0 +1,301 @@
+"""Libraries of modules: the link, the targets that users depend on, and the headers."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context")
+load(":compile.bzl", "HOST_ONLY")
+load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
+load(":settings.bzl", "by_archs")
+load(":static.bzl", "static_module")
+load(":transitions.bzl", "TRANSITION_ATTRS", "hip_transition", "kernel_transition")
+
+def _linked_module_impl(ctx):
+    library = ctx.file.library
+    return [
+        DefaultInfo(files = depset([library])),
+        QolaLibraryInfo(
+            archs = ctx.attr.archs,
+            bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo],
+            file_name = library.basename,
+            headers = ctx.attr.headers[CcInfo],
+            lazy = ctx.attr.lazy[LazySourcesInfo] if ctx.attr.lazy else None,
+            library = library,
+            plan = ctx.file.plan,
+            static = static_module(
+                ctx,
+                ctx.attr.static_deps,
+                library.basename.removesuffix(".so"),
+                ctx.attr.namespace,
+                ctx.attr.headers[CcInfo],
+                ctx.file.plan,
+            ) if ctx.attr.static_deps else None,
+        ),
+    ]
+
+_linked_module = rule(
+    implementation = _linked_module_impl,
+    attrs = {
+        "archs": attr.string_list(mandatory = True),
+        "bundle_files": attr.label(mandatory = True, providers = [QolaBundleFilesInfo]),
+        "headers": attr.label(mandatory = True, providers = [CcInfo]),
+        "lazy": attr.label(providers = [LazySourcesInfo]),
+        "library": attr.label(allow_single_file = True, mandatory = True),
+        "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
+        "plan": attr.label(allow_single_file = [".json"], mandatory = True),
+        "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
+    },
+    doc = "Joins the parts of a module's library to a QolaLibraryInfo; attributes are named as its fields.",
+    fragments = ["cpp"],
+    provides = [QolaLibraryInfo],
+    toolchains = use_cc_toolchain(),
+)
+
+def _in_package(ctx, info):
+    """Returns the library as a file of this package."""
+    name = ("lazy/" if info.lazy else "") + info.file_name
+    path = [ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package, name]
+    if "/".join([part for part in path if part]) == info.library.path:
+        # In a manifest's repository, under the transition of another qola_library.
+        return info.library
+    library = ctx.actions.declare_file(name)
+    ctx.actions.symlink(output = library, target_file = info.library)
+    return library
+
+def _qola_library_impl(ctx):
+    # An attribute with an outgoing transition is a list of one.
+    info = ctx.attr.library[0][QolaLibraryInfo]
+    library = _in_package(ctx, info)
+    runfiles = [library]
+    groups = {"plan": depset([info.plan])}
+    if info.lazy:
+        # The library looks for its sources there.
+        root = ctx.actions.declare_directory(info.lazy.place)
+        ctx.actions.symlink(output = root, target_file = info.lazy.root)
+        runfiles.append(root)
+        groups |= {"index": depset([info.lazy.index]), "root": depset([root])}
+    if info.static:
+        groups |= {"joined": depset([info.static.joined]), "static": depset([info.static.object])}
+    return [
+        CcInfo(
+            compilation_context = info.headers.compilation_context,
+            linking_context = linking_context(ctx, hip = ctx.attr._hip_runtime[CcInfo], dynamic_library = library),
+        ),
+        DefaultInfo(
+            files = depset([library]),
+            runfiles = ctx.runfiles(runfiles),
+        ),
+        OutputGroupInfo(**groups),
+        QolaLibraryInfo(
+            archs = info.archs,
+            bundle_files = info.bundle_files,
+            file_name = info.file_name,
+            headers = info.headers,
+            lazy = info.lazy,
+            library = library,
+            plan = info.plan,
+            static = info.static,
+        ),
+    ]
+
+qola_library = rule(
+    implementation = _qola_library_impl,
+    attrs = TRANSITION_ATTRS | LINK_ATTRS | {
+        "library": attr.label(
+            cfg = kernel_transition,
+            doc = "The module in the manifest's repository: `@qola_<manifest>//:<module>`, or `<module>_lazy`.",
+            mandatory = True,
+            providers = [QolaLibraryInfo],
+        ),
+    },
+    doc = """The shared library of one module of a manifest.
+
+Builds `<namespace>_<module>.so` (for a Python module, `<module>.so`) under the
+kernel transition: optimised, for ROCm, unaffected by the --copt, --features or
+-c of the surrounding build. As a dependency of cc_binary or cc_library it
+provides the public headers and links the library dynamically.
+
+A lazy library, `<module>_lazy`, has the same file name and the same functions,
+in the directory lazy/. Its runfiles contain the sources of its kernels, in
+share/qola/ (docs/guide/lazy.md).
+
+| Output group | Files |
+| --- | --- |
+| `plan` | plan.json of the manifest |
+| `static` | the module as one relocatable object, the member of a qola_static_library; `joined` is the object before symbols are hidden |
+| `index`, `root` | of a lazy library: kernels.index, and the directory with the sources |
+
+Example:
+    qola_library(
+        name = "te_libmha_fwd",
+        library = "@qola_te//:libmha_fwd",
+    )
+    qola_library(
+        name = "te_libmha_fwd_lazy",
+        library = "@qola_te//:libmha_fwd_lazy",
+    )
+""",
+    fragments = ["cpp"],
+    provides = [CcInfo, QolaLibraryInfo],
+    toolchains = use_cc_toolchain(),
+)
+
+def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", link_inputs = [], **kwargs):
+    """Declares a module's shared library.
+
+    Declares `<name>.shared`, a cc_shared_library, `<name>.built`, which joins it
+    with headers and plan, and `<name>`, the qola_library of that.
+
+    Args:
+      name: target name.
+      file: file name of the library.
+      export_list: version script with the exported symbols.
+      archs: sorted archs of the manifest.
+      deps: targets to link: a list or a select of lists.
+      headers: label of the headers for the library's users.
+      plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
+      link_flags: further link flags.
+      directory: directory of the library below the package, with a slash at its end.
+      link_inputs: files that `link_flags` name.
+      **kwargs: further attributes of _linked_module.
+    """
+    cc_shared_library(
+        name = name + ".shared",
+        additional_linker_inputs = [
+            export_list,
+            LARGE_CODE,
+        ] + link_inputs,
+        deps = deps + [OLDER_SYSTEMS],
+        features = ["-static_libgcc"],
+        shared_lib_name = directory + file,
+        user_link_flags = [
+            "-Wl,--version-script=$(location {})".format(export_list),
+            "-Wl,-T,$(location {})".format(LARGE_CODE),
+            "-Wl,-soname," + file,
+        ] + link_flags + ["-lamdhip64"],
+        **KERNEL_TARGET
+    )
+    _linked_module(
+        name = name + ".built",
+        archs = by_archs(archs, lambda selected: selected),
+        bundle_files = bundle_files,
+        headers = headers,
+        library = name + ".shared",
+        plan = plan,
+        **(KERNEL_TARGET | kwargs)
+    )
+    qola_library(
+        name = name,
+        library = name + ".built",
+        tags = ["manual"],
+        visibility = ["//visibility:public"],
+    )
+
+def public_headers(name, config, headers, declarations = None):
+    """Declares the headers that users of a module's library include.
+
+    Args:
+      name: target name.
+      config: label of qola_config.h: namespace, macros and signatures of this manifest.
+      headers: label of the header_set with the AITER and CK headers that the
+        public ones include.
+      declarations: label of the header with the functions of the library.
+    """
+    cc_library(
+        name = name,
+        hdrs = [config] + ([declarations] if declarations else []),
+        includes = ["include"],
+        visibility = ["//visibility:public"],
+        deps = [headers, Label("//cc/api:fmha")],
+    )
+
+def _hip_library_impl(ctx):
+    library = ctx.attr.library[0]
+    return [library[CcInfo], library[DefaultInfo]]
+
+_hip_library = rule(
+    implementation = _hip_library_impl,
+    attrs = TRANSITION_ATTRS | {
+        "library": attr.label(cfg = hip_transition, mandatory = True, providers = [CcInfo]),
+    },
+    doc = "A cc_library, compiled by the ROCm toolchain whatever toolchain the surrounding build uses.",
+    provides = [CcInfo],
+)
+
+def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_with = [], tags = [], testonly = False, visibility = None, **kwargs):
+    """A cc_library whose sources are compiled as HIP, by the compiler of the kernels.
+
+    The headers of qola_library include HIP and Composable Kernel, which a host
+    compiler does not understand. Put sources that include them into a
+    qola_cc_library. A cc_binary or cc_library that depends on it is compiled and
+    linked by the toolchain of the build.
+
+    Example:
+        qola_cc_library(
+            name = "attention",
+            srcs = ["attention.cpp"],
+            hdrs = ["attention.h"],
+            deps = [":te_libmha_fwd"],
+        )
+
+    Args:
+      name: target name.
+      srcs: C++ files.
+      archs: archs to compile kernels in these sources for, such as ["gfx950"];
+        by default only host code is compiled.
+      copts: compiler flags.
+      target_compatible_with: constraints on the platform of the target.
+      tags: tags of the target.
+      testonly: whether only tests may depend on it.
+      visibility: visibility of the target.
+      **kwargs: further attributes of cc_library: hdrs, deps, defines, includes.
+    """
+    cc_library(
+        name = name + ".hip",
+        srcs = srcs,
+        copts = (["--offload-arch=" + arch for arch in archs] if archs else HOST_ONLY) + copts,
+        linkstatic = True,
+        tags = tags + ["manual"],
+        testonly = testonly,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        visibility = ["//visibility:private"],
+        **kwargs
+    )
+    _hip_library(
+        name = name,
+        library = name + ".hip",
+        tags = tags,
+        testonly = testonly,
+        target_compatible_with = target_compatible_with,
+        visibility = visibility,
+    )
+
+def _prebuilt_library_impl(ctx):
+    root = "/".join([part for part in [ctx.label.workspace_root, ctx.label.package, ctx.attr.include] if part])
+    return [
+        CcInfo(
+            compilation_context = cc_common.create_compilation_context(
+                headers = depset(ctx.files.headers),
+                system_includes = depset([root]),
+            ),
+            # A hit fetches only the bundle, no ROCm.
+            linking_context = linking_context(ctx, dynamic_library = ctx.file.library),
+        ),
+        DefaultInfo(
+            files = depset([ctx.file.library]),
+            runfiles = ctx.runfiles([ctx.file.library]),
+        ),
+    ]
+
+prebuilt_library = rule(
+    implementation = _prebuilt_library_impl,
+    attrs = {
+        "headers": attr.label_list(allow_files = True, doc = "The bundle's headers."),
+        "include": attr.string(doc = "Directory of the headers, relative to the package.", mandatory = True),
+        "library": attr.label(allow_single_file = [".so"], doc = "The shared library.", mandatory = True),
+    },
+    doc = "A library of a prebuilt bundle; as a dependency it acts like a qola_library.",
+    fragments = ["cpp"],
+    provides = [CcInfo],
+    toolchains = use_cc_toolchain(),
+)

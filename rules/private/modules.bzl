@@ -1,0 +1,312 @@
+"""The modules of a manifest: attention libraries, modules that Python imports, and torch modules."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
+load(":cc.bzl", "OLDER_SYSTEMS_NAMES")
+load(":code_objects.bzl", "embedded_code_objects")
+load(":compile.bzl", "HOST_ONLY", "aiter_cc_library", "hip_source")
+load(":lazy.bzl", "lazy_form")
+load(":library.bzl", "shared_form")
+load(":settings.bzl", "by_archs", "subsets")
+
+_CPU_CHECK = Label("//rules/torch:cpu_check")
+
+# AITER's sources find code objects in the library's table, not on disk.
+_EMBEDDED_HSA = ["-DAITER_EMBEDDED_HSA_HEADER=<qola_embedded_hsa.h>"]
+
+def _asm_headers(name, headers):
+    """Declares the headers that select assembly kernels, and returns the labels to depend on."""
+    cc_library(
+        name = name + ".asm_headers",
+        hdrs = headers,
+        includes = {header.rpartition("/")[0]: None for header in headers}.keys(),
+    )
+    return [name + ".asm_headers", Label("//cc/api:asm")]
+
+def _generated_headers(name, files):
+    """Declares the generated files that sources include, and returns the labels to depend on."""
+    if not files:
+        return []
+    cc_library(
+        name = name + ".generated",
+        includes = [name + "/generated"],
+        textual_hdrs = files,
+    )
+    return [name + ".generated"]
+
+def _compiled_sources(name, archs, sources, deps, copts_of, entry_deps = [], code_objects = None, **kwargs):
+    """Declares the targets of sources and code objects, for each set of archs.
+
+    Args:
+      name: the module.
+      archs: sorted archs of the manifest.
+      sources: dict from a set of archs, joined by blanks, to a dict from a
+        source's name to its file.
+      deps: labels that all sources depend on.
+      copts_of: function from a source's name and the list of archs to compiler flags.
+      entry_deps: further labels that the source entry_point depends on.
+      code_objects: dict from an arch to a dict from the label of a .co file to
+        its key; None for a module without a table of them.
+      **kwargs: further attributes of the sources' targets.
+
+    Returns:
+      dict from a set of archs to labels.
+    """
+    parts = {}
+    for key, files in sources.items():
+        selected = key.split(" ")
+
+        # The usual library, with all archs, has the short names.
+        prefix = ".".join([name] + ([] if selected == archs else selected) + [""])
+        parts[key] = [prefix + source for source in files]
+        for source, src in files.items():
+            hip_source(
+                name = prefix + source,
+                src = src,
+                archs = selected,
+                copts = copts_of(source, selected),
+                deps = deps + (entry_deps if source == "entry_point" else []),
+                **kwargs
+            )
+        if code_objects != None:
+            embedded_code_objects(
+                name = prefix + "code_objects",
+                code_objects = {
+                    label: key
+                    for arch in selected
+                    for label, key in code_objects.get(arch, {}).items()
+                },
+            )
+            parts[key].append(prefix + "code_objects")
+    return parts
+
+def _objects(kernels, archs):
+    """Returns the hip_objects of the kernel instances for any of some archs; cc_libraries around them are for people."""
+    return [
+        label + ".object"
+        for key, labels in kernels.items()
+        if [arch for arch in key.split(" ") if arch in archs]
+        for label in labels
+    ]
+
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None, kernel_names = None):
+    """Declares the library of an attention module, and its lazy form if there are `stubs`.
+
+    Args:
+      name: target name: the module, such as libmha_fwd.
+      file: file name of the library, <namespace>_<module>.so.
+      export_list: version script with the exported symbols.
+      archs: sorted archs of the manifest.
+      kernels: dict from archs, joined by blanks, to the labels of their kernel
+        instances, for the lazy form.
+      linked: the same of batches of kernel instances, and of kernel instances
+        outside of batches, for the library; by default `kernels`.
+      sources: dict from each set of archs that a library may have, joined by
+        blanks, to a dict from a source's name to its file: dispatch and AITER's
+        entry points, which refer to the kernels of that set.
+      entry_source: C++ file that defines the exported entry points.
+      headers: label of the header_set for the sources.
+      public_headers: label of the public_headers.
+      plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
+      copts: compiler flags of the module.
+      asm_domain: generated header with the problems that AITER's assembly (v3)
+        kernels serve in this manifest; None without such kernels.
+      code_objects: dict from an arch to a dict from the label of a .co file to
+        its key.
+      host_only: names of sources without device code.
+      stubs: C++ files that replace the kernel instances in the lazy library.
+      kernel_headers: labels of the header_sets of kernel instances.
+      namespace: the manifest's, below qola::; empty for qola:: itself.
+      place: directory of the lazy library's sources, relative to the directory
+        above the library's.
+      asm_tables: headers by which AITER's own sources select and load assembly
+        kernels.
+      tree: label of a file at the root of the AITER tree.
+      kernel_names: C++ file with the names of the kernels, for the C functions;
+        None for a library without these.
+    """
+    deps = [headers, public_headers]
+    asm_headers = asm_tables + ([asm_domain] if asm_domain else [])
+    if asm_headers:
+        deps = deps + _asm_headers(name, asm_headers)
+
+    def copts_of(source, selected):
+        if source == "entry_point":
+            # The entry points compare the device with the archs.
+            return copts + HOST_ONLY + ["-DQOLA_ARCHS=" + ",".join(selected)] + (["-DQOLA_ASM"] if asm_domain else [])
+        return copts + (_EMBEDDED_HSA if asm_tables else []) + (HOST_ONLY if source in host_only else [])
+
+    parts = _compiled_sources(
+        name,
+        archs,
+        {key: files | {"entry_point": entry_source} for key, files in sources.items()},
+        deps,
+        copts_of,
+        code_objects = code_objects if asm_headers else None,
+        entry_deps = [Label("//cc/api:entry")],
+    )
+    common_parts = []
+    if kernel_names:
+        common_parts = [name + ".kernel_names"]
+        aiter_cc_library(
+            name = name + ".kernel_names",
+            srcs = [kernel_names],
+            copts = HOST_ONLY,
+            deps = [Label("//cc/api:kernels")],
+        )
+    common = dict(
+        archs = archs,
+        bundle_files = bundle_files,
+        export_list = export_list,
+        file = file,
+        headers = public_headers,
+        # A dropped direction must not leave an undefined symbol that shows only
+        # when the process loads the library.
+        link_flags = ["-Wl,-z,defs"],
+        plan = plan,
+    )
+    deps = by_archs(archs, lambda selected: parts[" ".join(selected)] + common_parts + _objects(linked or kernels, selected))
+    shared_form(
+        name = name,
+        namespace = namespace,
+        static_deps = deps + [OLDER_SYSTEMS_NAMES],
+        deps = deps,
+        **common
+    )
+    if stubs:
+        lazy_form(
+            name = name,
+            copts = copts,
+            kernel_headers = kernel_headers,
+            all_kernels = _objects(kernels, archs),
+            kernels = by_archs(archs, lambda selected: _objects(kernels, selected)),
+            place = place,
+            parts = by_archs(archs, lambda selected: parts[" ".join(selected)] + common_parts),
+            stubs = stubs,
+            tree = tree,
+            **common
+        )
+
+def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None):
+    """Declares a module that Python imports without PyTorch, or whose C functions it calls.
+
+    Args:
+      name: target name: the module, such as module_aiter_enum.
+      file: file name of the library, by which Python finds it.
+      export_list: version script with the exported symbols.
+      archs: sorted archs of the manifest.
+      sources: dict from a source's name to its file.
+      headers: label of the header_set for the sources.
+      deps: labels of the headers of Python and pybind11; [] for one with C functions.
+      plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
+      copts: compiler flags of the module.
+      generated: generated files that sources include, in <name>/generated.
+      code_objects: dict from an arch to a dict from the label of a .co file to
+        its key.
+      rocm_headers: label of the headers of ROCm's libraries, if the module includes some.
+    """
+    if code_objects:
+        copts = copts + _EMBEDDED_HSA
+    parts = _compiled_sources(
+        name,
+        archs,
+        {" ".join(selected): sources for selected in subsets(archs)},
+        [headers] + deps + ([rocm_headers] if rocm_headers else []) + _generated_headers(name, generated) +
+        ([Label("//cc/api:asm")] if code_objects else []),
+        lambda _source, _selected: copts,
+        code_objects = code_objects or None,
+    )
+    shared_form(
+        name = name,
+        archs = archs,
+        bundle_files = bundle_files,
+        deps = by_archs(archs, lambda selected: parts[" ".join(selected)]),
+        export_list = export_list,
+        file = file,
+        headers = headers,
+        # The interpreter that loads the module defines Python's symbols.
+        link_flags = ["-Wl,--as-needed"] + ([] if deps else ["-Wl,-z,defs"]),
+        plan = plan,
+    )
+
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], generated = []):
+    """Declares a module that Python imports together with PyTorch, with its kernel instances.
+
+    Args:
+      name: target name: the module, such as module_mha_fwd.
+      file: file name of the library, by which Python finds it.
+      export_list: version script with the one exported symbol.
+      archs: sorted archs of the manifest.
+      kernels: dict from archs, joined by blanks, to the labels of batches of
+        kernel instances, and of kernel instances outside of batches.
+      sources: dict from each set of archs that a module may have, joined by
+        blanks, to a dict from a source's name to its file.
+      headers: label of the header_set for the sources.
+      init: names of the sources that define the module's init function for Python.
+      torch: label of PyTorch's repository, @qola_torch.
+      plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
+      copts: compiler flags of the module.
+      host_only: names of sources without device code.
+      code_objects: dict from an arch to a dict from the label of a .co file to
+        its key.
+      asm_tables: headers by which AITER's own sources select assembly kernels.
+      generated: generated files that sources include, in <name>/generated.
+    """
+    stem = file.removesuffix(".so")
+    with_asm = bool(code_objects or asm_tables)
+    deps = [headers] + select({
+        # Found before PyTorch's headers of the same names.
+        _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
+        "//conditions:default": [torch + "//:hip"],
+    }) + [Label("@qola_rocm//:headers")] + _generated_headers(name, generated)
+    if with_asm:
+        deps = deps + _asm_headers(name, asm_tables)
+    init_copts = [
+        "-DTORCH_EXTENSION_NAME=" + stem,
+        # qola's init function calls AITER's, which has the same name.
+        "-DPyInit_{0}=qola_init_{0}".format(stem),
+    ]
+    copts = copts + ["-DTORCH_API_INCLUDE_EXTENSION_H"] + (_EMBEDDED_HSA if asm_tables else [])
+    parts = _compiled_sources(
+        name,
+        archs,
+        sources,
+        deps,
+        lambda source, _selected: copts + (init_copts if source in init else []) + (HOST_ONLY if source in host_only else []),
+        code_objects = code_objects if with_asm else None,
+        visibility = ["//visibility:public"],
+    )
+    hip_source(
+        name = name + ".guard",
+        src = Label("//cc/torch:guard.cpp"),
+        archs = archs,
+        copts = HOST_ONLY,
+        local_defines = ["QOLA_MODULE=" + stem],
+        deps = [torch + "//:headers"],
+    )
+    libraries = [torch + "//:lib/" + library for library in LIBRARIES] + select({
+        _CPU_CHECK: [],
+        "//conditions:default": [torch + "//:lib/" + library for library in FURTHER_LIBRARIES],
+    })
+    shared_form(
+        name = name,
+        archs = archs,
+        bundle_files = bundle_files,
+        deps = by_archs(archs, lambda selected: parts[" ".join(selected)] + _objects(kernels, selected) + [name + ".guard"]),
+        export_list = export_list,
+        file = file,
+        headers = headers,
+        link_inputs = libraries,
+        # No -z defs: the interpreter that loads the module defines Python's symbols.
+        link_flags = [
+            "-Wl,--gc-sections",
+            "-Wl,--as-needed",
+        ] + ["$(location {}//:lib/{})".format(torch, library) for library in LIBRARIES] + select({
+            _CPU_CHECK: [],
+            "//conditions:default": ["$(location {}//:lib/{})".format(torch, library) for library in FURTHER_LIBRARIES],
+        }),
+        plan = plan,
+    )
