@@ -168,7 +168,7 @@ def test_a_step_down_builds_all_of_the_receipt(
         own = own_dispatch(tree, tmp_path / "-".join(chosen), "--receipt", "600", *targets)
         folder = "dispatch" if chosen == BOTH else f"dispatch_{chosen[0]}"
         assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == own
-    with pytest.raises(CodegenError, match="level that is required is not reached") as error:
+    with pytest.raises(CodegenError, match="required level is not reached") as error:
         run(tree, tmp_path / "again", level="filtered")
     assert f"level {level}: " in str(error.value)
 

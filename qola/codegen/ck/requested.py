@@ -1,9 +1,9 @@
-"""Rows of the dispatch for kernels that a manifest names one by one, whether CK has them or not.
+"""Finds or makes the dispatch rows of the kernels that a manifest requests by config.
 
-One that CK enumerates is its row. Any other is made of the row that is most like it, by CK's own
-objects and templates (qola.codegen.ck.altered), and read as every row is: its fields, its
-condition, and the types by which dispatch and sources fit each other. Only if that gives the fields
-which were asked for, is it the kernel.
+A kernel that CK enumerates is its row. For any other, the objects of the most similar row are
+copied with other values and rendered by CK's own templates. No class of a generator is known here:
+`vocabulary.fields_of` reads the fields of its objects, and only the values from which it read them
+are replaced. The result is read like every row, and must have exactly the requested fields.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from qola.codegen.ck.vocabulary import ALIASES, without_enum
 from qola.codegen.types import FieldValue, RequestedKernel
 from qola.errors import Finding
 
-#: Numbers of a tile's notation, by the letter with which they and CK's members for them begin.
+#: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
 _PART = re.compile(r"([brw])(\d+(?:x\d+)*)")
 _PER_CU, _MOST_ROWS = re.compile(r"o(-?\d+)"), re.compile(r"maxq(\d+)")
-#: Of a tile whose notation does not say how many blocks a compute unit is to hold.
+#: The occupancy of a tile whose notation has none.
 _ANY_NUMBER = -1
-#: Members that no value of a field is looked for in: what belongs to an arch goes with it.
-_LEFT_ALONE = frozenset({"arch", "mask_impl", "constraint"})
+#: Attributes that are copied as they are.
+_COPIED = frozenset({"arch", "mask_impl", "constraint"})
 
-#: What a pipeline calls a field.
+#: Names of fields in an object for a pipeline.
 _IN_PIPELINE = {"pipeline": "tag"}
 
 Values = Mapping[str, Any]
 
 
 def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, bool]) -> Values:
-    """Return values by CK's names for its members, such that an object would have these fields.
+    """Return the values, by CK's attribute names, that give an object these fields.
 
     Args:
-        item: an object of CK that has all members, with other values.
+        item: an object of CK with other values.
         fields: only those that differ.
-        masks: what each of CK's words for a mask stands for.
+        masks: by each of CK's words for masks, whether there is a mask.
 
     Raises:
-        NotUnderstoodError: a mask or a tile that there is no word or number for.
+        NotUnderstoodError: CK has no word for the mask, or no attributes for the tile.
     """
     found: dict[str, Any] = {}
     names = {ours: theirs for theirs, ours in ALIASES.items()}
@@ -66,16 +66,16 @@ def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, b
 
 
 def altered(item: Any, values: Values, *, held: str = "") -> Any:
-    """Return a copy of an object, and of those it holds, with other values.
+    """Copy an object, and the objects in its attributes, with other values.
 
     Args:
-        held: what another object calls it.
+        held: the name of the attribute that holds it.
     """
     made = copy.copy(item)
     for written, given in vars(item).items():
         name = written.removeprefix("F_")
         now = without_enum(given)
-        if name in _LEFT_ALONE or (name == "tag" and held != "pipeline"):
+        if name in _COPIED or (name == "tag" and held != "pipeline"):
             continue
         if now is None or isinstance(now, (str, int)):
             if name in values:
@@ -87,17 +87,17 @@ def altered(item: Any, values: Values, *, held: str = "") -> Any:
 
 
 def _as(now: Any, value: Any) -> Any:
-    """Return a value in the form that CK has there: t and f, or numbers as text."""
+    """Convert a value to the type of the current one: t and f, or numbers as text."""
     if isinstance(value, bool) and not isinstance(now, bool):
         return "t" if value else "f"
     return str(value) if isinstance(now, str) and isinstance(value, int) else value
 
 
 def _tile_values(item: Any, notation: str) -> dict[str, int]:
-    """Return the numbers of a tile by the members of the tile that an object holds.
+    """Return the numbers of a tile by the attributes of an object's tile.
 
     Raises:
-        NotUnderstoodError: it holds none, or one of more or fewer numbers.
+        NotUnderstoodError: it has no tile, or a tile with another count of numbers.
     """
     tile = next((v for n, v in vars(item).items() if n.removeprefix("F_") == "tile"), None)
     if tile is None or not hasattr(tile, "__dict__"):
@@ -123,14 +123,13 @@ def _tile_values(item: Any, notation: str) -> dict[str, int]:
 
 
 def text_of(item: Any, known: str, like: Any) -> str:
-    """Return the source of a kernel by CK's own template.
+    """Render the source of a kernel with CK's template.
 
     Args:
-        known: source of another kernel, which tells the property that gives it.
-        like: that kernel.
+        known: source of the kernel `like`, which identifies the property with the source.
 
     Raises:
-        NotUnderstoodError: no property gives it.
+        NotUnderstoodError: no property has this source.
     """
     for name in _properties(like):
         if _value(like, name) == known:
@@ -139,7 +138,7 @@ def text_of(item: Any, known: str, like: Any) -> str:
 
 
 def kernels_held(row: Any) -> Iterator[Any]:
-    """Yield the kernels that an object of a dispatch makes of itself, such as partners."""
+    """Yield the kernels in the properties of a dispatch object, such as helper kernels."""
     for name in _properties(row):
         value = _value(row, name)
         if isinstance(getattr(type(value), "filename", None), property):
@@ -153,25 +152,25 @@ def _properties(item: Any) -> list[str]:
 def _value(item: Any, name: str) -> Any:
     try:
         return getattr(item, name)
-    except Exception:  # a property of CK that this object cannot have
+    except Exception:  # CK's property does not apply to this object
         return None
 
 
-#: Fields by which another row is like one, before all others; a tile is always another.
-_ALIKE = ("pipeline", "trload", "dtype", "mode", "hdim_q", "hdim_v", "mask", "bias")
+#: Fields that decide which row is most similar, in descending order of importance.
+_SIMILAR = ("pipeline", "trload", "dtype", "mode", "hdim_q", "hdim_v", "mask", "bias")
 
 
-def keeper_of(kernel: RequestedKernel) -> VariantFilter:
+def filter_of(kernel: RequestedKernel) -> VariantFilter:
     """Return the filter that keeps a requested kernel."""
     return VariantFilter(REQUESTED, kernel.label, 0, {}, None)
 
 
 @dataclass(frozen=True)
-class FoundRows:
-    """The dispatch entries of a requested kernel.
+class RequestedRows:
+    """The dispatch rows of a requested kernel.
 
     Attributes:
-        made: CK does not enumerate them.
+        made: CK does not enumerate the kernel.
     """
 
     kernel: RequestedKernel
@@ -180,72 +179,72 @@ class FoundRows:
 
     @property
     def types(self) -> set[tuple[str | None, Traits | None]]:
-        """What a dispatch calls it by: another kernel of the same type is another definition."""
+        """The C++ types by which a dispatch calls it; two kernels of one type cannot be linked."""
         return {(row.arch, row.main.traits) for row in self.rows}
 
 
-def find(
+def find_requested(
     request: GeneratorRequest,
     recording: Recording,
     dispatch: Dispatch,
     bases: Mapping[int, Base],
-) -> tuple[list[FoundRows], list[Finding]]:
+) -> tuple[list[RequestedRows], list[Finding]]:
     """Return the rows of requested kernels, and a finding for each that cannot be generated.
 
     Args:
-        recording, dispatch: of the first of the receipts in `bases`.
+        recording, dispatch: those of the first receipt in `bases`.
     """
     direction, base = request.direction, next(iter(bases.values()))
     if request.dropped:
         expected = "no drop_directions with its direction"
-        words = f"kernels of {direction}, which is dropped"
-        return [], [Finding(kernel.label, words, expected) for kernel in request.kernels]
-    found: list[FoundRows] = []
+        found = f"kernels of {direction}, which is dropped"
+        return [], [Finding(kernel.label, found, expected) for kernel in request.kernels]
+    requested: list[RequestedRows] = []
     wrong: list[Finding] = []
     types: dict[tuple[str | None, Traits | None], RequestedKernel] = {}
     for own in request.kernels:
         try:
-            one = _found(direction, recording, dispatch, base, own)
+            rows = _find_rows(direction, recording, dispatch, base, own)
         except NotUnderstoodError as error:
             expected = (
                 f"a kernel that CK's templates for {direction} {own.config.role} can be made of"
             )
             wrong.append(Finding(own.label, f"{own.config.name}: {error}", expected))
             continue
-        others = [types[key] for key in one.types if key in types]
+        others = [types[key] for key in rows.types if key in types]
         if others:
-            words = f"{own.config.name}: of the same type in C++ as {others[0].label}"
+            found = f"{own.config.name}: of the same type in C++ as {others[0].label}"
             expected = "kernels that differ in more than waves and matrix instructions"
-            wrong.append(Finding(own.label, words, expected, "a manifest for each of the two"))
+            wrong.append(Finding(own.label, found, expected, "a manifest for each of the two"))
             continue
-        types.update(dict.fromkeys(one.types, own))
-        found.append(one)
-    return found, wrong
+        types.update(dict.fromkeys(rows.types, own))
+        requested.append(rows)
+    return requested, wrong
 
 
-def _found(
+def _find_rows(
     direction: str, recording: Recording, dispatch: Dispatch, base: Base, own: RequestedKernel
-) -> FoundRows:
+) -> RequestedRows:
     rows = tuple(row for row in base.rows if row.main.role == own.config.role)
     if not rows:
         roles = ", ".join(sorted({row.main.role for row in base.rows})) or "none"
         raise NotUnderstoodError(
-            f"{own.config.role} comes along with others, or is not there: main kernels are {roles}"
+            f"{own.config.role} is a helper kernel, or missing: main kernels are {roles}"
         )
     if same := tuple(row for row in rows if row.main.fields == own.config.fields()):
-        return FoundRows(own, same, made=False)
+        return RequestedRows(own, same, made=False)
     like = _most_like(rows, own)
     alike = [row for row in rows if row.main.name == like.main.name and row.arch == like.arch]
     made = _Maker(direction, recording, dispatch, base, own, like.main)
     with reading_ck():
-        return FoundRows(own, made.rows(alike), made=True)
+        return RequestedRows(own, made.rows(alike), made=True)
 
 
 def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
-    """Return the row that has most of a kernel's fields.
+    """Return the row whose fields are most similar to a kernel's.
 
     Raises:
-        NotUnderstoodError: none is for its arch, or its fields are others than theirs.
+        NotUnderstoodError: no row is for its arch, or the rows have other fields.
     """
     arch = own.config.arch
     of_arch = [row for row in rows if row.arch == arch]
@@ -255,7 +254,7 @@ def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
 
     def likeness(row: Row) -> tuple[int, int]:
         same = [n for n, value in own.config.fields().items() if row.main.fields.get(n) == value]
-        weight = sum(1 << i for i, n in enumerate(reversed(_ALIKE)) if n in same)
+        weight = sum(1 << i for i, n in enumerate(reversed(_SIMILAR)) if n in same)
         return weight, len(same)
 
     best = max(of_arch, key=likeness)
@@ -268,7 +267,7 @@ def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
 
 
 class _Maker:
-    """Makes rows and sources of a kernel from those of another one."""
+    """Makes the rows and sources of a requested kernel from those of a similar one."""
 
     def __init__(
         self,
@@ -290,10 +289,10 @@ class _Maker:
         self._masks = _mask_words(base)
 
     def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
-        """Return the rows that CK has of the other kernel, for this one.
+        """Copy the rows of the similar kernel for this one.
 
         Raises:
-            NotUnderstoodError: they cannot be made, or are those of a third kernel.
+            NotUnderstoodError: they cannot be copied, or are rows of a third kernel.
         """
         changes = {
             name: value
@@ -308,19 +307,20 @@ class _Maker:
         files = {kernel.filename: text_of(kernel, self._like.source, self._item)}
         items = {kernel.filename: kernel}
         for one in registered:
-            self._add_partners(one, files, items)
-        made = read_base(self._direction, *self._seen(registered, files, items)).rows
+            self._add_helpers(one, files, items)
+        made = read_base(self._direction, *self._recording_of(registered, files, items)).rows
         for row in made:
             self._check(row)
-        # A kernel of such a name, whatever its fields: it would be compiled in place of this one.
+        # The kernel of this name would be compiled in place of the requested one.
         if kernel.filename in self._recording.files:
             raise NotUnderstoodError(f"CK has another kernel that it calls {kernel.filename}")
         return tuple(
-            replace(row, kernels=tuple(self._partner(one) for one in row.kernels)) for row in made
+            replace(row, kernels=tuple(self._known_helper(one) for one in row.kernels))
+            for row in made
         )
 
-    def _add_partners(self, row: Registered, files: dict[str, str], items: dict[str, Any]) -> None:
-        """Add sources of what a row calls beside its main kernel: CK's, or made by its object."""
+    def _add_helpers(self, row: Registered, files: dict[str, str], items: dict[str, Any]) -> None:
+        """Add sources of a row's helper kernels: CK's, or rendered by the row's object."""
         (text,) = self._dispatch.texts_of([row])
         arch, called = call_of(text)
         held = list(kernels_held(row.row))
@@ -342,16 +342,16 @@ class _Maker:
                     files[item.filename], items[item.filename] = source, item
 
     def _recorded_like(self, item: Any) -> Any:
-        """Return a kernel of CK's of the same class."""
+        """Return a recorded kernel of the same class."""
         for known in self._recording.kernels.values():
             if type(known) is type(item) and known.filename in self._recording.files:
                 return known
-        raise NotUnderstoodError(f"no {type(item).__name__} that CK has written")
+        raise NotUnderstoodError(f"CK wrote no {type(item).__name__}")
 
-    def _seen(
+    def _recording_of(
         self, rows: Sequence[Registered], files: Mapping[str, str], items: Mapping[str, Any]
     ) -> tuple[Recording, Dispatch]:
-        """Return what would have been seen of CK's generator, had it made these rows alone."""
+        """Return the recording of CK's generator as if it had only registered these rows."""
         pool: Pool = self._dispatch.pool_of(rows)
         text = self._dispatch.text(rows)
         seen = Recording([pool], {**files, self._dispatch.name: text}, dict(items))
@@ -367,14 +367,14 @@ class _Maker:
         if wrong or found.keys() != wanted.keys():
             raise NotUnderstoodError(f"CK makes another kernel of it, with {', '.join(wrong)}")
 
-    def _partner(self, kernel: Kernel) -> Kernel:
-        """Return a partner as CK's own, where it is: it is the same for all rows then."""
+    def _known_helper(self, kernel: Kernel) -> Kernel:
+        """Return CK's own helper kernel if there is one: it is the same for all rows."""
         own = kernel.fields == self._own.config.fields()
         return kernel if own else self._known.get((kernel.traits, kernel.arch), kernel)
 
 
 def _altered_row(registered: Registered, values: Mapping[str, Any]) -> Registered:
-    """Return what would have been registered of another kernel."""
+    """Return the registration of a copied kernel."""
     args = tuple(altered(one, values) if one is registered.row else one for one in registered.args)
     more = {
         name: altered(one, values) if one is registered.row else one
@@ -384,7 +384,7 @@ def _altered_row(registered: Registered, values: Mapping[str, Any]) -> Registere
 
 
 def _mask_words(base: Base) -> dict[str, bool]:
-    """Return what CK's words for masks stand for, by the rows that have them."""
+    """Return whether CK's words for masks mean a mask, from the rows that have them."""
     return {
         word: bool(row.main.fields["mask"])
         for row in base.rows
@@ -393,26 +393,28 @@ def _mask_words(base: Base) -> dict[str, bool]:
     }
 
 
-def arranged(rows: Sequence[Row], order: Sequence[Row], found: Sequence[FoundRows]) -> list[Row]:
-    """Return rows with those of kernels that are asked for.
+def insert_requested(
+    rows: Sequence[Row], order: Sequence[Row], found: Sequence[RequestedRows]
+) -> list[Row]:
+    """Insert the rows of requested kernels into rows.
 
-    CK's own are where CK has them. One that is made, or that the receipts do not have, comes before
-    all of its bucket; a bucket that CK does not have, before the first one that takes its problems.
+    CK's own rows keep their places. A row that was made, or that the receipts do not have, comes
+    before the others of its bucket; a new bucket before the first one that takes its problems.
 
     Args:
-        order: all rows of the receipts, some of which are `rows`.
+        order: all rows of the receipts, including `rows`.
     """
     have = {row.key for row in rows}
-    asked = {row.key: row for one in found for row in one.rows}
-    ordered = [row for row in order if row.key in have or row.key in asked]
+    requested = {row.key: row for kernel in found for row in kernel.rows}
+    ordered = [row for row in order if row.key in have or row.key in requested]
     known = {row.key for row in ordered}
-    for row in reversed([row for key, row in asked.items() if key not in known]):
+    for row in reversed([row for key, row in requested.items() if key not in known]):
         ordered.insert(_place(ordered, row), row)
     return ordered
 
 
 def _place(ordered: Sequence[Row], row: Row) -> int:
-    """Return where a row goes among others, none of whose archs may change places."""
+    """Return the position of a new row; archs keep their order."""
     of_arch = [n for n, other in enumerate(ordered) if other.arch == row.arch]
     chain = [n for n in of_arch if ordered[n].fields["dtype"] == row.fields["dtype"]]
     same = [n for n in chain if ordered[n].bucket == row.bucket]
