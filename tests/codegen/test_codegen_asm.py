@@ -327,7 +327,7 @@ def test_integrity_of_csv_tables(changeable: AiterTree) -> None:
     assert integrity(changeable, "gfx942", "pa") == ()
     (folder / "pa_bf16_noquant_gqa16_1tg_4w.co").rename(folder / "pa_other.co")
     missing, unnamed = integrity(changeable, "gfx942", "pa")
-    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, of which there is no file" in missing.found
+    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, whose files are missing" in missing.found
     assert unnamed.found.startswith("pa_other.co, which no row names")
 
 

@@ -27,15 +27,15 @@ PATCHES = Path(__file__).with_name("patches")
 
 
 def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path) -> Path | Finding:
-    """Copy a generator and apply the patch that is pinned for just this version of it.
+    """Copy a generator, and apply the patch that is pinned for this version of it.
 
     Args:
-        root: directory of the tree that holds ``hsa/``.
-        into: the copy goes below it; the tree is not written to.
+        root: directory of the tree that contains ``hsa/``.
+        into: directory for the copy.
         patches: directory with ``pins.json`` and the patches.
 
     Returns:
-        The patched copy, or a warning where no patch is known for the script.
+        The patched copy, or a warning if no patch is known for the script.
 
     Raises:
         AiterError: the patch does not apply.
@@ -112,10 +112,10 @@ std::string fmha_bwd_{role}_get_name_<{type}>()
 
 @dataclass(frozen=True)
 class Helper:
-    """A helper kernel as AITER's generator writes it.
+    """A helper kernel that AITER's generator wrote.
 
     Attributes:
-        type: its traits type, by which a dispatch calls it.
+        type: the traits type by which a dispatch calls it.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Helper:
     data: bytes
 
     def instance(self, archs: Sequence[str], kept_by: Sequence[int]) -> KernelInstance:
-        """Return it as a kernel instance; AITER's source is for any architecture."""
+        """Describe it as a kernel instance. AITER's source is for any architecture."""
         return KernelInstance(
             name=self.name,
             direction="bwd",
@@ -139,10 +139,10 @@ class Helper:
 
 
 def read_helpers(files: Mapping[str, bytes], place: str) -> dict[str, Helper]:
-    """Return the helper kernels in generated files by traits type.
+    """Parse the helper kernels in generated files, by traits type.
 
     Raises:
-        CodegenError: a file that is none.
+        CodegenError: a file is not a helper kernel.
     """
     helpers = {}
     for name, data in files.items():
@@ -151,7 +151,7 @@ def read_helpers(files: Mapping[str, bytes], place: str) -> dict[str, Helper]:
             raise CodegenError(
                 Finding(
                     place=f"{place}: {name}",
-                    found="no kernel for before or after a v3 kernel",
+                    found="not a helper kernel of a v3 kernel",
                     expected=f"one of {', '.join(_FIELDS)}",
                     fix="extend qola/codegen/asm/embed.py",
                 )
@@ -165,7 +165,7 @@ def read_helpers(files: Mapping[str, bytes], place: str) -> dict[str, Helper]:
 
 
 def unplanned_source(types: Sequence[str]) -> str:
-    """Return C++ that defines helper kernels which throw, for traits types nobody plans."""
+    """Return C++ that defines throwing helper kernels, for traits types without a variant."""
     return _STUBS.format(
         functions="\n".join(
             _STUB.format(role=type_.partition("_traits_<")[0].removeprefix("fmha_bwd_"), type=type_)
@@ -191,17 +191,16 @@ def generate_asm(
     *,
     patches: Path = PATCHES,
 ) -> AsmSet:
-    """Generate the v3 path of a module, as far as its variants can ask for it.
+    """Generate the v3 path of a module for the problems of its variants.
 
     Args:
-        tree: the AITER tree; it is not written to.
         module_name: ``libmha_fwd`` or ``libmha_bwd``.
-        calls: the module's generators that serve the v3 path alone.
-        variants: those of the module's direction; () keeps every kernel a dispatch calls.
+        calls: the module's generators of the v3 path.
+        variants: those of the module's direction; () keeps every kernel that a dispatch calls.
         out_dir: gets ``dispatch/`` and ``kernels/``.
 
     Raises:
-        CodegenError: a generator that fails, or tables or helpers in a form not served.
+        CodegenError: a generator fails, or tables or helpers have an unknown form.
     """
     direction = attention_of(module_name).direction
     own = f"/hsa/{ARCH_TOKEN}/fmha_v3_{direction}/codegen.py"
@@ -245,14 +244,14 @@ def generate_asm(
 
 
 def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
-    """Compare the configuration tables of one subfolder with the .co files in it.
+    """Compare the configuration tables of a folder with its .co files.
 
     Args:
         subdir: folder below ``hsa/<arch>``, such as ``fmha_v3_bwd``.
 
     Returns:
-        A warning that names the files rows ask for and that are not there, and one that names the
-        files no row asks for. Nothing for a folder without tables: other code names its kernels.
+        A warning that names the missing files of rows, and one that names the files without a row.
+        () for a folder without tables: other code names its kernels.
     """
     hsa_dir = f"{tree.hsa_dir}/{arch}/{subdir}"
     folder = tree.root / hsa_dir
@@ -276,7 +275,7 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 place=place,
-                found=f"rows for {listed(named - present, hsa_dir)}, of which there is no file",
+                found=f"rows for {listed(named - present, hsa_dir)}, whose files are missing",
                 expected="a .co file for each row",
                 severity="warning",
             )
@@ -289,7 +288,7 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
 def _dispatch(
     tree: AiterTree, call: GeneratorCall, arch: str, patches: Path
 ) -> dict[str, bytes] | Finding:
-    """Return what the patched generator of an architecture writes, or why it is not run."""
+    """Run the patched generator of an architecture, or return the reason why it cannot run."""
     place = call.script.replace(ARCH_TOKEN, arch)
     script = place.removeprefix(f"{tree.meta_dir}/") if tree.meta_dir else place
     root = tree.root / tree.meta_dir
@@ -306,7 +305,7 @@ def _dispatch(
 
 
 def _keepers(launch: AsmCall, variants: Sequence[Variant]) -> list[int]:
-    """Return the variants that want a launch; [-1] where there are none at all."""
+    """Return the indices of the variants that select a launch; [-1] without variants."""
     if not variants:
         return [-1]
     return [v.index for v in variants if fits(v, launch.kernels[0])]
@@ -315,7 +314,7 @@ def _keepers(launch: AsmCall, variants: Sequence[Variant]) -> list[int]:
 def _served(
     launches: Iterable[Sequence[AsmCall]], variants: Sequence[Variant], direction: str
 ) -> dict[int, frozenset[tuple[int, int]]]:
-    """Return the head dims of each variant that every architecture has a launch for."""
+    """Return the head dims of each variant for which every architecture has a launch."""
     by_arch = [
         {
             (index, (launch.kernels[0].hdim_q, launch.kernels[0].hdim_v))
@@ -343,7 +342,7 @@ def _helpers(
     archs: Sequence[str],
     out_dir: Folder,
 ) -> tuple[tuple[KernelInstance, ...], tuple[GeneratedSource, ...]]:
-    """Write the helper kernels that are wanted, and a source for those that are only named."""
+    """Write the selected helper kernels, and a source that defines the others."""
     named = {helper for launch in everything for helper in launch.helpers}
     keepers: dict[str, set[int]] = {}
     for launch in wanted:
