@@ -148,7 +148,7 @@ def rocm_identity(
 
 
 def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return which ROCm a rocm.json means (rules/rocm/rocm_repository.bzl writes it).
+    """Return which ROCm a rocm.json means (rules/rocm/repositories.bzl writes it).
 
     Raises:
         ToolchainError: there is none where this machine's own is to be used.

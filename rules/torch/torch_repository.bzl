@@ -1,8 +1,7 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:module_python.bzl", "module_python", "probe_torch", "pybind11_defines")
-load("//rules/private/repositories:python_headers.bzl", "link_headers")
+load("//rules/private/repositories:module_python.bzl", "link_headers", "module_python", "probe_torch", "pybind11_defines")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
 
@@ -44,7 +43,7 @@ alias(
 '''
 
 _NO_HIP = '''
-load("@qola//rules/torch:no_torch.bzl", "no_torch")
+load("@qola//rules/torch:torch_info.bzl", "no_torch")
 
 [
     no_torch(
@@ -55,7 +54,7 @@ load("@qola//rules/torch:no_torch.bzl", "no_torch")
 ]
 '''
 
-_NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
+_NONE = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "no_torch")
 
 [
     no_torch(
