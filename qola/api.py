@@ -19,7 +19,7 @@ from qola.checkout.request import (
 )
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS, Level
-from qola.manifest.archs import choose_modules
+from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.manifest.types import BuildMode
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -98,7 +98,7 @@ def build_kernels(
     environ = os.environ if environ is None else environ
     request = BuildRequest(
         manifest_path,
-        BuildSpec(tuple(archs or ()), build_mode, require),
+        BuildSpec(split(archs or ()), build_mode, require),
         AiterOptions(aiter_root, aiter_commit, aiter_remote, patches_dir, skip_checkout),
         tuple(groups or ()),
     )

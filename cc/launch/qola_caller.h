@@ -57,7 +57,7 @@ class Memory
 template <class Args, class... More>
 Args arguments_of(float (*)(const Args&, More...));
 
-/// Values by name, taken one by one, so that a name which nothing asked for is seen.
+/// Values by name; knows the names that no member or parameter took.
 class Values
 {
     public:
@@ -69,7 +69,7 @@ class Values
             given[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
     }
 
-    /// Sets what a name stands for, if it is given.
+    /// Sets a member or parameter if its name is given.
     template <class T>
     void take(const char* name, T& to)
     {
@@ -99,7 +99,7 @@ class Values
         return (given.contains(names) && ...);
     }
 
-    /// The first name that nothing asked for; empty where all were.
+    /// The first name that nothing took; empty if all were taken.
     std::string left() const
     {
         for(const auto& [name, _] : given)
@@ -130,7 +130,7 @@ class Values
     std::map<std::string, bool> taken;
 };
 
-/// A parameter beside the arguments, of whatever type it has.
+/// A parameter behind the arguments, of any type.
 class Parameter
 {
     public:
@@ -271,7 +271,7 @@ void fill(Args& args, Values& values, Memory& memory)
 /// An entry point with values.
 using Call = float (*)(Values&, Memory&);
 
-/// Calls an entry point; its status is written, "" returned, or what is wrong with the values.
+/// Calls an entry point and writes its status; returns "", or the error in the values.
 inline const char* call(const std::map<std::string, Call>& calls, const char* entry, const char* text, float* status)
 {
     static thread_local std::string wrong;

@@ -16,6 +16,7 @@ from typing import Any
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding
 from qola.files import lossy_text
+from qola.version import docs_url
 
 FILE = Path(__file__).with_name("known_faults.json")
 
@@ -50,7 +51,7 @@ def known_faults(
                 fault["fault"],
                 f"a tree with ROCm/QoLA's patch {fault['patch']}, or one that does not need it",
                 "patches_dir = a copy of ROCm/QoLA's patches/aiter; one that does not fit this "
-                "AITER must be rebased (docs/guide/bazel.md)",
+                f"AITER must be rebased ({docs_url('guide/bazel.md')})",
                 "warning",
             )
 

@@ -1,4 +1,4 @@
-"""An attention problem, and what belongs to a run of it: layout, device and data."""
+"""An attention problem, with the layout, device and data of a run."""
 
 from __future__ import annotations
 

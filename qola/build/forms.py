@@ -11,6 +11,7 @@ from qola.aiter.attention import ATTENTION
 from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.types import ModuleSpec
 from qola.progress import log
+from qola.version import docs_url
 
 CK_JIT = "NVTE_CK_JIT"
 _TE_PREFIX = "NVTE_"
@@ -133,7 +134,8 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
                 "--wheel",
                 ", ".join(others),
                 f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
-                "qola_torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
+                "qola_torch_wheel packages modules that Python imports "
+                f"({docs_url('guide/pybind.md')})",
             )
         )
     if others:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from qola.layout import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
+from qola.version import docs_url
 
 TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS
 
 _CONFIG = """\
-# Written by qola {version}: what this bundle is. docs/guide/cmake.md of qola says how to use it.
+# Written by qola {version}: describes this bundle. See {docs}.
 # Everything is relative to this file, so that the bundle can be moved.
 set(qola_VERSION {qola})
 set(qola_NAMESPACE {namespace})
@@ -71,6 +72,7 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
     aiter = record["inputs"]["aiter"]
     archs = " ".join(map(_quoted, record["archs"]))
     config = _CONFIG.format(
+        docs=docs_url("guide/cmake.md"),
         version=record["qola"],
         qola=_quoted(record["qola"]),
         namespace=_quoted(record["namespace"]),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn
 
 from qola.cli.console import Surroundings
 from qola.errors import ExitCode, Finding, QolaError, visible
+from qola.version import docs_url
 
 JSON = "--json"
 
@@ -72,6 +73,11 @@ class UsageError(QolaError):
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises UsageError, which --json can print like every other error."""
+
+    def format_help(self) -> str:
+        """Return the help, with the URL of its page."""
+        page = docs_url(f"reference/cli.md#{self.prog.replace(' ', '-')}")
+        return f"{super().format_help()}\ndocumentation: {page}\n"
 
     def error(self, message: str) -> NoReturn:
         """Raise the error."""

@@ -17,6 +17,7 @@ from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
+from qola.version import docs_url
 
 DEFAULT_MANIFEST = "qola.toml"
 """The file that `qola init` writes unless another is named."""
@@ -119,7 +120,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "lazy": _choice(
         "--lazy",
         help="libraries that load each kernel when it is first called, with all that compiles it "
-        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT of TransformerEngine, else --no-lazy)",
     ),
     "static": _flag(
         "--static",
@@ -169,7 +170,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "standard input; repeatable",
     ),
     "overwrite": _flag("--overwrite", help="replace what is there"),
-    "json": _flag(JSON, help="print JSON, errors too (docs/reference/plan.md)"),
+    "json": _flag(JSON, help=f"print JSON, errors too ({docs_url('reference/plan.md')})"),
 }
 
 
@@ -281,7 +282,7 @@ def build_request(
     paths = paths_of(args, around)
     return BuildRequest(
         paths["manifest_path"],
-        BuildSpec(tuple(args.arch), args.mode, require),
+        BuildSpec(split(args.arch), args.mode, require),
         AiterOptions(
             paths["aiter_root"],
             paths["aiter_commit"],

@@ -34,6 +34,7 @@ from qola.inspect.query import QueryError
 from qola.plan import planner
 from qola.progress import flush_progress
 from qola.ruleset import ruleset_root
+from qola.version import docs_url
 
 
 def add_commands(commands: Any) -> None:
@@ -55,7 +56,7 @@ def _add_verify(commands: Any) -> None:
         _verify,
         CODES,
         words="MANIFEST",
-        epilog="No GPU is needed or used; docs/internals/emulation.md says what cannot be seen.",
+        epilog=f"The emulator needs no GPU. Its limits: {docs_url('internals/emulation.md')}",
     )
     add_manifest(parser)
     parser.add_argument(

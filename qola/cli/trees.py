@@ -18,6 +18,7 @@ from qola.compat.run import examine
 from qola.errors import ExitCode
 from qola.fetch.fetched import tree_answers
 from qola.plan.modules import ModuleReport, module_reports
+from qola.version import docs_url
 
 
 def add_commands(commands: Any) -> None:
@@ -35,7 +36,7 @@ def _add_compat(commands: Any) -> None:
         action="store_true",
         help="also build a small library of each module, and see that its entry points launch",
     )
-    add_options(parser, "json", help="print JSON, errors too (docs/guide/compat.md)")
+    add_options(parser, "json", help=f"print JSON, errors too ({docs_url('guide/compat.md')})")
 
 
 def _compat(args: argparse.Namespace, around: Surroundings) -> int:
@@ -69,7 +70,7 @@ def _print(report: Report, console: Console) -> None:
 def _add_modules(commands: Any) -> None:
     parser = add_command(commands, "modules", _modules, (ExitCode.AITER,))
     add_options(parser, "aiter_root", help=DEFAULT_TREE)
-    add_options(parser, "json", help="print JSON, errors too (docs/reference/plan.md)")
+    add_options(parser, "json", help=f"print JSON, errors too ({docs_url('reference/plan.md')})")
 
 
 def _modules(args: argparse.Namespace, around: Surroundings) -> int:

@@ -25,10 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
     if args.places:
-        # Asked from Python, too, which may be another one than Bazel's: its NumPy does not load.
+        # build_libraries runs this with a Python that may lack a NumPy it can load.
         print(json.dumps(dict(places(args))))
         return ExitCode.DONE
-    return int(importlib.import_module("qola.fmha.dispatched").told(args))
+    return int(importlib.import_module("qola.fmha.dispatched").compare_all(args))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a library launches what its dispatch is read to launch, and what it says itself."""
+"""Compares the launches of a library with its parsed dispatch, and with its `find`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from qola.verify.c_api import Found
 from qola.verify.case import REFUSED, Call, Dim, Sample
 from qola.verify.host import Built, Host, on_device
 
-#: What a library launches for a problem, what it answers, and the names of that.
+#: The launches for a problem, the answer of `find`, and the names in it.
 _Answer = tuple[Call, Found, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A problem, and what became of it.
+    """A problem, with the kernels it was launched with and those it should be.
 
     Attributes:
         selected: kernels that the registry says it goes to.
@@ -26,9 +26,9 @@ class Compared:
         grids: of these launches, in workgroups.
         found: those that the library's C function `find` names.
         error: why nothing was launched, in the words of the entry point.
-        unread: why it is not known what should be selected; empty where it is.
+        unread: why the dispatch names no kernels that could be compared, else empty.
         unfound: why `find` names none, in its words.
-        unasked: why `find` cannot be asked; empty where it can.
+        unasked: why `find` does not take the problem, else empty.
     """
 
     problem: AttentionProblem
@@ -44,29 +44,29 @@ class Compared:
 
     @property
     def as_selected(self) -> bool | None:
-        """Whether it launches what is selected, or both are none; None where that is not known."""
+        """Whether launches and dispatch agree; None if the dispatch is unknown."""
         return None if self.unread else self._served and self.selected == self.launched
 
     @property
     def as_found(self) -> bool | None:
-        """Whether it launches what `find` names, or both are none; None where that is not known."""
+        """Whether launches and `find` agree; None if `find` does not take the problem."""
         if self.unasked:
             return None
         return self._served and not self.unfound and self.found == self.launched
 
     @property
     def agrees(self) -> bool | None:
-        """Whether it launches what both say; None where it is compared with neither."""
+        """Whether launches agree with both; None if compared with neither."""
         known = [one for one in (self.as_selected, self.as_found) if one is not None]
         return all(known) if known else None
 
     @property
     def _served(self) -> bool:
-        """Whether something is launched, or nothing as there is no kernel."""
+        """Whether kernels were launched, or the library has none for the problem."""
         return bool(self.launched) or self.error.endswith(REFUSED)
 
     def line(self) -> str:
-        """Return the problem and its main kernel with its grid, or what differs."""
+        """Return the problem with its kernels and grids, or the differences."""
         if self.agrees is False:
             said = [("launched", self.launched, self.error)]
             if self.as_selected is False:
@@ -92,10 +92,10 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def compared(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> list[Compared]:
-    """Hand a library problems, on a HIP runtime that runs nothing, and compare what it launches.
+    """Call a library with problems on a device that runs nothing, and compare the launches.
 
     Of a direction whose dispatch is not understood, and of a problem that assembly kernels serve,
-    the result says what is launched, why nothing is selected, and whether `find` names the same.
+    the result has the launches, why no kernel is selected, and whether `find` agrees.
 
     Raises:
         VerifyError: the process that called the library died.
@@ -121,10 +121,10 @@ def _compared(registry: Registry, arch: str, answers: Sequence[_Answer]) -> Iter
         if call.problem.use_asm and not known.issuperset(call.names):
             unread = "assembly kernels serve it, which AITER's host code chooses"
         else:
-            # What these refuse goes to CK's dispatch, as if they were not asked.
-            asked = replace(call.problem, use_asm=False)
+            # CK's dispatch serves a problem that assembly kernels refuse.
+            plain = replace(call.problem, use_asm=False)
             try:
-                selected = tuple(entry.name for entry in registry.select(asked, arch))
+                selected = tuple(entry.name for entry in registry.select(plain, arch))
             except RegistryError as error:
                 unread = "; ".join(finding.found for finding in error.findings)
         yield Compared(

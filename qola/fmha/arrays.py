@@ -83,9 +83,9 @@ def with_appended(
     Raises:
         ProblemError: as `tensors_of`.
     """
-    alone = replace(problem, seqlen_k=(problem.seqlen_knew,) * problem.batch).shapes()
+    new = replace(problem, seqlen_k=(problem.seqlen_knew,) * problem.batch).shapes()
     angles = (positions(problem), problem.rotary_dim // 2) if problem.rope_type != "no" else None
-    wanted = {"k_new": alone["k"], "v_new": alone["v"], "cos": angles, "sin": angles}
+    wanted = {"k_new": new["k"], "v_new": new["v"], "cos": angles, "sin": angles}
     plain = _checked(wanted, {"k_new": k_new, "v_new": v_new, "cos": cos, "sin": sin})
     none = np.zeros((0, 0))
     cos_, sin_ = (none if plain[name] is None else plain[name] for name in ("cos", "sin"))

@@ -1,4 +1,4 @@
-"""Builds a manifest's libraries so that their kernels can be asked for and run from Python."""
+"""Builds a manifest's libraries for use from Python."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def build_libraries(
         archs, aiter_root, groups, jobs, environ: see `qola.build_kernels`.
 
     Returns:
-        By module, libmha_fwd or libmha_bwd, what `Registry.of` and `Runner` take.
+        Libraries by module, libmha_fwd or libmha_bwd, for `Registry.of` and `Runner`.
 
     Raises:
         NotBuiltError: a library does not build; it has the compiler's words.

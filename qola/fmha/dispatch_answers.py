@@ -25,7 +25,7 @@ class DispatchedKernel:
 
     Attributes:
         kind: CK, ASSEMBLY or TRITON.
-        facts: names and values of what it is called with: role, tile, grid.
+        facts: names and values, such as its tile and grid.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class DispatchAnswer:
-    """What becomes of a problem on an arch.
+    """The kernels that serve a problem on an arch.
 
     Attributes:
         kernels: those that it is launched with, in order.
-        notes: what a user should know besides.
+        notes: further remarks.
         refusals: without kernels, those that it misses by the fewest conditions.
         reason: without kernels, why there are none.
     """
@@ -164,7 +164,7 @@ def _instance(entry: Entry, problem: AttentionProblem) -> DispatchedKernel:
     hdim = f"{config.hdim_q}x{config.hdim_v}"
     own = f"{problem.hdim_q}x{problem.hdim_v}"
     facts = [("library", f"{entry.library}, {config.family}")]
-    # Kernels beside the main one, such as dot_do_o, have no head dimension of Q.
+    # Helper kernels, such as dot_do_o, have no head dimension of Q.
     padded = hdim != own and config.hdim_q >= problem.hdim_q
     facts.append(("hdim", f"{hdim}, which pads the problem's {own}" if padded else hdim))
     facts.append(("tile", _tile(entry)))

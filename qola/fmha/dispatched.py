@@ -1,4 +1,4 @@
-"""Compares what libraries launch with what their dispatch is read to, for problems of a user."""
+"""Compares the launches of libraries with their parsed dispatch, for problems of a user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from qola.verify.tell import archs_of, builds
 
 _MAX_BYTES = 64 << 20
 SWEEP = "sweep"
-"""The word for problems around what the kernels serve."""
+"""Stands for problems near those that the kernels serve."""
 
 
-def told(args: argparse.Namespace) -> int:
+def compare_all(args: argparse.Namespace) -> int:
     """Compare; return the exit code: that of a library that launches other kernels, or none."""
     try:
         found = _all(args)
@@ -34,7 +34,7 @@ def told(args: argparse.Namespace) -> int:
 
 
 def _tell(found: Sequence[Compared], *, everything: bool) -> int:
-    """Print what came of problems, or of those that differ alone; return the exit code."""
+    """Print the results of all problems, or of differing ones; return the exit code."""
     for one in found:
         if everything or one.agrees is False:
             print(f"{one.arch} {one.line()}")
@@ -50,18 +50,18 @@ def _tell(found: Sequence[Compared], *, everything: bool) -> int:
 
 
 def _reasons(found: Sequence[Compared]) -> Iterator[tuple[str, Counter[tuple[str, str, str]]]]:
-    """Yield what problems are not compared with, and how many for which reason."""
+    """Yield the comparisons that were not possible, with counts by reason."""
     for words, neither, reason in (
         ("not compared", True, "unread"),
-        ("compared with find alone", False, "unread"),
-        ("compared with select alone", False, "unasked"),
+        ("compared with find only", False, "unread"),
+        ("compared with select only", False, "unasked"),
     ):
         of = [one for one in found if (one.agrees is None) == neither and getattr(one, reason)]
         yield words, Counter((one.arch, one.problem.direction, getattr(one, reason)) for one in of)
 
 
 def _all(args: argparse.Namespace) -> list[Compared]:
-    """Return what becomes of all problems, also of those of directions that no library has.
+    """Return the results of all problems, including those of directions without a library.
 
     Raises:
         QolaError: the file has no problems, or none for a library; a library ended the process.

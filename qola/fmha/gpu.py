@@ -38,7 +38,7 @@ class Gpu:
             arch: of the device.
 
         Raises:
-            RunError: there is no runtime, or no device.
+            RunError: there is no runtime or no device.
         """
         self._built, self._arch = built, arch
         self._parameters = built.parameters
@@ -63,7 +63,7 @@ class Gpu:
         """Run a problem; memory of the device is freed on every way out.
 
         Args:
-            values: what buffers are filled with.
+            values: of buffers.
             names: results to read.
 
         Raises:
@@ -116,7 +116,7 @@ class Gpu:
 
     @contextmanager
     def _memory(self, array: NDArray[Any]) -> Iterator[int]:
-        """Have memory of the device with what an array holds."""
+        """Allocate device memory with the contents of an array."""
         pointer = ctypes.c_void_p()
         size = ctypes.c_size_t(max(1, array.nbytes))
         self._check("hipMalloc", ctypes.byref(pointer), size)

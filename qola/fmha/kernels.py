@@ -26,11 +26,11 @@ _PADDING = ("spad", "skpad", "dpad", "dvpad")
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """What came of a config.
+    """The result of building a config.
 
     Attributes:
         name: CK's of the kernel, "" where there is none.
-        built: a library that has it, what `Runner` takes; None where there is none.
+        built: a library with the kernel, for `Runner`; None if it was not built.
         error: why there is none: broken rules, or the words of CK's generator or the compiler.
     """
 
@@ -51,7 +51,7 @@ def build_kernels(
 ) -> list[BuiltKernel]:
     """Build kernels, in one run of Bazel, with the caches and actions of `qola build`.
 
-    Kernels of a tile that differ in what they compute share a library, with their partners; all of
+    Kernels of a tile that differ in what they compute share a library, with helper kernels; all of
     a kernel's problems that its conditions allow go to it there. One that fails stops no other:
     those of its library are built again, each by itself.
 

@@ -1,4 +1,4 @@
-"""A manifest for kernels by their configs: what builds them, and few others."""
+"""Makes manifests that build chosen kernels, and few others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest.constants import ADDABLE
 from qola.manifest.toml_writer import toml_document
 
-#: By module: the table of its variants, its directions, and what a variant may say.
+#: By module: the table of its variants, its directions, and the flags of a variant.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "libmha_fwd": (
         "mha_fwd_variants",
@@ -36,7 +36,7 @@ def make_manifest(
 ) -> str:
     """Return the manifest of the libraries that have these kernels.
 
-    A variant has no words for tiles and padding: kernels that differ in these alone come along
+    A variant has no fields for tiles and padding: kernels that differ only in these come along
     (`make_exact_manifest` names kernels instead), and so do helper kernels. Of head
     dimensions that differ in what they have, planning says where the dispatch would have holes, and
     what to add.
@@ -83,7 +83,7 @@ def make_exact_manifest(
         receipt: CK's, by name or number: of its kernels those are made that CK does not have.
 
     Raises:
-        ConfigError: there is none, or one runs beside others.
+        ConfigError: there is no kernel, or one is a helper kernel.
     """
     by_module = _by_module(configs)
     partners = [c for own in by_module.values() for c in own if c.family in _PARTNERS]
@@ -134,14 +134,14 @@ def _variant(config: KernelConfig, flags: Sequence[str]) -> _Variant:
     values: dict[str, Any] = {"dtype": config.dtype, "hdim": [config.hdim_q, config.hdim_v]}
     values |= {"mode": config.mode, "deterministic": config.deterministic}
     values |= {f"has_{name}": getattr(config, name) for name in flags}
-    told = {key: [value] for key, value in values.items() if value is not None}
+    variant = {key: [value] for key, value in values.items() if value is not None}
     if config.bias is not None:
-        told |= {"has_bias": [config.bias == "bias"], "has_alibi": [config.bias == "alibi"]}
-    return tuple((key, json.dumps(value)) for key, value in told.items())
+        variant |= {"has_bias": [config.bias == "bias"], "has_alibi": [config.bias == "alibi"]}
+    return tuple((key, json.dumps(value)) for key, value in variant.items())
 
 
 def _merged(variants: Iterable[_Variant]) -> list[_Variant]:
-    """Return as many kernels in fewer variants: those that differ in one key alone are one."""
+    """Merge variants that differ in one key only."""
     found = set(variants)
     for key in sorted({key for variant in found for key, _ in variant} - _TOGETHER):
         groups: dict[_Variant, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What the generators of a tree emit, observed in this process, where CK's code runs.
+"""Runs CK's generators in this process, and observes the kernels that they emit.
 
 ``python -m qola.fmha.observe TREE FILE`` writes archs.json in ten seconds.
 """
@@ -54,7 +54,7 @@ def observe_kernels(
         direction: fwd, fwd_splitkv, batch_prefill, bwd, fwd_appendkv or pagedkv_prefill.
 
     Raises:
-        QolaError: it is no tree.
+        QolaError: the directory is not an AITER tree.
         NotUnderstoodError: its CK cannot be followed.
     """
     script = tree / read_tree(tree).fmha_dir / "generate.py"
@@ -75,10 +75,10 @@ def observe_kernels(
 
 
 def observe_archs(tree: Path) -> Archs:
-    """Return what the CK of an AITER tree has for each arch.
+    """Return the tiles, pipelines and LDS of each arch in an AITER tree's CK.
 
     Raises:
-        QolaError: it is no tree, or its CK is not understood.
+        QolaError: the directory is not an AITER tree, or its CK cannot be parsed.
     """
     script = tree / read_tree(tree).fmha_dir / "generate.py"
     header = script.parents[3] / "include/ck_tile/core/arch/arch.hpp"

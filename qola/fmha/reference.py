@@ -1,4 +1,4 @@
-"""Attention in float64 over arrays: what kernels are held against."""
+"""Attention in float64 over arrays, with which kernels are compared."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward gives.
+    """Results of a forward.
 
     Attributes:
         o, lse: of the shapes of `AttentionProblem.shapes`; LSE is a natural logarithm.
-        steps: of each sequence the way from Q and K to P, where it was asked for.
+        steps: intermediates from Q and K to P for each sequence, if requested.
     """
 
     o: F64
@@ -34,14 +34,14 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """What a backward gives.
+    """Results of a backward.
 
     Attributes:
         dq: of the shape of Q.
         dk, dv: of those of K and V, but with a head for each of Q, as kernels write them.
         dbias: gradient of the logits, [batch, heads, rows, columns], in group mode
             [heads, rows, columns].
-        steps: of each sequence the way from dO to the gradients, where it was asked for.
+        steps: intermediates from dO to the gradients for each sequence, if requested.
     """
 
     dq: F64
@@ -71,7 +71,7 @@ def append_kv(
     cos: Array | None = None,
     sin: Array | None = None,
 ) -> Appended:
-    """Return what appending leaves; arrays are those of `tensors_of` and `with_appended`.
+    """Append rows to K and V; arrays are those of `tensors_of` and `with_appended`.
 
     Rows of K and V that no sequence has are 0.
 

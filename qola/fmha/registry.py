@@ -15,7 +15,7 @@ from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.config import KernelConfig
 from qola.verify.dispatch import Dispatch
-from qola.verify.repository import Repository, is_beside
+from qola.verify.repository import Repository, is_asm_helper
 
 
 class RegistryError(QolaError):
@@ -100,7 +100,7 @@ class Registry:
         entries = [
             Entry(library, k.name, k.archs, KernelConfig.from_fields(k.direction, k.role, k.fields))
             for k in source.kernels
-            if not is_beside(k)
+            if not is_asm_helper(k)
         ]
         return Registry(entries, {library: source})
 
@@ -111,7 +111,7 @@ class Registry:
         return iter(self.entries)
 
     def merged(self, *others: Registry) -> Registry:
-        """Return a registry of all; what both have is there once.
+        """Return a registry with the kernels of all, each once.
 
         Raises:
             RegistryError: two have a kernel of the same library and name that is not the same.
@@ -173,10 +173,9 @@ class Registry:
     def select(self, problem: AttentionProblem, arch: str, library: str = "") -> tuple[Entry, ...]:
         """Return the kernels that a problem is launched with, () where the library has none.
 
-        They are read from the library's dispatch, condition by condition, as it is compiled. Which
-        assembly kernel a problem goes to stands in no table that could be read: AITER's host code
-        decides, and with it whether one does. The library itself can be asked, by its C function
-        `find` or by `qola dispatch`.
+        The conditions of the library's dispatch are evaluated as they are compiled. AITER's host
+        code decides whether and which assembly kernel serves a problem: for these use the
+        library's C function `find` or `qola dispatch`.
 
         Args:
             arch: of the device.
@@ -247,7 +246,7 @@ class Registry:
             lines = reader(tuple[_EntryText, ...])(parse_json(text))
         except WrongValueError as error:
             found = str(error).removeprefix(": ")
-            raise RegistryError(Finding("JSON", found, "what to_json writes")) from None
+            raise RegistryError(Finding("JSON", found, "a text of Registry.to_json")) from None
         return Registry(
             Entry(line.library, line.name, line.archs, KernelConfig.from_values(line.config))
             for line in lines

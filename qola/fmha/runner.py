@@ -28,7 +28,7 @@ from qola.verify.tensors import Tensors, arithmetic
 
 Array = NDArray[Any]
 
-#: What results that are laid out like Q, K, V and O are called.
+#: Results in the layout of Q, K, V and O.
 _IN_ROWS = frozenset({"o", "dq", "dk", "dv", "q", "k", "v"})
 EMULATED, HIP = "emulated", "hip"
 """Devices: the one that every machine has, and a GPU."""
@@ -36,10 +36,10 @@ EMULATED, HIP = "emulated", "hip"
 
 @dataclass(frozen=True)
 class Run:
-    """What kernels did.
+    """Results of kernels, compared with the reference.
 
     Attributes:
-        done: what they did, on whichever device.
+        done: the run on the device.
         results: o and lse, or dq, dk, dv and dbias, of the shapes of `AttentionProblem.shapes`;
             dk and dv have nhead_q heads. For fwd_appendkv k, v, and q if it is rotated. In float16
             if that is the format, else in float32.
@@ -101,12 +101,12 @@ class Runner:
 
         Args:
             arch: of the device; gfx942 or gfx950 of the emulated one.
-            device: "emulated", where instructions are counted and there is no time; or "hip", a
-                GPU of this process, on which nothing of this was ever run.
+            device: "emulated", which counts instructions and measures no time; or "hip", the GPU of
+                this process, which is untested.
             options: of the emulator.
 
         Raises:
-            RunError: there is no such device, or the library has no code for the arch.
+            RunError: the device is unknown, or the library has no code for the arch.
         """
         if device not in (EMULATED, HIP):
             raise RunError(Finding("device", repr(device), f"{EMULATED} or {HIP}"))
@@ -126,7 +126,7 @@ class Runner:
         bias: Array | None = None,
         alibi_slopes: Array | None = None,
     ) -> Run:
-        """Run the forward of a problem; what its data type lacks of the arrays is rounded.
+        """Run the forward of a problem; arrays are rounded to its data type.
 
         Args:
             of: of direction fwd, fwd_splitkv or pagedkv_prefill.
@@ -193,7 +193,7 @@ class Runner:
 
         Args:
             do: gradient of O.
-            o, lse: what a forward gave; by default what the reference gives, rounded.
+            o, lse: results of a forward; by default those of the reference, rounded.
         """
         given = self._rounded(problem, tensors_of(problem, q, k, v, do, bias, alibi_slopes))
         return self._run(problem, given, self._left(problem, given, o, lse))
@@ -201,7 +201,7 @@ class Runner:
     def _left(
         self, problem: AttentionProblem, given: Tensors, o: Array | None, lse: Array | None
     ) -> list[Forward]:
-        """Return what the forward left of each sequence, as the kernel reads it."""
+        """Return O and LSE of each sequence as the kernel reads them."""
         left = left_by_forward(problem, given, self._arithmetic(problem))
         shapes = problem.shapes()
         wrong = [
@@ -240,7 +240,7 @@ class Runner:
         return arithmetic(problem, self._arch, TILE)
 
     def _rounded(self, problem: AttentionProblem, given: Tensors) -> Tensors:
-        """Return tensors with the numbers that a kernel can be handed."""
+        """Return tensors rounded to the formats of the kernel."""
         low, out = self._formats(problem)
         to = {"q": low, "k": low, "v": low, "do": out, "alibi_slopes": FP32}
         to["bias"] = FP32 if low.bits == 8 else low
@@ -273,7 +273,7 @@ class Runner:
 
 
 def _must_be(direction: str, problem: AttentionProblem, **has: bool) -> None:
-    """Refuse a problem of another direction, or without what one of this direction has."""
+    """Refuse a problem of another direction, or one without the fields of this direction."""
     missing = [name.removeprefix("has_") for name, there in has.items() if not there]
     if problem.direction != direction or missing:
         found = f"direction {problem.direction}" + "".join(f", no {name}" for name in missing)

@@ -1,4 +1,4 @@
-"""Problems for a library, around what its kernels serve."""
+"""Samples problems that a library's kernels serve, and similar ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.sample import MAX_WORK, generator, propose
 
-#: Of the problems, those that are changed once more, to what perhaps no kernel serves.
+#: Share of problems with one property changed, which perhaps no kernel serves.
 _CHANGED = 0.5
 _DTYPES = ("fp32", "fp16", "bf16", "fp8")
 _HDIMS = (8, 16, 32, 40, 64, 72, 96, 104, 128, 160, 192, 256, 264)
@@ -22,9 +22,9 @@ _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom
 
 
 def sweep(
-    kernels: Sequence[PlannedKernel], count: int, seed: int = 0, max_work: int = MAX_WORK
+    kernels: Sequence[KernelInstance], count: int, seed: int = 0, max_work: int = MAX_WORK
 ) -> Iterator[AttentionProblem]:
-    """Yield problems around what kernels serve, and in their neighbourhood; the same for a seed.
+    """Yield problems that kernels serve, and similar ones; equal for equal seeds.
 
     Every other one is a problem of a kernel with one property changed, which then another kernel
     serves, or none.

@@ -1,4 +1,4 @@
-"""Runs a program on the fake HIP runtime, and reads what it launched."""
+"""Runs a program on the fake HIP runtime, and reads its launches."""
 
 from __future__ import annotations
 

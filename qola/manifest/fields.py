@@ -30,6 +30,7 @@ from qola.manifest.constants import (
     PROFILES,
     TRITON_DTYPES,
 )
+from qola.version import docs_url
 
 
 class Item(Enum):
@@ -347,7 +348,7 @@ _MODULE_KEYS = (
     Field(
         "add_directions",
         Kind.TEXT_LIST,
-        "CK directions to add that AITER has no function for (docs/guide/paged.md)",
+        f"CK directions to add that AITER has no function for ({docs_url('guide/paged.md')})",
         "none",
         allowed=ADDABLE,
         may_be_empty=True,
@@ -463,7 +464,8 @@ FILTERED = {
 KERNELS = Table(
     "kernels",
     "Kernels of Composable Kernel by name, including ones that it does not enumerate "
-    "(docs/guide/python.md). The library contains only these, and those that variants keep.",
+    f"({docs_url('guide/python.md')}). "
+    "The library contains only these, and those that variants keep.",
     repeated=True,
     fields=(
         Field(
@@ -484,7 +486,7 @@ KERNELS = Table(
 
 TRITON = Table(
     "triton",
-    "Triton kernels to compile ahead of time (docs/guide/triton.md).",
+    f"Triton kernels to compile ahead of time ({docs_url('guide/triton.md')}).",
     repeated=True,
     fields=(
         Field(
@@ -604,7 +606,7 @@ TRITON = Table(
 ORDER = Table(
     "order",
     "Preferred kernels if several can serve a problem, for programs that call qola_order.hpp "
-    "(docs/guide/triton.md). Kinds that are left out serve nothing.",
+    f"({docs_url('guide/triton.md')}). Kinds that are left out serve nothing.",
     repeated=False,
     fields=tuple(
         Field(
@@ -621,7 +623,7 @@ ORDER = Table(
 
 PREBUILT = Table(
     "prebuilt",
-    "Sources of prebuilt bundles, tried before a build (docs/guide/prebuilt.md).",
+    f"Sources of prebuilt bundles, tried before a build ({docs_url('guide/prebuilt.md')}).",
     repeated=False,
     fields=(
         Field(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.manifest.fields import TABLES, Field, Item, Kind, Shape, Table
+from qola.version import docs_url
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"
@@ -26,7 +27,8 @@ def manifest_schema() -> Schema:
     return {
         "$schema": DRAFT,
         "title": "qola manifest",
-        "description": "Which attention libraries qola builds (docs/reference/manifest.md).",
+        "description": "Which attention libraries qola builds "
+        f"({docs_url('reference/manifest.md')}).",
         "type": "object",
         "properties": {table.name: _table(table) for table in TABLES},
         "anyOf": [{"required": [table.name]} for table in TABLES if table.required],

@@ -15,6 +15,7 @@ from qola.manifest.check import check_against
 from qola.manifest.parse import build_manifest
 from qola.manifest.toml_lines import TomlSyntaxError, parse
 from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec
+from qola.version import docs_url
 
 __all__ = [
     "BwdVariant",
@@ -29,7 +30,7 @@ __all__ = [
 MAX_BYTES = 128 * 1024
 """Maximal size of a manifest: a hundred times that of the shipped ones."""
 
-_EXPECTED = "a readable manifest in TOML (docs/reference/manifest.md)"
+_EXPECTED = f"a readable manifest in TOML ({docs_url('reference/manifest.md')})"
 
 
 def load(path: Path, *, display: str | None = None) -> Manifest:

@@ -26,6 +26,7 @@ from qola.manifest.fields import (
 )
 from qola.manifest.toml_writer import toml_line, toml_value
 from qola.manifest.values import either, expectation
+from qola.version import docs_url
 
 WIDTH = 100
 DEFAULT_NAMESPACE = "mine"
@@ -64,7 +65,7 @@ def starter_manifest(
     lines += _prose(f"This command shows the kernels that it selects: qola plan {file}")
     lines += _prose(
         'A "#" directly before a key omits the key; remove the "#" to set it. '
-        "docs/reference/manifest.md describes all keys."
+        f"{docs_url('reference/manifest.md')} describes all keys."
     )
     for table, values in written.items():
         lines += ["", *_prose(table.doc), table.header, *_fields(table, values)]

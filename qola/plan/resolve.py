@@ -33,6 +33,7 @@ from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
 from qola.plan.request import Module, Request, ResolvedRequest
+from qola.version import docs_url
 
 _FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd", *ADDED)
 """Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
@@ -137,7 +138,7 @@ def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:
             manifest.place("build", "architectures"),
             f"{', '.join(others)}, which no test of qola builds for",
             f"{' or '.join(TESTED_ARCHS)}; others are as good as the tree and its compiler",
-            "docs/reference/manifest.md says what was tried",
+            f"{docs_url('reference/manifest.md')} says what was tried",
             "warning",
         )
 

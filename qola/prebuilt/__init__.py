@@ -1,4 +1,4 @@
-"""Bundles built once, for everybody: found by a key of all that determines their bytes.
+"""Prebuilt bundles, found by a key that covers everything that determines their bytes.
 
-in: a ResolvedBuild, and where to look; out: an installed bundle, or a published one.
+In: a ResolvedBuild and sources. Out: an installed or a published bundle.
 """

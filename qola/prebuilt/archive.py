@@ -1,4 +1,4 @@
-"""The archive of a bundle: the same bytes for the same files; unpacked with distrust."""
+"""Packs bundles deterministically, and unpacks archives of untrusted servers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from qola.prebuilt.record import Archive
 from qola.prebuilt.tar_members import Member, NotATarError, members, skip_padding
 
 TOP = "."
-"""The directory in an archive that all files of a bundle are below."""
+"""The top directory in an archive of a bundle."""
 
 _LEVEL = 6
 
 _HEADERS = 64 << 20
-"""Most bytes of a tar file besides its files' own: two or three blocks of 512 for each."""
+"""Largest total size of a tar file's headers and padding: two or three 512-byte blocks per file."""
 
 _NOT_WHOLE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def pack_bundle(bundle: Path, output: Path) -> Archive:
-    """Write the archive of a bundle's directory to a file.
+    """Pack a bundle's directory into an archive.
 
     Raises:
-        BundleError: `unpack` would refuse it, for its names or their number.
-        OSError: it cannot be written.
+        BundleError: `unpack` would refuse the names or the number of the files.
+        OSError: the archive cannot be written.
     """
     with tempfile.NamedTemporaryFile(dir=output.parent, prefix=ASIDE) as file:
         plain = Path(file.name)
@@ -44,7 +44,7 @@ def pack_bundle(bundle: Path, output: Path) -> Archive:
             found, expected = error.args
             raise BundleError(Finding(str(bundle), found, expected)) from None
         file.seek(0)
-        # Neither a name nor a time: the same bytes, as far as zlib's version is the same.
+        # Without name and time, so that the same zlib writes the same bytes.
         with (
             writing(output),
             output.open("wb") as packed,
@@ -57,13 +57,16 @@ def pack_bundle(bundle: Path, output: Path) -> Archive:
 
 
 def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, Path]:
-    """Unpack an archive whose digest is right, but whose maker is not trusted with other files.
+    """Unpack an archive with a verified digest into an empty directory.
 
-    Return the files, in a directory that is empty before, by their path in the archive.
+    Its author may not write outside of that directory.
+
+    Returns:
+        The files by their path in the archive.
 
     Raises:
-        PrebuiltError: it is not such an archive, or has a member that is neither a file nor a
-            directory of its own, or more than `limit` bytes.
+        PrebuiltError: the archive is invalid, contains a link, special file or duplicate, or has
+            more than `limit` bytes.
         OSError: the files cannot be written.
     """
     found: dict[str, Path] = {}
@@ -89,7 +92,7 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
 
 
 def _write(stream: _Bounded, member: Member, path: Path) -> None:
-    """Write a file of an archive, as whoever unpacks it may write it."""
+    """Write a file of an archive with the owner of this process."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("xb")
@@ -112,14 +115,14 @@ def _write(stream: _Bounded, member: Member, path: Path) -> None:
 
 
 class _Bounded:
-    """Reads no more than a tar file of its files' size can have: a header may claim any size."""
+    """Bounds the bytes that are read from a tar file, because headers can claim any size."""
 
     def __init__(self, stream: gzip.GzipFile, limit: int) -> None:
         self._stream = stream
         self._left = limit
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most `size`."""
+        """Return at most `size` bytes."""
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:

@@ -1,8 +1,8 @@
-"""One deadline for a whole HTTP request, which a server cannot move by sending a byte now and then.
+"""One deadline for a whole HTTP request, which a server cannot extend by sending single bytes.
 
-A socket's timeout counts from its last byte. http.client reads status lines, headers, "100
-Continue", chunk sizes and trailers through one file object, so each read of that file gets what is
-left of the deadline as its timeout.
+A socket's timeout restarts with each byte. http.client reads status lines, headers, "100
+Continue", chunk sizes and trailers through one file object, so each read of that file gets the
+remaining time as its timeout.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 SLOWEST = 1000
-"""Bytes of content a second that move a deadline on: slower servers are given up."""
+"""Bytes of content per second that extend a deadline; slower transfers are aborted."""
 
 
 class Deadline:
-    """The time by which a request must have ended; its content moves it on."""
+    """The time at which a request is aborted; received content extends it."""
 
     def __init__(self, patience: float) -> None:
-        """Start a request that may take `patience` seconds, and longer for each byte of content."""
+        """Start a request with `patience` seconds in addition to the time for its content."""
         self._started = time.monotonic()
         self._patience = patience
         self._moved = 0
 
     def move(self, count: int) -> None:
-        """Note that `count` bytes of content were sent or received."""
+        """Extend the deadline for `count` transferred bytes of content."""
         self._moved += count
 
     @property
     def left(self) -> float:
-        """Seconds until the request must have ended, 0 or less if it should have."""
+        """Remaining seconds; 0 or less after the deadline."""
         return self._started + self._patience + self._moved / SLOWEST - time.monotonic()
 
     def __str__(self) -> str:
         return f"{self._moved} bytes in {time.monotonic() - self._started:.0f} s"
 
 
-#: urllib3 makes connections by itself, and passes nothing on to them.
+#: The deadline of the current request. urllib3 creates connections and passes them no arguments.
 current: ContextVar[Deadline] = ContextVar("current")
 
 
@@ -78,7 +78,7 @@ class _Timed(HTTPConnection):
     response_class = _Response
 
     def send(self, data: Any) -> None:
-        # Python itself limits the time of each call as a whole: no reader can draw it out.
+        # Python limits the total time of each of these calls.
         super().send(data)
         current.get().move(len(data))
 
@@ -96,4 +96,4 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 POOLS = {"http": _Pool, "https": _SecurePool}
-"""Pools by scheme whose connections end with the current deadline."""
+"""Connection pools by scheme whose connections obey the current deadline."""

@@ -40,11 +40,11 @@ def first_prebuilt(
     environ: Mapping[str, str],
     output: Path,
 ) -> BuildResult | None:
-    """Install the prebuilt bundle of a build; None where it has to be built.
+    """Install the prebuilt bundle of a build; return None if it must be built.
 
     Raises:
-        PrebuiltError: there is one, whose digest or signature is wrong.
-        QolaError: a source is not one, or Bazel does not know the ROCm.
+        PrebuiltError: a source has a bundle with a wrong digest or signature.
+        QolaError: a source is invalid, or Bazel does not find the ROCm.
     """
     if not choose_sources(options, chosen.manifest, environ, chosen.file.parent):
         return None
@@ -64,13 +64,13 @@ def first_prebuilt(
 
 
 def _lacking(chosen: ResolvedBuild) -> str:
-    """Return what no prebuilt bundle has of a build."""
+    """Return the parts of a build that prebuilt bundles never contain."""
     python = [module.name for module in chosen.modules if module.name not in ATTENTION]
     return f"{', '.join(python)}, which Python imports" if python else ""
 
 
 def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
-    """Raise NoPrebuiltError if there is something that no prebuilt bundle has."""
+    """Raise NoPrebuiltError if a build has parts that prebuilt bundles never contain."""
     if lacking := _lacking(chosen):
         raise NoPrebuiltError(
             Finding(
@@ -88,10 +88,10 @@ def key_of(
     bazel_args: Sequence[str],
     environ: Mapping[str, str],
 ) -> Key:
-    """Return the key of what is chosen; asks Bazel where another ROCm than the pinned is meant.
+    """Return the key of a build; runs Bazel to identify a ROCm that is not the pinned one.
 
     Raises:
-        QolaError: a file that decides it cannot be read, or Bazel does not know the ROCm.
+        QolaError: an input file cannot be read, or Bazel does not find the ROCm.
     """
     args = joined(bazel_args)
     rocm = identity.rocm_identity(
@@ -103,7 +103,7 @@ def key_of(
 def _ask_bazel(
     chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str]
 ) -> Path:
-    """Return rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
+    """Return rocm.json, which Bazel writes when it detects this machine's ROCm."""
     setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
@@ -126,7 +126,7 @@ def _ask_bazel(
 
 
 def transport_of(environ: Mapping[str, str]) -> Transport:
-    """Return how servers are asked in an environment."""
+    """Return the HTTP settings of an environment."""
     return Transport(environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
 
 
@@ -138,10 +138,10 @@ def find(
     options: PrebuiltOptions,
     environ: Mapping[str, str],
 ) -> Found | list[Outcome]:
-    """Return a bundle, in the cache of downloads and verified, or why no source has it.
+    """Return a verified bundle in the download cache, or the reason of each source without it.
 
     Raises:
-        PrebuiltError: a source has one that must not be used.
+        PrebuiltError: a source has a bundle that must not be used.
     """
     # What may be deleted, and what is better not forgotten.
     cache = cache_directory(environ) / "prebuilt" / key.digest
@@ -173,14 +173,14 @@ def fetch(
     environ: Mapping[str, str],
     output: Path,
 ) -> BuildResult:
-    """Fetch a bundle and install it; return what manifest.json in `output` holds.
+    """Fetch and install a bundle; return the content of manifest.json in `output`.
 
-    Where lazy libraries are asked for and no source has them, the bundle of full ones serves: it
-    has what they would compile.
+    If lazy libraries are requested and no source has them, the bundle of full libraries serves: it
+    contains the kernels that they would compile.
 
     Raises:
-        NoPrebuiltError: no source has it.
-        PrebuiltError: a source has one that must not be used.
+        NoPrebuiltError: no source has the bundle.
+        PrebuiltError: a source has a bundle that must not be used.
     """
     named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
     kinds = [forms, Forms()] if forms.lazy else [forms]

@@ -1,4 +1,4 @@
-"""Files of an HTTP server, by urllib3: tried again, in bounded time, and a token told to few."""
+"""Files of an HTTP server, by urllib3, with retries, deadlines and a scoped token."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from qola.progress import log
 from qola.version import __version__
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers that another attempt may change."""
+"""Statuses after which a request is repeated."""
 
 _RETRY = urllib3.Retry(4, backoff_factor=1, backoff_max=60, retry_after_max=60)
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)
 _PART = 1 << 18
 _PATIENCE = 90.0
-"""Seconds for all of a request but its content; more than the timeout of a silent server."""
+"""Seconds for a request without its content; more than the timeout of a silent server."""
 
 _SECRET = ("Authorization",)
 _INTERVAL = 5.0
-"""Seconds between lines about one file."""
+"""Seconds between two progress messages about a file."""
 
 _REDIRECTS = 5
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy of each scheme, and under `no` the hosts that are asked without one."""
-    # Lower case wins. HTTP_PROXY may be a header of a request to a CGI program: curl passes it by.
+    """Return the proxy of each scheme, and under `no` the hosts that need none."""
+    # Lower case wins. HTTP_PROXY may be a header of a request to a CGI program, so curl ignores it.
     found = {k.lower(): environ[k] for k in sorted(environ) if environ[k] and k != "HTTP_PROXY"}
     every = found.get("all_proxy", "")
     proxies = {scheme: found.get(f"{scheme}_proxy", every) for scheme in ("http", "https")}
@@ -51,7 +51,7 @@ def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a name or an address is this machine's own, which no network sees."""
+    """Return whether a name or an address is a loopback one."""
     with suppress(ValueError):
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     return host == "localhost"
@@ -59,13 +59,13 @@ def is_this_machine(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Transport:
-    """How servers are asked.
+    """The settings of HTTP requests.
 
     Attributes:
-        token: sent as a bearer token over https or within this machine; "" for nothing.
-        timeout: seconds without a byte after which another attempt is made.
-        patience: seconds for a request with its redirects, beside those that SLOWEST allows for
-            its content; a server that needs more is given up.
+        token: bearer token, only sent over https or to this machine; "" for none.
+        timeout: seconds without a byte after which the request is repeated.
+        patience: seconds for a request with its redirects, in addition to the time that SLOWEST
+            allows for its content. Then the server is given up.
     """
 
     token: str = field(default="", repr=False)
@@ -76,7 +76,7 @@ class Transport:
 
 
 class HttpSource(Source):
-    """A directory of an HTTP server; `withheld` says why it is not told the token."""
+    """A directory of an HTTP server; `withheld` is the reason not to send it the token."""
 
     is_local = False
 
@@ -99,7 +99,7 @@ class HttpSource(Source):
         return response.status == 200
 
     def write(self, name: str, source: Path | bytes) -> None:
-        """Put a file there."""
+        """Upload a file."""
         with opened(source) as file:
             response = self._ask("PUT", name, file)
         if response.status >= 300:
@@ -108,7 +108,7 @@ class HttpSource(Source):
     def _ask(
         self, method: str, name: str, file: BinaryIO, limit: int = 0
     ) -> urllib3.BaseHTTPResponse:
-        """Send or receive a whole file, with as many attempts as `retry` says."""
+        """Send or receive a whole file, repeated as `retry` allows."""
         url, retry = self.place(name), self._transport.retry
         while True:
             response = None
@@ -123,7 +123,7 @@ class HttpSource(Source):
             except _BadAnswerError as error:
                 reason = str(error)
             try:
-                # Told no error: it would sort out those it takes for the caller's own.
+                # Without the error: Retry would raise errors that it attributes to the caller.
                 retry = retry.increment(method, url, response=response)
             except MaxRetryError:
                 raise UnreachableError(f"{reason} ({len(retry.history) + 1} attempts)") from None
@@ -131,7 +131,7 @@ class HttpSource(Source):
             try:
                 retry.sleep(response)
             except (HTTPError, ValueError, ArithmeticError):
-                # A wait that cannot be read is none that is asked for.
+                # Ignore an invalid Retry-After.
                 retry.sleep()
 
     def _request(self, method: str, url: str, file: BinaryIO) -> urllib3.BaseHTTPResponse:
@@ -139,11 +139,11 @@ class HttpSource(Source):
         if method == "PUT":
             length = {"Content-Length": str(file.seek(0, io.SEEK_END))}
             file.seek(0)
-            # No upload goes to another host than the one that was named.
+            # An upload only goes to the named host.
             body = {"body": file, "headers": {**self._headers, **length}}
         place = url
         for _ in range(_REDIRECTS + 1):
-            # Each hop is a request of its own: urllib3 would first read what comes with a redirect.
+            # One request per hop, because urllib3 would read a redirect's unbounded body.
             with _answer():
                 response = self._pool.request(
                     method, place, redirect=False, retries=False, preload_content=False, **body
@@ -158,7 +158,7 @@ class HttpSource(Source):
         raise UnreachableError(f"{_words(response)}: more than {_REDIRECTS} redirects")
 
     def _redirected(self, url: str, place: str, location: str) -> str:
-        """Return where a redirect leads."""
+        """Return the target of a redirect."""
         try:
             target = urllib.parse.urljoin(place, location)
             scheme = parse_url(target).scheme
@@ -166,7 +166,7 @@ class HttpSource(Source):
         except ValueError:
             known = None
         if not known:
-            raise UnreachableError(f"a redirect that leads nowhere: {_shown(location)}")
+            raise UnreachableError(f"a redirect to an invalid URL: {_shown(location)}")
         if self._url.scheme == "https" and scheme != "https":
             raise PrebuiltError(Finding(url, f"a redirect to {target}", "one to https, or none"))
         return target
@@ -182,7 +182,7 @@ class HttpSource(Source):
             raise _BadAnswerError(f"Content-Length {_shown(length)}")
         while True:
             with _answer():
-                # read() takes a chunk of a negative size for all that there will ever be.
+                # read() would read without end at a chunk of negative size.
                 chunk = response.read1(_PART, decode_content=False)
             if not chunk:
                 return
@@ -197,7 +197,7 @@ class HttpSource(Source):
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        """Connects to the server: directly, or by way of the environment's proxy."""
+        """Connects to the server, directly or through the environment's proxy."""
         host, proxies = self._url.host or "", self._transport.proxies
         proxy = proxies.get(self._url.scheme or "")
         how: dict[str, Any] = {"timeout": self._transport.timeout}
@@ -205,19 +205,19 @@ class HttpSource(Source):
             return _timed(urllib3.PoolManager(**how))
         try:
             url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
-            # Each byte as it is, whatever the encoding: make_headers writes latin-1.
+            # make_headers encodes latin-1, which keeps each byte.
             auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
             how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
             place = url._replace(auth=None).url
             return _timed(urllib3.ProxyManager(place, **how))
         except ValueError:
-            # Not the URL itself, which may have a password.
-            words = "the proxy of the environment is of no use; expected"
+            # Without the URL, which may contain a password.
+            words = "the proxy of the environment is invalid; expected"
             raise UnreachableError(f"{words} [http://][USER:PASSWORD@]HOST[:PORT]") from None
 
     @cached_property
     def _headers(self) -> dict[str, str]:
-        # Compressed on the way, lengths would be those of something else.
+        # Without compression, so that lengths are those of the file.
         headers = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
         token, why = self._transport.token, self._withheld
         if self._url.scheme != "https" and not is_this_machine(self._url.host or ""):
@@ -235,12 +235,12 @@ def _timed(pool: urllib3.PoolManager) -> urllib3.PoolManager:
 
 
 class _BadAnswerError(Exception):
-    """A server's answer cannot be made out, or breaks off; another attempt may have a better."""
+    """A server's response is invalid or incomplete; the request is repeated."""
 
 
 @contextmanager
 def _answer() -> Iterator[None]:
-    """Take whatever urllib3 and Python make of an answer that they do not understand for one."""
+    """Convert every exception that urllib3 and Python raise for an invalid response."""
     try:
         yield
     except (UnreachableError, MemoryError):
@@ -250,14 +250,14 @@ def _answer() -> Iterator[None]:
         if given.left <= 0:
             raise UnreachableError(f"{given}: it is too slow") from None
         cause = error.reason if isinstance(error, MaxRetryError) else error
-        # Of a broken connection, the rest repeats it as Python writes it.
+        # Further arguments of a broken connection repeat the first in Python's notation.
         text = str(cause.args[0] if cause and cause.args else cause)
         text = text if isinstance(error, HTTPError) else repr(error)
         raise _BadAnswerError(_shown(text)) from None
 
 
 def _origin(url: str) -> tuple[str | None, str | None, int | None]:
-    """Return what a token is told to: the scheme, the host and the port of a URL."""
+    """Return scheme, host and port of a URL, the scope of a token."""
     parts = parse_url(url)
     ports = {"http": 80, "https": 443}
     return parts.scheme, parts.host, parts.port or ports.get(parts.scheme or "")
@@ -268,5 +268,5 @@ def _words(response: urllib3.BaseHTTPResponse) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a server's words for a terminal: some of them, without control characters."""
+    """Shorten a server's text and escape control characters."""
     return repr(text)[1:-1][:200]

@@ -1,4 +1,4 @@
-"""Makes a key of what lies in files: qola's ruleset, AITER, its patches, the ROCm that compiles."""
+"""Computes keys from files: qola's ruleset, AITER, its patches and the compiling ROCm."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from qola.ruleset import ruleset_root
 
 _FILES = (
     *(".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel"),
-    # Lays out the compiler's packages.
+    # Unpacks the compiler's packages.
     "tools/setup/unpack_packages.sh",
 )
 _DIRECTORIES = ("cc", "rules", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
-"""The programs that plan, and that run in build actions."""
+"""Programs that plan or run in build actions."""
 
 _LEFT_OUT = ("__pycache__", "_ruleset")
-"""Names that only one of a checkout and an installation has."""
+"""Names that exist only in a checkout or only in an installation."""
 
 _WITHOUT_EFFECT = ("third_party/debian/", "third_party/npm/")
 """Packages of Bazel and of linters."""
@@ -46,7 +46,7 @@ _LOCK = ("third_party/rocm/packages.lock", "third_party/rocm/sdk.json")
 def ruleset_digest(root: Path) -> str:
     """Return the digest of the files that plan and build.
 
-    It is the same for a checkout and for what pip installed of it.
+    A checkout and its pip installation have the same digest.
     """
     return _digest_of_files(ruleset_files(root))
 
@@ -68,7 +68,7 @@ def _files_below(directory: Path) -> Iterable[Path]:
         links: list[str] = []
         for name in sorted(set(directories) - set(_LEFT_OUT)):
             real = os.path.realpath(os.path.join(place, name))
-            # A second way to a directory is read as what the link says: it may lead in a circle.
+            # Hash a link to a directory as its text, because links can form a cycle.
             (links if real in seen else followed).append(name)
             seen.add(real)
         directories[:] = followed
@@ -96,12 +96,12 @@ def key_of(
     forms: Forms,
     bazel_args: Sequence[str] = (),
 ) -> Key:
-    """Return the key of the bundle of what is chosen: the one place that makes it.
+    """Return the key of a build's bundle. No other function makes keys.
 
     Raises:
-        NoPrebuiltError: what an argument of Bazel means is not in its words.
+        NoPrebuiltError: an argument of Bazel refers to a file that the key does not cover.
         ManifestError: a file of a kernel in Triton cannot be read.
-        OSError: another file that decides it cannot be read.
+        OSError: another input file cannot be read.
     """
     manifest, aiter = chosen.manifest, chosen.aiter
     mode = chosen.spec.mode
@@ -126,7 +126,7 @@ def key_of(
 
 
 def source_identity(source: Source) -> dict[str, str]:
-    """Return which AITER it is, whatever the place it comes from: a commit has no remote here."""
+    """Identify an AITER independent of its origin: a commit has no remote here."""
     if isinstance(source, WheelSource):
         return {"kind": "wheel", **source.to_json()}
     if isinstance(source, GitSource):
@@ -137,7 +137,7 @@ def source_identity(source: Source) -> dict[str, str]:
 def rocm_identity(
     root: Path, environ: Mapping[str, str], bazel_args: Sequence[str], ask: Callable[[], Path]
 ) -> dict[str, str]:
-    """Return which ROCm compiles; `ask` has Bazel write rocm.json for any but the pinned one."""
+    """Identify the compiling ROCm; `ask` runs Bazel for rocm.json unless it is pinned."""
     asked = environ.get(ROCM_VARIABLE, "")
     for arg in bazel_args:
         if arg.startswith(_REPO_ENV):
@@ -148,10 +148,10 @@ def rocm_identity(
 
 
 def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return which ROCm a rocm.json means (rules/rocm/repositories.bzl writes it).
+    """Identify the ROCm of a rocm.json (rules/rocm/repositories.bzl writes it).
 
     Raises:
-        ToolchainError: there is none where this machine's own is to be used.
+        ToolchainError: this machine's ROCm is requested and there is none.
     """
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["origin"] in ("pinned", "offered"):
@@ -170,15 +170,15 @@ def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[st
 
 
 def pinned_rocm(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the ROCm that qola pins: by the digests of its packages.
+    """Identify the pinned ROCm by the digests of its packages.
 
-    Where bazelw found them nowhere, and resolved others, it is those that compile.
+    If bazelw could not get them and resolved others, these are used.
     """
     lock, facts = (root / name for name in _LOCK)
     time = re.search(r"^# snapshot: (\S+)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
     name = f"third_party-rocm-{time[1] if time else 'none'}"
     offered = cache_directory(environ) / "offered" / name
-    # As the rule has it, which reads nothing that another user may have written.
+    # Like the rule, which reads no files that another user could have written.
     if (offered / lock.name).is_file() and not distrust(offered):
         lock, facts = offered / lock.name, offered / facts.name
     sdk = json.loads(facts.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Installs an archive as `qola build` installs what it has built: whole files, then the record."""
+"""Installs an archive like `qola build`: complete files first, then the record."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
+from qola.version import docs_url
 
 
 def install_found(
     found: Found, chosen: ResolvedBuild, key: Key, lazy: bool, output: Path
 ) -> BuildResult | None:
-    """Unpack a verified archive beside the output directory and install it.
+    """Unpack a verified archive next to the output directory and install it.
 
-    Return what manifest.json holds; None for an archive of TransformerEngine's without a library
-    of one of the modules.
+    Returns:
+        The content of manifest.json; None for an archive of TransformerEngine that lacks a
+        module's library.
 
     Raises:
-        PrebuiltError: the archive has what it may not have, or lacks what it has to have.
+        PrebuiltError: the archive has forbidden members, or lacks required ones.
     """
     namespace, modules = chosen.manifest.namespace, chosen.names
     with scratch(found.archive.parent) as directory:
@@ -62,7 +64,7 @@ def _file(namespace: str, module: str) -> str:
 
 
 def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
-    """Return a bundle's manifest.json; raises PrebuiltError where there is none."""
+    """Return a bundle's manifest.json; raise PrebuiltError if it is missing."""
     try:
         if files[RECORD].stat().st_size > MAX_SIZE:
             raise ValueError(f"more than {MAX_SIZE} bytes")
@@ -70,13 +72,15 @@ def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
         record["modules"] = [
             {**module, "name": str(module["name"])} for module in record["modules"]
         ]
-        # It is written again, which is not said of all that can be read.
+        # It must be possible to write it again; some readable JSON is not.
         json.dumps(record)
     except (LookupError, ValueError, TypeError, RecursionError) as error:
         words = repr(f"{type(error).__name__} {error}")[1:-1][:200]
         raise PrebuiltError(
             Finding(
-                place, f"no {RECORD} of a bundle in it: {words}", "a bundle (docs/guide/bundle.md)"
+                place,
+                f"no {RECORD} of a bundle in it: {words}",
+                f"a bundle ({docs_url('guide/bundle.md')})",
             )
         ) from None
     return cast("Mapping[str, Any]", record)
@@ -85,7 +89,7 @@ def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
 def libraries_of(
     bundled: Mapping[str, Any], modules: Sequence[str], files: Mapping[str, Path], place: str
 ) -> dict[str, str]:
-    """Return the path of each module's library in a bundle; raises PrebuiltError without one."""
+    """Return the path of each module's library; raise PrebuiltError if one is missing."""
     known = {module["name"]: str(module.get("library", "")) for module in bundled["modules"]}
     libraries = {name: known.get(name, "") for name in modules}
     good = {name for name in files if name.endswith(".so")}

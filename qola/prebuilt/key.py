@@ -1,4 +1,4 @@
-"""The key of a prebuilt bundle: a digest of all that determines the bundle's bytes. Pure."""
+"""The key of a prebuilt bundle: a digest of everything that determines its bytes. Pure."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from qola.files import sha256_of_json
 from qola.version import __version__
 
 SCHEMA = 1
-"""Version of what a key is made of, and of the record beside an archive."""
+"""Version of a key's inputs and of the record of an archive."""
 
 _SHORT = 12
 
 _WITHOUT_EFFECT = (
-    # Caches and where actions run: the same actions have the same results.
+    # Caches and the place of execution do not change results.
     *("--remote_", "--experimental_remote_", "--disk_cache=", "--experimental_disk_cache"),
     *("--credential_helper", "--experimental_credential_helper", "--tls_", "--grpc_"),
     *("--spawn_strategy=", "--strategy=", "--repository_cache=", "--google_"),
-    # How much at a time, and what is told of it.
+    # Parallelism and output.
     *("--jobs=", "-j", "--local_resources=", "--local_cpu_resources=", "--local_ram_resources="),
     *("--keep_going", "--nokeep_going", "--verbose_failures", "--noverbose_failures"),
     *("--color=", "--curses=", "--show_", "--noshow_", "--ui_", "--subcommands", "--profile="),
     *("--build_event_", "--execution_log_", "--bes_", "--announce_rc", "--experimental_ui_"),
-    # Where the compiler and qola's own Python come from: the first is in the key as `rocm`.
+    # Origin of the compiler, which the key has as `rocm`, and of qola's Python.
     *("--repo_env=QOLA_ROCM=", "--repo_env=QOLA_PYTHON=", "--repo_env=PIP_"),
 )
 
 _ELSEWHERE = (
-    # A .bazelrc of the user's, or a directory, whose content the words do not have.
+    # A .bazelrc of the user, or a directory: the arguments do not contain their content.
     *("--config", "--override_", "--inject_repository", "--registry", "--flagfile"),
 )
 
 
 @dataclass(frozen=True)
 class Key:
-    """All that determines a bundle's bytes. The plan is a function of it, and not part of it.
+    """Everything that determines a bundle's bytes. The plan follows from it and is not a part.
 
     Attributes:
         ruleset: digest of the files that plan and build.
-        manifest: what is asked for; where bundles come from is not part of it.
+        manifest: content of the manifest, without the sources of prebuilt bundles.
         modes: modules in the bundle, each with its build mode.
         aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.
         settings: arguments of Bazel, as `settings_of` returns them.
-        triton: digests of the Python files of kernels in Triton beside the manifest, by path; None
-            where no such kernels are in the bundle. Those of a commit are pinned by the manifest,
-            qola's own and Triton itself by the ruleset.
+        triton: digests of the manifest's own Python files of kernels in Triton, by path; None if
+            the bundle has none. The manifest pins files of a commit; the ruleset pins qola's
+            kernels and Triton.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Key:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """The inputs as JSON values."""
         return {
             "schema": SCHEMA,
             "qola": {"version": self.version, "ruleset": self.ruleset},

@@ -1,4 +1,4 @@
-"""Builds a bundle and puts it where others fetch it; the record comes last."""
+"""Builds and publishes bundles; the record is written last."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from qola.prebuilt.record import (
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola.progress import log
+from qola.version import docs_url
 
 _NOT_PUBLISHED = "the bundle is not published"
 
 
 @dataclass(frozen=True)
 class Published:
-    """The record of a bundle, and whether it was written: not where it was there already."""
+    """The record of a bundle, and whether it was written or already there."""
 
     record: Record
     written: bool
@@ -49,11 +50,11 @@ def build_archive(
     environ: Mapping[str, str],
     output: Path,
 ) -> Archive:
-    """Build a bundle with Bazel, without settings that no key has, and pack it into `output`.
+    """Build a bundle with Bazel, without settings that keys do not cover, and pack it.
 
     Raises:
         BundleError: a module or the bundle could not be built.
-        QolaError: nothing could be built.
+        QolaError: the build could not start.
     """
     setup = set_up(chosen, environ)
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
@@ -82,14 +83,14 @@ def publish(
     *,
     overwrite: bool,
 ) -> Published:
-    """Put a bundle where others fetch it.
+    """Publish a bundle at a target.
 
-    What is there already stays if it is the same bundle, whole, and signed as is asked for.
+    An existing bundle stays if it is the same, complete, and signed as requested.
 
     Raises:
-        PrebuiltError: another bundle with the same key is there.
-        NoAnswerError: the target does not take the files.
-        BundleError: there is no room for them.
+        PrebuiltError: the target has another bundle with the same key.
+        NoAnswerError: the target refuses the files.
+        BundleError: the disk is full.
     """
     name = record_name(key.text)
     there = published(key, target, overwrite=overwrite)
@@ -110,7 +111,7 @@ def publish(
             target.write(checksum_name(key.text), line.encode("ascii"))
         unsigned = secret_key is not None and _sign(target, name, data, secret_key)
         if not whole:
-            # Last: whoever finds it finds the others.
+            # Last, so that the other files exist when the record does.
             target.write(name, data)
     except UnreachableError as error:
         raise _not_published(target, error) from None
@@ -120,10 +121,10 @@ def publish(
 
 
 def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
-    """Return the record that a target has of a key; None for none, or one to overwrite.
+    """Return a target's record of a key; None if there is none, or it will be overwritten.
 
     Raises:
-        PrebuiltError: what is there is of another bundle.
+        PrebuiltError: the record belongs to another bundle.
         NoAnswerError: the target does not answer.
     """
     name = record_name(key.text)
@@ -144,14 +145,15 @@ def _not_published(target: Source, error: UnreachableError) -> NoAnswerError:
             str(target),
             str(error),
             "a directory, or an HTTP server that takes PUT",
-            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token (docs/guide/prebuilt.md)",
+            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token "
+            f"({docs_url('guide/prebuilt.md')})",
         ),
         _NOT_PUBLISHED,
     )
 
 
 def check_same(before: Key, after: Key) -> None:
-    """Raise QolaError if the inputs are others now than when the build began."""
+    """Raise QolaError if the inputs have changed since the build began."""
     if after.digest != before.digest:
         changed = ", ".join(differences(before.inputs, after.inputs))
         raise QolaError(
@@ -166,7 +168,7 @@ def check_same(before: Key, after: Key) -> None:
 
 
 def _is_whole(target: Source, there: Record, archive: Path) -> bool:
-    """Return whether the target has the archive that its record means: all of it is read."""
+    """Read the target's archive, and return whether it matches its record."""
     copy = archive.with_name(f"{archive.name}.there")
     try:
         found = target.download(archive_name(there.key), copy, there.archive.size)

@@ -1,4 +1,4 @@
-"""The record beside an archive: which bundle it is, and the archive's digest. Pure."""
+"""The record of an archive: the identity of its bundle, and the archive's digest. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from qola.files import sha256_of_json
 from qola.prebuilt.key import SCHEMA, Key, differences
 
 MAX_SIZE = 4 << 20
-"""Largest record that is read, in bytes."""
+"""Largest accepted record in bytes."""
 
 MAX_ARCHIVE = 16 << 30
-"""Largest archive, and most bytes in one."""
+"""Largest accepted archive, packed and unpacked, in bytes."""
 
 _LAST_SERIAL = 1 << 40
 
 _SHOWN = 1000
-"""Most characters of a record that a message repeats."""
+"""Largest number of characters of a record in a message."""
 
 
 def archive_name(key: str) -> str:
@@ -41,7 +41,7 @@ def record_name(key: str) -> str:
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive: bytes and digest of the file, of the tar file in it, and bytes of its files."""
+    """Sizes and digests of an archive, of its tar file, and the total size of its files."""
 
     size: int
     sha256: str
@@ -63,8 +63,8 @@ class Record:
     """A prebuilt bundle's key, the digest of the key's inputs, and its file.
 
     Attributes:
-        serial: of two records of one key, the newer has the larger: 0, and where it took the place
-            of another (qola publish --overwrite), when: in seconds since 1970, UTC.
+        serial: orders the records of a key. 0 or, for a record that replaced another one
+            (qola publish --overwrite), its time in seconds since 1970, UTC.
     """
 
     key: str
@@ -74,7 +74,7 @@ class Record:
     serial: int = 0
 
     def to_json(self) -> str:
-        """Return the text of the record's file: the same for the same bundle and serial."""
+        """Return the text of the record's file, which only depends on bundle and serial."""
         content = {
             "schema": SCHEMA,
             "serial": self.serial,
@@ -92,10 +92,10 @@ def record_of(key: Key, archive: Archive, serial: int = 0) -> Record:
 
 
 def parse(data: bytes, key: Key, place: str) -> Record:
-    """Read a record; raises PrebuiltError where it is not one, or not the one of a key."""
+    """Parse a record; raise PrebuiltError if it is invalid, or belongs to another key."""
     try:
         content = json.loads(data.decode("utf-8"))
-        # The inputs come first: a file of another schema has others, and they say so.
+        # Check the inputs first: they name the schema of a record from another version.
         wrong = _wrong(content["inputs"], content["key"], content["digest"], key)
         found = content["archive"]
         archive = Archive(
@@ -127,7 +127,7 @@ def parse(data: bytes, key: Key, place: str) -> Record:
 
 
 def _wrong(inputs: object, name: object, digest: object, key: Key) -> str:
-    """Return what a record says that the key does not, "" for nothing."""
+    """Return the difference between a record and a key, "" if there is none."""
     if not isinstance(inputs, dict):
         raise ValueError("inputs that are not an object")
     if (name, digest) != (key.text, key.digest):
@@ -138,7 +138,7 @@ def _wrong(inputs: object, name: object, digest: object, key: Key) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return somebody else's words: some of them, and none that a terminal obeys."""
+    """Shorten foreign text and escape control characters."""
     return repr(text)[1:-1][:_SHOWN]
 
 

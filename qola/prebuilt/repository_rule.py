@@ -1,4 +1,4 @@
-"""The prebuilt_repository rule's program: fetches a bundle, or writes targets that build it."""
+"""The program of the rule prebuilt_repository: fetches a bundle, or writes targets to build it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _VISIBLE = 'package(default_visibility = ["//visibility:public"])'
 
 
 def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Write the repository: the files of a bundle, or nothing but targets that build it.
+    """Write the repository: the files of a bundle, or targets that build it.
 
     Raises:
         PrebuiltError: a source has a bundle that must not be used.
-        QolaError: the manifest is not valid, or names no library of a bundle.
+        QolaError: the manifest is invalid, or has no library for a bundle.
     """
-    # What the key is made of besides: an edit there means another bundle.
+    # Watch the other inputs of the key: an edit changes the bundle.
     inputs = "".join(f"{name}\n" for name in identity.ruleset_files(ruleset_root()))
     write_if_changed(args.output / "inputs.txt", inputs)
     manifest = load(args.manifest, display=args.display)
@@ -110,7 +110,7 @@ def _chosen(
     # The remote is not part of a key.
     source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
     archs = resolve(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
-    # The file's name, not the tag's: who publishes knows the file alone.
+    # Named after the file, not the tag, because `qola publish` only knows the file.
     return ResolvedBuild(
         manifest,
         args.manifest,
@@ -124,7 +124,7 @@ def _chosen(
 def _find(
     args: argparse.Namespace, chosen: ResolvedBuild, key: Key, environ: Mapping[str, str]
 ) -> Found | list[Outcome]:
-    """Return the bundle, or why no source has it."""
+    """Return the bundle, or the reason of each source without it."""
     manifest = chosen.manifest
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:
@@ -137,7 +137,7 @@ def _find(
 
 
 def hit_file(key: str, libraries: Mapping[str, str]) -> str:
-    """Return BUILD.bazel for the files of a bundle: the path of each module's library in it."""
+    """Return BUILD.bazel for a bundle's files, with the path of each module's library."""
     calls = [
         starlark.call(
             "prebuilt_library",
@@ -150,7 +150,7 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
         )
         for name, path in sorted(libraries.items())
     ]
-    # The same as where it is built: one directory, called as its target.
+    # Like in a build: one directory, named like its target.
     bundle = starlark.rule("copy_directory", name="bundle", src=f":{_DIRECTORY}", out="bundle")
     loads = [
         'load("@bazel_skylib//rules:copy_directory.bzl", "copy_directory")',
@@ -161,7 +161,7 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
 
 
 def miss_file(repository: str, names: Sequence[str], *, with_triton: bool) -> str:
-    """Return BUILD.bazel for what is built, in the manifest's repository."""
+    """Return BUILD.bazel with aliases to the built targets in the manifest's repository."""
     calls = [
         starlark.rule("qola_library", name=name, library=f"@{repository}//:{name}")
         for name in sorted(names)

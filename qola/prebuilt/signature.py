@@ -1,4 +1,4 @@
-"""Signatures of records, in minisign's format: `minisign -Vm FILE -P KEY` takes them too."""
+"""Signatures of records in minisign's format; `minisign -Vm FILE -P KEY` verifies them too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFIT = (minisign.Error, ValueError, OSError, UnfitFileError)
 
 
 def read_public_key(text: str, folder: Path) -> minisign.PublicKey:
-    """Return a public key: RW..., or in a file below a folder, as `minisign -G` writes it."""
+    """Return a public key from its text RW..., or from a file of `minisign -G` below a folder."""
     try:
         if (folder / text).exists():
             return minisign.PublicKey.from_bytes(bounded_bytes(folder / text, _MAX_KEY))
@@ -35,17 +35,17 @@ def read_public_key(text: str, folder: Path) -> minisign.PublicKey:
 
 
 def shown(key: minisign.PublicKey) -> str:
-    """Return a public key as text."""
+    """Return the text of a public key."""
     return str(key.to_base64(), "ascii")
 
 
 def verify(
     data: bytes, signature: bytes | None, key: minisign.PublicKey, place: str, trusted: str
 ) -> None:
-    """Check the signature file of a record; one with another trusted comment is another file's.
+    """Verify the signature file of a record, including its trusted comment, the record's name.
 
     Raises:
-        PrebuiltError: there is none, or it is not of this key, or not of this record.
+        PrebuiltError: the signature is missing, or is for another key or record.
     """
     found = "no signature"
     if signature is not None:
@@ -94,17 +94,18 @@ def read_secret_key(path: Path, password: str) -> minisign.SecretKey:
 
 
 def sign(data: bytes, key: minisign.SecretKey, record: str) -> bytes:
-    """Return the signature file of a record; the same for the same record and key."""
+    """Return the signature file of a record. Signatures are deterministic."""
     return bytes(key.sign(data, trusted_comment=trusted_comment(record))) + b"\n"
 
 
 def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
-    """Write a new pair of keys, PREFIX.key (for its owner alone) and PREFIX.pub.
+    """Write a new pair of keys, PREFIX.key (mode 0600) and PREFIX.pub.
 
-    A password encrypts the secret one; files that are there already raise QolaError.
+    A password encrypts the secret key.
 
     Raises:
-        OSError: they cannot be written; then there is none.
+        QolaError: a file exists.
+        OSError: a file cannot be written; then neither is left.
     """
     secret, public = (prefix.with_name(f"{prefix.name}{end}") for end in (".key", ".pub"))
     for path in (secret, public):
@@ -116,7 +117,7 @@ def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
     pair = minisign.KeyPair.generate()
     if password:
         pair.secret_key.encrypt(password)
-    # The secret one last, for nobody else's eyes from the start; of half a pair nothing is left.
+    # The secret key last, private from the start; if it fails, the public key is removed.
     try:
         write_if_changed(public, bytes(pair.public_key) + b"\n")
         with (

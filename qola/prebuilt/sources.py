@@ -1,4 +1,4 @@
-"""Where prebuilt bundles lie: a directory here, or a server's (qola.prebuilt.http)."""
+"""Sources of prebuilt bundles: local directories, or servers (qola.prebuilt.http)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from qola.files import whole, writing
 
 
 class UnreachableError(Exception):
-    """A source does not answer, or not with a file; its text says why."""
+    """A source does not answer with a file; the text has the reason."""
 
 
 class NoDirectoryError(UnreachableError):
-    """A directory is not there (yet)."""
+    """A directory does not exist (yet)."""
 
 
 class Source(ABC):
     """A place with files of prebuilt bundles.
 
-    Every function raises UnreachableError where the place does not answer, and PrebuiltError where
-    it answers what must not be used.
+    Every function raises UnreachableError if the source does not answer, and PrebuiltError if the
+    answer must not be used.
     """
 
     is_local = True
 
     @abstractmethod
     def place(self, name: str) -> str:
-        """Return how messages call a file of it."""
+        """Return the name of a file for messages."""
 
     @abstractmethod
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
@@ -43,7 +43,7 @@ class Source(ABC):
 
     @abstractmethod
     def write(self, name: str, source: Path | bytes) -> None:
-        """Put a file there, whole or not at all."""
+        """Write a file atomically."""
 
     def read(self, name: str, limit: int) -> bytes | None:
         """Return a small file, None where there is none."""
@@ -51,24 +51,24 @@ class Source(ABC):
         return file.getvalue() if self.copy(name, file, limit) else None
 
     def download(self, name: str, path: Path, limit: int) -> bool:
-        """Put a file at a path; return whether there is one."""
+        """Download a file to a path; return whether it exists."""
         with writing(path), path.open("wb") as file:
             return self.copy(name, file, limit)
 
 
 def opened(source: Path | bytes) -> BinaryIO:
-    """Return what reads a file or its bytes."""
+    """Open a file or its bytes for reading."""
     return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
 
 def too_large(place: str, limit: int) -> PrebuiltError:
-    """Return the error for a file of more bytes than it may have."""
+    """Return the error for a file that exceeds its size limit."""
     fix = "do not use it: it is not the file that its record describes"
     return PrebuiltError(Finding(place, f"more than {limit} bytes", f"at most {limit} bytes", fix))
 
 
 class NoSource(Source):
-    """What somebody named as a source, and is none."""
+    """An invalid source, which fails when it is used."""
 
     is_local = False
 
@@ -79,21 +79,21 @@ class NoSource(Source):
         return self._shown
 
     def place(self, name: str) -> str:
-        """Return what was named."""
+        """Return the given text."""
         return self._shown
 
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
-        """Say what is wrong with it."""
+        """Raise the reason."""
         raise UnreachableError(self._why)
 
     def write(self, name: str, source: Path | bytes) -> None:
-        """Say what is wrong with it."""
+        """Raise the reason."""
         raise UnreachableError(self._why)
 
 
 @contextmanager
 def _asking(name: str) -> Iterator[None]:
-    """Take what the system says of somebody else's file for the answer of a source."""
+    """Convert an OSError about a source's file to UnreachableError."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Finds the archive of a key: in the cache of downloads, then at each source; always verified."""
+"""Finds and verifies the archive of a key in the download cache, then at each source."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from qola.progress import log
 _MAX_SMALL = 1 << 16
 _ARRIVED = ".arrived"
 CACHE = "the cache of downloads"
-"""What `Found.source` begins with where no source was asked."""
+"""Prefix of `Found.source` for archives from the download cache."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A bundle that was found and verified, whose files have no more bytes than `unpacked_size`."""
+    """A verified bundle, whose files have at most `unpacked_size` bytes."""
 
     archive: Path
     unpacked_size: int
@@ -34,7 +34,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a source has no bundle, in words; it may have one if it did not answer."""
+    """The reason of a source without a bundle; it may have one if it did not answer."""
 
     source: str
     words: str
@@ -50,15 +50,15 @@ def find(
     *,
     offline: bool,
 ) -> Found | list[Outcome]:
-    """Return the bundle of a key, or why no source has it.
+    """Return the bundle of a key, or the reason of each source without it.
 
-    The caller locks the directory of what was downloaded for this key.
+    The caller locks the download directory of this key.
 
     Args:
-        newest: the file that remembers the serial of the newest signed record of this key.
+        newest: the file with the serial of the newest known signed record of this key.
 
     Raises:
-        PrebuiltError: a source has one whose digest or signature is wrong.
+        PrebuiltError: a source has a bundle with a wrong digest or signature.
     """
     for pattern in (f"*{_ARRIVED}", f"{ASIDE}*"):
         for left in cache.glob(pattern):  # by a fetch that was killed
@@ -82,13 +82,13 @@ def find(
             log.info(f"{source}: {error}")
             outcomes.append(Outcome(str(source), str(error), answered=False))
     if offline and found is not None:
-        # There is one, and it must not be used: that is not a miss.
+        # A bundle that must not be used is not a miss.
         raise found
     return outcomes
 
 
 def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
-    """Return the error for a key that no source has, or none of those that answered."""
+    """Return the error for a key that no answering source has."""
     asked = "\n".join(f"{o.source}: {o.words}" for o in outcomes)
     kind = NoPrebuiltError if all(o.answered for o in outcomes) else NoAnswerError
     return kind(
@@ -123,7 +123,7 @@ def _cached(
 def _take(
     key: Key, source: Source, cache: Path, newest: Path, public_key: minisign.PublicKey | None
 ) -> Record | str:
-    """Put a source's archive and record into the cache, verified; return why it has none."""
+    """Download and verify a source's archive and record; return the reason if it has none."""
     read = _verified_record(key, source, newest, public_key)
     if read is None:
         return "not there"
@@ -140,7 +140,7 @@ def _take(
 
 
 def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> bool:
-    """Put a source's file into the cache if its digest is right; return whether there is one."""
+    """Download a source's file and check its digest; return whether it exists."""
     arrived = cache / f"{name}{_ARRIVED}"
     try:
         if not source.download(name, arrived, limit):
@@ -155,7 +155,7 @@ def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> b
 def _verified_record(
     key: Key, source: Source, newest: Path, public_key: minisign.PublicKey | None
 ) -> tuple[Record, bytes, bytes | None] | None:
-    """Return a source's record, its bytes and its signature; None where it has none."""
+    """Return a source's record, its bytes and its signature; None if it has none."""
     name = record_name(key.text)
     data = source.read(name, MAX_SIZE)
     if data is None:
@@ -172,7 +172,7 @@ def _verified_record(
 
 
 def _refuse_older(record: Record, newest: Path, place: str) -> None:
-    """Raise PrebuiltError for a signed record where this machine knows of a newer one."""
+    """Raise PrebuiltError for a signed record if this machine knows a newer one."""
     try:
         known = int(newest.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):
@@ -191,7 +191,7 @@ def _refuse_older(record: Record, newest: Path, place: str) -> None:
 
 
 def check_digest(path: Path, sha256: str, place: str) -> None:
-    """Compare a file with its digest; raises PrebuiltError, with both, where it is another."""
+    """Compare a file with its digest; raise PrebuiltError with both if they differ."""
     found = sha256_of(path)
     if found != sha256:
         raise PrebuiltError(

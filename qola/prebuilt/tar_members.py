@@ -1,4 +1,7 @@
-"""Reads the headers of a tar file that nobody vouches for: one form of each, and bounds for all."""
+"""Reads the headers of untrusted tar files in one canonical form and within bounds.
+
+tarfile would read extended headers of any size into memory.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MAX_MEMBERS = 20_000
-"""Most files and directories: of AITER's and CK's headers there are some thousands."""
+"""Largest number of files and directories. AITER and CK have some thousand headers."""
 
 _MAX_HEADER = 1 << 16
-"""Most bytes of what pax or GNU tar say of one member: its path, mostly."""
+"""Largest extended header of pax or GNU tar in bytes; it mostly holds a path."""
 
 _MAX_BEFORE = 4
 _MAX_NAME = 1024
@@ -23,15 +26,15 @@ _FILE, _DIRECTORY = (b"0", b"\0"), b"5"
 _KINDS = {b"1": "a link", b"2": "a link", b"K": "a link", b"S": "a sparse file"}
 _PAX_RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
 _MEANING = (b"path", b"linkpath", b"size", b"hdrcharset")
-"""What pax says that changes what is written; times and owners do not."""
+"""Pax records that affect unpacked files, unlike times and owners."""
 
 
 class NotATarError(Exception):
-    """A tar file is not whole, or has what no bundle has; `args` are what was found, expected."""
+    """A tar file is incomplete, or unlike a bundle; `args` are found and expected."""
 
 
 class Stream(Protocol):
-    """What reads up to so many bytes, and fewer at the end alone."""
+    """A reader that returns fewer bytes than requested only at its end."""
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes."""
@@ -48,12 +51,12 @@ class Member:
 
 
 def members(stream: Stream) -> Iterator[Member]:
-    """Yield what is in a tar file, each before its content, which is then to be read.
+    """Yield the members of a tar file. The caller reads the content of each before the next.
 
-    At the end the stream is read to its own end.
+    Reads the stream to its end.
 
     Raises:
-        NotATarError: it is not a tar file of files and directories, or a large one.
+        NotATarError: the stream is not a tar file of files and directories, or exceeds a bound.
     """
     count, before, path = 0, 0, b""
     while (block := _exactly(stream, _BLOCK)) != bytes(_BLOCK):
@@ -85,7 +88,7 @@ def members(stream: Stream) -> Iterator[Member]:
 
 
 def skip_padding(stream: Stream, size: int) -> None:
-    """Read what fills the last block of so many bytes."""
+    """Skip the padding after a member of `size` bytes."""
     _exactly(stream, -size % _BLOCK)
 
 

@@ -1,4 +1,4 @@
-"""TransformerEngine's own prebuilts: another key, other files, and less that they vouch for."""
+"""TransformerEngine's own prebuilt archives, with a weaker key and another layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_COVERED = (
     "archs, patches, edits of the tree, receipts and all else of the manifest, compiler flags, the "
     "compiler and its version, the version of qola"
 )
-"""The ways in which two bundles with the same key of TransformerEngine's may differ."""
+"""Inputs that TransformerEngine's keys do not cover."""
 
 _CHECKSUM = ".sha256"
 _MAX_SMALL = 1 << 16
@@ -32,9 +32,9 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def commit_of(source: AiterSource) -> str:
-    """Return AITER's commit in full, "" where none is known.
+    """Return AITER's full commit, "" if unknown.
 
-    Of a checkout it is what git says of it, which is what TransformerEngine asks too.
+    For a checkout git reports it, as for TransformerEngine.
     """
     if isinstance(source.source, GitSource):
         return source.source.commit
@@ -43,9 +43,9 @@ def commit_of(source: AiterSource) -> str:
 
 
 def _head(root: Path) -> str:
-    """Return the commit that a directory is a checkout of, "" where it is none."""
+    """Return the commit of a checkout, "" for other directories."""
     if not (root / ".git").exists():
-        # The repository that it lies in may be somebody else's.
+        # An enclosing repository would have an unrelated commit.
         return ""
     with suppress(AiterError):
         args = ["rev-parse", "--verify", "HEAD"]
@@ -54,7 +54,7 @@ def _head(root: Path) -> str:
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:
-    """Return what an archive may be called, without its end, in the order they are asked for."""
+    """Return the possible names of an archive, without suffix, in search order."""
     parts = rocm.split(".")
     versions = dict.fromkeys((parts[0], ".".join(parts[:2])))
     return tuple(f"rocm-{version}_aiter-{commit}" for version in versions)
@@ -63,13 +63,13 @@ def names(rocm: str, commit: str) -> tuple[str, ...]:
 def find(
     source: Source, rocm: str, commit: str, cache: Path, *, offline: bool
 ) -> Found | list[Outcome]:
-    """Return an archive of TransformerEngine's, or why there is none.
+    """Return an archive of TransformerEngine, or the reasons why there is none.
 
-    What was downloaded before is used where its digest is still the one that the source names;
-    offline, the one that it named then. The caller locks the cache.
+    An earlier download is used if it still has the source's digest or, offline, the digest from
+    the download. The caller locks the cache.
 
     Raises:
-        PrebuiltError: the archive is not the one of its checksum.
+        PrebuiltError: the archive differs from its checksum.
     """
     if not commit:
         words = "TransformerEngine's layout is not asked for: no full commit of AITER is known"
@@ -87,8 +87,8 @@ def find(
             return [*outcomes, Outcome(str(source), str(error), answered=False)]
         if isinstance(found, Found):
             log.warning(
-                f"{found.source} is TransformerEngine's own prebuilt: its name does not cover "
-                f"{NOT_COVERED}"
+                f"warning: {found.source} is TransformerEngine's own prebuilt: its name does not "
+                f"cover {NOT_COVERED}"
             )
             return found
         outcomes.append(Outcome(source.place(file), found))
@@ -96,7 +96,7 @@ def find(
 
 
 def _kept(file: str, cache: Path) -> Found | str:
-    """Return what an earlier call left of an archive, or why it is not used."""
+    """Return an earlier download of an archive, or the reason not to use it."""
     sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None or not (cache / file).is_file():
         return "not asked: offline"
@@ -105,7 +105,7 @@ def _kept(file: str, cache: Path) -> Found | str:
 
 
 def _asked(source: Source, file: str, cache: Path) -> Found | str:
-    """Return an archive of a source, fetched unless it was before, or why there is none."""
+    """Return an archive of a source, downloaded if necessary, or the reason why it has none."""
     sha256 = source.read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None:
         return f"no {_CHECKSUM} there"
@@ -118,10 +118,10 @@ def _asked(source: Source, file: str, cache: Path) -> Found | str:
 
 
 def _first_word(data: bytes) -> str:
-    """Return the digest in a checksum file, whether or not a name follows.
+    """Return the digest in a checksum file, with or without a file name.
 
     Raises:
-        UnreachableError: there is none: it is a page of a server's, say.
+        UnreachableError: the file has no digest; it may be an error page of the server.
     """
     words = data[:100].decode("utf-8", "replace").split()
     if not words or not re.fullmatch("[0-9a-fA-F]{64}", words[0]):
@@ -130,9 +130,9 @@ def _first_word(data: bytes) -> str:
 
 
 def without_top(files: Sequence[str]) -> dict[str, str]:
-    """Return where files of an archive belong, by their path in it.
+    """Map paths in an archive to installed paths.
 
-    TransformerEngine packs one directory, and its CMake leaves that directory's name out.
+    TransformerEngine packs one directory, and its CMake strips that directory's name.
     """
     tops = {file.partition("/")[0] for file in files}
     nested = len(tops) == 1 and all("/" in file for file in files)

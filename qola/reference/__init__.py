@@ -1,4 +1,4 @@
-"""What attention kernels compute, in float64: forward, backward, and how far a kernel may be off.
+"""Attention in float64, forward and backward, and limits of the errors of kernels.
 
-In: arrays. Out: arrays. NumPy alone, and no file, no tree of AITER, no GPU.
+Depends on NumPy only.
 """

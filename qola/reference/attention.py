@@ -1,6 +1,6 @@
 """Attention of one sequence in float64, forward and backward, as CK and AITER define it.
 
-What CK does: ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp (forward),
+Sources in CK: ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp (forward),
 block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp and block_fmha_bwd_dot_do_o.hpp (backward),
 variants.hpp (soft cap). How rounded the inputs are is the caller's choice.
 
@@ -23,7 +23,7 @@ from qola.reference.masks import NO_MASK, Mask, alibi
 
 @dataclass(frozen=True)
 class Attention:
-    """What is computed, whatever the tensors.
+    """The function of the tensors.
 
     Attributes:
         softmax_scale: factor of Q K^T, usually 1 / sqrt(hdim_q).
@@ -80,7 +80,7 @@ class Softmax:
         logits: with soft cap and bias, -inf where a key is not seen.
         p: exp(logits - lse), 0 in a row without keys.
         lse: logarithm of the sum of exp(logits), -inf in a row without keys, [heads, rows].
-        factors: what dropout multiplies P by, 1 without it.
+        factors: factors of dropout on P, 1 without it.
         allowed: keys that the mask lets a query see, [rows, columns].
     """
 
@@ -95,7 +95,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward kernel writes.
+    """Results of a forward.
 
     Attributes:
         o: [rows, heads, hdim_v]; 0 in a row without keys.
@@ -108,7 +108,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """What a backward writes.
+    """Results of a backward.
 
     Attributes:
         dq: [rows, heads, hdim_q].
@@ -128,14 +128,14 @@ class Backward:
 
 
 def summed_up(gradient: F64, heads_k: int) -> F64:
-    """Return a gradient of K or V for the heads that K and V have: what AITER's callers do."""
+    """Sum a gradient of K or V up over the heads of Q that share one, as AITER's callers do."""
     columns, heads, hdim = gradient.shape
     result: F64 = gradient.reshape(columns, heads_k, heads // heads_k, hdim).sum(axis=2)
     return result
 
 
 def softmax(attention: Attention, of: Sequence, lse: F64 | None = None) -> Softmax:
-    """Return P and what it is made of.
+    """Return P and its intermediates.
 
     Args:
         lse: to take in place of its own, as a backward kernel does.
@@ -226,8 +226,8 @@ def backward(
 
     Args:
         do: gradient of O, [rows, heads, hdim_v].
-        o, lse: what a forward kernel left, rounded as it is, for a backward kernel reads both; by
-            default those of `forward`, and the result is the true gradient.
+        o, lse: rounded results of a forward kernel, which backward kernels read; by default those
+            of `forward`, which gives the true gradient.
     """
     steps = gradients(attention, of, do, o, lse)
     inner = attention.softmax_scale * steps.ds * steps.steps.slope
@@ -293,7 +293,7 @@ def group_mode(
 def with_heads(
     sequences: list[Sequence], slopes: F64 | None = None, sink: F64 | None = None
 ) -> list[Sequence]:
-    """Return the sequences with what each head has.
+    """Return the sequences with ALiBi slopes and sinks.
 
     Args:
         slopes: alibi's, [heads] for all or [batch, heads].

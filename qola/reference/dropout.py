@@ -1,4 +1,4 @@
-"""CK's dropout: which elements of P it keeps, and by what it scales them.
+"""CK's dropout: the elements of P that it keeps, and their scale.
 
 The rules are those of CK's ck_tile/ops/fmha/block/block_dropout.hpp (BlockDropout) and
 ck_tile/host/reference/reference_batched_dropout_randval.hpp.
@@ -50,7 +50,7 @@ class Dropout:
 
     @property
     def scale(self) -> float:
-        """What a kept element is multiplied by: 1 / (1 - p), whatever the threshold keeps."""
+        """Factor of kept elements: 1 / (1 - p), whatever share the threshold keeps."""
         return float(np.float32(1.0 / self.undropped))
 
     def bytes(
@@ -58,8 +58,8 @@ class Dropout:
     ) -> NDArray[np.uint8]:
         """Return the random byte of each element of P, [heads, rows, columns].
 
-        Rows and columns count from the start of the sequence, in group mode too; masks, tiles and
-        what else a kernel is made of change nothing.
+        Rows and columns count from the start of the sequence, in group mode too. Masks and tiles
+        have no influence.
 
         Args:
             batch: number of the sequence.
@@ -84,6 +84,6 @@ class Dropout:
         return np.ascontiguousarray(whole[:, :rows, :columns])
 
     def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
-        """Return what each element of P is multiplied by: 0 or `scale`."""
+        """Return the factor of each element of P: 0 or `scale`."""
         kept = self.bytes(batch, heads, rows, columns) <= self.threshold
         return np.where(kept, self.scale, 0.0)

@@ -24,7 +24,7 @@ class Format:
         digits: of the significand, with the one that is not stored.
         lowest: exponent of the smallest normal number, 2**lowest.
         largest: the largest finite number.
-        infinity: whether there is one; without, what is too large becomes the largest number.
+        infinity: whether the format has one; without, too large numbers become the largest.
         negative_zero: whether its bits are a zero; without, they are the NaN.
     """
 
@@ -64,7 +64,7 @@ def rounded(values: Any, to: Format, rounding: Rounding = "nearest_even") -> F64
     finite = np.isfinite(given)
     plain = np.where(finite, np.clip(given, -2 * to.largest, 2 * to.largest), 0.0)
     exponents = np.maximum(np.frexp(plain)[1] - 1, to.lowest) - (to.digits - 1)
-    # Powers of two: nothing is lost but what the rounding takes.
+    # Scaling by powers of two is exact.
     whole = np.ldexp(plain, -exponents)
     if rounding == "nearest_even":
         whole = np.rint(whole)
@@ -84,7 +84,7 @@ def rounded(values: Any, to: Format, rounding: Rounding = "nearest_even") -> F64
 def encoded(values: Any, to: Format) -> NDArray[Any]:
     """Return the bits of values that the format has, as unsigned integers of its size.
 
-    Values are rounded first; where that is not meant, round and look at what changes.
+    Values are rounded first.
     """
     given = rounded(values, to)
     unsigned = np.dtype(f"uint{to.bits}")

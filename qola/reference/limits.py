@@ -1,7 +1,7 @@
 """How far a kernel's results may be from the reference: docs/internals/tolerances.md derives it.
 
-A limit is a number for each element of a result, from the tensors at hand. It has two parts: what
-rounding can do at worst, and what it does with errors that are independent of each other, which
+A limit is a number for each element of a result of given tensors. It has two parts: the worst
+error of rounding, and the likely one for errors that are independent of each other, which
 is far less. Both are first order, with a share more for the rest.
 """
 
@@ -31,7 +31,7 @@ CHANCE = 1e-9
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a kernel computes with; sums are float32.
+    """The formats and roundings of a kernel; sums are float32.
 
     Attributes:
         low: format of the operands of matrix instructions: of P, and of the gradient of logits.
@@ -58,8 +58,8 @@ class Limit:
     """Largest errors of the elements of a result.
 
     Attributes:
-        likely: what independent rounding errors exceed by CHANCE.
-        worst: what no rounding exceeds.
+        likely: exceeded by independent rounding errors with probability CHANCE.
+        worst: never exceeded by rounding.
     """
 
     likely: F64
@@ -146,7 +146,7 @@ def forward_limits(
     *errors, seen = _logit_errors(attention, of, spread)
     hidden = np.isneginf(steps.logits)
     most = np.where(hidden, 0.0, np.abs(seen)).max(axis=2, initial=0.0)
-    # Each change of the largest logit multiplies what is summed up by an exp2.
+    # Each change of the largest logit multiplies the sum by an exp2.
     changes = _rescalings(seen, hidden) + 1
     common = _U * (2 * most + changes * (2 * most + _EXP))[..., None]
     low = arithmetic.low.unit(arithmetic.low_rounding)
@@ -175,7 +175,7 @@ def forward_limits(
 
 @dataclass(frozen=True)
 class BackwardLimits:
-    """Limits of what Backward has under the same names."""
+    """Limits of the fields of Backward."""
 
     dq: Limit
     dk: Limit
@@ -189,7 +189,7 @@ def backward_limits(steps: Gradients, o: F64, lse: F64, arithmetic: Arithmetic) 
 
     Args:
         steps: of the reference, from the same O and LSE.
-        o, lse: what the kernel reads.
+        o, lse: as the kernel reads them.
     """
     of, attention, p = steps.of, steps.attention, steps.steps
     k, v = of.of_each_head(of.k), of.of_each_head(of.v)

@@ -1,4 +1,4 @@
-"""A page's frame: one text of HTML that needs nothing else, neither files nor a network."""
+"""The frame of an HTML page that loads no files and uses no network."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{dige
 
 
 class Section(NamedTuple):
-    """A part of a page.
+    """A section of the page.
 
     Attributes:
-        id: what links lead to.
-        html: what is below the title.
+        id: anchor for links.
+        html: content below the title.
     """
 
     id: str
@@ -63,44 +63,46 @@ def document(
     """Return a page.
 
     Args:
-        facts: what stands below the title; empty ones are left out.
-        tiles: figures that are seen first: what each is, and its text.
-        details: names and values as HTML, for below the facts; those without a value are left out.
+        facts: texts below the title; empty ones are left out.
+        tiles: names and texts of the figures at the top.
+        details: names and HTML below the facts; those without HTML are left out.
     """
     js = (_HERE / "page.js").read_text(encoding="utf-8")
     return _PAGE.format(
-        body="\n".join(map(_section, sections)),
+        body="\n".join(map(_section_html, sections)),
         css=(_HERE / "page.css").read_text(encoding="utf-8"),
-        details=_details(details),
+        details=_details_html(details),
         digest=base64.b64encode(hashlib.sha256(js.encode("utf-8")).digest()).decode("ascii"),
         facts=escape(" · ".join(filter(None, facts))),
         js=js,
         nav=_nav(sections),
-        tiles=_tiles(tiles),
+        tiles=_tiles_html(tiles),
         title=escape(title),
     )
 
 
 def note(text: str) -> str:
-    """Return a paragraph beside tables; the text is HTML."""
+    """Return a paragraph from HTML."""
     return f'<p class="note">{text}</p>\n'
 
 
-def _section(of: Section) -> str:
-    head = f'<h2 id="{of.id}">{escape(of.title)}</h2>'
-    return f'<section aria-labelledby="{of.id}">{head}\n{of.html}</section>'
+def _section_html(section: Section) -> str:
+    head = f'<h2 id="{section.id}">{escape(section.title)}</h2>'
+    return f'<section aria-labelledby="{section.id}">{head}\n{section.html}</section>'
 
 
-def _details(details: Iterable[tuple[str, str]]) -> str:
+def _details_html(details: Iterable[tuple[str, str]]) -> str:
     rows = [f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in details if value]
     return f'<dl class="details">{"".join(rows)}</dl>' if rows else ""
 
 
 def _nav(sections: Iterable[Section]) -> str:
-    items = (f'<li><a href="#{of.id}">{escape(of.title)}</a></li>' for of in sections)
+    items = (
+        f'<li><a href="#{section.id}">{escape(section.title)}</a></li>' for section in sections
+    )
     return f'<nav aria-label="Parts of this page"><ul>{"".join(items)}</ul></nav>'
 
 
-def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
+def _tiles_html(tiles: Iterable[tuple[str, str]]) -> str:
     cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in tiles)
     return f'<dl class="tiles">{"".join(cells)}</dl>'

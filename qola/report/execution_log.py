@@ -1,4 +1,4 @@
-"""Bazel's execution log (--execution_log_json_file): what ran, where, from what, to what."""
+"""Reads Bazel's execution log (--execution_log_json_file): its actions, and compiles of kernels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from qola.errors import unseen
-from qola.layout import action_name
+from qola.layout import KERNEL_COMPILE, action_name
+
+COMPILED, KEPT = "compiled", "output tree"
 
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file an action read or wrote.
+    """A file that an action read or wrote.
 
     Attributes:
-        digest: of its content, in hexadecimal; the target of a symbolic link that was not
+        digest: hexadecimal digest of its content; the target of a symbolic link that was not
             followed; "" for an output that was not written.
-        size: bytes.
+        size: in bytes.
     """
 
     path: str
@@ -30,14 +32,14 @@ class LoggedFile:
 
 @dataclass(frozen=True)
 class Spawn:
-    """One action that ran, or whose result came from a cache.
+    """An action that ran, or whose result came from a cache.
 
     Attributes:
-        runner: where it ran or which cache had it: remote, linux-sandbox, disk cache hit, ...
-        inputs: files it may read.
-        outputs: files it made, and those it ought to have made.
-        seconds: wall time it took, without waiting for its turn; 0.0 where the log has none.
-        start: UTC time at which it started, "" where the log has none.
+        runner: executor or cache: remote, linux-sandbox, disk cache hit, ...
+        inputs: files that it may read.
+        outputs: files that it wrote, and declared files that it did not write.
+        seconds: wall time without waiting for a slot; 0.0 if the log has none.
+        start: UTC start time, "" if the log has none.
     """
 
     label: str
@@ -54,17 +56,17 @@ class Spawn:
 
     @property
     def cached(self) -> bool:
-        """Whether a cache had its result."""
+        """Whether its result came from a cache."""
         return "cache hit" in self.runner
 
     @property
     def input_digests(self) -> dict[str, str]:
-        """The digest of each file it may read, by path."""
+        """Digest of each input by path."""
         return {file.path: file.digest for file in self.inputs}
 
     @property
     def output_digests(self) -> dict[str, str]:
-        """The digest of each file it made, by path."""
+        """Digest of each output by path."""
         return {file.path: file.digest for file in self.outputs}
 
     @property
@@ -74,47 +76,47 @@ class Spawn:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What the action is found by in another log: the files it writes, sorted."""
+        """Identifies the action in other logs: the paths of its outputs, sorted."""
         return tuple(sorted(file.path for file in self.outputs))
 
 
 def read_spawns(log: Path) -> Iterator[Spawn]:
-    """Read a log, one action at a time: that of thousands of actions has gigabytes.
+    """Read a log action by action: a log of thousands of actions has gigabytes.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not a log, or ends within an entry.
+        OSError: the file cannot be read.
+        ValueError: not a log, or it ends within an entry.
     """
     with log.open(encoding="utf-8") as file:
         yield from parse_spawns(file)
 
 
 def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
-    """Read a log's lines, as read_spawns does.
+    """Parse the lines of a log.
 
     Raises:
-        ValueError: they are no log, or end within an entry.
+        ValueError: not a log, or it ends within an entry.
     """
     try:
         yield from map(_spawn, _objects(lines))
     except RecursionError:
-        raise ValueError("values too deep within each other") from None
+        raise ValueError("values nested too deeply") from None
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"an entry that is not an action: {error!r}") from None
 
 
 def _spawn(entry: Mapping[str, Any]) -> Spawn:
     written = tuple(map(_file, entry.get("actualOutputs", ())))
-    # A directory's files are written one by one, below what was declared.
+    # The log lists the files of a directory, below the declared path.
     missing = tuple(
-        LoggedFile(_word(path), "", 0)
+        LoggedFile(_printable(path), "", 0)
         for path in entry.get("listedOutputs", ())
         if not any(f.path == path or f.path.startswith(path + "/") for f in written)
     )
     return Spawn(
-        _word(entry.get("targetLabel", "")),
-        _word(entry["mnemonic"]),
-        _word(entry.get("runner", "")),
+        _printable(entry.get("targetLabel", "")),
+        _printable(entry["mnemonic"]),
+        _printable(entry.get("runner", "")),
         tuple(entry["commandArgs"]),
         {v["name"]: v.get("value", "") for v in entry.get("environmentVariables", ())},
         {p["name"]: p["value"] for p in (entry.get("platform") or {}).get("properties", ())},
@@ -126,22 +128,22 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
     )
 
 
-def _word(value: object) -> str:
+def _printable(value: object) -> str:
     if type(value) is not str or unseen(value):
-        raise TypeError(f"{value!r:.80} is no text that can be shown")
+        raise TypeError(f"{value!r:.80} is not printable text")
     return value
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float:
-    # Waiting for one of the jobs is not work; setting up a sandbox is.
+    # Setting up a sandbox counts, waiting for a slot does not.
     return duration(metrics.get("totalTime", "0s")) - duration(metrics.get("queueTime", "0s"))
 
 
 def duration(text: str) -> float:
-    """Return seconds of a duration as protobuf writes it: "1.250s".
+    """Parse protobuf's text for a duration, such as "1.250s", to seconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: another text.
     """
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)s", text)
     if match is None:
@@ -150,10 +152,10 @@ def duration(text: str) -> float:
 
 
 def timestamp(text: str) -> str:
-    """Return a UTC time to the second: "2026-01-31T00:00:00Z"; "" for "".
+    """Return a UTC time in seconds precision: "2026-01-31T00:00:00Z"; "" for "".
 
     Raises:
-        ValueError: it is another text.
+        ValueError: another text.
     """
     match = re.fullmatch(r"(\d{4}(?:-\d\d){2}T\d\d(?::\d\d){2})(\.\d+)?(Z|\+00:00)", text, re.ASCII)
     if text and match is None:
@@ -164,14 +166,14 @@ def timestamp(text: str) -> str:
 def _file(entry: Mapping[str, Any]) -> LoggedFile:
     digest = entry.get("digest") or {}
     name = digest.get("hash", "") or entry.get("symlinkTargetPath", "")
-    return LoggedFile(_word(entry["path"]), name, int(digest.get("sizeBytes", 0)))
+    return LoggedFile(_printable(entry["path"]), name, int(digest.get("sizeBytes", 0)))
 
 
 def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Read JSON objects written one after the other, each from a line "{" to a line "}"."""
+    """Parse concatenated JSON objects, each from a line "{" to a line "}"."""
     lines: list[str] = []
     for line in log:
-        # Between entries Bazel breaks no line.
+        # Bazel writes no newline between entries.
         if line.startswith("}"):
             yield json.loads("".join([*lines, "}"]))
             rest = line[1:].strip()
@@ -180,3 +182,56 @@ def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:
             lines.append(line)
     if any(map(str.strip, lines)):
         raise ValueError("the log ends within an entry")
+
+
+@dataclass(frozen=True)
+class Compile:
+    """The source of the object of a batch or of a single kernel instance.
+
+    Attributes:
+        seconds: wall time of the action without waiting; for a cache, the time to fetch it.
+        source: ``compiled``; ``disk cache`` or ``remote cache``; ``output tree`` for the result of
+            an earlier build.
+    """
+
+    seconds: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class BuildLog:
+    """The compiles of a log by batch or kernel instance, and the UTC time of its start."""
+
+    compiles: Mapping[str, Compile]
+    start: str
+
+
+def summarize_log(spawns: Iterable[Spawn]) -> BuildLog:
+    """Return compiles and start of a log in one pass, as a log may have gigabytes."""
+    start = ""
+
+    def watch() -> Iterator[Spawn]:
+        nonlocal start
+        for spawn in spawns:
+            start = min(filter(None, (start, spawn.start)), default="")
+            yield spawn
+
+    found = compiles(watch())
+    return BuildLog(found, start)
+
+
+def compiles(spawns: Iterable[Spawn]) -> dict[str, Compile]:
+    """Return the compiles by the name of the batch or kernel instance.
+
+    Of several actions with one name (a library may be built for other archs) the longest counts.
+    """
+    found: dict[str, Compile] = {}
+    for spawn in spawns:
+        if spawn.mnemonic != KERNEL_COMPILE or spawn.exit_code:
+            continue
+        # Bazel's runner: "disk cache hit", "remote cache hit".
+        source = spawn.runner.removesuffix(" hit") if spawn.cached else COMPILED
+        made = Compile(round(spawn.seconds, 3), source)
+        if spawn.name not in found or (found[spawn.name].seconds or 0) < spawn.seconds:
+            found[spawn.name] = made
+    return found

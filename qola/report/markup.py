@@ -1,10 +1,11 @@
-"""Tables of a page as HTML, and how numbers, bytes and seconds are shown in them."""
+"""Renders tables and their cells as HTML: numbers, bytes, seconds, names that unfold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -12,8 +13,8 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        value: what sorting compares; "" for what is not known.
-        html: instead of the text, where it is more than that.
+        value: the key for sorting; "" if it is unknown.
+        html: replaces the text if it is not empty.
     """
 
     text: str
@@ -21,102 +22,88 @@ class Cell:
     html: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of the page.
-
-    Attributes:
-        columns: names; of those with ``#`` in front, cells are numbers.
-        wide: columns whose cells are long names.
-        filtered: whether a field above it finds rows.
-    """
-
-    id: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[Cell]]
-    wide: tuple[str, ...] = ()
-    filtered: bool = False
+#: Functions from the item of a row to a cell, by heading; headings of numbers start with ``# ``.
+Columns = Mapping[str, Callable[[Any], Cell]]
 
 
-def to_html(table: Table) -> str:
-    """Return a table, perhaps with a field that finds rows; columns without any text are left out.
+def table_html(
+    id: str,
+    caption: str,
+    items: Sequence[Any],
+    columns: Columns,
+    *,
+    wide: tuple[str, ...] = (),
+    filtered: bool = False,
+) -> str:
+    """Return a table with a row for each item. Columns without any text are left out.
 
     On narrow screens a row is a card: page.css takes the names of its values from the style.
+
+    Args:
+        wide: the columns with long names.
+        filtered: whether a search field is above the table.
     """
-    table = _without_empty_columns(table)
-    numbers = [column.startswith("# ") for column in table.columns]
-    names = [column.removeprefix("# ") for column in table.columns]
+    rows = [[cell(item) for cell in columns.values()] for item in items]
+    kept = [n for n in range(len(columns)) if not rows or any(row[n].text for row in rows)]
+    headings = [[*columns][number] for number in kept]
+    names = [heading.removeprefix("# ") for heading in headings]
     classes = [
-        "number" if number else "name" if name in table.wide else ""
-        for number, name in zip(numbers, names, strict=True)
+        "number" if heading.startswith("# ") else "name" if heading in wide else ""
+        for heading in headings
     ]
     tags = [f' class="{name}"' if name else "" for name in classes]
     head = "".join(
         f'<th scope="col"{tag}><button type="button">{escape(name)}</button></th>'
         for name, tag in zip(names, tags, strict=True)
     )
-    body = "\n".join(f"<tr>{_row(row, tags)}</tr>" for row in table.rows)
+    body = "\n".join(f"<tr>{_row([row[n] for n in kept], tags)}</tr>" for row in rows)
     labels = ";".join(f"--c{number}:'{name}'" for number, name in enumerate(names))
-    found = f'<div class="wide"><table id="{table.id}" style="{escape(labels)}">'
-    found += f"<caption>{escape(table.caption)}</caption>"
-    found += f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n"
-    if not table.filtered:
-        return found
-    count = len(table.rows)
-    field = f'<input type="search" data-table="{table.id}" autocomplete="off">'
+    html = f'<div class="wide"><table id="{id}" style="{escape(labels)}">'
+    html += f"<caption>{escape(caption)}</caption>"
+    html += f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n"
+    if not filtered:
+        return html
+    count = len(rows)
+    field = f'<input type="search" data-table="{id}" autocomplete="off">'
     button = '<button type="button" hidden>Show all</button>'
     label = f"<label>Rows with these words: {field}</label>"
-    return f'<p class="filter">{label} <output>{count} of {count}</output> {button}</p>\n{found}'
-
-
-def _without_empty_columns(table: Table) -> Table:
-    kept = [
-        number
-        for number in range(len(table.columns))
-        if not table.rows or any(row[number].text for row in table.rows)
-    ]
-    return replace(
-        table,
-        columns=tuple(table.columns[number] for number in kept),
-        rows=[[row[number] for number in kept] for row in table.rows],
-    )
+    return f'<p class="filter">{label} <output>{count} of {count}</output> {button}</p>\n{html}'
 
 
 def _row(row: Sequence[Cell], tags: Sequence[str]) -> str:
     cells = []
     for number, (cell, tag) in enumerate(zip(row, tags, strict=True)):
         value = str(cell.value)
-        told = "" if value == cell.text else f' data-value="{escape(value)}"'
+        data = "" if value == cell.text else f' data-value="{escape(value)}"'
         html = cell.html or escape(cell.text)
         cells.append(
-            f'<th scope="row"{tag}{told}>{html}</th>'
+            f'<th scope="row"{tag}{data}>{html}</th>'
             if number == 0
-            else f"<td{tag}{told}>{html}</td>"
+            else f"<td{tag}{data}>{html}</td>"
         )
     return "".join(cells)
 
 
 def text_cell(text: str) -> Cell:
-    """Return a text, by which it is sorted too."""
+    """Return a text, which is also its sorting key."""
     return Cell(text, text)
 
 
 def hdim_cell(hdim: str) -> Cell:
-    """Return head dimensions: 128 for those of Q and V alike, 192x128."""
+    """Return head dimensions: 128 if those of Q and V are equal, otherwise 192x128."""
     q, _, v = hdim.partition("x")
     return Cell(q if q == v else hdim, hdim)
 
 
 def name_cell(short: str, name: str, more: str = "") -> Cell:
-    """Return a short name that unfolds to the whole one and more about it."""
-    whole = "".join(f"<span>{escape(text)}</span>" for text in (name, more) if text)
-    html = f"<details><summary>{escape(short)}</summary>{whole}</details>"
+    """Return a short name that unfolds to the full name and more about it."""
+    full = "".join(f"<span>{escape(text)}</span>" for text in (name, more) if text)
+    html = f"<details><summary>{escape(short)}</summary>{full}</details>"
     return Cell(short, short, html)
 
 
 def number_cell(number: float | None, *, signed: bool = False) -> Cell:
-    """Return a number, nothing for None."""
+    """Return a number, an empty cell for None."""
     if number is None:
         return Cell("")
     plus = "+" if signed and number > 0 else ""
@@ -130,26 +117,25 @@ def grouped(number: float) -> str:
 
 
 def spills_cell(count: int) -> Cell:
-    """Return a number that stands out where it is not 0."""
+    """Return a number, highlighted unless it is 0."""
     return warning_cell(grouped(count), count) if count else Cell("0", 0)
 
 
 def warning_cell(text: str, value: float | str = "") -> Cell:
-    """Return a text that stands out."""
-    return Cell(
-        text, value if value != "" else text, f'<span class="warning">{escape(text)}</span>'
-    )
+    """Return a highlighted text."""
+    html = f'<span class="warning">{escape(text)}</span>'
+    return Cell(text, text if value == "" else value, html)
 
 
 def seconds_cell(seconds: float | None) -> Cell:
-    """Return a time, nothing for None."""
+    """Return a time, an empty cell for None."""
     if seconds is None:
         return Cell("")
     return Cell(f"{grouped(round(seconds, 1))} s", round(seconds, 3))
 
 
 def bar_cell(seconds: float, longest: float) -> Cell:
-    """Return a time with a bar as long as its share of the longest."""
+    """Return a time with a bar in proportion to the longest."""
     return _with_bar(seconds_cell(seconds), seconds / longest if longest else 0)
 
 

@@ -10,12 +10,12 @@ from qola.report import tables
 from qola.report.compare import Comparison
 from qola.report.data import Report
 from qola.report.document import Section, document, note
-from qola.report.markup import bytes_cell, grouped, seconds_cell, to_html
+from qola.report.markup import bytes_cell, grouped, seconds_cell
 from qola.report.sums import slowest
 
 
 def render(report: Report, compared: Comparison | None = None) -> str:
-    """Return the page of a report, perhaps compared with an earlier one."""
+    """Return the page of a report, with a comparison if there is an earlier one."""
     title = f"Build of {report.name or ', '.join(library.file for library in report.libraries)}"
     aiter = f"AITER {report.aiter}" if report.aiter else ""
     facts = [", ".join(report.archs), aiter, f"qola {report.qola}"]
@@ -24,7 +24,7 @@ def render(report: Report, compared: Comparison | None = None) -> str:
 
 
 def _details(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield when, with what and from what the libraries were built."""
+    """Yield name and HTML of date, compiler, manifest and command; empty if unknown."""
     yield "Date", escape(report.date.replace("T", " ").replace("Z", " UTC"))
     yield "Compiler", escape(report.compiler)
     if report.manifest:
@@ -35,7 +35,7 @@ def _details(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _tiles(report: Report) -> list[tuple[str, str]]:
-    """Return the figures that are seen first."""
+    """Return the figures at the top of the page."""
     names = {(kernel.name or kernel.symbol, kernel.library) for kernel in report.kernels}
     spilling = sum(bool(k.vgpr_spills or k.sgpr_spills) for k in report.kernels)
     tiles = [
@@ -58,30 +58,30 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
 
 
 def _sections(report: Report, compared: Comparison | None) -> Iterator[Section]:
-    """Yield each part that has something to say."""
+    """Yield the sections that are not empty."""
     if compared:
-        told = "".join(map(to_html, tables.comparison_tables(compared)))
+        html = "".join(tables.comparison_tables(compared))
         if not compared.changes:
-            told += note("Kernels that both builds have take the same in both.")
-        yield Section("compared", f"Compared with {compared.name or 'the other build'}", told)
+            html += note("Kernels in both builds have the same figures in both.")
+        yield Section("compared", f"Compared with {compared.name or 'the other build'}", html)
     if report.kernels:
         title = "Kernels by direction, head dimension and role"
-        yield Section("groups", title, to_html(tables.groups_table(report)))
+        yield Section("groups", title, tables.groups_table(report))
     if slow := slowest(report):
-        yield Section("slowest", f"The slowest {len(slow)}", to_html(tables.slowest_table(slow)))
-    told = to_html(tables.libraries_table(report)) + to_html(tables.parts_table(report))
-    yield Section("libraries", "Libraries", told)
+        yield Section("slowest", f"The slowest {len(slow)}", tables.slowest_table(slow))
+    html = tables.libraries_table(report) + tables.parts_table(report)
+    yield Section("libraries", "Libraries", html)
     if report.batches:
-        yield Section("batches", "Batches", to_html(tables.batches_table(report)))
+        yield Section("batches", "Batches", tables.batches_table(report))
     if report.kernels:
-        yield Section("kernels", "Kernels", to_html(tables.kernels_table(report)))
+        yield Section("kernels", "Kernels", tables.kernels_table(report))
     if report.assembly:
-        yield Section("assembly", "Assembly kernels", to_html(tables.assembly_table(report)))
+        yield Section("assembly", "Assembly kernels", tables.assembly_table(report))
     if report.left_out is None:
-        told = note("Not known: qola report finds it out where it is given the manifest.")
+        html = note("Not known: pass the manifest to qola report.")
     else:
-        told = to_html(tables.left_out_table(report.left_out))
-    yield Section("left-out", "Left out: pruned and unreachable", told)
+        html = tables.left_out_table(report.left_out)
+    yield Section("left-out", "Left out: pruned and unreachable", html)
     if report.warnings:
         texts = "\n\n".join(report.warnings)
         yield Section("warnings", "Warnings", f"<pre>{escape(texts)}</pre>\n")

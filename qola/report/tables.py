@@ -1,4 +1,4 @@
-"""The tables of a report's page."""
+"""The tables of a report's page, as HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qola.report.compare import Change, Comparison, Total
 from qola.report.data import Batch, LeftOut, Report
 from qola.report.markup import (
     Cell,
-    Table,
+    Columns,
     bar_cell,
     bytes_cell,
     grouped,
@@ -18,237 +18,203 @@ from qola.report.markup import (
     seconds_cell,
     share_cell,
     spills_cell,
+    table_html,
     text_cell,
 )
-from qola.report.short_names import short_names
-from qola.report.sums import groups
+from qola.report.sums import groups, short_names
 
 
-def groups_table(report: Report) -> Table:
-    """Return kernels in sums and extremes."""
-    rows = [
-        (
-            text_cell(group.direction),
-            hdim_cell(group.hdim),
-            text_cell(group.role),
-            text_cell(group.arch),
-            number_cell(group.instances),
-            number_cell(group.kernels),
-            text_cell(", ".join(f"{count} {source}" for source, count in group.sources.items())),
-            seconds_cell(group.seconds),
-            bytes_cell(group.code_bytes),
-            number_cell(group.vgprs),
-            bytes_cell(group.lds),
-            spills_cell(group.spilling),
-            number_cell(group.waves),
-        )
-        for group in groups(report)
-    ]
-    columns = (
-        *("direction", "hdim", "role", "arch", "# instances", "# kernels", "from", "# seconds"),
-        *("# code", "# most VGPRs", "# most LDS", "# spilling", "# fewest waves"),
-    )
+def groups_table(report: Report) -> str:
+    """Return the sums and extremes of groups of kernels."""
+    columns: Columns = {
+        "direction": lambda group: text_cell(group.direction),
+        "hdim": lambda group: hdim_cell(group.hdim),
+        "role": lambda group: text_cell(group.role),
+        "arch": lambda group: text_cell(group.arch),
+        "# instances": lambda group: number_cell(group.instances),
+        "# kernels": lambda group: number_cell(group.kernels),
+        "from": lambda group: text_cell(", ".join(f"{n} {s}" for s, n in group.sources.items())),
+        "# seconds": lambda group: seconds_cell(group.seconds),
+        "# code": lambda group: bytes_cell(group.code_bytes),
+        "# most VGPRs": lambda group: number_cell(group.vgprs),
+        "# most LDS": lambda group: bytes_cell(group.lds),
+        "# spilling": lambda group: spills_cell(group.spilling),
+        "# fewest waves": lambda group: number_cell(group.waves),
+    }
     caption = (
         "Head dimensions of Q and V. Seconds are the shares of batches; waves are those that a "
         "SIMD can hold."
     )
-    return Table("groups-table", caption, columns, rows)
+    return table_html("groups-table", caption, groups(report), columns)
 
 
-def libraries_table(report: Report) -> Table:
-    """Return the libraries and what of them is device code."""
-    rows = [
-        (
-            Cell(library.file, library.file),
-            bytes_cell(library.bytes),
-            bytes_cell(library.device_bytes),
-            bytes_cell(library.assembly_bytes),
-            Cell(library.sha256, library.sha256),
-        )
-        for library in report.libraries
-    ]
-    columns = ("library", "# bytes", "# kernel instances", "# assembly kernels", "sha256")
+def libraries_table(report: Report) -> str:
+    """Return the libraries and how much of them is device code."""
+    columns: Columns = {
+        "library": lambda library: text_cell(library.file),
+        "# bytes": lambda library: bytes_cell(library.bytes),
+        "# kernel instances": lambda library: bytes_cell(library.device_bytes),
+        "# assembly kernels": lambda library: bytes_cell(library.assembly_bytes),
+        "sha256": lambda library: text_cell(library.sha256),
+    }
     caption = "Code objects of kernel instances and of assembly kernels are parts of a library."
-    return Table("libraries-table", caption, columns, rows, ("sha256",))
+    return table_html("libraries-table", caption, report.libraries, columns, wide=("sha256",))
 
 
-def parts_table(report: Report) -> Table:
-    """Return what the bytes of each library are for."""
-    rows = [
-        (
-            text_cell(part.what),
-            bytes_cell(part.bytes),
-            share_cell(part.bytes / (library.bytes or 1)),
-            text_cell(library.file if len(report.libraries) > 1 else ""),
-        )
-        for library in report.libraries
-        for part in library.parts
-    ]
-    columns = ("part", "# bytes", "# share", "library")
+def parts_table(report: Report) -> str:
+    """Return the bytes of each library by purpose."""
+    several = len(report.libraries) > 1
+    parts = [(part, library) for library in report.libraries for part in library.parts]
+    columns: Columns = {
+        "part": lambda row: text_cell(row[0].what),
+        "# bytes": lambda row: bytes_cell(row[0].bytes),
+        "# share": lambda row: share_cell(row[0].bytes / (row[1].bytes or 1)),
+        "library": lambda row: text_cell(row[1].file if several else ""),
+    }
     caption = (
-        "What the bytes of a library are for, by its sections. Device code is that of kernel "
+        "The bytes of a library by purpose, from its sections. Device code is that of kernel "
         "instances. Kernel names are built for messages of CK's log level 1 and above."
     )
-    return Table("parts-table", caption, columns, rows)
+    return table_html("parts-table", caption, parts, columns)
 
 
-def batches_table(report: Report) -> Table:
-    """Return what was compiled together."""
-    rows = [
-        (
-            Cell(batch.name, batch.name),
-            text_cell(batch.direction),
-            text_cell(batch.role),
-            text_cell(", ".join(batch.archs)),
-            number_cell(batch.instances),
-            number_cell(batch.kernels),
-            bytes_cell(batch.bytes),
-            seconds_cell(batch.seconds),
-            text_cell(batch.source),
-        )
-        for batch in report.batches
-    ]
-    columns = (
-        *("batch", "direction", "role", "archs", "# instances", "# kernels", "# code objects"),
-        *("# seconds", "from"),
+def batches_table(report: Report) -> str:
+    """Return the batches, each compiled by one command."""
+    columns: Columns = {
+        "batch": lambda batch: text_cell(batch.name),
+        "direction": lambda batch: text_cell(batch.direction),
+        "role": lambda batch: text_cell(batch.role),
+        "archs": lambda batch: text_cell(", ".join(batch.archs)),
+        "# instances": lambda batch: number_cell(batch.instances),
+        "# kernels": lambda batch: number_cell(batch.kernels),
+        "# code objects": lambda batch: bytes_cell(batch.bytes),
+        "# seconds": lambda batch: seconds_cell(batch.seconds),
+        "from": lambda batch: text_cell(batch.source),
+    }
+    caption = "The compiles: each a batch of kernel instances, or a single one."
+    return table_html(
+        "batches-table", caption, report.batches, columns, wide=("batch",), filtered=True
     )
-    caption = "What one command compiles: a batch of kernel instances, or one alone."
-    return Table("batches-table", caption, columns, rows, ("batch",), filtered=True)
 
 
-def kernels_table(report: Report) -> Table:
-    """Return each kernel and what it takes."""
+def kernels_table(report: Report) -> str:
+    """Return the kernels and their resources."""
     short = short_names(report.kernels)
-    rows = [
-        (
+    columns: Columns = {
+        "kernel instance": lambda kernel: (
             name_cell(short[kernel.name], kernel.name, f"batch {kernel.batch}")
             if kernel.name
-            else Cell(f"one of {kernel.batch}", kernel.batch),
-            text_cell(kernel.direction),
-            text_cell(kernel.role),
-            hdim_cell(kernel.hdim),
-            text_cell(kernel.dtype),
-            text_cell(kernel.mode),
-            text_cell(kernel.arch),
-            number_cell(kernel.waves),
-            text_cell(kernel.limit),
-            spills_cell(kernel.vgpr_spills),
-            spills_cell(kernel.sgpr_spills),
-            number_cell(kernel.scratch),
-            number_cell(kernel.lds),
-            number_cell(kernel.vgprs),
-            number_cell(kernel.agprs),
-            number_cell(kernel.sgprs),
-            number_cell(kernel.code_bytes),
-            seconds_cell(kernel.seconds),
-            text_cell(kernel.source),
-        )
-        for kernel in report.kernels
-    ]
-    columns = (
-        *("kernel instance", "direction", "role", "hdim", "dtype", "mode", "arch", "# waves"),
-        *("limit", "# VGPR spills", "# SGPR spills", "# scratch", "# LDS", "# VGPRs", "# AGPRs"),
-        *("# SGPRs", "# code", "# seconds", "from"),
-    )
+            else Cell(f"one of {kernel.batch}", kernel.batch)
+        ),
+        "direction": lambda kernel: text_cell(kernel.direction),
+        "role": lambda kernel: text_cell(kernel.role),
+        "hdim": lambda kernel: hdim_cell(kernel.hdim),
+        "dtype": lambda kernel: text_cell(kernel.dtype),
+        "mode": lambda kernel: text_cell(kernel.mode),
+        "arch": lambda kernel: text_cell(kernel.arch),
+        "# waves": lambda kernel: number_cell(kernel.waves),
+        "limit": lambda kernel: text_cell(kernel.limit),
+        "# VGPR spills": lambda kernel: spills_cell(kernel.vgpr_spills),
+        "# SGPR spills": lambda kernel: spills_cell(kernel.sgpr_spills),
+        "# scratch": lambda kernel: number_cell(kernel.scratch),
+        "# LDS": lambda kernel: number_cell(kernel.lds),
+        "# VGPRs": lambda kernel: number_cell(kernel.vgprs),
+        "# AGPRs": lambda kernel: number_cell(kernel.agprs),
+        "# SGPRs": lambda kernel: number_cell(kernel.sgprs),
+        "# code": lambda kernel: number_cell(kernel.code_bytes),
+        "# seconds": lambda kernel: seconds_cell(kernel.seconds),
+        "from": lambda kernel: text_cell(kernel.source),
+    }
     caption = (
-        "A row for each kernel as a GPU launches it; a press on its name shows the whole one. "
-        "Registers, spills, bytes of scratch and of LDS are those of the code object's metadata; "
-        "waves are those that a SIMD can hold, and the limit is what there would have to be more "
-        "of."
+        "A row for each kernel as a GPU launches it; click its name for the full one. Registers, "
+        "spills, bytes of scratch and of LDS are from the metadata of the code object; waves are "
+        "those that a SIMD can hold, and the limit is the resource that prevents more."
     )
-    return Table("kernels-table", caption, columns, rows, ("kernel instance",), filtered=True)
+    return table_html(
+        "kernels-table", caption, report.kernels, columns, wide=("kernel instance",), filtered=True
+    )
 
 
-def assembly_table(report: Report) -> Table:
+def assembly_table(report: Report) -> str:
     """Return AITER's assembly kernels."""
-    rows = [
-        (
-            Cell(kernel.key, kernel.key),
-            text_cell(kernel.arch),
-            bytes_cell(kernel.bytes),
-            number_cell(kernel.vgprs),
-            number_cell(kernel.agprs),
-            number_cell(kernel.sgprs),
-            number_cell(kernel.lds),
-            number_cell(kernel.waves),
-            text_cell(kernel.limit),
-            text_cell(kernel.library),
-        )
-        for kernel in report.assembly
-    ]
-    columns = (
-        *("code object", "arch", "# bytes", "# VGPRs", "# AGPRs", "# SGPRs", "# LDS", "# waves"),
-        *("limit", "library"),
+    columns: Columns = {
+        "code object": lambda kernel: text_cell(kernel.key),
+        "arch": lambda kernel: text_cell(kernel.arch),
+        "# bytes": lambda kernel: bytes_cell(kernel.bytes),
+        "# VGPRs": lambda kernel: number_cell(kernel.vgprs),
+        "# AGPRs": lambda kernel: number_cell(kernel.agprs),
+        "# SGPRs": lambda kernel: number_cell(kernel.sgprs),
+        "# LDS": lambda kernel: number_cell(kernel.lds),
+        "# waves": lambda kernel: number_cell(kernel.waves),
+        "limit": lambda kernel: text_cell(kernel.limit),
+        "library": lambda kernel: text_cell(kernel.library),
+    }
+    caption = "AITER's hand-written kernels that the libraries embed."
+    return table_html(
+        "assembly-table", caption, report.assembly, columns, wide=("code object",), filtered=True
     )
-    caption = "AITER's hand-written kernels, as they stand in the libraries."
-    return Table("assembly-table", caption, columns, rows, ("code object",), filtered=True)
 
 
-def slowest_table(batches: Sequence[Batch]) -> Table:
-    """Return batches with how long each took, the longest first."""
-    rows = [
-        (
-            Cell(batch.name, batch.name),
-            text_cell(batch.direction),
-            text_cell(batch.role),
-            number_cell(batch.instances),
-            text_cell(batch.source),
-            bar_cell(batch.seconds or 0, batches[0].seconds or 1),
-        )
-        for batch in batches
-    ]
-    columns = ("batch", "direction", "role", "# instances", "from", "# seconds")
-    caption = "The compiles that took longest; of a cache's answer, the time to get it."
-    return Table("slowest-table", caption, columns, rows, ("batch",))
+def slowest_table(batches: Sequence[Batch]) -> str:
+    """Return batches with their compile times, the longest first."""
+    longest = batches[0].seconds or 1
+    columns: Columns = {
+        "batch": lambda batch: text_cell(batch.name),
+        "direction": lambda batch: text_cell(batch.direction),
+        "role": lambda batch: text_cell(batch.role),
+        "# instances": lambda batch: number_cell(batch.instances),
+        "from": lambda batch: text_cell(batch.source),
+        "# seconds": lambda batch: bar_cell(batch.seconds or 0, longest),
+    }
+    caption = "The longest compiles; for a result from a cache, the time to fetch it."
+    return table_html("slowest-table", caption, batches, columns, wide=("batch",))
 
 
-def left_out_table(left_out: Sequence[LeftOut]) -> Table:
-    """Return how many kernel instances each rule leaves out, first what nothing could call."""
-    rows = [
-        (
-            text_cell(row.module),
-            text_cell(row.direction),
-            text_cell(row.role),
-            text_cell(row.rule),
-            number_cell(row.count),
-        )
-        for row in sorted(left_out, key=lambda row: not row.rule.startswith("unreachable"))
-    ]
+def left_out_table(left_out: Sequence[LeftOut]) -> str:
+    """Return the number of kernel instances that each rule leaves out, unreachable ones first."""
+    rows = sorted(left_out, key=lambda row: not row.rule.startswith("unreachable"))
+    columns: Columns = {
+        "module": lambda row: text_cell(row.module),
+        "direction": lambda row: text_cell(row.direction),
+        "role": lambda row: text_cell(row.role),
+        "rule": lambda row: text_cell(row.rule),
+        "# kernel instances": lambda row: number_cell(row.count),
+    }
     total = sum(row.count for row in left_out)
     caption = f"{grouped(total)} kernel instances of the receipts in use are not in the plan."
-    columns = ("module", "direction", "role", "rule", "# kernel instances")
-    return Table("left-out-table", caption, columns, rows, ("rule",), filtered=True)
+    return table_html("left-out-table", caption, rows, columns, wide=("rule",), filtered=True)
 
 
-def comparison_tables(found: Comparison) -> Iterator[Table]:
-    """Yield the sums of two builds, then what changed and what came or went, if anything did."""
-    columns = ("what", "# before", "# after", "# difference")
-    totals = [(text_cell(total.what), *_both(total)) for total in found.totals]
-    yield Table("totals-table", "Sums of both builds.", columns, totals)
-    if found.changes:
-        changes = [
-            (
-                Cell(change.name, change.name),
-                text_cell(change.arch),
-                text_cell(change.what.replace("_", " ")),
-                *_both(change),
-            )
-            for change in found.changes
-        ]
-        caption = f"What {len(changes)} figures of kernels that both builds have were, and are."
-        yield Table("changes-table", caption, ("kernel", "arch", *columns), changes, ("kernel",))
-    kernels = [(Cell(name, name), text_cell("added")) for name in found.added]
-    kernels += [(Cell(name, name), text_cell("removed")) for name in found.removed]
+def comparison_tables(comparison: Comparison) -> Iterator[str]:
+    """Yield the sums of two builds, then changed, added and removed kernels."""
+    numbers: Columns = {
+        "# before": lambda row: number_cell(row.before),
+        "# after": lambda row: number_cell(row.after),
+        "# difference": lambda row: number_cell(_difference(row), signed=True),
+    }
+    columns: Columns = {
+        "figure": lambda row: text_cell(row.what.replace("_", " ")),
+        **numbers,
+    }
+    yield table_html("totals-table", "Sums of both builds.", comparison.totals, columns)
+    if comparison.changes:
+        kernel: Columns = {
+            "kernel": lambda change: text_cell(change.name),
+            "arch": lambda change: text_cell(change.arch),
+        }
+        caption = f"{len(comparison.changes)} figures that changed, of kernels in both builds."
+        every = {**kernel, **columns}
+        yield table_html("changes-table", caption, comparison.changes, every, wide=("kernel",))
+    added, removed = comparison.added, comparison.removed
+    kernels = [*((name, "added") for name in added), *((name, "removed") for name in removed)]
     if kernels:
-        caption = f"{len(found.added)} added, {len(found.removed)} removed."
-        yield Table("added-table", caption, ("kernel", "in this build"), kernels, ("kernel",))
+        caption = f"{len(added)} added, {len(removed)} removed."
+        names: Columns = {
+            "kernel": lambda row: text_cell(row[0]),
+            "in this build": lambda row: text_cell(row[1]),
+        }
+        yield table_html("added-table", caption, kernels, names, wide=("kernel",))
 
 
-def _both(of: Total | Change) -> tuple[Cell, Cell, Cell]:
-    known = of.before is not None and of.after is not None
-    difference = (of.after or 0) - (of.before or 0) if known else None
-    return (
-        number_cell(of.before),
-        number_cell(of.after),
-        number_cell(difference, signed=True),
-    )
+def _difference(row: Total | Change) -> float | None:
+    return None if row.before is None or row.after is None else row.after - row.before

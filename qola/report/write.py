@@ -12,9 +12,8 @@ from qola.files import UnfitFileError, check_regular, write_if_changed
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.compare import compare
-from qola.report.compiles import BuildLog, summarize_log
 from qola.report.data import LeftOut, Report, ReportError
-from qola.report.execution_log import read_spawns, timestamp
+from qola.report.execution_log import BuildLog, read_spawns, summarize_log, timestamp
 from qola.report.library import read_library
 from qola.report.page import render
 

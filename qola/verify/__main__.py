@@ -1,4 +1,4 @@
-"""The program of `qola verify`: tries kernels, and writes what came."""
+"""The program of `qola verify`: tries kernels, and writes their outcomes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _verify(args: argparse.Namespace) -> int:
         found = [
             outcome
             for built in builds(args)
-            for wish in wishes(args, built, args.processes)
-            for outcome in verify(built, replace(wish, max_instructions=args.max_instructions))
+            for request in wishes(args, built, args.processes)
+            for outcome in verify(built, replace(request, max_instructions=args.max_instructions))
         ]
         plans = [built.plan for built in builds(args)]
         facts = [

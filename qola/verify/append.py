@@ -1,7 +1,7 @@
 """Rows appended to K and V, and rotated with those of Q: memory, arguments and right results.
 
-Of such a problem `columns` are the rows that K and V of each sequence have afterwards, of which
-`new` are appended; in batch mode, too, sequences may differ in them.
+seqlen_k counts the rows after seqlen_knew rows were appended; sequences may differ in it in batch
+mode too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from qola.attention import AttentionProblem, formats
 from qola.attention.ck import ROPE_TYPES
 from qola.reference.formats import F64, FP32, Format
 from qola.verify import pages
-from qola.verify.buffer import BESIDE, Buffer, Filled, of_batch, of_pages
+from qola.verify.buffer import FILLER, Buffer, Filled, of_batch, of_pages
 from qola.verify.result import Result
 from qola.verify.tensors import Appended, Tensors, positions
 
-#: Of what a kernel leaves as it is: any other number is wrong.
+#: Limit of values that a kernel must not change.
 _NOTHING = 2.0**-99
 
 
@@ -86,7 +86,7 @@ def filled(problem: AttentionProblem, given: Tensors) -> dict[str, F64]:
     for name, cache in (("k", given.k), ("v", given.v)):
         before = cache.copy()
         for of, place in zip(before, _before(problem), strict=True):
-            of[place:] = BESIDE
+            of[place:] = FILLER
         found[name] = _laid_out(problem, before)
     if problem.rope_type != "no":
         found |= {"rotary_cos": new.cos, "rotary_sin": new.sin}
@@ -152,11 +152,11 @@ def _result(exact: F64, off: F64 | float) -> Result:
     return Result(exact, limit, limit, np.ones(exact.shape, np.bool_))
 
 
-def _laid_out(problem: AttentionProblem, tensor: F64, others: float = BESIDE) -> F64:
+def _laid_out(problem: AttentionProblem, tensor: F64, others: float = FILLER) -> F64:
     """Return K or V of sequences as it lies in memory.
 
     Args:
-        others: what is in rows that no sequence has.
+        others: value of rows that belong to no sequence.
     """
     own = [of[:count] for of, count in zip(tensor, problem.seqlen_k, strict=True)]
     if problem.layout.page_block_size:

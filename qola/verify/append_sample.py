@@ -1,4 +1,4 @@
-"""Problems that append to K and V, around what a kernel says of itself."""
+"""Samples problems that append to K and V, for the fields of a kernel."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ROTARY = 16
 def propose(
     fields: Fields, edge: int, chosen: np.random.Generator, *, many: bool = False
 ) -> Sample:
-    """Return a problem around what a kernel's fields say.
+    """Return a problem near the sizes in a kernel's fields.
 
     Args:
         edge: which lengths: 0 has whole tiles and the kernel's head dimension.
-        chosen: decides what else there is to decide.
+        chosen: random generator for all other choices.
         many: with the head counts of models and few rows.
     """
 

@@ -1,8 +1,8 @@
-"""Draws problems for AITER's assembly (v3) kernels and for those that run beside them.
+"""Samples problems for AITER's assembly (v3) kernels and their helper kernels.
 
-Which of them a problem goes to, the library's host code alone decides: it is called with one
-problem after the other, and what it would launch is looked at. Names of code objects are hints, so
-that it takes few calls; a wrong hint leaves a kernel without problems, and that is said.
+Only the library's host code decides which of them serves a problem: it is called with many
+problems, and the recorded launches show the kernel. Names of code objects are hints that keep the
+number of calls low. A wrong hint leaves a kernel without problems, which the outcome reports.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.case import Sample
-from qola.verify.sample import Drawn, Launched, propose, search, some_edge
+from qola.verify.sample import KernelSamples, Launched, propose, search, some_edge
 
-#: Calls of the entry point for each problem that is drawn.
+#: Calls of the entry point for each sample.
 _CALLS = 400
 #: Rows of Q and columns of K that such kernels take at once.
 _TILES = ("b64x64", "b128x128", "b128x192", "b256x64")
@@ -36,10 +36,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Hints:
-    """What a kernel may be for.
+    """Properties of problems that a kernel may serve.
 
     Attributes:
-        sums: whether shares of dQ are added up in float32, or in 16 bits.
+        sums: values of is_v3_atomic_fp32.
         cu_count: see Device.
     """
 
@@ -52,8 +52,8 @@ class Hints:
     cu_count: int = 0
 
 
-def of_code_object(key: str) -> Hints:
-    """Return what AITER's name for a code object says."""
+def hints_of_code_object(key: str) -> Hints:
+    """Return the hints in AITER's name of a code object."""
     path = PurePosixPath(key)
     words = path.stem.split("_")
     sizes = [int(found[1]) for word in words if (found := _HDIM.fullmatch(word))]
@@ -72,15 +72,17 @@ def of_code_object(key: str) -> Hints:
     )
 
 
-def of_fields(fields: Mapping[str, FieldValue], beside: Sequence[str]) -> Iterator[Hints]:
+def hints_of_fields(
+    fields: Mapping[str, FieldValue], code_objects: Sequence[str]
+) -> Iterator[Hints]:
     """Yield hints for a kernel that runs before or after assembly kernels.
 
     Args:
         fields: its own.
-        beside: code objects of its library.
+        code_objects: of its library.
     """
     dtype, group = str(fields.get("dtype")), fields.get("mode") == "group"
-    for hints in map(of_code_object, beside):
+    for hints in map(hints_of_code_object, code_objects):
         if dtype in hints.dtypes and group in hints.groups and not hints.cu_count:
             yield replace(hints, dtypes=(dtype,), groups=(group,))
 
@@ -93,14 +95,14 @@ def draw_assembly(
     samples: int,
     seed: int,
     max_work: int,
-) -> Drawn:
+) -> KernelSamples:
     """Return problems that a kernel is launched for, the same for a seed.
 
     Args:
         name: of the kernel.
         direction: fwd or bwd.
         hints: of which one is taken for each call.
-        launched: calls the entry point, and returns what it would launch.
+        launched: calls the entry point, and returns the names of the launched kernels.
     """
 
     def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Sample | None:

@@ -1,4 +1,4 @@
-"""A tensor of a problem in memory: what is there before a kernel runs, and what was written."""
+"""A tensor in memory: its contents before a kernel runs, and the values that were written."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from qola.attention import AttentionProblem
 from qola.reference.formats import F64, Format, decoded, encoded
 from qola.verify import pages
 
-BESIDE = 208.0
-"""What lies between the rows of an input, and in rows of pages that no sequence has. A number:
-asynchronous kernels of CK load K beyond a head dimension that they pad, and multiply it by zeros
-of Q, which makes NaN of NaN."""
+FILLER = 208.0
+"""Value between the rows of an input, and in rows of pages that belong to no sequence. Not NaN:
+asynchronous kernels of CK load K beyond a padded head dimension and multiply it by zeros of Q."""
 
 
 Filled = Literal["values", "updated", "zero", "nan"]
@@ -28,9 +27,9 @@ class Buffer:
     Attributes:
         shape: as `Tensors` and `expected` have it.
         strides: elements from one to the next along each dimension.
-        filled: with the problem's values, which kernels may update or not, with zeros, or with NaN
-            alone. What lies between rows is NaN, too, and between those of values large: a kernel
-            that takes it for its own shows.
+        filled: contents before the kernel runs: values, which it may update or not, zeros or NaN.
+            Between rows there is NaN, and FILLER between rows of values, so that a kernel that
+            reads them gives a wrong result.
     """
 
     name: str
@@ -41,15 +40,15 @@ class Buffer:
 
     @property
     def elements(self) -> int:
-        """From the first element to the last."""
+        """Number of elements from the first to the last."""
         if 0 in self.shape:
             return 0
         steps = zip(self.shape, self.strides, strict=True)
         return 1 + sum((count - 1) * stride for count, stride in steps)
 
     @property
-    def _beside(self) -> int:
-        return int(encoded(BESIDE if self._has_values else np.nan, self.format))
+    def _padding(self) -> int:
+        return int(encoded(FILLER if self._has_values else np.nan, self.format))
 
     @property
     def _has_values(self) -> bool:
@@ -60,12 +59,12 @@ class Buffer:
         return np.lib.stride_tricks.as_strided(raw, self.shape, steps)
 
     def written(self, values: F64 | None = None) -> NDArray[Any]:
-        """Return what memory holds before a kernel runs, as unsigned integers.
+        """Return the contents of memory before a kernel runs, as unsigned integers.
 
         Args:
             values: of a buffer that is filled with them.
         """
-        raw = np.full(self.elements, self._beside, np.dtype(f"uint{self.format.bits}"))
+        raw = np.full(self.elements, self._padding, np.dtype(f"uint{self.format.bits}"))
         if self.elements and self.filled == "zero":
             self._view(raw)[...] = 0
         elif self.elements and self._has_values:
@@ -81,11 +80,11 @@ class Buffer:
         return decoded(self._view(raw), self.format)
 
     def is_clean(self, raw: NDArray[Any]) -> bool:
-        """Whether a kernel left alone what lies between the rows."""
-        beside = np.ones(self.elements, np.bool_)
+        """Whether the elements between the rows are unchanged."""
+        padding = np.ones(self.elements, np.bool_)
         if self.elements:
-            self._view(beside)[...] = False
-        return bool(np.all(raw[beside] == self._beside))
+            self._view(padding)[...] = False
+        return bool(np.all(raw[padding] == self._padding))
 
 
 def of_batch(

@@ -19,7 +19,7 @@ from qola.verify.tell import add_files, add_modules, builds, tell, wishes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do one step; return the exit code: `judge` alone has one of its own for wrong kernels."""
+    """Do one step; return the exit code; only `judge` has one for wrong kernels."""
     parser = argparse.ArgumentParser(
         prog="qola.verify.cached", allow_abbrev=False, fromfile_prefix_chars="@"
     )

@@ -2,7 +2,7 @@
 
 A dispatch is conditions within each other: arch, data type, head dimensions, then one row after
 the other, of which the first that fits names the traits types of the kernels it launches. They
-are evaluated here as they stand; what cannot be is an error, never a guess.
+are evaluated unchanged. One that cannot be evaluated is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _begins(text: str, start: str) -> bool:
 
 
 def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
-    """Return what conditions speak of."""
+    """Return the names that conditions use."""
     return {
         "a": _Members("a", arguments_of(problem)),
         "t": _Members("t", traits_of(problem)),
@@ -109,7 +109,7 @@ class Dispatch:
             device: its arch.
 
         Raises:
-            NotUnderstoodError: a condition asks for what a problem does not say.
+            NotUnderstoodError: a condition uses an unknown name.
         """
         found = self._walk(self._tree, _names(problem, device))
         return () if found is None else self._kernels(found)
@@ -120,7 +120,7 @@ class Dispatch:
         It is launched with those that `taken` returns; others would serve it without them.
 
         Raises:
-            NotUnderstoodError: a condition asks for what a problem does not say.
+            NotUnderstoodError: a condition uses an unknown name.
         """
         found = self._all(self._tree, _names(problem, device))
         return list(dict.fromkeys(filter(None, map(self._kernels, found))))
@@ -139,7 +139,7 @@ class Dispatch:
         for branches in block.chains:
             held = False
             for condition, inner in branches:
-                # What stands in an else is for problems that all before it refuse.
+                # An else is for problems that all earlier branches refuse.
                 if not (held and condition == "true") and _holds(condition, names):
                     held = True
                     yield from (block.text + found for found in self._all(inner, names))
@@ -155,7 +155,7 @@ class Dispatch:
         in front of it takes the problem begins with "not ". The rows with the fewest come first.
 
         Raises:
-            NotUnderstoodError: a condition asks for what a problem does not say.
+            NotUnderstoodError: a condition uses an unknown name.
         """
         rows = self._refused(self._tree, _names(problem, device), ())
         found = [(self._kernels(text), failed) for text, failed in rows]

@@ -1,4 +1,4 @@
-"""Lengths and head dimensions around what a kernel takes at once."""
+"""Lengths and head dimensions near the edges of tiles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tile_of(fields: Fields) -> tuple[int, int]:
 
 
 def lengths(tile: int) -> tuple[int, ...]:
-    """Return lengths at and beside the edges of tiles, and a few others."""
+    """Return lengths at and near the edges of tiles, and a few others."""
     at = (
         tile,
         tile + 1,

@@ -1,4 +1,4 @@
-"""What a problem's results should be, and whether a kernel's are."""
+"""Computes the expected results of a problem, and compares a kernel's results with them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from qola.verify.tensors import Tensors
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a result.
+    """The comparison of one result.
 
     Attributes:
         share: the largest error, as a share of its limit; infinite where a number is none.
         over: elements beyond the limit.
-        place: of the largest error, with what is there and what should be.
+        place: index of the largest error; found and exact are the values there.
     """
 
     name: str
@@ -73,12 +73,12 @@ def expected(
 ) -> dict[str, Result]:
     """Return the results of a problem by name, in the layout of `Tensors`.
 
-    o, lse of a forward; dq, dk, dv, dbias of a backward; k, v, q of what appends, as they lie in
-    memory. lse is [batch, heads, rows] or, in group
-    mode, [heads, rows]; dbias is [batch, heads, rows, columns] or [heads, rows, columns].
+    o, lse of a forward; dq, dk, dv, dbias of a backward; k, v, q of fwd_appendkv, in the layout of
+    memory. lse is [batch, nhead_q, seqlen_q], in group mode [nhead_q, seqlen_q]; dbias has one
+    more dimension, seqlen_k.
 
     Args:
-        left: for a backward, what a forward left of each sequence; by default the reference's.
+        left: for a backward, O and LSE of each sequence; by default those of the reference.
     """
     if problem.seqlen_knew:
         return append.expected(problem, given, arithmetic.low)
@@ -164,7 +164,7 @@ def compare(
     """Return a verdict for each result that is wanted.
 
     Args:
-        results: what a kernel wrote, by name, in the layout of `expected`.
+        results: of a kernel by name, in the layout of `expected`.
         worst: whether the limits are those that no rounding exceeds, for inputs with a pattern.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A built library on a device that runs nothing: what its host code asks to be launched.
+"""Calls a built library on a device that runs nothing, and records the launches.
 
 It runs in a process of its own, as a process has one device.
 """
@@ -42,7 +42,7 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class Built(Repository):
-    """A module's library, and what it takes to run it without a GPU.
+    """A module's library, with the files for running its host code without a GPU.
 
     Attributes:
         library: of the module.
@@ -71,7 +71,7 @@ class Built(Repository):
 def on_device(
     built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
-    """Do some work in a process of its own, with a device and the library loaded.
+    """Run a function in another process, with a device and the library loaded.
 
     Raises:
         VerifyError: the process died.
@@ -140,7 +140,7 @@ def _serve(connection: Connection, built: Built, device: Device, samples: Sequen
 
 
 class Host:
-    """A device that runs nothing, with the library loaded: what it asks for is looked at.
+    """A device that records launches and runs nothing, with the library loaded.
 
     Attributes:
         codes: texts of kernels by themselves, by their sha256.
@@ -154,7 +154,7 @@ class Host:
         self._namespace = built.plan.namespace
         self._caller = built.caller
         self._objects: dict[str, CodeObject] = {}
-        self._alone: dict[tuple[str, str], str] = {}
+        self._isolated: dict[tuple[str, str], str] = {}
         self.codes: dict[str, str] = {}
         self._symbols = built.symbols(arch)
         self._code_objects = built.code_objects(arch)
@@ -233,7 +233,7 @@ class Host:
             start, name = found
             if not name:
                 words = "memory that the library allocated itself"
-                raise VerifyError(Finding(asked.kernel, words, "memory of its arguments alone"))
+                raise VerifyError(Finding(asked.kernel, words, "memory of its arguments only"))
             struct.pack_into("<Q", arguments, place, 0)
             addresses.append((place, name, value - start))
         return Launch(
@@ -247,29 +247,29 @@ class Host:
             addresses=tuple(addresses),
         )
 
-    def alone(self, launch: Launch) -> Launch:
+    def isolate(self, launch: Launch) -> Launch:
         """Return a launch of a kernel by itself, in place of one of a code object."""
         key = launch.code, launch.symbol
-        if key not in self._alone:
+        if key not in self._isolated:
             if launch.code not in self._objects:
                 self._objects[launch.code] = CodeObject.read(self._hip.codes[launch.code])
             text = single.to_json(single.single(self._objects[launch.code], launch.symbol))
-            self._alone[key] = hashlib.sha256(text.encode()).hexdigest()
-            self.codes[self._alone[key]] = text
-        return replace(launch, code=self._alone[key])
+            self._isolated[key] = hashlib.sha256(text.encode()).hexdigest()
+            self.codes[self._isolated[key]] = text
+        return replace(launch, code=self._isolated[key])
 
     def _names(self, asked: Asked) -> tuple[str, ...]:
-        """Return what the plan calls a kernel: of equal code objects, all."""
+        """Return the plan's names of a kernel; several for equal code objects."""
         own = (self._symbols.get(asked.kernel, asked.kernel),)
         return self._code_objects.get(asked.code, own)
 
     def find(self, problem: AttentionProblem) -> Found:
-        """Return what the library says that the entry point would launch."""
+        """Return the kernels that the C function `find` names."""
         functions = CFunctions(self._library, self._namespace, problem.direction)
         return functions.find(make_args(problem, self.arch))
 
     def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
-        """Return the names of what is found: those of launches, as far as it is the same."""
+        """Return the names of the found kernels: the names of launches where these agree."""
         names: list[str] = []
         for at in range(found.count):
             launch = launches[at] if at < len(launches) else None
@@ -284,5 +284,5 @@ class Host:
         return tuple(names)
 
     def launched(self, problem: AttentionProblem) -> tuple[str, ...]:
-        """Return the names of what a problem would be launched with."""
+        """Return the names of the kernels that a problem launches."""
         return self.call(Sample(problem)).names

@@ -1,4 +1,4 @@
-"""How programs are told of libraries; it imports nothing that not every Python has."""
+"""Command line options for libraries. Imports only the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tensors of a problem lie in memory: what a program allocates, fills and reads back."""
+"""The tensors of a problem in memory, which programs allocate, fill and read back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from qola.attention import AttentionProblem, formats
 from qola.reference.formats import F64, FP32, Format
 from qola.verify import append, pages
-from qola.verify.buffer import BESIDE, Buffer, Filled, of_batch, of_pages
+from qola.verify.buffer import FILLER, Buffer, Filled, of_batch, of_pages
 from qola.verify.tensors import Tensors
 
 #: Columns of K whose shares of dQ are summed up apart, at least.
@@ -50,7 +50,7 @@ def buffers(problem: AttentionProblem, arch: str) -> dict[str, Buffer]:
     if backward or problem.return_lse:
         add_rows("lse", "values" if backward else "nan")
     if problem.direction == "fwd_splitkv":
-        # What each split leaves to the kernel that combines them.
+        # Results of each split, which another kernel combines.
         for name, more in (("lse_acc", ()), ("o_acc", (v,))):
             shape = (problem.num_splits, *_of_rows(problem), *more)
             found.append(Buffer(name, FP32, shape, _packed(shape), "nan"))
@@ -67,7 +67,7 @@ def buffers(problem: AttentionProblem, arch: str) -> dict[str, Buffer]:
     if backward:
         add("do", out, False, heads, v, "values")
         sums = problem.use_asm and not problem.is_v3_atomic_fp32
-        # Of 64 columns, and all of gfx942's, it is what shares are added to.
+        # Kernels with 64 rows of K, and all kernels of gfx942, accumulate in it.
         add("dq", out, False, heads, q, "zero" if sums else "nan")
         add("dk", out, True, heads, q, "nan")
         add("dv", out, True, heads, v, "nan")
@@ -162,7 +162,7 @@ def filled(
     """Return the values that buffers are filled with, by their names.
 
     Args:
-        o, lse: what a forward left, for a backward.
+        o, lse: of the forward, for a backward.
     """
     if problem.seqlen_knew:
         return append.filled(problem, given)
@@ -170,5 +170,5 @@ def filled(
     values |= {"alibi_slopes": given.alibi_slopes, "sink": given.sink}
     values |= {"o": o, "lse": lse}
     if problem.layout.page_block_size:
-        values |= {name: pages.laid_out(problem, values[name], BESIDE) for name in ("k", "v")}
+        values |= {name: pages.laid_out(problem, values[name], FILLER) for name in ("k", "v")}
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What became of the kernels of a library: as JSON, as JUnit, and in words."""
+"""Outcomes of a library's kernels, as JSON, JUnit and text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Trial:
 
     Attributes:
         launched: kernel instances and code objects that were launched.
-        findings: what was found while it ran, such as an access out of range.
+        findings: faults during the run, such as an access out of range.
         error: why there are no results, empty where there are.
     """
 
@@ -45,7 +45,7 @@ class Trial:
         return sum(verdict.compared for verdict in self.verdicts)
 
     def faults(self) -> list[str]:
-        """Return what is wrong, in words."""
+        """Return the errors as text."""
         said = [str(verdict) for verdict in self.verdicts if not verdict.passed]
         return [*([self.error] if self.error else []), *said, *self.findings]
 
@@ -55,7 +55,7 @@ class Outcome:
     """A kernel instance on an arch.
 
     Attributes:
-        missing: why it was tried with fewer problems than asked for, or with none.
+        missing: why it was tried with fewer problems than requested.
     """
 
     kernel: str
@@ -65,7 +65,7 @@ class Outcome:
 
     @property
     def state(self) -> Literal["passed", "failed", "untried"]:
-        """What is said of it; a kernel without trials has not passed."""
+        """The result; a kernel without trials has not passed."""
         if not self.trials:
             return "untried"
         wrong = any(
@@ -75,7 +75,7 @@ class Outcome:
         return "failed" if wrong else "passed"
 
     def wrong(self) -> list[tuple[str, str]]:
-        """Return what is wrong: a problem in words, and what it shows."""
+        """Return the errors, each with its problem as text."""
         found = []
         for trial in self.trials:
             said = trial.faults()
@@ -87,7 +87,7 @@ class Outcome:
         return found
 
     def faults(self) -> list[str]:
-        """Return what is wrong, each with its problem."""
+        """Return the errors, each behind its problem."""
         return [f"{problem}: {text}" for problem, text in self.wrong()]
 
 
@@ -179,7 +179,7 @@ def to_junit(outcomes: Sequence[Outcome], name: str) -> str:
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return what a person reads: what failed, what was not tried, and how much passed."""
+    """Return a summary: failed kernels, untried ones, and counts."""
     said = []
     for outcome in outcomes:
         if outcome.state == "failed":

@@ -8,16 +8,16 @@ from qola.attention import AttentionProblem
 from qola.report.document import Section, document, note
 from qola.report.markup import (
     Cell,
-    Table,
+    Columns,
     grouped,
     number_cell,
+    table_html,
     text_cell,
-    to_html,
     warning_cell,
 )
 from qola.verify.outcome import Outcome, Trial, count
 
-#: What sorts behind every number.
+#: Sorts behind every number.
 _LARGEST = 1e300
 _UNSEEN = (
     "Instructions were executed one by one on a CPU, not on a GPU. Missing waits, races between "
@@ -29,8 +29,8 @@ def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
     """Return the page.
 
     Args:
-        name: of what the kernels are of.
-        facts: what stands below the title.
+        name: of the manifest or test.
+        facts: lines below the title.
     """
     counts = count(outcomes)
     trials = [trial for outcome in outcomes for trial in outcome.trials]
@@ -46,12 +46,12 @@ def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
 
 def _sections(outcomes: Sequence[Outcome]) -> Iterator[Section]:
     if any(outcome.state == "failed" for outcome in outcomes):
-        yield Section("failed", "Failed", to_html(_faults_table(outcomes)))
+        yield Section("failed", "Failed", _faults_table(outcomes))
     if any(outcome.missing for outcome in outcomes):
         title = "Not tried, or with fewer problems than asked for"
-        yield Section("missing", title, to_html(_missing_table(outcomes)))
-    yield Section("kernels", "Kernels", to_html(_kernels_table(outcomes)))
-    yield Section("problems", "Problems", to_html(_problems_table(outcomes)))
+        yield Section("missing", title, _missing_table(outcomes))
+    yield Section("kernels", "Kernels", _kernels_table(outcomes))
+    yield Section("problems", "Problems", _problems_table(outcomes))
     yield Section("unseen", "What this cannot show", note(_UNSEEN))
 
 
@@ -66,56 +66,49 @@ def _share_cell(share: float) -> Cell:
     return warning_cell(text, value) if share > 1 else Cell(text, value)
 
 
-def _faults_table(outcomes: Sequence[Outcome]) -> Table:
-    """Return what is wrong, each with the problem that shows it."""
-    rows = [
-        (text_cell(outcome.kernel), text_cell(outcome.arch), text_cell(problem), warning_cell(said))
-        for outcome in outcomes
-        for problem, said in outcome.wrong()
-    ]
-    columns = ("kernel", "arch", "problem", "what is wrong")
+def _faults_table(outcomes: Sequence[Outcome]) -> str:
+    """Return the errors, each with its problem."""
+    rows = [(outcome, problem, fault) for outcome in outcomes for problem, fault in outcome.wrong()]
+    columns: Columns = {
+        "kernel": lambda row: text_cell(row[0].kernel),
+        "arch": lambda row: text_cell(row[0].arch),
+        "problem": lambda row: text_cell(row[1]),
+        "error": lambda row: warning_cell(row[2]),
+    }
     caption = (
-        "The element with the largest error of each result, and what a kernel did that it must "
-        "not. The JSON has problems in full."
+        "The element with the largest error of each result, and the faults of each kernel. The "
+        "JSON has problems in full."
     )
-    return Table("failed-table", caption, columns, rows, ("kernel", "problem", "what is wrong"))
+    return table_html("failed-table", caption, rows, columns, wide=("kernel", "problem", "error"))
 
 
-def _missing_table(outcomes: Sequence[Outcome]) -> Table:
-    rows = [
-        (
-            text_cell(outcome.kernel),
-            text_cell(outcome.arch),
-            number_cell(len(outcome.trials)),
-            text_cell(outcome.missing),
-        )
-        for outcome in outcomes
-        if outcome.missing
-    ]
+def _missing_table(outcomes: Sequence[Outcome]) -> str:
+    columns: Columns = {
+        "kernel": lambda outcome: text_cell(outcome.kernel),
+        "arch": lambda outcome: text_cell(outcome.arch),
+        "# problems": lambda outcome: number_cell(len(outcome.trials)),
+        "why": lambda outcome: text_cell(outcome.missing),
+    }
     caption = "A kernel without a problem has neither passed nor failed."
-    columns = ("kernel", "arch", "# problems", "why")
-    return Table("missing-table", caption, columns, rows, ("kernel", "why"), filtered=True)
+    missing = [outcome for outcome in outcomes if outcome.missing]
+    wide = ("kernel", "why")
+    return table_html("missing-table", caption, missing, columns, wide=wide, filtered=True)
 
 
-def _kernels_table(outcomes: Sequence[Outcome]) -> Table:
-    rows = [
-        (
-            text_cell(outcome.kernel),
-            text_cell(outcome.arch),
-            _state_cell(outcome),
-            number_cell(len(outcome.trials)),
-            number_cell(sum(trial.compared for trial in outcome.trials)),
-            _share_cell(_share(outcome.trials)) if outcome.trials else Cell(""),
-            number_cell(len(outcome.wrong())),
-        )
-        for outcome in outcomes
-    ]
-    columns = (
-        *("kernel", "arch", "state", "# problems", "# elements", "# largest error"),
-        "# faults",
-    )
+def _kernels_table(outcomes: Sequence[Outcome]) -> str:
+    columns: Columns = {
+        "kernel": lambda outcome: text_cell(outcome.kernel),
+        "arch": lambda outcome: text_cell(outcome.arch),
+        "state": _state_cell,
+        "# problems": lambda outcome: number_cell(len(outcome.trials)),
+        "# elements": lambda outcome: number_cell(sum(t.compared for t in outcome.trials)),
+        "# largest error": lambda outcome: (
+            _share_cell(_share(outcome.trials)) if outcome.trials else Cell("")
+        ),
+        "# faults": lambda outcome: number_cell(len(outcome.wrong())),
+    }
     caption = "The largest error is a share of its limit, which no rounding exceeds: 1 is at it."
-    return Table("kernels-table", caption, columns, rows, ("kernel",), filtered=True)
+    return table_html("kernels-table", caption, outcomes, columns, wide=("kernel",), filtered=True)
 
 
 def _state_cell(outcome: Outcome) -> Cell:
@@ -123,32 +116,32 @@ def _state_cell(outcome: Outcome) -> Cell:
     return warning_cell(state) if state == "failed" else text_cell(state)
 
 
-def _problems_table(outcomes: Sequence[Outcome]) -> Table:
-    rows = [
-        (
-            text_cell(outcome.kernel),
-            text_cell(outcome.arch),
-            text_cell(str(trial.problem)),
-            text_cell(_layout(trial.problem)),
-            text_cell(", ".join(f"{v.name} {_share_cell(v.share).text}" for v in trial.verdicts)),
-            _share_cell(_share([trial])),
-            number_cell(trial.compared),
-            number_cell(len(trial.faults())),
-        )
-        for outcome in outcomes
-        for trial in outcome.trials
-    ]
-    columns = (
-        *("kernel", "arch", "problem", "in memory", "errors", "# largest error", "# elements"),
-        "# faults",
-    )
+def _problems_table(outcomes: Sequence[Outcome]) -> str:
+    trials = [(outcome, trial) for outcome in outcomes for trial in outcome.trials]
+    columns: Columns = {
+        "kernel": lambda row: text_cell(row[0].kernel),
+        "arch": lambda row: text_cell(row[0].arch),
+        "problem": lambda row: text_cell(str(row[1].problem)),
+        "in memory": lambda row: text_cell(_layout(row[1].problem)),
+        "errors": lambda row: text_cell(
+            ", ".join(f"{v.name} {_share_cell(v.share).text}" for v in row[1].verdicts)
+        ),
+        "# largest error": lambda row: _share_cell(_share([row[1]])),
+        "# elements": lambda row: number_cell(row[1].compared),
+        "# faults": lambda row: number_cell(len(row[1].faults())),
+    }
     caption = (
         "Lengths of Q and of K; heads of Q and of K; masks with their windows. Errors are shares "
         "of their limits."
     )
-    return Table("problems-table", caption, columns, rows, ("kernel", "problem"), filtered=True)
+    wide = ("kernel", "problem")
+    return table_html("problems-table", caption, trials, columns, wide=wide, filtered=True)
 
 
 def _layout(problem: AttentionProblem) -> str:
-    beside = f", {problem.layout.row_padding} beside each row" if problem.layout.row_padding else ""
-    return problem.layout.order + beside
+    padding = (
+        f", {problem.layout.row_padding} more elements per row"
+        if problem.layout.row_padding
+        else ""
+    )
+    return problem.layout.order + padding

@@ -1,4 +1,4 @@
-"""K and V in pages: where they lie, and the tables that say so."""
+"""K and V in pages, and the tables of pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
             full = [k - (n - 1) * problem.layout.page_block_size for k, n in _with_counts(problem)]
             found["kv_last_page_lens"] = np.array(full, np.int32)
         return found
-    # What a kernel must not look at is a page that is not there.
+    # Entries that a kernel must not read name a page that does not exist.
     table = np.full((problem.batch, _longest(problem)), count(problem), np.int32)
     for row, own in zip(table, lists, strict=True):
         row[: len(own)] = own
@@ -60,7 +60,7 @@ def laid_out(problem: AttentionProblem, tensor: F64, others: float) -> F64:
     """Return K or V as it lies in pages, [rows of all pages, heads, hdim].
 
     Args:
-        others: what is in rows that no sequence has.
+        others: value of rows that belong to no sequence.
     """
     heads = tensor.shape[-2:]
     found = np.full((count(problem) * problem.layout.page_block_size, *heads), others)

@@ -1,4 +1,4 @@
-"""Runs recorded launches on the emulator, and holds what kernels write against float64."""
+"""Runs recorded launches on the emulator, and compares the results with float64."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ TILE = 16
 MAX_INSTRUCTIONS = 100_000_000
 """Instructions of a launch after which it counts as endless, unless the caller says otherwise.
 
-The problems that are drawn take a few millions."""
+Sampled problems take a few millions."""
 
-#: What HIP's allocations begin at a multiple of.
+#: Alignment of HIP's allocations in bytes.
 _ALIGNED = 256
 
 
@@ -51,7 +51,7 @@ def outcomes(
     processes: int = 1,
     options: Options | None = None,
 ) -> list[Outcome]:
-    """Return what becomes of each case.
+    """Return the outcome of each case.
 
     Args:
         processes: that run calls side by side.
@@ -70,7 +70,10 @@ def outcomes(
         running = [
             (
                 case,
-                [pool.submit(_tried, call, case.arch, case.codes_of(call)) for call in case.calls],
+                [
+                    pool.submit(_try_call, call, case.arch, case.codes_of(call))
+                    for call in case.calls
+                ],
             )
             for case in cases
         ]
@@ -87,12 +90,12 @@ def outcomes(
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What launches did.
+class EmulatedRun:
+    """Results of launches.
 
     Attributes:
         instructions: of waves.
-        findings: what was found meanwhile, such as an access out of range.
+        findings: faults, such as an access out of range.
         error: why a launch could not be run, and the rest was not; empty where all were.
     """
 
@@ -109,8 +112,8 @@ class Emulator:
         self._device = Device(options)
         self._modules: dict[str, Module] = {}
 
-    def tried(self, call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
-        """Return what comes of a call."""
+    def try_call(self, call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
+        """Run a call and compare its results."""
         problem = call.problem
         if call.error:
             return Trial(call.sample, call.names, (), (), call.error)
@@ -128,12 +131,12 @@ class Emulator:
         codes: Mapping[str, str],
         values: Mapping[str, F64],
         names: Sequence[str],
-    ) -> Ran:
-        """Run what a call launches, on memory of its own.
+    ) -> EmulatedRun:
+        """Run the launches of a call in newly allocated memory.
 
         Args:
             codes: kernels by the digest of their code.
-            values: what buffers are filled with, see `contents`.
+            values: of buffers, see `contents`.
             names: results to read.
         """
         of = buffers(call.problem, arch)
@@ -141,10 +144,10 @@ class Emulator:
         try:
             error, instructions, findings = self._run(call.launches, codes, memory)
             results = {name: memory.read(of[name]) for name in names}
-            findings += memory.strayed(of)
+            findings += memory.find_stray_writes(of)
         finally:
             memory.free()
-        return Ran(results, instructions, tuple(findings), error)
+        return EmulatedRun(results, instructions, tuple(findings), error)
 
     def _run(
         self, launches: Sequence[Launch], codes: Mapping[str, str], memory: _Memory
@@ -152,7 +155,7 @@ class Emulator:
         """Run launches in their order.
 
         Returns:
-            Why one could not be run, how many instructions of waves were, and what was found.
+            Why a launch could not be run, the number of instructions of waves, and the faults.
         """
         found: list[str] = []
         instructions = 0
@@ -181,8 +184,8 @@ def _begin(options: Options) -> None:
     _emulator.append(Emulator(options))
 
 
-def _tried(call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
-    return _emulator[0].tried(call, arch, codes)
+def _try_call(call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
+    return _emulator[0].try_call(call, arch, codes)
 
 
 class _Memory:
@@ -225,8 +228,8 @@ class _Memory:
         """Return the values of a buffer."""
         return buffer.read(self._now(buffer.name, buffer.elements))
 
-    def strayed(self, of: Mapping[str, Buffer]) -> list[str]:
-        """Return what was written that must not be: inputs, and what lies between rows."""
+    def find_stray_writes(self, of: Mapping[str, Buffer]) -> list[str]:
+        """Return forbidden writes: to inputs, and between rows."""
         said = []
         for name, before in self._before.items():
             now = self._now(name, before.size)
@@ -246,10 +249,10 @@ class _Memory:
 def contents(
     problem: AttentionProblem, given: Tensors, arch: str, left: Sequence[Forward] = ()
 ) -> dict[str, F64]:
-    """Return what buffers are filled with.
+    """Return the values that buffers are filled with.
 
     Args:
-        left: for a backward, what a forward left of each sequence; by default the reference's.
+        left: for a backward, O and LSE of each sequence; by default those of the reference.
     """
     if problem.direction != "bwd":
         return filled(problem, given)

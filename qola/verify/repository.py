@@ -1,4 +1,4 @@
-"""A manifest's repository, as far as it says what a module's library launches."""
+"""A module in a manifest's repository: its plan, kernels and dispatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.errors import Finding, QolaError
-from qola.plan.model import Plan, PlannedKernel, PlannedModule
+from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.verify.dispatch import Dispatch
 
 
@@ -31,7 +31,7 @@ class Repository:
 
     @cached_property
     def plan(self) -> Plan:
-        """What the library was built from."""
+        """The plan that the library was built from."""
         return Plan.from_json(self._text("plan.json"))
 
     @cached_property
@@ -40,18 +40,18 @@ class Repository:
         return self.plan.module(self.module)
 
     @cached_property
-    def kernels(self) -> list[PlannedKernel]:
+    def kernels(self) -> list[KernelInstance]:
         """Kernel instances of the library."""
         return self.plan.kernels_of(self.planned)
 
     @property
     def parameters(self) -> dict[str, tuple[str, ...]]:
-        """What a caller gives each entry point by name, beside arguments and stream."""
+        """Parameters of each entry point behind arguments and stream."""
         return {e.name: (*e.required[2:], *e.optional) for e in self.planned.entries}
 
-    def of_direction(self, direction: str) -> list[PlannedKernel]:
+    def of_direction(self, direction: str) -> list[KernelInstance]:
         """Return kernel instances that the dispatch of a direction launches."""
-        return [k for k in self.kernels if k.direction == direction and not is_beside(k)]
+        return [k for k in self.kernels if k.direction == direction and not is_asm_helper(k)]
 
     def has_assembly(self, direction: str, arch: str) -> bool:
         """Whether assembly kernels of the library may serve problems of a direction."""
@@ -84,6 +84,6 @@ class Repository:
             raise VerifyError(Finding(f"{self.repository}/{name}", words, expected)) from None
 
 
-def is_beside(kernel: PlannedKernel) -> bool:
+def is_asm_helper(kernel: KernelInstance) -> bool:
     """Whether an assembly kernel's host code launches it, and no dispatch of CK."""
     return kernel.role.startswith("asm_")

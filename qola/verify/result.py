@@ -1,4 +1,4 @@
-"""What a tensor that a kernel writes should be."""
+"""The expected contents of a tensor that a kernel writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Result:
     Attributes:
         exact: the reference.
         likely, worst: how far a kernel may be from it, see qola.reference.limits.
-        compared: elements that a kernel has to write. It leaves out sequences that are skipped,
+        compared: elements that a kernel must write. It leaves out sequences that are skipped,
             and gradients of sequences that have no Q or no K.
     """
 

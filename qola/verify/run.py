@@ -1,4 +1,4 @@
-"""Calls a built library with problems for its kernels, and tries what it launches."""
+"""Calls a built library with problems for its kernels, and tries the launched kernels."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
-from qola.plan.model import PlannedKernel
-from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
+from qola.plan.model import KernelInstance
+from qola.verify.assembly import Hints, draw_assembly, hints_of_code_object, hints_of_fields
 from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
 from qola.verify.outcome import Outcome
 from qola.verify.replay import MAX_INSTRUCTIONS, outcomes
-from qola.verify.repository import is_beside
-from qola.verify.sample import MAX_WORK, Drawn, draw, draw_called
+from qola.verify.repository import is_asm_helper
+from qola.verify.sample import MAX_WORK, KernelSamples, draw, draw_by_calls
 
-#: Times that a library is called to tell what is another each time: a byte may be the same twice.
+#: Recordings that are compared to find bytes that differ each time.
 _MORE_CALLS = 3
 #: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a
 #: problem keeps the device busy, the answer is another than on a whole one.
@@ -31,8 +31,8 @@ _DIVIDED = 20
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What to try.
+class VerifyRequest:
+    """The kernels to try, and the number and size of problems.
 
     Attributes:
         patterns: of kernels' names, with * and ?; none for all.
@@ -56,44 +56,46 @@ class Wish:
         return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
 
 
-def verify(built: Built, wish: Wish) -> list[Outcome]:
+def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
     """Try kernels of a library with problems that it sends to them.
 
     Returns:
-        An outcome for each kernel instance and each assembly kernel that is asked for, sorted by
-        name. What could not be tried is there, too, and says why.
+        An outcome for each kernel instance and each requested assembly kernel, sorted by
+        name. An outcome without trials says why.
 
     Raises:
         QolaError: a process died, the library's host code in it or the emulator.
     """
-    options = Options(checked=wish.checked, limit=wish.max_instructions)
-    return outcomes(record(built, wish), wish.processes, options)
+    options = Options(checked=request.checked, limit=request.max_instructions)
+    return outcomes(record(built, request), request.processes, options)
 
 
-def record(built: Built, wish: Wish) -> list[Case]:
-    """Return what a library launches for problems of each kernel that is asked for, and run none.
+def record(built: Built, request: VerifyRequest) -> list[Case]:
+    """Record the launches of a library for problems of each requested kernel.
 
     Raises:
         VerifyError: the process that called the library died.
     """
-    return _recorded(built, wish, _all_drawn(built, wish))
+    return _recorded(built, request, _all_drawn(built, request))
 
 
 def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
-    """Return what a library launches for problems of its entry points, and run none of it.
+    """Record the launches of a library for problems.
 
     Raises:
         VerifyError: the process that called the library died.
     """
-    (case,) = _recorded(built, Wish(arch), [Drawn(built.module, tuple(map(Sample, problems)))])
+    (case,) = _recorded(
+        built, VerifyRequest(arch), [KernelSamples(built.module, tuple(map(Sample, problems)))]
+    )
     return case
 
 
-def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
-    """Return the same for several archs, without what is another in each process.
+def record_settled(built: Built, wishes: Sequence[VerifyRequest]) -> list[Case]:
+    """Record launches for several archs, without argument bytes that differ in each process.
 
-    Host code hands kernels what happens to be on its stack, between the members of a structure. It
-    is told by calling it in processes that begin anew, each with addresses of its own.
+    Host code passes kernels uninitialised stack memory between the members of a structure. It is
+    found by recording in several new processes, which have other addresses.
 
     Raises:
         VerifyError: a process that called the library died.
@@ -103,46 +105,48 @@ def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
     with ExitStack() as stack:
         # A pool has one process, so that each call is one of another process.
         pools = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in range(_MORE_CALLS)]
-        for wish in wishes:
-            drawn = _all_drawn(built, wish)
-            again = [pool.submit(_recorded, built, wish, drawn) for pool in pools]
-            cases = _recorded(built, wish, drawn)
+        for request in wishes:
+            drawn = _all_drawn(built, request)
+            again = [pool.submit(_recorded, built, request, drawn) for pool in pools]
+            cases = _recorded(built, request, drawn)
             for one in again:
                 cases = list(map(settle, cases, one.result()))
             found += cases
     return found
 
 
-def _all_drawn(built: Built, wish: Wish) -> list[Drawn]:
-    return [*_drawn(built, wish), *_drawn_assembly(built, wish)]
+def _all_drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    return [*_drawn(built, request), *_drawn_assembly(built, request)]
 
 
-def _recorded(built: Built, wish: Wish, drawn: Sequence[Drawn]) -> list[Case]:
+def _recorded(built: Built, request: VerifyRequest, drawn: Sequence[KernelSamples]) -> list[Case]:
     found: list[Case] = []
     for cu_count in sorted({one.cu_count for one in drawn}):
         own = [one for one in drawn if one.cu_count == cu_count]
-        found += on_device(built, Device(wish.arch, cu_count), _record, own)
+        found += on_device(built, Device(request.arch, cu_count), _record, own)
     return sorted(found, key=lambda case: case.kernel)
 
 
-def _drawn(built: Built, wish: Wish) -> list[Drawn]:
-    """Return the kernels that are asked for, with problems or with why there are none."""
-    found: list[Drawn] = []
+def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    """Return the requested kernels, with problems or the reason why there are none."""
+    found: list[KernelSamples] = []
     for direction in dict.fromkeys(kernel.direction for kernel in built.kernels):
-        kernels = [k for k in built.of_direction(direction) if wish.arch in k.archs]
-        asked = [k for k in kernels if wish.takes(k.name)]
+        kernels = [k for k in built.of_direction(direction) if request.arch in k.archs]
+        asked = [k for k in kernels if request.takes(k.name)]
         if not asked:
             continue
         if direction not in ENTRIES:
-            found += [Drawn(k.name, (), f"no problems are drawn for {direction}") for k in asked]
+            found += [
+                KernelSamples(k.name, (), f"no problems are sampled for {direction}") for k in asked
+            ]
             continue
-        how = wish.arch, wish.samples, wish.seed, wish.max_work
+        how = request.arch, request.samples, request.seed, request.max_work
         try:
             dispatch = built.dispatch(direction)
             found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
         except NotUnderstoodError as error:
             why = f"the dispatch is not understood: {error}"
-            by_calls = _drawn_by_calls(built, wish, kernels, asked)
+            by_calls = _drawn_by_calls(built, request, kernels, asked)
             found += [
                 one if one.samples else replace(one, missing=f"{one.missing}; {why}")
                 for one in by_calls
@@ -151,13 +155,16 @@ def _drawn(built: Built, wish: Wish) -> list[Drawn]:
 
 
 def _drawn_by_calls(
-    built: Built, wish: Wish, kernels: Sequence[PlannedKernel], asked: Sequence[PlannedKernel]
-) -> list[Drawn]:
-    """Return the same where the dispatch is not understood: by what the library does."""
-    found: list[Drawn] = []
+    built: Built,
+    request: VerifyRequest,
+    kernels: Sequence[KernelInstance],
+    asked: Sequence[KernelInstance],
+) -> list[KernelSamples]:
+    """Sample problems by calling the library, for a dispatch that cannot be parsed."""
+    found: list[KernelSamples] = []
     for cu_count in (0, _DIVIDED):
-        work = partial(_draw_called, wish=wish, kernels=kernels)
-        drawn = on_device(built, Device(wish.arch, cu_count), work, asked)
+        work = partial(_draw_called, request=request, kernels=kernels)
+        drawn = on_device(built, Device(request.arch, cu_count), work, asked)
         asked = [k for k, one in zip(asked, drawn, strict=True) if not one.samples]
         found += [one for one in drawn if one.samples or cu_count]
         if not asked:
@@ -165,19 +172,19 @@ def _drawn_by_calls(
     return found
 
 
-def _drawn_assembly(built: Built, wish: Wish) -> list[Drawn]:
-    """Return assembly kernels, and those that run beside them, with problems or without."""
-    keys = [code.key for code in built.planned.code_objects if code.arch == wish.arch]
+def _drawn_assembly(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    """Return assembly kernels and their helper kernels, with problems or the reason for none."""
+    keys = [code.key for code in built.planned.code_objects if code.arch == request.arch]
     hints: dict[str, Sequence[Hints]]
-    hints = {key: [of_code_object(key)] for key in keys if wish.takes(key)}
+    hints = {key: [hints_of_code_object(key)] for key in keys if request.takes(key)}
     for kernel in built.kernels:
-        if is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
-            hints[kernel.name] = list(of_fields(kernel.fields, keys))
-    found: list[Drawn] = []
+        if is_asm_helper(kernel) and request.arch in kernel.archs and request.takes(kernel.name):
+            hints[kernel.name] = list(hints_of_fields(kernel.fields, keys))
+    found: list[KernelSamples] = []
     for cu_count in sorted({_cu_count(one) for one in hints.values()}):
         asked = {name: one for name, one in hints.items() if _cu_count(one) == cu_count}
-        work = partial(_draw_assembly, wish=wish)
-        found += on_device(built, Device(wish.arch, cu_count), work, asked)
+        work = partial(_draw_assembly, request=request)
+        found += on_device(built, Device(request.arch, cu_count), work, asked)
     return found
 
 
@@ -185,28 +192,34 @@ def _cu_count(hints: Sequence[Hints]) -> int:
     return hints[0].cu_count if hints else 0
 
 
-def _draw_assembly(host: Host, hints: Mapping[str, Sequence[Hints]], *, wish: Wish) -> list[Drawn]:
-    how = wish.samples, wish.seed, wish.max_work
+def _draw_assembly(
+    host: Host, hints: Mapping[str, Sequence[Hints]], *, request: VerifyRequest
+) -> list[KernelSamples]:
+    how = request.samples, request.seed, request.max_work
     return [
         draw_assembly(name, host.direction, own, host.launched, *how) for name, own in hints.items()
     ]
 
 
 def _draw_called(
-    host: Host, asked: Sequence[PlannedKernel], *, wish: Wish, kernels: Sequence[PlannedKernel]
-) -> list[Drawn]:
-    how = wish.samples, wish.seed, wish.max_work
+    host: Host,
+    asked: Sequence[KernelInstance],
+    *,
+    request: VerifyRequest,
+    kernels: Sequence[KernelInstance],
+) -> list[KernelSamples]:
+    how = request.samples, request.seed, request.max_work
     return [
-        draw_called(one, kernels, host.launched, *how, cu_count=host.device.cu_count)
+        draw_by_calls(one, kernels, host.launched, *how, cu_count=host.device.cu_count)
         for one in asked
     ]
 
 
-def _record(host: Host, drawn: Sequence[Drawn]) -> list[Case]:
+def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:
     found = []
     for one in drawn:
         calls = [host.call(sample) for sample in one.samples]
-        calls = [replace(c, launches=tuple(map(host.alone, c.launches))) for c in calls]
+        calls = [replace(c, launches=tuple(map(host.isolate, c.launches))) for c in calls]
         launches = [launch for call in calls for launch in call.launches]
         codes = {launch.code: host.codes[launch.code] for launch in launches}
         found.append(Case(one.kernel, host.arch, tuple(calls), one.missing, codes))

@@ -1,4 +1,4 @@
-"""Draws problems that a library sends to a kernel instance, the edges of its tiles first."""
+"""Samples problems that a library sends to a kernel instance, the edges of its tiles first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, Layout, TestData
 from qola.kernel.tile import Tile
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify import append_sample
 from qola.verify.case import Sample
@@ -27,7 +27,7 @@ from qola.verify.edges import (
     tile_of,
 )
 
-#: Problems that are thought of for each one that is drawn; each of the latter calls the library.
+#: Proposals for each sample; with _CALLS each proposal calls the library.
 _ATTEMPTS = 900
 _CALLS = 100
 #: Of a problem, unless the caller says otherwise: two heads of 256 x 256.
@@ -45,15 +45,15 @@ _MAGNITUDES = (1.0, 1.0, 0.25, 3.0, 12.0)
 
 T = TypeVar("T", int, float)
 
-#: An attempt to think of a problem: what decides, which edge is to be tried, None for any, and
-#: whether it has many heads.
+#: Proposes a sample: random generator, number of the edge to try or None for any, and whether it
+#: has many heads.
 Proposal = Callable[[np.random.Generator, int | None, bool], Sample | None]
-#: Names of what a problem is launched with.
+#: Returns the names of the kernels that a problem launches.
 Launched = Callable[[AttentionProblem], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class KernelSamples:
     """Problems of a kernel instance.
 
     Attributes:
@@ -68,49 +68,51 @@ class Drawn:
 
 
 def draw(
-    kernel: PlannedKernel,
-    kernels: Sequence[PlannedKernel],
+    kernel: KernelInstance,
+    kernels: Sequence[KernelInstance],
     dispatch: Dispatch,
     device: str,
     samples: int,
     seed: int = 0,
     max_work: int = MAX_WORK,
-) -> Drawn:
+) -> KernelSamples:
     """Return problems that a kernel instance is launched for, the same for a seed.
 
     Args:
-        kernels: those of its library. One that runs before or after a main one has no words of
-            its own for masks and lengths, and takes those of the ones it runs with.
+        kernels: of its library. A helper kernel has no fields for masks and lengths, and is
+            sampled by the fields of the main kernels that it runs with.
         device: its arch.
         samples: how many problems.
         max_work: of each, see `AttentionProblem.work`.
     """
     fields = _of_mains(kernels, kernel.direction)
     rows = rows_of(dispatch, kernel.name)
-    beside = sorted({name for row in rows for name in row if name in fields})
-    if not beside:
-        return Drawn(kernel.name, (), "no row of the dispatch launches it")
-    if all(fields[name].get("squant") for name in beside):
-        return Drawn(kernel.name, (), "AITER's entry points do not ask for static quantization")
+    mains = sorted({name for row in rows for name in row if name in fields})
+    if not mains:
+        return KernelSamples(kernel.name, (), "no row of the dispatch launches it")
+    if all(fields[name].get("squant") for name in mains):
+        return KernelSamples(
+            kernel.name, (), "AITER's entry points do not ask for static quantization"
+        )
     if front := dispatch.hidden_by(kernel.name):
         others = [name for name in front if name in fields]
         missing = f"unreachable: all that it could take goes to {', '.join(others[:4])}"
         missing += f" or another of {len(others)}" if len(others) > 4 else ""
-        return Drawn(kernel.name, (), missing)
-    proposal = _proposal(kernel.direction, [fields[name] for name in beside], max_work)
+        return KernelSamples(kernel.name, (), missing)
+    proposal = _proposal(kernel.direction, [fields[name] for name in mains], max_work)
     taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
     return search(kernel.name, proposal, taken, samples, seed, _ATTEMPTS)
 
 
-def draw_called(
-    kernel: PlannedKernel,
-    kernels: Sequence[PlannedKernel],
+def draw_by_calls(
+    kernel: KernelInstance,
+    kernels: Sequence[KernelInstance],
     launched: Launched,
     samples: int,
     seed: int,
     max_work: int,
     cu_count: int = 0,
-) -> Drawn:
+) -> KernelSamples:
     """Draw problems by calling the library, for a dispatch that cannot be parsed.
 
     Args:
@@ -121,12 +123,12 @@ def draw_called(
     own = [fields[kernel.name]] if kernel.name in fields else [*fields.values()]
     shapes = [shape for shape in own if shape.get("dtype") and shape.get("hdim_q")]
     if not shapes:
-        return Drawn(kernel.name, (), "nothing says which data type and head dimension it is for")
+        return KernelSamples(kernel.name, (), "its data type and head dimension are unknown")
     proposal = _proposal(kernel.direction, shapes, max_work)
     return search(kernel.name, proposal, launched, samples, seed, _CALLS, cu_count)
 
 
-def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fields]:
+def _of_mains(kernels: Sequence[KernelInstance], direction: str) -> dict[str, Fields]:
     main = MAIN_ROLE[direction]
     return {one.name: one.fields for one in kernels if one.role == main}
 
@@ -147,7 +149,7 @@ def search(
     seed: int,
     attempts: int,
     cu_count: int = 0,
-) -> Drawn:
+) -> KernelSamples:
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
     Args:
@@ -169,11 +171,11 @@ def search(
     missing = ""
     if len(found) < samples:
         missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
-    return Drawn(name, tuple(found), missing, cu_count)
+    return KernelSamples(name, tuple(found), missing, cu_count)
 
 
 def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
-    """Return what decides an attempt to draw a problem: the same for the same words."""
+    """Return the random generator of an attempt, equal for equal arguments."""
     text = f"{name} {seed} {number} {attempt}".encode()
     digest = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
     return np.random.Generator(np.random.PCG64(digest))
@@ -193,11 +195,11 @@ def propose(
     *,
     many: bool = False,
 ) -> Sample | None:
-    """Return a problem around what a kernel's fields say, None where it would be too large.
+    """Return a problem near the sizes in a kernel's fields, None if it would be too large.
 
     Args:
         edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
-        chosen: decides what else there is to decide.
+        chosen: random generator for all other choices.
         many: with the head counts of models, and often few rows.
     """
     if direction == "fwd_appendkv":
@@ -232,14 +234,14 @@ def propose(
         columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
         if chance(0.2):
             columns = [rows[0]] * count
-    # Does not change what is drawn after it.
+    # Does not change later samples.
     ends = chosen.spawn(1)[0]
     if edge and ends.random() < 0.5:
         # Each column of a tile has an instruction of its own that masks it at K's end.
         columns = [any_end(ends, length, columns_at_once) for length in columns]
         columns = columns if group else columns[:1] * count
     if many:
-        # Not always: some kernels take whole tiles alone, others no short sequences of K.
+        # Not always: some kernels take only whole tiles, others no short sequences of K.
         if chance(0.5):
             few = one(_FEW_ROWS)
             rows = [min(length, few) for length in rows]
@@ -341,21 +343,21 @@ def _dropout(chosen: np.random.Generator) -> dict[str, Any]:
 
 
 def coverage(problems: Sequence[AttentionProblem], fields: Fields) -> tuple[str, ...]:
-    """Return what the problems of a kernel try, of what there is to try."""
+    """Return the edge cases that problems of a kernel cover."""
     return tuple(dict.fromkeys(edge for one in problems for edge in _edges(one, fields)))
 
 
 def _edges(problem: AttentionProblem, fields: Fields) -> Iterator[str]:
     rows_at_once, columns_at_once = tile_of(fields)
-    beside_rows, beside_columns = (
+    partial_q, partial_k = (
         any(length % tile for length in lengths)
         for lengths, tile in ((problem.seqlen_q, rows_at_once), (problem.seqlen_k, columns_at_once))
     )
-    if beside_rows:
-        yield "rows beside a tile"
-    if beside_columns:
-        yield "columns beside a tile"
-    if not beside_rows and not beside_columns:
+    if partial_q:
+        yield "a partial tile of Q"
+    if partial_k:
+        yield "a partial tile of K"
+    if not partial_q and not partial_k:
         yield "whole tiles"
     if (problem.nhead_q, problem.nhead_k) in MODEL_HEADS:
         yield "many heads"

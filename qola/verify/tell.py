@@ -1,4 +1,4 @@
-"""What the programs of verification have in common: what they are asked, and what they write."""
+"""Options and output that the programs of verification share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qola.verify.libraries import add_libraries, places
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola.verify.page import render
 from qola.verify.repository import VerifyError
-from qola.verify.run import Wish
+from qola.verify.run import VerifyRequest
 
 
 def add_modules(parser: argparse.ArgumentParser) -> None:
@@ -47,21 +47,21 @@ def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
     return archs
 
 
-def wishes(args: argparse.Namespace, built: Built, processes: int = 1) -> list[Wish]:
-    """Return what to try of a library, for each arch.
+def wishes(args: argparse.Namespace, built: Built, processes: int = 1) -> list[VerifyRequest]:
+    """Return the requests for a library, one for each arch.
 
     Raises:
         VerifyError: an arch is not emulated.
     """
     patterns = tuple(args.kernels)
     return [
-        Wish(arch, patterns, args.samples, args.seed, processes=processes)
+        VerifyRequest(arch, patterns, args.samples, args.seed, processes=processes)
         for arch in archs_of(args, built)
     ]
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """Add options for what is written."""
+    """Add options for output files."""
     parser.add_argument("--json")
     parser.add_argument("--html")
     parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
@@ -70,14 +70,14 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def tell(
     args: argparse.Namespace, name: str, facts: Sequence[str], outcomes: Sequence[Outcome]
 ) -> int:
-    """Say and write what came; return the exit code: that of a wrong kernel, or of none tried.
+    """Print and write outcomes; return the exit code, WRONG if a kernel failed or none was tried.
 
     Args:
         name: of the page.
         facts: how the kernels were tried, on the first line and below the page's title.
 
     Raises:
-        VerifyError: there is no kernel.
+        VerifyError: the libraries have no such kernel.
     """
     if not outcomes:
         patterns = " ".join(args.kernels) or "the libraries"

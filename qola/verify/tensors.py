@@ -1,4 +1,4 @@
-"""The numbers of a problem: what a kernel is handed, and the reference too."""
+"""Random tensors of a problem, for kernels and for the reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASSEMBLY_TILE = 64
 
 
 def arithmetic(problem: AttentionProblem, arch: str, tile: int) -> Arithmetic:
-    """Return what kernels compute a problem with; see docs/internals/tolerances.md.
+    """Return the formats and roundings of a problem's kernels (docs/internals/tolerances.md).
 
     Args:
         tile: columns of K that a kernel takes at once.
@@ -36,7 +36,7 @@ def arithmetic(problem: AttentionProblem, arch: str, tile: int) -> Arithmetic:
 
 @dataclass(frozen=True)
 class Appended:
-    """Rows that are appended to K and V, and what they are rotated by.
+    """Rows that are appended to K and V, and the angles of their rotation.
 
     Attributes:
         k, v: [batch, rows, heads, hdim].
@@ -51,7 +51,7 @@ class Appended:
 
 @dataclass(frozen=True)
 class Tensors:
-    """What a problem is computed from, in values that the data type has.
+    """The inputs of a problem, in values that the data type has.
 
     Attributes:
         q, k, v, do: [batch, positions, heads, hdim], in group mode [positions, heads, hdim].

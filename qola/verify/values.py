@@ -1,4 +1,4 @@
-"""What an entry point is handed for a problem, by the names that AITER's arguments have."""
+"""The arguments of an entry point for a problem, by AITER's names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qola.verify import append, pages
 from qola.verify.buffer import Buffer
 from qola.verify.memory import buffers, stride_arguments
 
-#: Members of arguments that say how large a problem is; the dispatch reads others besides.
+#: Members with the sizes of a problem.
 _SIZES = (
     *("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v"),
     *("seqlen_q", "seqlen_k", "max_seqlen_q", "max_seqlen_k", "num_splits"),
 )
 #: Of LSE: a forward's arguments and a backward's have a word each, and no stride of its rows.
 _LSE = {"bwd": "lsed"}
-#: Words of entry points that became members with other names.
+#: Parameters that became members with other names in later trees.
 _NEWER = {
     "q_dtype_str": "data_type",
     "use_ext_asm": "use_asm_v3",
@@ -33,7 +33,7 @@ def entry_values(
     """Return the values of a problem, but for addresses.
 
     Args:
-        parameters: names of what the entry point takes beside its arguments, see plan.json.
+        parameters: names of the entry point's parameters behind its arguments, see plan.json.
     """
     if problem.seqlen_knew:
         return append.entry_values(problem, arch)

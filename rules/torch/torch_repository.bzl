@@ -1,5 +1,6 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
+load("//rules/private:docs.bzl", "docs_url")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:module_python.bzl", "link_headers", "module_python", "probe_torch", "pybind11_defines")
 
@@ -96,7 +97,7 @@ def why_no_hip(place, found, compiler):
             place = place,
             found = "PyTorch " + found["version"],
             expected = "a PyTorch for ROCm, which torch modules run with",
-            fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)",
+            fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check ({})".format(docs_url("guide/pybind.md")),
         )
 
     # Another major version is another library: both would be in one process, with streams of their own.
@@ -107,7 +108,7 @@ def why_no_hip(place, found, compiler):
         place = place,
         found = "PyTorch {} for HIP {}".format(found["version"], found["hip"]),
         expected = "one for HIP {}, as the ROCm that compiles has it".format(compiler.partition(".")[0]),
-        fix = "install one, or compile with that PyTorch's ROCm: QOLA_ROCM=/opt/rocm (docs/guide/bazel.md#rocm)",
+        fix = "install one, or compile with that PyTorch's ROCm: QOLA_ROCM=/opt/rocm ({})".format(docs_url("guide/bazel.md#rocm")),
     )
 
 def _stand_in(rctx, place, found, expected, fix):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qola.layout import KERNEL_COMPILE
-from qola.report.compiles import compiles
+from qola.report.execution_log import compiles
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_place, shared_program
 
 HIT = "disk cache hit"

@@ -33,6 +33,6 @@ def test_a_direction_that_is_not_understood() -> None:
     assert told
     assert all(" batch_prefill: " in line and "not understood" in line for line in told)
     # The library's own find is asked.
-    assert all(" compared with find alone: " in line for line in told)
+    assert all(" compared with find only: " in line for line in told)
     assert " 0 differ" in last
     assert "not compared" not in last

@@ -23,8 +23,8 @@ from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, lines, to_json
-from qola.verify.run import Wish, verify
-from qola.verify.sample import Drawn, draw
+from qola.verify.run import VerifyRequest, verify
+from qola.verify.sample import KernelSamples, draw
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
 from tests.library.offload import code_objects
@@ -42,8 +42,8 @@ Edit = Callable[[bytearray], None]
 def tried(
     pattern: str, samples: int = 1, module: str = "libmha_fwd", manifest: str = "CI"
 ) -> Outcome:
-    wish = Wish(ARCH, (pattern,), samples, max_work=1 << 15)
-    (outcome,) = verify(built(module, manifest), wish)
+    request = VerifyRequest(ARCH, (pattern,), samples, max_work=1 << 15)
+    (outcome,) = verify(built(module, manifest), request)
     return outcome
 
 
@@ -184,7 +184,7 @@ def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.Monke
     """Prevents: a dispatch that sends lengths to a kernel which is not made for them."""
     less = 7
 
-    def drawn(*words: Any) -> Drawn:
+    def drawn(*words: Any) -> KernelSamples:
         found = draw(*words)
         (sample,) = found.samples
         seqlen_k = tuple(length - less for length in sample.problem.seqlen_k)
@@ -225,8 +225,8 @@ def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.Monke
 )
 def test_assembly_kernels_agree(arch: str, module: str, patterns: tuple[str, ...]) -> None:
     """Prevents: hand-written kernels that nobody compares, and one taken for another."""
-    wish = Wish(arch, patterns, 1, max_work=1 << 15, processes=2)
-    outcomes = verify(built(module, "ASM"), wish)
+    request = VerifyRequest(arch, patterns, 1, max_work=1 << 15, processes=2)
+    outcomes = verify(built(module, "ASM"), request)
     assert outcomes
     assert all(one.state == "passed" for one in outcomes), lines(outcomes)
     for one in outcomes:

@@ -13,9 +13,8 @@ from elftools.elf.elffile import ELFFile
 
 from qola.cli.command_line import main
 from qola.code_object.elf import Elf
-from qola.report.compiles import Compile, compiles, summarize_log
 from qola.report.data import ReportError
-from qola.report.execution_log import parse_spawns
+from qola.report.execution_log import Compile, compiles, parse_spawns, summarize_log
 from qola.report.library import read_library
 from qola.report.write import libraries_in, read_date, read_log, read_plan
 

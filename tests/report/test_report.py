@@ -15,8 +15,7 @@ from qola.report.compare import Change, compare
 from qola.report.data import Report, ReportError
 from qola.report.library import Library
 from qola.report.page import render
-from qola.report.short_names import short_names
-from qola.report.sums import groups, slowest
+from qola.report.sums import groups, short_names, slowest
 from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 
 REPORT = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)

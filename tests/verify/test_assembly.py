@@ -6,7 +6,7 @@ import pytest
 
 from qola.attention import AttentionProblem
 from qola.codegen.types import FieldValue
-from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
+from qola.verify.assembly import Hints, draw_assembly, hints_of_code_object, hints_of_fields
 
 BWD = "hsa/gfx950/fmha_v3_bwd/"
 
@@ -41,15 +41,15 @@ BWD = "hsa/gfx950/fmha_v3_bwd/"
 )
 def test_names_are_hints(key: str, hints: Hints) -> None:
     """Prevents: a kernel without problems, because they are drawn for another."""
-    assert of_code_object(key) == hints
+    assert hints_of_code_object(key) == hints
 
 
 def test_a_kernel_beside_has_the_hints_of_those_it_runs_with() -> None:
     """Prevents: a kernel that is never launched, because others have its data type."""
     keys = [BWD + name for name in ("bwd_hd64_fp16_a16.co", "bwd_hd64_bf16_a32_rtz_pssk_group.co")]
     fields: dict[str, FieldValue] = {"dtype": "fp16", "mode": "batch", "hdim_v": 64}
-    assert list(of_fields(fields, keys)) == [of_code_object(keys[0])]
-    assert list(of_fields({**fields, "mode": "group"}, keys)) == []
+    assert list(hints_of_fields(fields, keys)) == [hints_of_code_object(keys[0])]
+    assert list(hints_of_fields({**fields, "mode": "group"}, keys)) == []
 
 
 def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[AttentionProblem, ...]:
@@ -57,7 +57,7 @@ def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Attent
         whole = problem.seqlen_q == problem.seqlen_k
         return ("asm",) if serves == (problem.is_group_mode, whole) else ("other",)
 
-    hints = [of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")]
+    hints = [hints_of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")]
     found = draw_assembly(name, "bwd", hints, launched, samples, 0, 1 << 17)
     assert bool(found.missing) == (len(found.samples) < samples), found
     return tuple(sample.problem for sample in found.samples)

@@ -62,8 +62,8 @@ def test_it_says_what_became_of_each_kernel() -> None:
     page = Page(render("te", ["gfx950", ""], outcomes()))
     assert page.open == []
     assert page.titles == [
-        *("Failed", "Not tried, or with fewer problems than asked for", "Kernels", "Problems"),
-        "What this cannot show",
+        *("Failed", "Not tried, or with fewer problems than requested", "Kernels", "Problems"),
+        "Limits of emulation",
     ]
     failed = page.tables["failed-table"][1:]
     assert [row[0] for row in failed] == ["<bad>", "<bad>"]

@@ -14,7 +14,7 @@ from qola.attention.ck import arguments_of
 from qola.codegen.types import FieldValue
 from qola.reference.masks import TOP_LEFT
 from qola.verify.edges import MODEL_HEADS, Fields, tile_of
-from qola.verify.sample import MAX_WORK, coverage, draw, draw_called, propose
+from qola.verify.sample import MAX_WORK, coverage, draw, draw_by_calls, propose
 from tests.support import plans
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem
@@ -55,8 +55,8 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
     assert set(reasons) == {"", "unreachable"}
     assert set(tried) == {
         "whole tiles",
-        "rows beside a tile",
-        "columns beside a tile",
+        "a partial tile of Q",
+        "a partial tile of K",
         "many heads",
         "shared heads",
         "a smaller head",
@@ -187,15 +187,15 @@ def test_without_a_dispatch_the_library_is_asked() -> None:
         asked.append(problem)
         return ["large" if sum(problem.seqlen_q) > 100 else "small"]
 
-    drawn = draw_called(kernels[0], kernels, launched, 3, 0, MAX_WORK, cu_count=20)
+    drawn = draw_by_calls(kernels[0], kernels, launched, 3, 0, MAX_WORK, cu_count=20)
     assert not drawn.missing
     assert drawn.cu_count == 20
     assert all(sum(sample.problem.seqlen_q) > 100 for sample in drawn.samples)
     assert all(problem.layout.page_block_size == 1 for problem in asked)
-    none = draw_called(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
+    none = draw_by_calls(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
     assert none.missing == "2 of 2 problems not found among 100 each"
     unknown = plans.kernel("k", role="unknown", fields={})
-    assert "nothing says" in draw_called(unknown, [unknown], launched, 2, 0, MAX_WORK).missing
+    assert "are unknown" in draw_by_calls(unknown, [unknown], launched, 2, 0, MAX_WORK).missing
 
 
 def test_kernels_for_pages_get_them() -> None:
