@@ -8,8 +8,9 @@ from qola.kernel.rules.check import RULES
 _HEAD = """\
 # Rules of kernels
 
-A [KernelConfig](../guide/python.md#configs-and-rules) must satisfy these rules. `validate` checks them in this
-order. A source is a file of Composable Kernel, and text in it. `./bazelw run //tools/docs:update` writes this page.
+A [KernelConfig](../guide/python.md#configs-and-rules) must satisfy these rules. `validate` checks
+them in this order. A source is a file of Composable Kernel, and text in it.
+`./bazelw run //tools/docs:update` writes this page.
 
 | Rule | Because | Source |
 | --- | --- | --- |
@@ -17,8 +18,8 @@ order. A source is a file of Composable Kernel, and text in it. `./bazelw run //
 _ARCHS = """
 ## Kernels of Composable Kernel
 
-Data types, head dimensions of Q and pipelines, by family and by Composable Kernel's name of the arch. The tiles of the
-pinned Composable Kernel are in [archs.json](../../qola/kernel/archs.json).
+Data types, head dimensions of Q and pipelines, by family and by Composable Kernel's name of the
+arch. The tiles of the pinned Composable Kernel are in [archs.json](../../qola/kernel/archs.json).
 
 | Family | Archs | Data types | Head dimensions | Pipelines |
 | --- | --- | --- | --- | --- |
