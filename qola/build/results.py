@@ -1,4 +1,4 @@
-"""Tells what became of Bazel's targets, and why they failed."""
+"""Interprets the results of Bazel's targets, and why they failed."""
 
 from __future__ import annotations
 
