@@ -51,7 +51,7 @@ def build_kernels(
 ) -> list[BuiltKernel]:
     """Build kernels, in one run of Bazel, with the caches and actions of `qola build`.
 
-    Kernels of a tile that differ in what they compute share a library, with helper kernels; all of
+    Kernels of a tile that differ in their features share a library, with helper kernels; all of
     a kernel's problems that its conditions allow go to it there. One that fails stops no other:
     those of its library are built again, each by itself.
 
@@ -92,8 +92,8 @@ def build_kernels(
 def grouped(configs: Iterable[KernelConfig]) -> list[tuple[KernelConfig, ...]]:
     """Return kernels in groups of which none hides another in a dispatch.
 
-    Those of a group have one tile and differ in what they compute, or in padding: what takes fewer
-    problems comes first.
+    Those of a group have one tile and differ in features or padding: kernels that take fewer
+    problems come first.
     """
     groups: dict[KernelConfig, list[KernelConfig]] = {}
     for config in configs:
