@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.measure_costs import ROOT, Bench, find_compiler
 from qola.cli.console import Table, to_text
-from qola.plan.model import Plan, PlannedKernel
+from qola.plan.model import KernelInstance, Plan
 
 SIZES = (1, 4, 8, 16, 32)
 FAMILIES = (
@@ -48,13 +48,13 @@ class Measured:
         )
 
 
-def of_family(kernel: PlannedKernel, role: str, fields: dict[str, object]) -> bool:
+def of_family(kernel: KernelInstance, role: str, fields: dict[str, object]) -> bool:
     """Say whether a kernel instance is of a family; a tile is known by how it begins."""
     alike = (str(kernel.fields.get(k, "")).startswith(str(v)) for k, v in fields.items())
     return kernel.role == role and all(alike)
 
 
-def largest(plan: Plan, role: str, fields: dict[str, object]) -> tuple[str, PlannedKernel, int]:
+def largest(plan: Plan, role: str, fields: dict[str, object]) -> tuple[str, KernelInstance, int]:
     """Return the source of the largest compile of a family, one of its kernels and their number."""
     found = [
         (len(batch.kernels), batch.file, plan.kernels[batch.kernels[0]])

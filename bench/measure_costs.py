@@ -25,7 +25,7 @@ from typing import Any
 from qola.aiter.tree import read_tree
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.model import Plan, PlannedKernel
+from qola.plan.model import KernelInstance, Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
@@ -216,12 +216,12 @@ class Bench:
         return seconds
 
 
-def middle(kernels: Sequence[PlannedKernel]) -> PlannedKernel:
+def middle(kernels: Sequence[KernelInstance]) -> KernelInstance:
     """Return one kernel instance that stands for the others: neither first nor last by name."""
     return sorted(kernels, key=lambda kernel: kernel.name)[len(kernels) // 2]
 
 
-def _hdim(kernel: PlannedKernel) -> object:
+def _hdim(kernel: KernelInstance) -> object:
     return kernel.fields.get("hdim_q", kernel.fields.get("hdim_v"))
 
 
@@ -240,7 +240,7 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
-def further_seconds(bench: Bench, plan: Plan, kernel: PlannedKernel, alone: float) -> float:
+def further_seconds(bench: Bench, plan: Plan, kernel: KernelInstance, alone: float) -> float:
     """Return what a kernel instance costs as a further one in the batch that it is in."""
     for batch in plan.batches:
         members = [plan.kernels[index] for index in batch.kernels]

@@ -12,7 +12,7 @@ __all__ = ["__version__", "build_kernels", "checkout_aiter"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what builds only when it is asked for: repository rules import qola often."""
+    """Import qola.api on demand: repository rules import qola often."""
     if name in ("build_kernels", "checkout_aiter"):
         return getattr(importlib.import_module("qola.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

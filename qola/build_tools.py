@@ -1,4 +1,4 @@
-"""The name under which ROCm/QoLA's users import what builds."""
+"""ROCm/QoLA's name of `build_kernels` and `checkout_aiter`."""
 
 from qola.api import build_kernels, checkout_aiter
 

@@ -1,4 +1,4 @@
-"""Directories that qola keeps things in: one process at a time, and nobody else's."""
+"""Cache directories: private to this user, and locked while a process writes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ANOTHERS = "another user's"
 
 @contextmanager
 def locked(directory: Path, whose: str) -> Iterator[None]:
-    """Keep a second process waiting until the block is left.
+    """Lock a directory for the block; a second process waits.
 
     Args:
-        directory: made if it is not there; has a file `lock` from then on.
-        whose: what has the lock meanwhile, such as "build of this manifest".
+        directory: created if missing; contains a file `lock` afterwards.
+        whose: the holder of the lock in messages, such as "build of this manifest".
 
     Raises:
         QolaError: `own_directory` refuses the directory.
@@ -47,24 +47,24 @@ def kept_directory(
     whose: str,
     make: Callable[[], object],
 ) -> Path:
-    """Return a directory of the cache, made the first time that it is asked for.
+    """Return a directory of the cache, made by the first call.
 
     Args:
-        whole: what is there once the directory is as it should be.
-        whose: has the lock meanwhile, as `locked` takes it.
-        make: makes the directory as a whole, or not at all.
+        whole: a path that exists if and only if the directory is complete.
+        whose: the holder of the lock in messages, as for `locked`.
+        make: creates the complete directory, or nothing.
 
     Raises:
-        QolaError: others may have written what is in the cache; or as `make`.
+        QolaError: another user may have written the cache; or as `make`.
     """
     own_directory(directory.parent)
     if why := foreign(directory):
         if why.place == str(directory):
-            # Others may have changed any file below: only a new one is this user's again.
+            # Another user may have changed any file below: only a new directory can be trusted.
             why = replace(why, fix=f"rm -r {shlex.quote(str(directory))}")
         raise QolaError(why, _FOREIGN)
     if whole.exists():
-        # When it was last used: `qola cache --prune` goes by that.
+        # The time of the last use, for `qola cache --prune`.
         os.utime(directory)
         return directory
     with locked(directory.parent, whose):
@@ -74,20 +74,20 @@ def kept_directory(
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Return where qola keeps things: docs/guide/setup.md#where-things-are-kept."""
+    """Return qola's cache directory, by the rule of docs/guide/setup.md#where-things-are-kept."""
     places = (("QOLA_CACHE_HOME", ""), ("XDG_CACHE_HOME", "qola"), ("HOME", ".cache/qola"))
     for name, below in places:
         if environ.get(name, "").startswith("/"):
             return Path(environ[name], below)
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:  # a container's user; a shell has the same home for it
+    except KeyError:  # a container's user without an entry; shells use the same home
         home = "/"
     return Path(home, ".cache/qola")
 
 
 def own_directory(directory: Path) -> None:
-    """Make a directory for this user alone, or check that the one that is there is.
+    """Create a private directory (mode 0700), or check that the existing one is private.
 
     Raises:
         QolaError: as `refuse_foreign`.
@@ -99,9 +99,9 @@ def own_directory(directory: Path) -> None:
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Check that nobody else decides what a directory of the cache holds, or would hold.
+    """Check that no other user controls the content of a cache directory.
 
-    What lies there is run: by Bazel, by Python, by AITER's generators.
+    Bazel, Python and AITER's generators run files from it.
 
     Raises:
         QolaError: another user may have written it, or may replace it.
@@ -112,13 +112,13 @@ def refuse_foreign(directory: Path) -> None:
 
 
 def foreign(directory: Path) -> Finding | None:
-    """Return why a directory of the cache may be another user's, None where it is not.
+    """Return why another user may control a cache directory, or None.
 
-    Nor may its name be more than a word in a file of options.
+    Names with control characters are refused, too: they would break files of options.
     """
     if any(ord(character) < 32 or ord(character) == 127 for character in str(directory)):
-        named = "a name with control characters"
-        return Finding(str(directory), named, "a plain name", "QOLA_CACHE_HOME names another place")
+        found = "a name with control characters"
+        return Finding(str(directory), found, "a plain name", "QOLA_CACHE_HOME names another place")
     if loop := _loop(directory):
         return loop
     why = distrust(directory)
@@ -138,7 +138,7 @@ def _refuse_loop(directory: Path) -> None:
 
 
 def _loop(directory: Path) -> Finding | None:
-    """Return which part of a path is a link that leads to itself."""
+    """Find a part of a path that is a symbolic link to itself."""
     path = next(filter(_leads_to_itself, (*reversed(directory.parents), directory)), None)
     if path is None:
         return None

@@ -1,7 +1,7 @@
-"""Errors told in full: findings, exit codes, and one exception class per edge.
+"""Findings, exit codes, and one exception class per edge.
 
-Every edge (manifest, AITER tree, code generation, toolchain, plan) collects all it has to say as
-`Finding`s and raises once, so that a user corrects a file in one go.
+Each edge (manifest, AITER tree, code generation, toolchain, plan) collects all its findings and
+raises once, so that a user can correct a file in one pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNSEEN = re.compile(
 def unseen(text: str) -> str:
     """Return the first character of a text that must not reach a terminal or a file, "" for none.
 
-    These are control characters, line separators, marks that turn the direction of writing, and
+    These are control characters, line separators, marks that change the direction of writing, and
     surrogates, which stand for bytes that are not UTF-8.
     """
     found = _UNSEEN.search(text)
@@ -30,21 +30,21 @@ def unseen(text: str) -> str:
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return a text with its unseen characters as JSON and TOML escape them, but those of `keep`.
+    """Escape a text's unseen characters as JSON and TOML do, except those in `keep`.
 
-    What a file or a tool says can so neither move the cursor nor fail to be printed.
+    Text of a file or a tool then can neither move the cursor nor fail to be printed.
     """
     return _UNSEEN.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong or doubtful, and what would be right.
+    """A wrong or doubtful value, and its correction.
 
     Attributes:
-        place: where it stands, as editors can follow it: ``file:line [[table]].key``.
-        expected: what may stand there.
-        fix: the line to write or the command to run; empty when `expected` says it all.
+        place: location in a form that editors can open: ``file:line [[table]].key``.
+        expected: the valid values.
+        fix: the line to write or the command to run; empty if `expected` is enough.
         severity: an ``error`` stops the work, a ``warning`` is only reported.
     """
 
@@ -66,12 +66,12 @@ class Finding:
 
 
 class ExitCode(IntEnum):
-    """How a command ends; help texts and docs/reference/exit-codes.md are made from this table."""
+    """Exit codes of commands, from which help texts and docs/reference/exit-codes.md are made."""
 
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
-        """Make a member from its number and meaning."""
+        """Create a member from its number and meaning."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -79,32 +79,35 @@ class ExitCode(IntEnum):
 
     DONE = 0, "done"
     ERROR = 1, "any other error"
-    USAGE = 2, "wrong usage, an invalid manifest, or a query that finds nothing"
+    USAGE = 2, "wrong usage, an invalid manifest, or a query without results"
     AITER = 3, "the AITER tree is missing, cannot be fetched, or a patch does not fit"
     CODEGEN = 4, "a kernel generator failed"
     TOOLCHAIN = 5, "no Bazel, no ROCm, or no GPU for the arch native"
-    PLAN = 6, "manifest and AITER do not go together"
+    PLAN = 6, "the manifest and AITER do not match"
     NOT_BUILT = 7, "a module, the bundle or a pack did not build; other modules are installed"
     BUNDLE = 8, "a bundle cannot be made or published"
     NO_PREBUILT = 9, "no source has the prebuilt bundle"
     PREBUILT = 10, "a prebuilt bundle must not be used: wrong digest, signature or content"
     BROKEN = 11, "a check found something broken in the AITER tree"
-    UNREACHABLE = 12, "a place of prebuilt bundles could not be asked, and no other has the bundle"
-    WRONG = 13, "an emulated kernel gives wrong results, or none ran; other kernels are launched"
+    UNREACHABLE = 12, "a source of prebuilt bundles does not answer, and no other has the bundle"
+    WRONG = (
+        13,
+        "verification failed: wrong results, no kernel ran, or an unexpected kernel launched",
+    )
     INTERRUPTED = 130, "interrupted"
-    PIPE = 141, "whoever read the output closed it"
-    TERMINATED = 143, "terminated, or its terminal was closed"
+    PIPE = 141, "the reader of the output closed it"
+    TERMINATED = 143, "terminated, or the terminal was closed"
 
 
 class QolaError(Exception):
-    """Base of all errors a user can cause and correct.
+    """Base of all errors that a user can cause and correct.
 
     Attributes:
-        exit_code: what a command ends with when it meets this error.
-        default_title: a line saying what failed, where the error has no title of its own.
+        exit_code: exit code of a command that ends with this error.
+        default_title: a line that names the failure, used if the error has no title of its own.
 
     Raises:
-        ValueError: `findings` holds no error, which would be a failure without a reason.
+        ValueError: `findings` contains no error: the failure would have no reason.
     """
 
     exit_code: ClassVar[int] = ExitCode.ERROR
@@ -118,7 +121,7 @@ class QolaError(Exception):
         super().__init__(self.findings, self.title)
 
     def __str__(self) -> str:
-        """Return the title with the number of errors and warnings, then every finding."""
+        """Return the title with the number of errors and warnings, then each finding."""
         counts = [
             f"{n} {word}{'s' if n > 1 else ''}"
             for word in ("error", "warning")
@@ -130,63 +133,63 @@ class QolaError(Exception):
 
 
 class ManifestError(QolaError):
-    """The manifest cannot be read, is no TOML, or does not say what a manifest may say."""
+    """The manifest cannot be read, is not TOML, or has invalid keys or values."""
 
     exit_code = ExitCode.USAGE
     default_title = "the manifest is not valid"
 
 
 class AiterError(QolaError):
-    """The AITER source tree is not one, is incomplete, or says something not understood."""
+    """The AITER source tree is missing, incomplete, or not understood."""
 
     exit_code = ExitCode.AITER
     default_title = "the AITER source tree cannot be used"
 
 
 class CodegenError(QolaError):
-    """A kernel generator failed, or produced what it should not."""
+    """A kernel generator failed, or its output is wrong."""
 
     exit_code = ExitCode.CODEGEN
     default_title = "kernel generation failed"
 
 
 class ToolchainError(QolaError):
-    """ROCm is missing, incomplete, or not the one that was asked for."""
+    """ROCm is missing, incomplete, or not the requested one."""
 
     exit_code = ExitCode.TOOLCHAIN
     default_title = "the ROCm toolchain cannot be used"
 
 
 class PlanError(QolaError):
-    """Manifest, tree and toolchain are valid each, but cannot be brought together."""
+    """Manifest, tree and toolchain are valid, but do not match."""
 
     exit_code = ExitCode.PLAN
     default_title = "the manifest cannot be planned"
 
 
 class BundleError(QolaError):
-    """The bundle of the libraries cannot be made."""
+    """The bundle of the libraries cannot be made or published."""
 
     exit_code = ExitCode.BUNDLE
     default_title = "the bundle cannot be made"
 
 
 class NoPrebuiltError(QolaError):
-    """No source that was asked has a prebuilt bundle of what is wanted."""
+    """No source has the prebuilt bundle."""
 
     exit_code = ExitCode.NO_PREBUILT
     default_title = "there is no such prebuilt bundle"
 
 
 class NoAnswerError(NoPrebuiltError):
-    """No source that could be asked has the prebuilt bundle, and one could not be asked."""
+    """No source that answers has the prebuilt bundle, and one did not answer."""
 
     exit_code = ExitCode.UNREACHABLE
-    default_title = "no prebuilt bundle, and a place for them does not answer"
+    default_title = "no prebuilt bundle, and a source does not answer"
 
 
 class PrebuiltError(QolaError):
-    """A prebuilt bundle is there and must not be used: digest, signature or content is wrong."""
+    """A prebuilt bundle has a wrong digest, signature or content."""
 
     exit_code = ExitCode.PREBUILT
     default_title = "the prebuilt bundle must not be used"

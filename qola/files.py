@@ -1,4 +1,4 @@
-"""Digests, in the one form qola writes them; files that are whole, or as they were before."""
+"""Digests, bounded reads, and atomic writes of files."""
 
 from __future__ import annotations
 
@@ -19,42 +19,43 @@ from typing import BinaryIO
 from qola.errors import Finding, QolaError
 
 ASIDE = ".qola-"
-"""How names of files begin that are not whole yet."""
+"""Prefix of incomplete files."""
 
 _SCRATCH = f"{ASIDE}unfinished-"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FIXES = {
-    **dict.fromkeys(_FULL, "df -h and df -i of that directory tell what is used up; free some"),
+    **dict.fromkeys(
+        _FULL, "df -h and df -i of that directory show what is full; free some"
+    ),
     errno.EROFS: "make it writable for this user",
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM),
-        "ls -ld of it, and of what is above it, tells whose it is; make it readable, or writable "
-        "where it is written, for this user",
+        "ls -ld of it and of the directories above shows the owners; make it readable or writable "
+        "for this user",
     ),
     errno.ELOOP: "rm of the symbolic link that leads to itself",
 }
 _ELSEWHERE = (
-    "another directory: --output-dir for results, QOLA_CACHE_HOME for what qola keeps, TMPDIR for "
-    "what is temporary"
+    "another directory: --output-dir for results, QOLA_CACHE_HOME for the cache, TMPDIR for "
+    "temporary files"
 )
 
 
 def sha256_of_text(text: str) -> str:
     """Return the digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
-    # A file's name may have bytes that are not in the locale's encoding, such as all but ASCII in
-    # the C locale: the digest is that of the bytes.
+    # Names of files may have bytes outside the locale's encoding: hash the bytes.
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def sha256_of_json(value: object) -> str:
-    """Return the digest of data as JSON, keys sorted, no spaces: however it is laid out."""
+    """Return the digest of a JSON value, written with sorted keys and without spaces."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256_of_text(text)
 
 
 def sha256_of(path: Path) -> str:
-    """Return the digest of a file; raise OSError where it cannot be read."""
+    """Return the digest of a file; raise OSError if it cannot be read."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
@@ -63,7 +64,7 @@ def sha256_of(path: Path) -> str:
 
 
 def lossy_text(path: Path) -> str:
-    """Return a text of somebody else's, with a mark for what is not UTF-8: it is only read in."""
+    """Return a foreign text, with replacement characters for bytes that are not UTF-8."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -71,14 +72,14 @@ _NOT_REGULAR = "a FIFO or a device, not a regular file"
 
 
 class UnfitFileError(Exception):
-    """What is read is there, and is not a file to read, or too long."""
+    """A path that exists, but is not a regular file or is too long."""
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what a reader would wait for, or read without end.
+    """Refuse a file whose read could block or never end.
 
     Raises:
-        OSError: it is not there, or is a directory.
+        OSError: the file does not exist, or is a directory.
         UnfitFileError: it is a FIFO or a device.
     """
     mode = os.stat(path).st_mode
@@ -89,10 +90,10 @@ def check_regular(path: Path) -> None:
 
 
 def bounded_bytes(path: Path, limit: int) -> bytes:
-    """Return a file's content; never wait for a FIFO or a device, nor read it.
+    """Return a file's content; refuse a FIFO or a device without waiting.
 
     Args:
-        limit: the most bytes that it may have.
+        limit: the maximum number of bytes.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -118,21 +119,21 @@ def bounded_bytes(path: Path, limit: int) -> bytes:
 
 
 def too_long(limit: int) -> str:
-    """Say that a file has more than so many bytes."""
+    """Return the message for a file of more than `limit` bytes."""
     return f"more than {limit // 1024} KiB"
 
 
 @contextmanager
 def writing(path: Path, aside: Path | None = None) -> Iterator[None]:
-    """Name a file in the OSError of a write to it: of a full disk, Python does not say which.
+    """Name the file in the OSError of a write: Python omits it if the disk is full.
 
     Args:
-        aside: what is renamed to it, which nobody finds afterwards.
+        aside: the temporary file that is renamed to it.
     """
     try:
         yield
     except OSError as error:
-        # With two names it is the error of a copy or of renaming.
+        # Two names: a copy or a rename failed.
         if error.filename2 is not None or _name(error.filename) in ("", str(aside)):
             error.filename, error.filename2 = str(path), None
         raise
@@ -140,15 +141,15 @@ def writing(path: Path, aside: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends well, and else is gone.
+    """Open a file that replaces `path` when the block succeeds, and is removed when it fails.
 
-    Missing directories are made.
+    Creates missing directories.
 
     Raises:
-        OSError: it cannot be written; the file that was there is as it was.
+        OSError: it cannot be written; the previous file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # As short as can be: names of kernels are nearly as long as a name may be.
+    # Short, because names of kernels are nearly as long as a file system allows.
     aside = path.parent / f"{ASIDE}{secrets.token_hex(8)}"
     try:
         with writing(path, aside):
@@ -163,15 +164,15 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def scratch(place: Path) -> Iterator[Path]:
-    """Make a directory in `place` that is gone after the block, and remove those of killed ones.
+    """Create a temporary directory in `place`, and remove those of killed processes.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     with ExitStack() as stack:
         with _locked(place, fcntl.LOCK_EX):
             for left in place.glob(f"{_SCRATCH}*"):
-                # Who works in one has it locked.
+                # A running process holds the lock of its directory.
                 with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB) as unused:
                     if unused:
                         shutil.rmtree(left, ignore_errors=True)
@@ -183,7 +184,7 @@ def scratch(place: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(directory: Path, how: int) -> Iterator[bool]:
-    """Lock a directory for the block; yield False where that cannot be."""
+    """Lock a directory for the block; yield False if that fails."""
     with ExitStack() as stack:
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -196,12 +197,12 @@ def _locked(directory: Path, how: int) -> Iterator[bool]:
 
 
 def write_if_changed(path: Path, content: str | bytes) -> str:
-    """Write a file, unless it holds just that: an unchanged plan changes no time stamp.
+    """Write a file, unless it has this content already, and keep its time stamp then.
 
-    Missing directories are made, text is written in UTF-8. Return the content's sha256.
+    Creates missing directories, writes text as UTF-8, and returns the content's sha256.
 
     Raises:
-        OSError: it cannot be written; the file that was there is as it was.
+        OSError: it cannot be written; the previous file is unchanged.
     """
     # "surrogateescape": names of files may have bytes that are not UTF-8.
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
@@ -212,11 +213,11 @@ def write_if_changed(path: Path, content: str | bytes) -> str:
 
 
 def system_error(error: Exception) -> QolaError | None:
-    """Return the error to tell a user where the system refuses something; None for a fault of ours.
+    """Return the user's error for a resource that the system refuses; None for a bug of qola.
 
-    It is a file that cannot be written or read, or memory, a process or a thread that is not given.
+    The resource is a file, memory, a process or a thread.
     """
-    # Python says it of threads in no other way.
+    # Python has no exception class for this.
     thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
     if isinstance(error, MemoryError) or thread:
         return _limit_error("no further thread" if thread else "no memory left")
@@ -229,20 +230,20 @@ def system_error(error: Exception) -> QolaError | None:
 
 def _limit_error(found: str) -> QolaError:
     expected = "memory, processes and threads for a few programs at once"
-    fix = "ulimit -a tells this shell's limits; a container has limits of its own: memory, pids"
+    fix = "ulimit -a shows this shell's limits; a container has its own limits: memory, pids"
     return QolaError(Finding("this machine", found, expected, fix))
 
 
 def disk_error(error: OSError) -> QolaError:
-    """Return the error to tell a user where a file or directory cannot be written or read."""
+    """Return the user's error for a file or directory that cannot be written or read."""
     place = _name(error.filename2 or error.filename) or "standard output or a file"
     full = error.errno in _FULL
-    expected = "room for what is written" if full else "a file or directory that qola can use"
-    fix = _FIXES.get(error.errno or 0, "see what is there")
+    expected = "free space" if full else "a file or directory that qola can use"
+    fix = _FIXES.get(error.errno or 0, "look at it with ls -ld")
     words = error.strerror or str(error) or type(error).__name__
     return QolaError(Finding(place, words, expected, f"{fix}; or {_ELSEWHERE}"))
 
 
 def _name(path: object) -> str:
-    """Return the name in an OSError, "" for none; it is what the failing function was given."""
+    """Return a file name of an OSError as text, "" for none."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""

@@ -1,4 +1,4 @@
-"""Where generated files go: a directory, or memory for who only asks about them."""
+"""Destination of generated files: a directory, or memory if only queries need them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from qola.files import write_if_changed
 
 
 class Folder:
-    """Generated files by their path below a folder, on the disk or in memory."""
+    """Generated files by relative path, on disk or in memory."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        """Take a directory, which is made when it is first written to; None for memory."""
+        """Use a directory, which the first write creates; None for memory."""
         self._directory = directory
         self._texts: dict[str, bytes] = {}
         self._prefix = ""
 
     def below(self, name: str) -> Folder:
-        """Return the folder of a name within this one."""
+        """Return a subfolder."""
         if self._directory is not None:
             return Folder(self._directory / name)
         found = Folder()
@@ -34,7 +34,7 @@ class Folder:
         return hashlib.sha256(data).hexdigest()
 
     def text(self, file: str) -> str:
-        """Return a file that was written."""
+        """Return the text of a written file."""
         if self._directory is not None:
             return (self._directory / file).read_text(encoding="utf-8")
         return self._texts[self._prefix + file].decode("utf-8")

@@ -19,7 +19,7 @@ _MAX_DEPTH = 32
 
 
 class WrongValueError(ValueError):
-    """A value that is none of its type; its text begins with where it is: ``.kernels.name``."""
+    """A value of the wrong type. The message starts with its path: ``.kernels.name``."""
 
 
 def parse_json(text: str | bytes) -> Any:

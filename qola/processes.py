@@ -1,4 +1,4 @@
-"""Runs programs in process groups of their own, which end with this process or a block of it."""
+"""Runs programs in their own process groups, which end with this process or with a block."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pathlib import Path
 
 
 class TooLongError(Exception):
-    """A program did not end within its time limit."""
+    """A program exceeded its timeout."""
 
 
 class TooMuchError(Exception):
-    """A program wrote more than it may."""
+    """A program exceeded the limit of its output."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: its exit code, negative for a signal, and what it wrote."""
+    """The exit code of a program, negative for a signal, and its output."""
 
     code: int
     out: bytes
@@ -34,7 +34,7 @@ class Ended:
 
 
 class _Running:
-    """Process groups of a block of code, and of the blocks within it."""
+    """Process groups of a block of code and of its inner blocks."""
 
     def __init__(self, outer: _Running | None) -> None:
         self._outer, self._lock = outer, threading.Lock()
@@ -67,9 +67,9 @@ _running: ContextVar[_Running | None] = ContextVar("_running", default=None)
 
 @contextmanager
 def thread_pool(workers: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads; where an exception leaves the block, so do the programs they run.
+    """Create a pool of threads; an exception that leaves the block ends their programs.
 
-    A signal's exception is raised in the main thread, which waits for the others.
+    The exception of a signal is raised in the main thread, which waits for the others.
     """
     running = _Running(_running.get())
     with ThreadPoolExecutor(workers, initializer=_running.set, initargs=(running,)) as pool:
@@ -90,20 +90,19 @@ def run_group(
     limit: int,
     merged: bool = False,
 ) -> Ended:
-    """Run a program in a session of its own, without a terminal; end all of it with this call.
+    """Run a program in its own session without a terminal, and end all its processes.
 
-    Its standard input is a pipe that nothing is written to, and that closes
-    when this process ends, by SIGKILL too.
+    Its standard input is a silent pipe, which closes when this process ends, even by SIGKILL.
 
     Args:
-        timeout: seconds for the whole.
-        limit: the most bytes that it may write to standard output and error.
-        merged: what it writes to standard error belongs to its standard output.
+        timeout: seconds.
+        limit: maximum bytes of standard output and standard error together.
+        merged: redirect standard error to standard output.
 
     Raises:
-        TooLongError: it has not ended in time.
-        TooMuchError: it wrote more.
-        OSError: it cannot be started.
+        TooLongError: the timeout was exceeded.
+        TooMuchError: the limit was exceeded.
+        OSError: the program cannot be started.
     """
     end = time.monotonic() + timeout
     running = _running.get() or _Running(None)
@@ -127,7 +126,7 @@ def run_group(
 
 
 def _read(process: subprocess.Popen[bytes], end: float, limit: int) -> tuple[bytes, bytes]:
-    """Return what a program writes until it closes its output."""
+    """Return the output of a program until it closes it."""
     found: dict[int, bytearray] = {}
     with selectors.DefaultSelector() as selector:
         pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe]
@@ -152,7 +151,7 @@ def _read(process: subprocess.Popen[bytes], end: float, limit: int) -> tuple[byt
 
 
 def _wait(pid: int, end: float) -> None:
-    """Wait for a program that has closed its output; its number stays its own."""
+    """Wait for a program that has closed its output, without releasing its process id."""
     with suppress(ChildProcessError):  # where SIGCHLD is ignored
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             if end < time.monotonic():

@@ -1,4 +1,4 @@
-"""How errors and signals leave command lines, and those of modules that repository rules run."""
+"""Turns errors and signals into exit codes of command lines and of repository rules' modules."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from qola.progress import show_progress
 def run_main(work: Callable[[], None], *, quiet: bool = True) -> int:
     """Do the work of a command line; return its exit code.
 
-    An error a user can correct, a full disk or too little memory among them, is printed with the
-    name of its class: by it, `qola build` tells from what Bazel prints whose fault it is.
+    Errors that a user can correct, such as a full disk, are printed with the name of their class,
+    from which `qola build` recognises them in Bazel's output. Progress is not shown if `quiet`.
     """
     try:
         try:
             with ended_by_signals(), show_progress(sys.stderr, quiet=quiet):
                 work()
         except (OSError, MemoryError, RuntimeError) as error:
-            if (told := system_error(error)) is None:
+            if (known := system_error(error)) is None:
                 raise
-            raise told from None
+            raise known from None
     except QolaError as error:
         print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
@@ -36,8 +36,8 @@ def run_main(work: Callable[[], None], *, quiet: bool = True) -> int:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Have signals that end this process leave by way of every `with`: no temporary file stays."""
-    # A closed terminal hangs up; nohup has it ignored.
+    """Turn signals that end this process into SystemExit, so that temporary files are removed."""
+    # A closed terminal sends SIGHUP; nohup ignores it.
     ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, _terminate) for number in ends}
     try:

@@ -1,4 +1,4 @@
-"""Finds what qola is besides Python: its Bazel rules, C++ sources and bazelw."""
+"""Finds qola's Bazel rules, C++ sources and bazelw."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from qola.errors import Finding, ToolchainError
 
 PACKAGED = "_ruleset"
-"""Directory of the installed package that holds a copy of the ruleset (setup.py writes it)."""
+"""Directory of the installed package with a copy of the ruleset (written by setup.py)."""
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -15,11 +15,11 @@ _PACKAGE = Path(__file__).resolve().parent
 def ruleset_root(package: Path = _PACKAGE) -> Path:
     """Return the directory with qola's MODULE.bazel.
 
-    It is the checkout that this package is part of (pip install -e included), else the copy that
-    an installed package carries.
+    It is the checkout of this package (also after pip install -e), else the copy in the installed
+    package.
 
     Raises:
-        ToolchainError: neither is there.
+        ToolchainError: neither exists.
     """
     for root in (package.parent, package / PACKAGED):
         if (root / "MODULE.bazel").is_file() and (root / "rules" / "extensions.bzl").is_file():
@@ -27,8 +27,8 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
     raise ToolchainError(
         Finding(
             package.as_posix(),
-            f"no MODULE.bazel beside it, and none in {PACKAGED}",
-            "qola's ruleset, which a checkout and an installed package have",
+            f"no MODULE.bazel next to it, and none in {PACKAGED}",
+            "qola's ruleset, as in a checkout or an installed package",
             "pip install --force-reinstall <checkout of qola>",
         ),
         "this installation of qola is not complete",

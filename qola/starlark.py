@@ -1,4 +1,4 @@
-"""Values and calls as Starlark writes them, formatted as buildifier would."""
+"""Writes Starlark values and calls in buildifier's format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f\ud800-\udfff]')
 
 
 def string(text: str) -> str:
-    """Return a string literal, whatever the text; other characters stand for their UTF-8."""
+    """Return a string literal for any text; characters outside ASCII stay as UTF-8."""
     return '"' + _ESCAPED.sub(_escape, text) + '"'
 
 
@@ -21,12 +21,12 @@ def _escape(match: re.Match[str]) -> str:
         data = character.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         data = character.encode("utf-8", "surrogatepass")
-    # Bazel reads bytes, and of Python's escapes by number only the octal ones.
+    # Bazel reads bytes, and accepts only octal numeric escapes.
     return "".join(f"\\{byte:03o}" for byte in data)
 
 
 def string_list(items: Iterable[str], indent: int) -> str:
-    """Return a list of strings, one a line, inside a call that is indented by `indent`."""
+    """Return a list of strings, one per line, inside a call that is indented by `indent`."""
     lines = [" " * (indent + 4) + string(item) + "," for item in items]
     return "\n".join(["[", *lines, " " * indent + "]"]) if lines else "[]"
 
@@ -37,19 +37,19 @@ def inline_list(items: Iterable[str]) -> str:
 
 
 def string_dict(items: Mapping[str, str]) -> str:
-    """Return a dict of strings as an argument of a call, one entry a line, sorted."""
+    """Return a dict of strings as an argument of a call, one entry per line, sorted."""
     lines = [f"        {string(key)}: {string(value)}," for key, value in sorted(items.items())]
     return "\n".join(["{", *lines, "    }"])
 
 
 def dict_of_lists(items: Mapping[str, Iterable[str]]) -> str:
-    """Return a dict of lists of strings as an argument of a call, in the order given."""
+    """Return a dict of lists of strings as an argument of a call, in the given order."""
     lines = [f"        {string(key)}: {string_list(values, 8)}," for key, values in items.items()]
     return "\n".join(["{", *lines, "    }"])
 
 
 def rule(function: str, **values: str | bool | Sequence[str] | None) -> str:
-    """Return a call with plain values as arguments, None for one that is left out."""
+    """Return a call with plain values as arguments; None omits an argument."""
     given = {name: _value(value) for name, value in values.items() if value is not None}
     return call(function, given)
 
@@ -63,6 +63,6 @@ def _value(value: str | bool | Sequence[str]) -> str:
 
 
 def call(function: str, arguments: Mapping[str, str]) -> str:
-    """Return a call with one argument a line; the arguments' values are Starlark."""
+    """Return a call with one argument per line; values are Starlark code."""
     lines = [f"    {name} = {value}," for name, value in arguments.items()]
     return "\n".join([f"{function}(", *lines, ")"])

@@ -41,19 +41,6 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class TorchFacts:
-    """Properties of the PyTorch that a configuration is evaluated for.
-
-    Attributes:
-        hip: `torch.version.hip`, such as ``7.2.26015``.
-        attributes: names for which `hasattr(torch, name)` holds.
-    """
-
-    hip: str
-    attributes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class Names:
     """The names that an expression may use.
 
@@ -62,16 +49,12 @@ class Names:
         calls: results of functions without arguments (`get_gfx`).
         attributes: values of dotted names (`AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`).
         refused: reasons why known names have no value.
-        env: the environment of `os.environ` and `os.getenv`; never the process's own.
-        torch: facts about PyTorch; None refuses queries of it.
     """
 
     constants: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-    torch: TorchFacts | None = None
 
 
 MAX_LENGTH = 2000
@@ -111,9 +94,9 @@ def evaluate(text: str, names: Names) -> Value:
     """Return the value of the expression `text`.
 
     Accepted: constants, f-strings without format specification, the names of `names`,
-    `os.environ.get(NAME[, DEFAULT])`, `os.getenv(...)`, `os.environ[NAME]`, `int(x)`,
-    `x.split(SEPARATOR)`, a constant index, one comparison, `a if c else b`,
-    `hasattr(torch, NAME)` and `torch.version.hip`.
+    `os.environ.get(NAME[, DEFAULT])` and `os.getenv(...)` (always the default: no environment
+    variable influences a plan), `int(x)`, `x.split(SEPARATOR)`, a constant index, one comparison
+    and `a if c else b`.
 
     Raises:
         RefusedError: any other expression.
@@ -139,6 +122,10 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 
 def _source(node: ast.AST) -> str:
     return f"`{source_of(node)}`"
+
+
+def _torch_refused(node: ast.AST) -> RefusedError:
+    return RefusedError(f"{_source(node)} queries PyTorch, and no PyTorch is given")
 
 
 def _dotted(node: ast.AST) -> str:
@@ -206,13 +193,8 @@ class _Evaluator:
         if dotted in self._names.refused:
             raise RefusedError(f"the name {_source(node)}: {self._names.refused[dotted]}")
         if dotted == "torch.version.hip":
-            return self._torch(node).hip
+            raise _torch_refused(node)
         raise RefusedError(f"the attribute {_source(node)}", f"known names: {self._known()}")
-
-    def _torch(self, node: ast.AST) -> TorchFacts:
-        if self._names.torch is None:
-            raise RefusedError(f"{_source(node)} queries PyTorch, and no PyTorch is given")
-        return self._names.torch
 
     def _call(self, node: ast.Call) -> Value:
         if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
@@ -222,8 +204,8 @@ class _Evaluator:
             return self._getenv(node)
         if dotted in self._names.calls and not node.args:
             return self._names.calls[dotted]
-        if dotted == "hasattr":
-            return self._hasattr(node)
+        if dotted == "hasattr" and node.args and _dotted(node.args[0]) == "torch":
+            raise _torch_refused(node)
         if dotted == "int" and len(node.args) == 1:
             return self._int(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "split":
@@ -234,13 +216,7 @@ class _Evaluator:
         values = [self.value(arg) for arg in node.args]
         if len(values) not in (1, 2) or not isinstance(values[0], str):
             raise RefusedError(f"the call {_source(node)}")
-        return self._names.env.get(values[0], values[1] if len(values) == 2 else None)
-
-    def _hasattr(self, node: ast.Call) -> bool:
-        if len(node.args) != 2 or _dotted(node.args[0]) != "torch":
-            raise RefusedError(f"the call {_source(node)}", "only hasattr(torch, NAME) is accepted")
-        name = self.value(node.args[1])
-        return isinstance(name, str) and name in self._torch(node).attributes
+        return values[1] if len(values) == 2 else None
 
     def _int(self, node: ast.Call) -> int:
         value = self.value(node.args[0])
@@ -263,12 +239,7 @@ class _Evaluator:
     def _subscript(self, node: ast.Subscript) -> Value:
         index = self.value(node.slice)
         if _dotted(node.value) == "os.environ" and isinstance(index, str):
-            if index not in self._names.env:
-                raise RefusedError(
-                    f"{_source(node)}: the variable {index} is not given",
-                    f"give a value for {index}",
-                )
-            return self._names.env[index]
+            raise RefusedError(f"{_source(node)}: the variable {index} has no value in a plan")
         items = self.value(node.value)
         if not isinstance(items, list) or not isinstance(index, int):
             raise RefusedError(f"the subscript {_source(node)}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from qola.aiter.core_file import ck_directory, core_defines, tuning_tables
-from qola.aiter.expressions import Names, TorchFacts
+from qola.aiter.expressions import Names
 from qola.aiter.module_config import (
     ARCH_TOKEN,
     CK_MACRO,
@@ -44,7 +44,6 @@ __all__ = [
     "Generation",
     "GeneratorCall",
     "ModuleConfig",
-    "TorchFacts",
     "read_tree",
 ]
 
@@ -120,20 +119,16 @@ class AiterTree:
     def module(
         self,
         name: str,
-        env: Mapping[str, str] | None = None,
         *,
         overrides: Iterable[tuple[str, object]] = (),
-        torch: TorchFacts | None = None,
         more_flags: Iterable[str] = (),
     ) -> ModuleConfig:
         """Evaluate only the entry `name`.
 
         Args:
-            env: environment variables for the expressions; none by default.
             overrides: (key, value) pairs that replace the entry's own values. A Python string or
                 f-string is evaluated like AITER's own, any other text is literal; lists may be
                 tuples, tables tuples of pairs.
-            torch: facts for entries that query PyTorch.
             more_flags: compiler flags that will be added: with -DENABLE_CK=0 the tree may lack
                 Composable Kernel's generator.
 
@@ -149,7 +144,7 @@ class AiterTree:
                     expected=f"one of {', '.join(self._config)}",
                 )
             )
-        names = self._names(env or {}, torch)
+        names = self._names()
         absent = "" if self.has_ck else self.ck_dir
         plain = {key: expression(value) for key, value in overrides}
         reader = ModuleReader(self.root, name, names, absent)
@@ -195,7 +190,7 @@ class AiterTree:
     def _tables(self) -> tuple[dict[str, str], dict[str, str]]:
         return tuning_tables(self.root, self._core)
 
-    def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
+    def _names(self) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
         tables, merged = self._tables
         flat = {k: v for k, v in tables.items() if "." not in k}
@@ -211,8 +206,6 @@ class AiterTree:
             calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
             attributes={k: v for k, v in tables.items() if "." in k},
             refused=merged,
-            env=env,
-            torch=torch,
         )
 
 

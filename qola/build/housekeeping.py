@@ -15,7 +15,7 @@ from pathlib import Path
 from qola.answers import DIRECTORY as ANSWERS
 from qola.build.outputs import LOCKS, OUTPUTS, OutputBase
 from qola.build.workspace import WORKSPACES
-from qola.fetch.commit_tree import TREES
+from qola.fetch.git import TREES
 from qola.progress import log
 
 _BY_FILE = frozenset({"disk", ANSWERS})

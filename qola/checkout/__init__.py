@@ -1,4 +1,1 @@
-"""A prepared AITER tree: chosen, fetched and patched.
-
-in: a request for a source; out: a directory.
-"""
+"""Chooses the AITER source of a build and prepares its tree."""

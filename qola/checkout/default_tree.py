@@ -1,4 +1,4 @@
-"""Finds the AITER tree that the command line works on, and fetches it where nobody has."""
+"""Finds the AITER tree of a command, and fetches the pinned one into the cache."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from qola.cache import cache_directory, kept_directory
 from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source_record
 from qola.checkout.source import AiterSource
 from qola.errors import AiterError, Finding
-from qola.fetch.commit_tree import TREES
 from qola.fetch.digest import tree_digest
 from qola.fetch.fetched import FETCHED
+from qola.fetch.git import TREES
 from qola.fetch.pins import patch_files, pin_patches
 from qola.fetch.wheel import read_pin
 from qola.files import sha256_of_json
 from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
-"""The file that stands for the default tree among the runfiles of //:qola."""
+"""The file of the default tree among the runfiles of //:qola."""
 
 
-def find_tree(
-    explicit: Path | None,
-    environ: Mapping[str, str],
-) -> Path:
-    """Return the tree to use: the one that is named, Bazel's for //:qola, else one in the cache.
+def find_tree(explicit: Path | None, environ: Mapping[str, str]) -> Path:
+    """Return the explicit tree, Bazel's tree for //:qola, or the pinned tree in the cache.
 
     Raises:
         QolaError: as `pinned_tree`.
@@ -37,14 +34,14 @@ def find_tree(
 
 
 def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
-    """Return the tree of a source: a directory of the user, or one in the cache, fetched once.
+    """Return the tree of a source: the user's directory, or a tree in the cache, fetched once.
 
-    A tree with patches is a copy in the cache. Its name has a digest of the source (the content of
-    a local one) and of the patches.
+    A tree with patches is a copy in the cache. Its name contains a digest of the source (the
+    content of a local one) and of the patches.
 
     Raises:
-        AiterError: the source cannot be fetched, is not what is pinned, or a patch does not fit.
-        QolaError: others may have written what is in the cache.
+        AiterError: the source cannot be fetched, does not match its pin, or a patch does not fit.
+        QolaError: other users can write to the cache.
     """
     source = aiter.source
     patches = patch_files(aiter.patches_dir) if aiter.patches_dir else ()
@@ -63,13 +60,11 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
 
 
 def pinned_tree(environ: Mapping[str, str]) -> Path:
-    """Return the tree of the pinned wheel, fetched the first time and kept in the cache.
-
-    Its name has the wheel's digest, which was checked; it is there as a whole, or not at all.
+    """Return the tree of the pinned wheel in the cache; fetch it the first time.
 
     Raises:
-        AiterError: the wheel cannot be fetched, or is not the pinned one.
-        QolaError: others may have written what is in the cache: the generators in it are programs.
+        AiterError: the wheel cannot be fetched, or does not match its pin.
+        QolaError: other users can write to the cache, whose generators are run.
     """
     tree = kept_tree(environ)
 
@@ -80,7 +75,7 @@ def pinned_tree(environ: Mapping[str, str]) -> Path:
             named = Finding(
                 "AITER's pinned wheel",
                 "no tree in the cache, and it could not be fetched",
-                "an index that has it, once; or a tree of your own",
+                "an index with the wheel, for the first use; or your own tree",
                 "--aiter-root DIR names an AITER checkout with its submodules, or an unpacked "
                 "wheel",
             )
@@ -90,7 +85,7 @@ def pinned_tree(environ: Mapping[str, str]) -> Path:
 
 
 def kept_tree(environ: Mapping[str, str]) -> Path:
-    """Return where the tree of the pinned wheel is kept, whether it is there or not."""
+    """Return the path of the pinned wheel's tree in the cache, which may be absent."""
     source = _pinned_wheel()
     name = f"{source.package}-{source.version}-{source.sha256[:16]}"
     return cache_directory(environ) / TREES / name
@@ -102,13 +97,13 @@ def _pinned_wheel() -> WheelSource:
 
 
 def runfile_tree(environ: Mapping[str, str]) -> Path | None:
-    """Return the tree among the runfiles, None for a Python that Bazel did not start."""
+    """Return the tree among the runfiles, None if Bazel did not start this Python."""
     try:
-        # From @rules_python//python/runfiles; by name, since a plain checkout does not have it.
+        # From @rules_python//python/runfiles, which a plain checkout lacks.
         library = importlib.import_module("python.runfiles.runfiles")
     except ImportError:
         return None
     runfiles = library.Create(dict(environ))
     location = runfiles.Rlocation(RUNFILE) if runfiles else None
-    # The runfile is a link into the fetched repository; the tree is beside its target.
+    # The runfile is a link to a file in the root of the tree.
     return Path(location).resolve().parent if location and Path(location).is_file() else None

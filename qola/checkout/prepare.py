@@ -1,4 +1,4 @@
-"""Prepares an AITER tree in a directory: fetched, verified, patched, and recorded as such."""
+"""Prepares an AITER tree in a directory: fetches, verifies, patches and records it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WheelSource:
     package: str = "amd-aiter"
 
     def to_json(self) -> dict[str, str]:
-        """Return the source as tags, AITER.json and keys of prebuilt bundles name it."""
+        """Return the form in tags, AITER.json and keys of prebuilt bundles."""
         return {"package": self.package, "sha256": self.sha256, "version": self.version}
 
 
@@ -44,7 +44,7 @@ class GitSource:
     commit: str
 
     def to_json(self) -> dict[str, str]:
-        """Return the source as tags and AITER.json name it."""
+        """Return the form in tags and AITER.json."""
         return {"commit": self.commit, "remote": self.remote}
 
 
@@ -55,7 +55,7 @@ class LocalSource:
     path: Path
 
     def to_json(self) -> dict[str, str]:
-        """Return the source as a tag names it."""
+        """Return the form in a tag."""
         return {"path": str(self.path)}
 
 
@@ -63,12 +63,12 @@ Source = WheelSource | GitSource | LocalSource
 
 
 def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]:
-    """Return what AITER.json says of a tree: kind, pin and patches in the order applied.
+    """Return the content of a tree's AITER.json: kind, pin and patches in the order applied.
 
-    A copy of a tree that has an AITER.json keeps that pin and its patches.
+    A copy of a tree with an AITER.json keeps its pin and patches.
 
     Raises:
-        AiterError: the local tree's AITER.json is not one.
+        AiterError: the local tree's AITER.json is invalid.
     """
     pins = [pin.to_json() for pin in patches]
     if isinstance(source, LocalSource):
@@ -86,22 +86,22 @@ def prepare_tree(
     *,
     replace_existing: bool = False,
 ) -> Path:
-    """Make `directory` a patched AITER tree: complete, or not at all.
+    """Prepare a patched AITER tree in `directory`, completely or not at all.
 
-    The tree is made beside `directory` and renamed into place, so that a failure or an interrupt
-    leaves nothing behind. It has real files only, which may be edited. Its AITER.json says what it
-    is; qola plans against it (``qola plan -a``, ``qola.aiter_local``) as against the source itself,
-    and a manifest's patches_dir and aiter_commit are compared with it.
+    The tree is renamed into place at the end: a failure or an interrupt leaves nothing behind. It
+    consists of regular files, which may be edited. Its AITER.json records the source, which a
+    plan compares with a manifest's patches_dir and aiter_commit (``qola plan -a``,
+    ``qola.aiter_local``).
 
     Args:
-        directory: what to make; its parent is made too. It may be there, empty. A tree that was
-            made of the same pinned source and patches is taken as it is, and nothing is fetched.
-        replace_existing: whether another prepared tree in `directory` (one with an AITER.json) may
-            be deleted for this one. Any other content never is.
+        directory: absent, empty, or a prepared tree; its parents are created. A tree of the same
+            pinned source and patches is reused without a fetch.
+        replace_existing: replace another prepared tree (one with an AITER.json) in `directory`.
+            Other content is never deleted.
 
     Raises:
-        AiterError: `directory` holds something else, the fetch failed or is not what is pinned, a
-            patch does not fit (with the rejected hunk), or the result is no AITER tree.
+        AiterError: `directory` has other content, the fetch failed or does not match the pin, a
+            patch does not fit (with the rejected hunk), or the result is not an AITER tree.
     """
     record = source_record(source, pin_patches(patches))
     if _is_there(directory, source, record, replace_existing):
@@ -120,7 +120,7 @@ def prepare_tree(
         try:
             read_tree(tree)
         except AiterError as error:
-            # The temporary directory is gone when this is read.
+            # The temporary directory no longer exists when a user reads this.
             raise AiterError(
                 [replace(f, place=_name_of(source)) for f in error.findings], error.title
             ) from None
@@ -132,10 +132,10 @@ def prepare_tree(
 
 
 def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
-    """Rename a tree to `directory`; what is there goes aside, and comes back on any failure."""
+    """Rename a tree to `directory`; move existing content aside, and back on any failure."""
     there = directory.exists()
     if there:
-        # Out of the way first: a directory that is not empty cannot be renamed over.
+        # A directory that is not empty cannot be replaced by a rename.
         directory.rename(aside)
     try:
         tree.rename(directory)
@@ -146,19 +146,19 @@ def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
 
 
 def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:
-    """Say whether a directory is what it is to become.
+    """Return whether a directory already has the tree.
 
     Raises:
-        AiterError: it holds something else that must not be deleted.
+        AiterError: it has other content that must not be deleted.
     """
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return False
     known: dict[str, Any] = {}
     with suppress(AiterError):
         known = _read_record(directory)
-    # Nothing pins what a local directory holds: a copy of it may be out of date.
+    # A local source has no pin: a copy of it may be out of date.
     same = known == record and not isinstance(source, LocalSource)
-    # Answers about a tree are cached by its digest: one without is made again.
+    # A tree without a recorded digest is prepared again: answers about it cannot be cached.
     if same and (directory / FETCHED).is_file():
         return True
     if same or (known and replacing):
@@ -188,13 +188,13 @@ def _fill(source: Source, tree: Path, temporary: Path) -> None:
         log.info(f"fetching {name} with its submodules")
         fetch_commit(source.remote, source.commit, tree, name)
     else:
-        read_tree(source.path)  # before copying what may be large and something else
+        read_tree(source.path)  # a check before a large copy
         log.info(f"copying {name}")
         try:
             shutil.copytree(
                 source.path,
                 tree,
-                # Real files: a link would lead patches and edits back to the user's own tree.
+                # Regular files: patches and edits must not reach the user's tree through links.
                 symlinks=False,
                 ignore=shutil.ignore_patterns(".git", "__pycache__", RECORD, FETCHED),
                 dirs_exist_ok=True,
@@ -204,15 +204,15 @@ def _fill(source: Source, tree: Path, temporary: Path) -> None:
 
 
 def _not_copied(error: OSError) -> Finding:
-    """Return the first of what kept a tree from being copied: on a full disk it is all the rest."""
+    """Return the first failure of a copy: on a full disk all later files fail too."""
     if not isinstance(error, shutil.Error):
         return disk_error(error).findings[0]
     source, target, words = error.args[0][0]
     return Finding(
         str(target),
         str(words),
-        f"{source}, readable, and room for it",
-        "df -h and df -i of the directory tell what is used up",
+        f"{source}, readable, and enough free space",
+        "df -h and df -i of the directory show used space and inodes",
     )
 
 
@@ -225,9 +225,9 @@ def _name_of(source: Source) -> str:
 
 
 def _read_record(tree: Path) -> dict[str, Any]:
-    """Return what a tree's AITER.json says; {} for a tree without one."""
+    """Return the content of a tree's AITER.json; {} for a tree without one."""
     record = read_record(tree)
     if record is None or (record and "kind" not in record) or patches_of(record) is None:
-        found = "no object with a kind, and patches with names and digests"
+        found = "not an object with a kind, and patches with names and digests"
         raise AiterError(Finding(str(tree / RECORD), found, "JSON, as qola writes it"))
     return record

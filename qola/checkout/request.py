@@ -1,4 +1,4 @@
-"""The AITER that is asked for: the arguments of a command, and the manifest's words."""
+"""Combines the options of a command and the manifest's keys that choose an AITER source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qola.fetch.wheel import read_pin
 from qola.manifest.types import Manifest
 
 DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
-"""The git repository of AITER commits unless a remote is named."""
+"""The default git repository of AITER commits."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class AiterOptions:
     """Options that choose the AITER tree; `qola.api.build_kernels` explains them.
 
     Attributes:
-        override: for plans: use the pinned AITER, or `root`, whatever the manifest names.
+        override: for plans: use the pinned AITER, or `root`, in place of the manifest's commit.
     """
 
     root: str | Path | None = None
@@ -33,13 +33,13 @@ class AiterOptions:
 
 @dataclass(frozen=True)
 class AiterRequest:
-    """The AITER to build from, as options and manifest name it together.
+    """The AITER to build from, as options and manifest specify it.
 
     Attributes:
         root: directory for the tree, None to let Bazel keep it.
         commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
-            what `root` holds.
-        commit_asked: an option names the commit, in addition to the manifest.
+            the tree in `root`.
+        commit_asked: an option names the commit.
         pin: package, version and sha256 of the pinned wheel.
     """
 
@@ -52,7 +52,7 @@ class AiterRequest:
 
 
 def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
-    """Return the folder of patches: the one asked for, else [qola].patches_dir, else None.
+    """Return the folder of patches: the requested one, [qola].patches_dir, or None.
 
     An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA. [qola].patches_dir is
     relative to `folder`.
@@ -81,10 +81,10 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
 
 
 def default_aiter_root(environ: Mapping[str, str]) -> Path:
-    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name.
+    """Return the default tree of `qola checkout` and `qola build --skip-checkout`.
 
     Raises:
-        QolaError: another user may have written it.
+        QolaError: other users can write to it.
     """
     cache = cache_directory(environ)
     own_directory(cache)
@@ -98,7 +98,7 @@ def aiter_request(
     ruleset: Path,
     options: AiterOptions,
 ) -> AiterRequest:
-    """Return the AITER to build from: options win over the manifest, if there is one."""
+    """Return the AITER to build from; options override the manifest."""
     pin, _ = read_pin(ruleset)
     asked = Path(options.patches_dir).absolute() if options.patches_dir else None
     return AiterRequest(

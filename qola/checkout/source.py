@@ -1,4 +1,4 @@
-"""Chooses the AITER source of a build, and says it in MODULE.bazel's words."""
+"""Chooses the AITER source of a build, and writes its tag for MODULE.bazel."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola import starlark
-from qola.checkout.commits import resolve_commit
 from qola.checkout.prepare import GitSource, LocalSource, Source, WheelSource, prepare_tree
 from qola.checkout.request import AiterRequest, default_aiter_root
 from qola.errors import AiterError, Finding
+from qola.fetch.git import resolve_commit
 from qola.fetch.pins import RECORD, PatchPin, patch_files, pin_patches, recorded_patches
 from qola.manifest.types import Manifest
 
 
 @dataclass(frozen=True)
 class AiterSource:
-    """The source of a build, and the folder of patches to apply to a copy of it."""
+    """The source of a build, and the folder of patches for a copy of it."""
 
     source: Source
     patches_dir: Path | None = None
 
     @property
     def root(self) -> Path | None:
-        """The directory on this machine, None where Bazel fetches."""
+        """The directory on this machine, None if Bazel fetches the source."""
         return self.source.path if isinstance(self.source, LocalSource) else None
 
     def to_starlark(self) -> str:
@@ -36,7 +36,7 @@ class AiterSource:
         return starlark.rule(f"qola.{tags[type(self.source)]}", **attributes)
 
     def describe(self) -> str:
-        """Return the source in a few words, for people."""
+        """Return a short description for messages."""
         if isinstance(self.source, WheelSource):
             words = f"{self.source.package} {self.source.version}"
         elif isinstance(self.source, GitSource):
@@ -47,10 +47,10 @@ class AiterSource:
 
 
 def pinned_source(request: AiterRequest) -> Source:
-    """Return what to fetch: the commit, or the pinned wheel.
+    """Return the source to fetch: the commit, or the pinned wheel.
 
     Raises:
-        AiterError: there is no such commit.
+        AiterError: as `resolve_commit`.
     """
     commit = request.commit
     if commit is None or commit.removeprefix("v") == request.pin["version"]:
@@ -62,7 +62,7 @@ def use_as_is(root: Path) -> AiterSource:
     """Return a tree as the source, without patches.
 
     Raises:
-        AiterError: it is no AITER tree.
+        AiterError: it is not an AITER tree.
     """
     if not (root / "aiter" / "jit" / "optCompilerConfig.json").is_file():
         raise AiterError(
@@ -77,11 +77,10 @@ def use_as_is(root: Path) -> AiterSource:
 
 
 def checkout(request: AiterRequest, root: Path) -> Path:
-    """Make a directory the patched tree that a request means, whatever root the request has.
+    """Prepare the patched tree of a request in a directory, instead of the request's root.
 
     Raises:
-        AiterError: the directory is neither absent nor empty nor a tree that was made this way, the
-            fetch failed, or a patch does not fit.
+        AiterError: as `prepare_tree`.
     """
     patches = patch_files(request.patches_dir) if request.patches_dir else ()
     source = pinned_source(request)
@@ -89,14 +88,13 @@ def checkout(request: AiterRequest, root: Path) -> Path:
 
 
 def choose(request: AiterRequest) -> AiterSource:
-    """Return the source of a build, preparing the tree in request.root where there is none.
+    """Return the source of a build; prepare the tree in request.root if it is absent.
 
-    A tree of the user's own (without AITER.json) is read and never changed: patches apply to a
-    copy.
+    The user's own tree (without AITER.json) is never changed: patches apply to a copy.
 
     Raises:
-        AiterError: as `checkout`; another commit is asked of a tree of the user's own; or a tree
-            that qola prepared has other patches than are asked for.
+        AiterError: as `checkout`; a commit is requested of the user's own tree; or a prepared tree
+            has other patches than the request.
     """
     root = request.root
     if root is None:
@@ -109,9 +107,9 @@ def choose(request: AiterRequest) -> AiterSource:
         raise AiterError(
             Finding(
                 "--aiter-commit",
-                f"{request.commit}, of the tree in {root}, which qola has not made",
-                "a directory that is new, empty, or made by qola checkout: a tree of your own "
-                "is never reset",
+                f"{request.commit}, for the tree in {root}, which qola did not prepare",
+                "a directory that is new, empty, or made by qola checkout: qola never resets "
+                "your own tree",
                 f"git -C {root} checkout {request.commit}, and leave --aiter-commit out",
             )
         )
@@ -126,9 +124,9 @@ def choose(request: AiterRequest) -> AiterSource:
             Finding(
                 str(root),
                 f"a tree that qola prepared with {_names(applied)}",
-                f"with {_names(pins)}: this is what is asked for",
+                f"with {_names(pins)}, as requested",
                 f"qola checkout --aiter-root {root}{option} (with the --manifest or --aiter-commit "
-                "of the build) makes it anew; --skip-checkout builds the tree as it is",
+                "of the build) makes it again; --skip-checkout builds the tree unchanged",
             ),
             "the AITER tree has other patches",
         )
@@ -142,18 +140,18 @@ def choose_for(
     *,
     skip_checkout: bool,
 ) -> tuple[AiterSource, bool]:
-    """Return the source that a manifest is built from, and whether it overrides the manifest.
+    """Return the source of a manifest's build, and whether it overrides the manifest's commit.
 
     Args:
-        skip_checkout: use the tree in request.root as it is.
+        skip_checkout: use the tree in request.root unchanged.
 
     Raises:
         AiterError: as `choose`.
-        QolaError: another user may have written the default tree.
+        QolaError: other users can write to the default tree.
     """
     if skip_checkout:
         return use_as_is(request.root or default_aiter_root(environ)), True
-    # What the command line names wins over the manifest; patches_dir is part of the source.
+    # The command line overrides the manifest; patches_dir is part of the source.
     named = request.commit_asked and manifest.aiter_commit not in (None, request.commit)
     return choose(request), named or manifest.patches_dir is not None
 

@@ -120,7 +120,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "lazy": _choice(
         "--lazy",
         help="libraries that load each kernel when it is first called, with all that compiles it "
-        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT of TransformerEngine, else --no-lazy)",
     ),
     "static": _flag(
         "--static",

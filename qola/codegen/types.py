@@ -77,21 +77,35 @@ class KernelInstance:
             or convert_dq; asm_dot_do_o and asm_convert_dq run before and after an assembly (v3)
             kernel.
         archs: the architectures it is compiled for, each into its own code object.
-        file: path below the output directory, ``kernels/<name>.cpp``.
-        sha256: digest of that file.
+        sha256: digest of its source.
         fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
             assembly helper has some of these fields.
-        kept_by: `index` of each variant that wants it; () where no variants were given.
+        variants: `index` of each variant that selects it; () without variants.
+        module, package, headers, entry: how the plan compiles it: its module, package, header set
+            and entry source, by name; "" before it is planned.
     """
 
     name: str
     direction: str
     role: str
     archs: tuple[str, ...]
-    file: str
     sha256: str
     fields: Mapping[str, FieldValue]
-    kept_by: tuple[int, ...] = ()
+    variants: tuple[int, ...] = ()
+    module: str = ""
+    package: str = ""
+    headers: str = ""
+    entry: str = ""
+
+    @property
+    def file(self) -> str:
+        """Path of its source below the module's directory."""
+        return f"kernels/{self.name}.cpp"
+
+    @property
+    def source(self) -> str:
+        """Path of its source in the manifest's repository."""
+        return f"{self.module}/{self.file}"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from qola.aiter.tree import AiterTree
 from qola.compat.check import Check
 from qola.errors import AiterError, Finding
 from qola.fetch.git import run_git
-from qola.fetch.patches import patch_files, try_patches
-from qola.fetch.pins import pinned_id, recorded_patches
+from qola.fetch.patches import try_patches
+from qola.fetch.pins import patch_files, pinned_id, recorded_patches
 from qola.files import lossy_text
 from qola.plan.resolve import unknown_keys
 

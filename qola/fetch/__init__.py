@@ -1,4 +1,1 @@
-"""AITER's sources on disk: wheel, git, patches, each pinned by digest.
-
-in: a pin; out: files, or an AiterError.
-"""
+"""Fetches AITER's sources by pins: wheels, git commits and patches."""

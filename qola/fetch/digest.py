@@ -1,4 +1,4 @@
-"""The digest of an AITER tree on this machine: two trees that a build can tell apart have two."""
+"""Computes the digest of a tree: trees that a build can distinguish have different digests."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _LEFT_OUT = {_GIT, _CODE}
 
 
 def tree_digest(root: Path, leave_out: Collection[str] = ()) -> str:
-    """Return the digest of a tree: 64 hexadecimal digits of sha256, wherever the tree lies.
+    """Return the sha256 digest of a tree, 64 hexadecimal digits, independent of its path.
 
-    It has names, contents, which files can be executed, and links; a link that leads out of the
-    tree is followed, as a build follows it. Left out are what git keeps (`.git`) and Python's byte
-    code in `__pycache__`, which no generator reads (`qola.codegen.bytecode`).
+    The digest covers names, contents, executable bits and links; links out of the tree are
+    followed, as in a build. It ignores `.git`, and Python's byte code in `__pycache__`, which no
+    generator reads (`qola.codegen.bytecode`).
 
     Args:
-        leave_out: names in the root directory that do not count.
+        leave_out: names in the root directory to ignore.
 
     Raises:
-        AiterError: something is neither file, directory nor link.
-        OSError: something cannot be read.
+        AiterError: an entry is neither file, directory nor link.
+        OSError: an entry cannot be read.
     """
     digest = hashlib.sha256()
     for part in _parts(root, {os.fsencode(name) for name in leave_out}):
-        # With its length before it, no part can pass for several.
+        # The length before each part makes the concatenation unambiguous.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
 
 
 def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
-    """Yield kind, name and content of each entry, in an order that names alone decide."""
-    # Real directories that are read, and their names here.
+    """Yield kind, name and content of each entry, ordered by name."""
+    # Names, in the tree, of the real directories that are read.
     known = {os.path.realpath(os.fsencode(root)): b""}
 
     def entry(path: bytes, name: bytes, status: os.stat_result) -> Iterator[bytes]:
@@ -64,7 +64,7 @@ def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
             if real.startswith(os.path.join(directory, b"")) or not inside:
                 if not _LEFT_OUT.isdisjoint(inside.split(b"/")):
                     break
-                # What it leads to has an entry of its own, and it may lead in a circle.
+                # The target has its own entry, and links may form a cycle.
                 yield from (b"link", name, place, inside)
                 return
         yield b"followed"
@@ -85,7 +85,7 @@ def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
             if stat.S_ISLNK(status.st_mode):
                 yield from link(path, inner)
             elif base == _CODE and stat.S_ISDIR(status.st_mode):
-                yield from below(path, inner)  # it comes and goes, and counts by what is in it
+                yield from below(path, inner)  # exists at times; only its content counts
             else:
                 yield from entry(path, inner, status)
 

@@ -1,4 +1,4 @@
-"""Digests of trees that qola fetched by a pin, and the cache of answers about such trees."""
+"""Records digests of fetched trees, and caches generator answers about unchanged ones."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from qola.files import UnfitFileError, bounded_bytes, sha256_of_json
 from qola.rule_main import run_main
 
 FETCHED = "AITER.sha256"
-"""The file in a tree that qola fetched by a pin: the digest of the tree as it was then."""
+"""The file of a fetched tree with the digest of the tree after the fetch."""
 
 _NOT_FETCHED = (RECORD, FETCHED, "BUILD.bazel", "REPO.bazel")
-"""What qola and Bazel write into the directory of a tree."""
+"""Files that qola and Bazel write into the directory of a tree."""
 
 _PACKAGE = Path(__file__).absolute().parent.parent
 
 
 def record_digest(tree: Path) -> None:
-    """Write the digest of a tree that was just fetched, and patched, into it.
+    """Write the digest of a tree that was just fetched and patched into it.
 
     Raises:
         AiterError: as `tree_digest`.
-        OSError: something cannot be read or written.
+        OSError: an entry cannot be read or written.
     """
     digest = tree_digest(tree, _NOT_FETCHED)
     (tree / FETCHED).write_text(f"{digest}\n", encoding="ascii")
 
 
 def fetched_digest(tree: Path) -> str:
-    """Return the digest of a tree as qola fetched it; "" for a local or edited one."""
+    """Return the digest of a fetched tree; "" for a local or edited one."""
     with suppress(OSError, UnfitFileError, AiterError):
         recorded = bounded_bytes(tree / FETCHED, 100).decode("ascii", "replace").strip()
         if recorded == tree_digest(tree, _NOT_FETCHED):
@@ -47,19 +47,18 @@ def fetched_digest(tree: Path) -> str:
 
 
 def tree_answers(tree: Path, environ: Mapping[str, str]) -> AnswerCache:
-    """Return the cache of answers about a tree.
+    """Return the cache of generator answers about a tree.
 
-    It caches answers only for a tree that qola fetched by a pin and nobody changed since: the
-    generators there are the pinned ones, which depend on the tree and on nothing else of the
-    machine. Generators that somebody may have edited can do anything: they run each time.
+    It caches answers only about fetched, unchanged trees: the pinned generators depend only on the
+    tree. Edited generators may depend on anything, and run each time.
     """
     return AnswerCache(cache_directory(environ) / DIRECTORY, lambda: _state(tree))
 
 
 def _state(tree: Path) -> str:
-    """Return the digest of what decides answers about a tree; "" unless it is as it was fetched."""
+    """Return the digest of all that answers about a tree depend on; "" for an edited tree."""
     if content := fetched_digest(tree):
-        # Messages name files of the tree as it was named.
+        # Messages contain the tree's path as given.
         places = [str(tree), os.path.abspath(tree), os.path.realpath(tree)]
         with suppress(OSError, AiterError):  # somebody is editing qola
             return sha256_of_json([content, places, tree_digest(_PACKAGE), sys.version])

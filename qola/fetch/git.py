@@ -1,4 +1,4 @@
-"""Fetches one pinned commit with its submodules, with the machine's own git."""
+"""Fetches commits with the machine's own git, and finds the ids of commits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from qola.cache import cache_directory, kept_directory
 from qola.errors import AiterError, Finding
 from qola.processes import TooLongError, TooMuchError, run_group
+from qola.progress import log
 from qola.rule_main import run_main
 
 TIMEOUT = 3000
@@ -21,23 +24,27 @@ TIMEOUT = 3000
 
 TIMEOUT_VARIABLE = "QOLA_GIT_TIMEOUT"
 
-_PROTOCOLS = ("http", "https", "ssh", "file")
-"""What a remote may be fetched by; others run commands (ext::), wait for ever (fd::), or guard
-nothing (git://)."""
+TREES = "trees"
+"""Directory of the cache with the trees that qola fetches without Bazel."""
 
-# Of a server that has fallen silent; one that drips meets the time limit of the whole fetch.
+_PROTOCOLS = ("http", "https", "ssh", "file")
+"""Accepted protocols. Others run commands (ext::), block (fd::), or are not encrypted (git://)."""
+
+# Against a silent server; a slow one meets the timeout of the whole fetch.
 _SILENT = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=300")
 _MAX_OUTPUT = 64 << 20
+_FULL_ID = re.compile("[0-9a-f]{40}")
+_SHORT_ID = re.compile("[0-9a-f]{7,39}")
 _INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def check_commit(commit: str, place: str) -> None:
-    """Refuse a commit that is not named in full: it can come to mean another tree.
+    """Check that a commit is a full id, which cannot come to mean another tree.
 
     Raises:
-        AiterError: not 40 small hexadecimal digits.
+        AiterError: not 40 lower-case hexadecimal digits.
     """
-    if not re.fullmatch("[0-9a-f]{40}", commit):
+    if not _FULL_ID.fullmatch(commit):
         raise AiterError(
             Finding(
                 place,
@@ -49,12 +56,12 @@ def check_commit(commit: str, place: str) -> None:
 
 
 def check_remote(remote: str, place: str) -> None:
-    """Refuse what git would take for an option, or fetch by another protocol than the usual ones.
+    """Check that a remote is a path, a URL of http, https, ssh or file, or HOST:PATH.
 
     Raises:
-        AiterError: the remote is not a path, a URL of http, https, ssh or file, or HOST:PATH.
+        AiterError: git would take it for an option, or use another protocol.
     """
-    # As git reads them: `helper::anything` runs git-remote-helper.
+    # For git, `helper::anything` runs git-remote-helper.
     helper, scheme = re.match("[A-Za-z0-9+.-]*::", remote), re.match("([^/:]*)://", remote)
     strange = helper or (scheme and scheme[1] not in _PROTOCOLS)
     if strange or not remote or remote.startswith("-"):
@@ -64,7 +71,7 @@ def check_remote(remote: str, place: str) -> None:
                 f'remote = "{remote}"',
                 "a directory, HOST:PATH, or a URL that begins with "
                 + ", ".join(f"{name}://" for name in _PROTOCOLS),
-                'remote = "https://github.com/ROCm/aiter.git", say',
+                'for example remote = "https://github.com/ROCm/aiter.git"',
             )
         )
 
@@ -72,14 +79,14 @@ def check_remote(remote: str, place: str) -> None:
 def fetch_commit(
     remote: str, commit: str, directory: Path, place: str, *, submodules: bool = True
 ) -> None:
-    """Make an empty directory the tree of a commit, without git's own files.
+    """Fetch the tree of a commit into an empty directory, without git's own files.
 
-    A submodule with a relative URL is found beside `remote`. Credentials and proxies come from
-    this machine's own configuration of git, and whether a submodule may be a local path.
+    The URL of a submodule may be relative to `remote`. This machine's git configuration supplies
+    credentials and proxies, and decides whether a submodule may be a local path.
 
     Raises:
-        AiterError: no full id, a remote of another protocol, no git, git failed (with its words)
-            or took too long, or another commit came.
+        AiterError: as `check_commit` and `check_remote`; git failed (with git's message) or took
+            too long; or the remote delivered another commit.
     """
     check_commit(commit, place)
     check_remote(remote, place)
@@ -89,7 +96,7 @@ def fetch_commit(
         fix = f"git ls-remote {shlex.quote(remote)}"
         if "transport 'file' not allowed" in found:
             fix = "git config --global protocol.file.allow always"
-        # Another user's repository: git names the one to trust, or not.
+        # Another user's repository: git names the command that trusts it.
         if trusted := re.search("git config --global --add safe.directory .*", found):
             fix = trusted[0]
         finding = Finding(place, found, f"commit {commit} of {remote}", fix)
@@ -99,7 +106,7 @@ def fetch_commit(
         return run_git(args, directory, refused, end=end, protocols=protocols)
 
     git("init", "--quiet", ".")
-    # As a remote, not as an argument of fetch: relative URLs of submodules are relative to it.
+    # A configured remote: relative URLs of submodules are relative to it.
     git("remote", "add", "origin", remote)
     git("fetch", "--quiet", "--depth=1", "origin", commit)
     git("checkout", "--quiet", "--detach", "FETCH_HEAD")
@@ -109,7 +116,7 @@ def fetch_commit(
             Finding(place, f"{found} from {remote}", commit, "pin the commit, not an annotated tag")
         )
     if submodules:
-        # Whoever wrote .gitmodules chose these: a path of this machine is the user's to allow.
+        # .gitmodules is foreign: only the user's own setting allows a path of this machine.
         local = git("config", "--default=user", "--get", "protocol.file.allow") == "always"
         named = [name for name in _PROTOCOLS if local or name != "file"]
         update = ("submodule", "update", "--quiet", "--init", "--recursive", "--depth=1")
@@ -117,6 +124,80 @@ def fetch_commit(
     for entry in sorted(directory.rglob(".git")):
         # Of submodules it is a file that points into the directory at the root.
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def commit_tree(
+    remote: str,
+    commit: str,
+    environ: Mapping[str, str],
+    place: str,
+) -> Path:
+    """Return the tree of a commit in the cache, without submodules; fetch it the first time.
+
+    Args:
+        place: the place of the commit in messages.
+
+    Raises:
+        AiterError: git cannot fetch the commit.
+        QolaError: other users can write to the cache.
+    """
+    trees = cache_directory(environ) / TREES
+    tree = trees / f"git-{commit}"
+
+    def make() -> None:
+        log.info(f"fetching commit {commit} of {remote}")
+        with tempfile.TemporaryDirectory(prefix=".git-", dir=trees) as temporary:
+            made = Path(temporary, "tree")
+            # Not writable by others under any umask, as the cache demands.
+            made.mkdir(mode=0o700)
+            fetch_commit(remote, commit, made, place, submodules=False)
+            made.rename(tree)
+
+    return kept_directory(tree, tree, "fetch", make)
+
+
+def resolve_commit(remote: str, name: str) -> str:
+    """Return the full id of a commit that is named by a tag, a branch or its first digits.
+
+    A full id is returned without network access. For first digits (7 or more), git fetches the
+    remote's history without files into a temporary directory.
+
+    Raises:
+        AiterError: the remote has no such commit, or several, or an unsupported protocol; or git
+            fails, with git's message.
+    """
+    if _FULL_ID.fullmatch(name):
+        return name
+    place = f"the AITER commit {name}"
+    check_remote(remote, place)
+
+    def refused(found: str) -> AiterError:
+        fix = f"git ls-remote {shlex.quote(remote)}"
+        finding = Finding(place, found, f"one commit of {remote}", fix)
+        return AiterError(finding, "git could not find the AITER commit")
+
+    wanted = (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}")
+    listed = run_git(["ls-remote", "--", remote, *wanted], Path("/"), refused)
+    found = {ref: commit for commit, _, ref in (s.partition("\t") for s in listed.splitlines())}
+    for ref in wanted:
+        if ref in found:
+            return found[ref]
+    if _SHORT_ID.fullmatch(name):
+        log.info(f"looking for the commit {name}... in the history of {remote}")
+        with tempfile.TemporaryDirectory(prefix="qola-") as directory:
+            here = Path(directory)
+            run_git(["init", "--quiet", "--bare"], here, refused)
+            refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+            run_git(["fetch", "--quiet", "--filter=tree:0", remote, *refs], here, refused)
+            return run_git(["rev-parse", "--verify", f"{name}^{{commit}}"], here, refused)
+    raise AiterError(
+        Finding(
+            place,
+            f"no tag and no branch of that name in {remote}",
+            "a commit (7 digits or more), a tag or a branch",
+            f"git ls-remote {shlex.quote(remote)}",
+        )
+    )
 
 
 def run_git(
@@ -127,22 +208,21 @@ def run_git(
     end: float | None = None,
     protocols: Sequence[str] = _PROTOCOLS,
 ) -> str:
-    """Run git in a directory, independent of the caller's repository; return what it prints.
+    """Run git in a directory, independent of the caller's repository; return its output.
 
     Args:
-        end: when it must have ended, by `time.monotonic`; None for the whole time of a fetch.
-        protocols: what it may fetch by, unless the user's GIT_ALLOW_PROTOCOL allows less.
+        refused: makes the error from the command and git's message.
+        end: deadline by `time.monotonic`; None allows the timeout of a fetch.
+        protocols: allowed protocols, unless the user's GIT_ALLOW_PROTOCOL allows fewer.
 
     Raises:
-        AiterError: git failed or took too long; it is what `refused` makes of the command and
-            git's words.
+        AiterError: that of `refused`, if git failed or took too long.
     """
-    # A GIT_DIR inherited from a hook would send all of this into the user's own repository.
+    # A GIT_DIR inherited from a hook would redirect the commands to the user's own repository.
     environ = {name: os.environ[name] for name in os.environ if name not in _INHERITED}
     own = environ.get("GIT_ALLOW_PROTOCOL", ":".join(protocols)).split(":")
     environ["GIT_ALLOW_PROTOCOL"] = ":".join(name for name in protocols if name in own)
-    # No prompt of git, nor, without a terminal, of ssh: a fetch that waits for a password looks
-    # like a hang.
+    # Fail instead of prompting for a password, which looks like a hang.
     environ["GIT_TERMINAL_PROMPT"] = "0"
     command = ["git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", *_SILENT]
     said, limit = f"git {' '.join(args)}: ", _timeout()
@@ -163,10 +243,10 @@ def run_git(
 
 
 def _timeout() -> int:
-    """Return the seconds that a fetch may take.
+    """Return the timeout of a fetch in seconds.
 
     Raises:
-        AiterError: the user's limit is not a number of seconds.
+        AiterError: the user's timeout is not a number of seconds.
     """
     text = os.environ.get(TIMEOUT_VARIABLE) or str(TIMEOUT)
     if re.fullmatch("[1-9][0-9]{0,5}", text):

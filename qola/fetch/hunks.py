@@ -1,4 +1,4 @@
-"""Applies the hunks of a unified diff to the lines of one file: exactly, or not at all."""
+"""Applies the hunks of a unified diff to the lines of one file, without fuzz."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from unidiff.patch import Hunk, Line
 
 @dataclass(frozen=True)
 class Rejected:
-    """A hunk that has no place in the file; hunks and lines are counted from 1.
+    """A hunk that does not fit the file; hunks and lines are counted from 1.
 
     Attributes:
-        start: line of the file where the hunk was to be.
-        found: lines the file has there, () past its end.
-        reason: what is known about why, "" for nothing more than that the lines differ.
+        start: the expected line of the hunk in the file.
+        found: the file's lines there, () past its end.
+        reason: a known reason, "" if the lines differ.
     """
 
     number: int
@@ -28,14 +28,15 @@ class Rejected:
 def apply_hunks(
     lines: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[list[str], tuple[Rejected, ...]]:
-    """Apply hunks, in their order, to a file's lines, which have their line ends.
+    """Return a file's lines after its hunks, and the hunks that do not fit.
 
-    As in git apply, every context and removed line has to be there as it is (no fuzz), but the
-    lines may have moved: the place nearest to the one the hunk names is taken, after the hunk
-    before it. A hunk without context before (after) its change belongs at the beginning (end).
+    As in git apply, every context and removed line must match exactly, but the lines may have
+    moved: the hunk is applied at the nearest matching position after the previous hunk. A hunk
+    without context before (after) its change belongs at the beginning (end).
 
-    Returns:
-        The new lines, and the hunks that were left out because their lines are not there.
+    Args:
+        lines: with their line ends.
+        hunks: in their order.
     """
     result: list[str] = []
     done, offset = 0, 0
@@ -58,7 +59,7 @@ def apply_hunks(
 
 
 def _sides(hunk: Hunk) -> tuple[list[str], list[str]]:
-    """The lines a hunk expects, and those it puts in their place."""
+    """Return the lines that a hunk expects, and their replacement."""
     sides: tuple[list[str], list[str]] = ([], [])
     last: tuple[int, ...] = ()
     for line in hunk:
@@ -73,14 +74,14 @@ def _sides(hunk: Hunk) -> tuple[list[str], list[str]]:
 
 
 def is_change(line: Line) -> bool:
-    """Whether a hunk's line is one of the file's, before or after."""
+    """Return whether a hunk's line belongs to the file before or after the change."""
     return line.is_context or line.is_removed or line.is_added
 
 
 def _find(
     lines: Sequence[str], hunk: Hunk, before: list[str], wanted: int, first: int
 ) -> int | None:
-    """The index nearest to `wanted`, not below `first`, at which all of `before` stands."""
+    """Return the index of `before` that is nearest to `wanted` and not below `first`, if any."""
     last = end = len(lines) - len(before)
     changes = [line for line in hunk if is_change(line)]
     if hunk.source_start <= 1 and not changes[0].is_context:
@@ -88,7 +89,7 @@ def _find(
     if before and not changes[-1].is_context:
         first = max(first, end)
     if not before and lines:
-        return None  # nothing says where such an addition belongs
+        return None  # an addition without context has no position
     candidates = sorted(range(first, last + 1), key=lambda index: (abs(index - wanted), index))
     return next((i for i in candidates if list(lines[i : i + len(before)]) == before), None)
 

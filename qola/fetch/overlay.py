@@ -1,4 +1,4 @@
-"""Changes to a tree's files that are kept in memory until all of them are known to be good."""
+"""Keeps changes to a tree's files in memory until all of them are known to apply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qola.files import whole
 
 @dataclass(frozen=True)
 class File:
-    """A file's content and whether it can be executed."""
+    """The content and executable bit of a file."""
 
     data: bytes
     executable: bool = False
@@ -30,7 +30,7 @@ class Overlay:
         self._changed: dict[str, File | None] = {}
 
     def read(self, path: str) -> File | None:
-        """Return a file of the tree as changed so far, None where there is none.
+        """Return a file of the tree with the changes so far, None if there is none.
 
         Raises:
             OSError: it cannot be read.
@@ -43,23 +43,20 @@ class Overlay:
         return File(file.read_bytes(), bool(file.stat().st_mode & stat.S_IXUSR))
 
     def copy(self) -> Overlay:
-        """Return the tree with the same changes, to which others can be made."""
+        """Return an independent overlay with the same changes."""
         other = Overlay(self.root)
         other._changed.update(self._changed)
         return other
 
     def put(self, path: str, file: File | None) -> None:
-        """Change, make or (None) remove a file; the tree itself stays as it is."""
+        """Change, create or (None) remove a file in memory."""
         self._changed[path] = file
 
     def write(self) -> tuple[str, ...]:
-        """Write all changes to the tree.
+        """Write all changes to the tree; return the affected files, sorted.
 
-        A symbolic link on the way to a file is replaced by a directory of links to what it led to,
-        and a file that is one by a real file: what links point to is never written.
-
-        Returns:
-            The files that were changed, made or removed, sorted.
+        Targets of links are never written: a linked directory is replaced by a directory of links,
+        a linked file by a regular file.
 
         Raises:
             OSError: the tree cannot be written.
@@ -70,7 +67,7 @@ class Overlay:
             if file is None:
                 destination.unlink(missing_ok=True)
                 continue
-            # A file of its own that takes the place of the old one: that may be a link.
+            # A new file replaces the old one, which may be a link.
             with whole(destination) as stream:
                 stream.write(file.data)
                 os.fchmod(stream.fileno(), 0o755 if file.executable else 0o644)
@@ -78,7 +75,7 @@ class Overlay:
 
 
 def _materialise(root: Path, directory: PurePosixPath) -> None:
-    """Make every directory from `root` down to `directory` a real one."""
+    """Replace linked directories from `root` down to `directory` by real ones."""
     for parent in (*reversed(directory.parents), directory):
         path = root / parent
         if path.is_symlink():

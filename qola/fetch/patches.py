@@ -1,7 +1,7 @@
 """Applies patches to AITER's sources: all or none.
 
-unidiff parses them. Placing a hunk is our own: libraries that also apply diffs pass over what they
-do not serve (a rename's hunks, a file that looks patched): another kernel, and nobody notices.
+unidiff parses them. qola places the hunks itself: libraries that apply diffs ignore parts that they
+do not support (a rename's hunks, a file that looks patched), which would change kernels unnoticed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from unidiff.patch import PatchedFile, PatchSet
 from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.overlay import File, Overlay
-from qola.fetch.pins import PatchPin, patch_files, pin_patches, recorded_patches
+from qola.fetch.pins import patch_files, pin_patches
 from qola.files import disk_error, write_if_changed
 from qola.progress import log
 from qola.rule_main import run_main
-
-__all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_patches"]
 
 _META = "aiter_meta"
 _NONE = "/dev/null"
@@ -47,33 +45,32 @@ def apply_patches(
     *,
     display: str | None = None,
 ) -> tuple[str, ...]:
-    """Apply patches to a tree, one after the other; on any reject the tree stays as it is.
+    """Apply patches to a tree in order; on any reject the tree stays unchanged.
 
     Paths in a patch are relative to the root of a checkout (``csrc/...``, ``hsa/...``,
-    ``3rdparty/composable_kernel/...``), with or without git's prefixes ``a/`` and ``b/``. In an
-    unpacked wheel these files are below ``aiter_meta/``, and the same patch applies. Text patches
-    as git diff and git format-patch write them are understood: changed, new, deleted, renamed and
-    copied files, and modes. Binary patches, symbolic links and submodules are refused.
+    ``3rdparty/composable_kernel/...``), with or without git's prefixes ``a/`` and ``b/``. The same
+    patch applies to an unpacked wheel, which has these files below ``aiter_meta/``. Supported are
+    text patches of git diff and git format-patch: changed, new, deleted, renamed and copied files,
+    and modes. Binary patches, symbolic links and submodules are refused.
 
-    A hunk's lines have to be in the file exactly (no fuzz), but may have moved, as with git apply.
-    Where a path leads through a symbolic link, real directories and files take the place of the
-    link: what it points to is never written.
+    Context and removed lines must match exactly (no fuzz), but may have moved, as with git apply.
+    A link on the path of a file is replaced by real directories and files; its target is never
+    written.
 
-    ROCm/QoLA's patches change AITER and Composable Kernel, a submodule of it, in one file. Where
-    the tree does not have that submodule, what is said of its files is passed over: nothing can
-    be built of them.
+    ROCm/QoLA's patches change AITER and its submodule Composable Kernel in one file. If the tree
+    lacks the submodule, the changes of its files are skipped: nothing can be built from them.
 
     Args:
         root: an AITER tree: a checkout, an unpacked wheel, or a directory of links to one.
         patches: patch files, in the order to apply.
-        display: how messages call the patches' directory; by default each patch by its own path.
+        display: the patches' directory in messages; by default each patch has its own path.
 
     Returns:
-        The files that were changed, made or removed, relative to the root, sorted.
+        The changed, created and removed files, relative to the root, sorted.
 
     Raises:
-        AiterError: a patch cannot be read or parsed, holds what is refused, or does not fit: with
-            what the file has there, and the rejected hunk. Patches after it are not tried.
+        AiterError: a patch cannot be read or parsed, is refused, or does not fit; the error shows
+            the file's lines and the rejected hunk. Later patches are not tried.
     """
     tree = Overlay(root)
     try:
@@ -87,14 +84,14 @@ def apply_patches(
 
 
 def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Finding | None]]:
-    """Say of each patch whether it fits a tree that has the earlier ones which do; writes nothing.
+    """Yield for each patch whether it fits a tree with the fitting ones before it; write nothing.
 
     Args:
         patches: patch files, in the order to apply.
 
     Yields:
-        A patch, and None where all of it fits, a warning where parts are passed over, the first
-        reason where it does not fit.
+        A patch, and None if it fits, a warning if parts are skipped, or the first reason why it
+        does not fit.
     """
     tree = Overlay(root)
     for patch in patches:
@@ -113,10 +110,10 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
 
 
 def _apply_patch(tree: Overlay, patch: Path, place: str) -> str:
-    """Apply a patch to a tree's files in memory; return a warning about skipped files, or "".
+    """Apply a patch in memory; return a warning about skipped files, or "".
 
     Raises:
-        AiterError: it cannot be parsed, or does not fit; some of it may be applied.
+        AiterError: it cannot be parsed, or does not fit; parts of it may be applied.
     """
     changes = list(_parse(patch, place))
     absent = [change for change in changes if _of_absent_submodule(tree, change)]
@@ -126,8 +123,7 @@ def _apply_patch(tree: Overlay, patch: Path, place: str) -> str:
         raise AiterError(findings, _TITLE)
     if absent:
         return (
-            f"{place}: {len(absent)} of {len(changes)} files passed over: the tree has no "
-            f"{_SUBMODULE}"
+            f"{place}: {len(absent)} of {len(changes)} files skipped: the tree has no {_SUBMODULE}"
         )
     return ""
 
@@ -144,7 +140,7 @@ def _parse(patch: Path, place: str) -> PatchSet:
 
 
 def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
-    """Apply what a patch says of one file; yields why it does not fit."""
+    """Apply a patch's change of one file; yield the reasons why it does not fit."""
     refused = _refused(change)
     if refused:
         yield Finding(
@@ -159,9 +155,9 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
     source, target = _tree_path(tree, change.source_file), _tree_path(tree, change.target_file)
     old = tree.read(source) if source else None
     if not git and change.is_added_file and old is None:
-        source = ""  # diff -N without git says of a new file only that nothing was there
+        source = ""  # diff -N without git marks a new file only by an empty old one
     if not git and change.is_removed_file:
-        target = ""  # and of a deleted one, that nothing is left
+        target = ""  # and a deleted file by an empty new one
     if misfit := _misfit(tree, place, source, target):
         yield misfit
         return
@@ -191,7 +187,7 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
 
 
 def _misfit(tree: Overlay, place: str, source: str, target: str) -> Finding | None:
-    """Return why a patch's files are not those of the tree, None where they are."""
+    """Return the finding if the tree lacks a patch's file or already has a new one."""
     if source and tree.read(source) is None:
         return Finding(
             f"{place} {_shown(source)}",
@@ -211,7 +207,7 @@ def _misfit(tree: Overlay, place: str, source: str, target: str) -> Finding | No
 
 
 def _of_absent_submodule(tree: Overlay, change: PatchedFile) -> bool:
-    """Whether a patch changes a file of Composable Kernel, in a tree without that submodule."""
+    """Return whether a change is of Composable Kernel, in a tree without that submodule."""
     names = [name for name in (change.source_file, change.target_file) if name != _NONE]
     inside = (_checkout_path(name).startswith(f"{_SUBMODULE}/") for name in names)
     folder = tree.root / _tree_path(tree, _SUBMODULE)
@@ -219,7 +215,7 @@ def _of_absent_submodule(tree: Overlay, change: PatchedFile) -> bool:
 
 
 def _refused(change: PatchedFile) -> str:
-    """Say what is in a patch that cannot be applied; "" for nothing."""
+    """Return the unsupported part of a change, "" for none."""
     if change.is_binary_file:
         return "a binary file"
     if not all(any(map(is_change, hunk)) for hunk in change):
@@ -247,7 +243,7 @@ def _checkout_path(name: str) -> str:
 
 
 def _tree_path(tree: Overlay, name: str) -> str:
-    """Return where a file of a checkout is in this tree; "" for no file."""
+    """Return the path of a checkout's file in this tree; "" for /dev/null."""
     if name == _NONE:
         return ""
     path = posixpath.normpath(_checkout_path(name))
@@ -256,7 +252,7 @@ def _tree_path(tree: Overlay, name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines, which also splits at form feeds and the like.
+    # splitlines would also split at form feeds.
     return io.StringIO(text, newline="\n").readlines()
 
 
@@ -277,7 +273,7 @@ def _rejection(place: str, file: str, reject: Rejected, length: int) -> Finding:
 
 
 def _shown(text: str) -> str:
-    """Text of a patch for a message: it was read as bytes, and is UTF-8 as a rule."""
+    """Decode a patch's text, read as latin-1, as UTF-8 for a message."""
     return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
 
 
@@ -294,8 +290,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line of the repository rules of AITER sources."""
     parser = argparse.ArgumentParser(prog="qola.fetch.patches", description=__doc__)
     parser.add_argument("--patches-dir", required=True, type=Path, help="what to apply")
-    parser.add_argument("--display", required=True, help="the directory as messages name it")
-    parser.add_argument("--place", required=True, help="where it is named, for messages")
+    parser.add_argument("--display", required=True, help="the directory's name in messages")
+    parser.add_argument("--place", required=True, help="place of the option, for messages")
     parser.add_argument("--root", required=True, type=Path, help="the tree")
     parser.add_argument(
         "--output", required=True, type=Path, help="JSON: patches and files touched"

@@ -1,4 +1,4 @@
-"""Which patches: those of a directory, and those a prepared tree has. Needs no parser of diffs."""
+"""Lists the patches of a directory, and reads a prepared tree's record of its pin and patches."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from qola.errors import AiterError, Finding, unseen
 from qola.files import UnfitFileError, bounded_bytes, sha256_of
 
 SUFFIXES = (".diff", ".patch")
-"""Files of a patches_dir that are patches."""
+"""Suffixes of patches in a patches_dir."""
 
 RECORD = "AITER.json"
-"""The file in a prepared tree that says which AITER it is, and with which patches."""
+"""The file of a prepared tree with its pin and patches."""
 
 _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
 class PatchPin:
-    """Which patch: file name without directory, and sha256 of the file."""
+    """The identity of a patch: file name without directory, and sha256 of the file."""
 
     name: str
     sha256: str
 
     def to_json(self) -> dict[str, str]:
-        """Return the pin as AITER.json, plan.json and keys of prebuilt bundles have it."""
+        """Return the form in AITER.json, plan.json and keys of prebuilt bundles."""
         return {"name": self.name, "sha256": self.sha256}
 
 
@@ -37,14 +37,14 @@ def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
     """Return the patches of a directory in the order they apply: that of their names.
 
     Args:
-        directory: holds *.patch and *.diff files; others (a README, say) do not count.
-        place: where the directory is named, for messages; by default the directory itself.
+        directory: contains *.patch and *.diff files; other files do not count.
+        place: the place of the directory's name in messages; by default the directory itself.
 
     Raises:
         AiterError: no such directory, or no patch in it.
     """
     found = f"{directory}: no such directory"
-    if os.path.isdir(directory):  # where pathlib raises for a name that is too long
+    if os.path.isdir(directory):  # pathlib raises for an overlong name
         files = [path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()]
         if files:
             return tuple(sorted(files, key=lambda path: path.name))
@@ -74,12 +74,12 @@ def pin_patches(patches: Iterable[Path]) -> tuple[PatchPin, ...]:
 
 
 def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
-    """Return the patches a tree was prepared with, as its AITER.json says; () without one."""
+    """Return the patches in a tree's AITER.json; () without one."""
     return patches_of(read_record(tree) or {}) or ()
 
 
 def patches_of(record: Mapping[str, Any]) -> tuple[PatchPin, ...] | None:
-    """Return the patches that an AITER.json names, None where these are no patches."""
+    """Return the patches of an AITER.json, None if they are invalid."""
     try:
         pins = [PatchPin(patch["name"], patch["sha256"]) for patch in record.get("patches", ())]
     except (LookupError, TypeError):
@@ -90,7 +90,7 @@ def patches_of(record: Mapping[str, Any]) -> tuple[PatchPin, ...] | None:
 
 
 def pinned_id(tree: Path) -> str:
-    """Return the commit or version a tree was pinned to as it was fetched; "" if it states none.
+    """Return the commit or version in a tree's AITER.json; "" without one.
 
     A local directory that `qola checkout` prepared has one.
     """
@@ -100,7 +100,7 @@ def pinned_id(tree: Path) -> str:
 
 
 def read_record(tree: Path) -> dict[str, Any] | None:
-    """Return what a tree's AITER.json says; {} for a tree without one, None for what is none."""
+    """Return the content of a tree's AITER.json; {} if it is absent, None if it is invalid."""
     try:
         record = json.loads(bounded_bytes(tree / RECORD, _MAX_BYTES))
     except FileNotFoundError:

@@ -24,12 +24,12 @@ _REMOTE = "https://github.com/ROCm/aiter"
 
 
 def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
-    """Return the wheel that qola pins (package, sha256, version), and the commit it is made from.
+    """Return qola's pinned wheel (package, sha256, version), and the commit of its sources.
 
-    The commit is no part of which wheel it is: it serves where the wheel is gone.
+    The commit does not identify the wheel: it is a substitute if the wheel is removed.
 
     Raises:
-        OSError: the file that pins it cannot be read.
+        OSError: the file with the pin cannot be read.
     """
     text = (ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
     pin: dict[str, Any] = json.loads(text)
@@ -37,7 +37,7 @@ def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
 
 
 def _by_git(package: str, version: str) -> str:
-    """Say how to have the sources of the pinned wheel without it; "" for another one."""
+    """Return how to get the pinned wheel's sources by git; "" for another wheel."""
     try:
         pin, commit = read_pin(ruleset_root())
     except (OSError, ToolchainError):
@@ -45,32 +45,27 @@ def _by_git(package: str, version: str) -> str:
     if (pin["package"], pin["version"]) != (package, version):
         return ""
     return (
-        f'\nwhere the wheel is gone, its sources by git: qola.aiter_git(name = "aiter", '
+        f'\nif the wheel was removed, its sources by git: qola.aiter_git(name = "aiter", '
         f'remote = "{_REMOTE}", commit = "{commit}") in MODULE.bazel, or --aiter-commit {commit}'
     )
 
 
-_TELL_SECONDS = 3.0
+_PROGRESS_SECONDS = 3.0
 
 
-def pip_download(
-    package: str,
-    version: str,
-    directory: Path,
-) -> Path:
+def pip_download(package: str, version: str, directory: Path) -> Path:
     """Download exactly one wheel into an empty directory.
 
-    No --require-hashes: pip's own refusal names neither the pin's place nor the
-    way to change it; verify() does.
+    `verify` checks the digest: pip's --require-hashes would not name the pin's place in its error.
 
     Raises:
-        AiterError: pip failed, with pip's words.
+        AiterError: pip failed, with pip's message.
     """
     requirement = f"{package}=={version}"
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     command += ["--quiet", "--pre", "--no-deps", "--only-binary=:all:", "-d", str(directory)]
     with tempfile.TemporaryDirectory(prefix="pip.", dir=directory) as temporary:
-        # Where pip keeps a file until it is whole: what grows there is what has come.
+        # pip writes unfinished files here: their size is the progress.
         env = {**os.environ, "TMPDIR": temporary}
         with subprocess.Popen(
             [*command, requirement],
@@ -82,7 +77,7 @@ def pip_download(
             pace, there = Pace(), 0
             while True:
                 try:
-                    _, said = process.communicate(timeout=_TELL_SECONDS)
+                    _, said = process.communicate(timeout=_PROGRESS_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     before, there = there, _size(directory) // 1_000_000
@@ -112,7 +107,7 @@ def pip_download(
 
 
 def _size(directory: Path) -> int:
-    """Return the size of all files below a directory, of which some may go meanwhile."""
+    """Return the size of all files below a directory; some may be removed concurrently."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(FileNotFoundError):
@@ -121,7 +116,7 @@ def _size(directory: Path) -> int:
 
 
 def verify(wheel: Path, sha256: str, place: str) -> None:
-    """Refuse a file that is not the pinned one: raise AiterError with both digests."""
+    """Check a wheel's digest; raise AiterError with both digests if they differ."""
     found = sha256_of(wheel)
     if found != sha256.lower():
         raise AiterError(

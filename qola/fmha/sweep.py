@@ -10,7 +10,7 @@ import numpy as np
 
 from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.sample import MAX_WORK, generator, propose
 
@@ -22,7 +22,7 @@ _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom
 
 
 def sweep(
-    kernels: Sequence[PlannedKernel], count: int, seed: int = 0, max_work: int = MAX_WORK
+    kernels: Sequence[KernelInstance], count: int, seed: int = 0, max_work: int = MAX_WORK
 ) -> Iterator[AttentionProblem]:
     """Yield problems that kernels serve, and similar ones; equal for equal seeds.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from qola.inspect.costs import ALL, Cost, Costs
 from qola.layout import TRITON
-from qola.plan.model import Plan, PlannedKernel, PlannedSource, TorchModule, TritonKernel
+from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
 
 #: The role of what a library has beside kernel instances.
 SOURCES = "dispatch, entry"
@@ -114,7 +114,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
     found: list[Compile] = []
     for module in plan.with_kernels:
-        groups: dict[tuple[str, str], dict[str, list[PlannedKernel]]] = {}
+        groups: dict[tuple[str, str], dict[str, list[KernelInstance]]] = {}
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
             group = groups.setdefault((kernel.direction, kernel.role), {})
             group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
@@ -191,8 +191,8 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
 
 def _source_cost(
     costs: Costs,
-    source: PlannedSource,
-    groups: Mapping[tuple[str, str], Mapping[str, Sequence[PlannedKernel]]],
+    source: GeneratedSource,
+    groups: Mapping[tuple[str, str], Mapping[str, Sequence[KernelInstance]]],
 ) -> Cost:
     """Return the cost of a dispatch by the number it calls; an entry source calls none."""
     called = sum(
@@ -219,7 +219,7 @@ def _row(group: Sequence[Compile]) -> Row:
     )
 
 
-def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[PlannedKernel]) -> Cost:
+def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[KernelInstance]) -> Cost:
     """Return the cost of kernel instances in one compile: all but the first cost less."""
     first, *others = (_at(points, _hdim(kernel)).for_archs(len(kernel.archs)) for kernel in batch)
     for cost in others:
@@ -228,7 +228,7 @@ def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[PlannedKernel]
     return first
 
 
-def _hdim(kernel: PlannedKernel) -> int:
+def _hdim(kernel: KernelInstance) -> int:
     fields = kernel.fields.items()
     return max((v for k, v in fields if k.startswith("hdim_") and isinstance(v, int)), default=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
@@ -21,7 +22,6 @@ from qola.plan.model import (
     KernelFlags,
     KernelPackage,
     PlannedBatch,
-    PlannedKernel,
     PlannedModule,
     TorchModule,
 )
@@ -44,7 +44,7 @@ class Assembly:
     def __init__(self, resolved: ResolvedRequest, output: Folder) -> None:
         self.header_sets: dict[str, HeaderSet] = {}
         self.packages: dict[str, KernelPackage] = {}
-        self.kernels: list[PlannedKernel] = []
+        self.kernels: list[KernelInstance] = []
         self.modules: list[PlannedModule] = []
         self.batches: list[PlannedBatch] = []
         self.torch_modules: list[TorchModule] = []
@@ -166,19 +166,7 @@ class Assembly:
             module=name,
         )
         self.kernels += [
-            PlannedKernel(
-                name=kernel.name,
-                module=name,
-                package=package,
-                direction=kernel.direction,
-                role=kernel.role,
-                archs=kernel.archs,
-                sha256=kernel.sha256,
-                fields=dict(kernel.fields),
-                variants=kernel.kept_by,
-                headers=set_of[names],
-                entry=entry,
-            )
+            replace(kernel, module=name, package=package, headers=set_of[names], entry=entry)
             for kernel, package, names, entry in zip(
                 instances, packages, roots, entries, strict=True
             )

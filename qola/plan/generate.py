@@ -23,7 +23,7 @@ from qola.codegen.types import GeneratedSource, KernelSet, Selection
 from qola.errors import CodegenError, Finding, PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
-from qola.plan.model import PlannedFile, PlannedSource
+from qola.plan.model import PlannedFile
 from qola.plan.request import Module, ResolvedRequest
 
 _ASM_DOMAIN = "qola_asm_domain.h"
@@ -73,17 +73,10 @@ class GeneratedModule(Module):
         )
 
     @property
-    def planned_sources(self) -> tuple[PlannedSource, ...]:
-        """Its compiled sources, without kernel instances."""
+    def planned_sources(self) -> tuple[GeneratedSource, ...]:
+        """Its compiled sources as the plan names them, without kernel instances."""
         return tuple(
-            PlannedSource(
-                Path(source.name).stem,
-                f"{self.spec.name}/{source.file}",
-                source.direction,
-                source.role,
-                source.sha256,
-                source.archs,
-            )
+            replace(source, name=Path(source.name).stem, file=f"{self.spec.name}/{source.file}")
             for source in self.kernels.sources
         )
 

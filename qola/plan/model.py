@@ -11,11 +11,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from qola.codegen.types import CodeObject, Direction, FieldValue
+from qola.codegen.types import CodeObject, Direction, GeneratedSource, KernelInstance
 from qola.errors import Finding, PlanError
 from qola.fetch.pins import PatchPin
 from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.version import __version__
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "EntryPoint",
+    "GeneratedSource",
+    "HeaderSet",
+    "KernelFlags",
+    "KernelInstance",
+    "KernelPackage",
+    "Plan",
+    "PlannedAiter",
+    "PlannedBatch",
+    "PlannedFile",
+    "PlannedModule",
+    "PythonModule",
+    "TorchModule",
+    "TritonInstance",
+    "TritonKernel",
+]
 
 SCHEMA_VERSION = 4
 """Increased with every change that an existing reader of plan.json would misread."""
@@ -50,28 +69,6 @@ class HeaderSet:
 
 
 @dataclass(frozen=True)
-class PlannedKernel:
-    """A kernel instance."""
-
-    name: str
-    module: str
-    package: str
-    direction: str
-    role: str
-    archs: tuple[str, ...]
-    sha256: str
-    fields: Mapping[str, FieldValue]
-    variants: tuple[int, ...]
-    headers: str
-    entry: str
-
-    @property
-    def source(self) -> str:
-        """Path of its source in the manifest's repository."""
-        return f"{self.module}/kernels/{self.name}.cpp"
-
-
-@dataclass(frozen=True)
 class PlannedBatch:
     """Kernel instances of a package that are compiled together."""
 
@@ -80,18 +77,6 @@ class PlannedBatch:
     kernels: tuple[int, ...]
     file: str
     sha256: str
-
-
-@dataclass(frozen=True)
-class PlannedSource:
-    """A source that is not a kernel instance: a dispatch or AITER's entry source."""
-
-    name: str
-    file: str
-    direction: str
-    role: str
-    sha256: str
-    archs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -123,7 +108,7 @@ class PlannedModule:
     receipt: int | None
     copts: tuple[str, ...]
     kernels: tuple[int, ...]
-    sources: tuple[PlannedSource, ...]
+    sources: tuple[GeneratedSource, ...]
     headers: str
     code_objects: tuple[CodeObject, ...]
     asm_tables: tuple[PlannedFile, ...]
@@ -202,7 +187,7 @@ class TorchModule:
     copts: tuple[str, ...]
     kernels: tuple[int, ...]
     kernel_flags: tuple[KernelFlags, ...]
-    sources: tuple[PlannedSource, ...]
+    sources: tuple[GeneratedSource, ...]
     host_only: tuple[str, ...]
     init: tuple[str, ...]
     headers: str
@@ -255,7 +240,7 @@ class Plan:
     aiter: PlannedAiter
     packages: Mapping[str, KernelPackage]
     header_sets: tuple[HeaderSet, ...]
-    kernels: tuple[PlannedKernel, ...]
+    kernels: tuple[KernelInstance, ...]
     modules: tuple[PlannedModule, ...]
     warnings: tuple[Finding, ...]
     inputs: tuple[str, ...]
@@ -317,7 +302,7 @@ class Plan:
         batch = {index: batch.name for batch in self.batches for index in batch.kernels}
         return [batch.get(index, self.kernels[index].name) for index in module.kernels]
 
-    def kernels_of(self, module: PlannedModule | TorchModule) -> list[PlannedKernel]:
+    def kernels_of(self, module: PlannedModule | TorchModule) -> list[KernelInstance]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from qola.errors import Finding, ManifestError
-from qola.fetch.commit_tree import commit_tree
+from qola.fetch.git import commit_tree
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
 from qola.folder import Folder
 from qola.manifest.types import Manifest, TritonSpec, triton_name

@@ -87,8 +87,8 @@ def find(
             return [*outcomes, Outcome(str(source), str(error), answered=False)]
         if isinstance(found, Found):
             log.warning(
-                f"{found.source} is TransformerEngine's own prebuilt: its name does not cover "
-                f"{NOT_COVERED}"
+                f"warning: {found.source} is TransformerEngine's own prebuilt: its name does not "
+                f"cover {NOT_COVERED}"
             )
             return found
         outcomes.append(Outcome(source.place(file), found))

@@ -9,7 +9,7 @@ from typing import Any
 from qola.code_object.reader import CodeObject
 from qola.code_object.reader import Kernel as DeviceKernel
 from qola.errors import Finding
-from qola.plan.model import Plan, PlannedKernel, PlannedModule
+from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.report.data import (
     AssemblyKernel,
     Batch,
@@ -79,12 +79,12 @@ def _aiter(plan: Plan) -> str:
     return " ".join(dict.fromkeys(filter(None, (plan.aiter.version, plan.aiter.id))))
 
 
-def _planned(plan: Plan | None, library: Library) -> dict[str, list[PlannedKernel]]:
+def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstance]]:
     """Return the kernel instances of a library by what they are compiled in; {} without a plan."""
     if plan is None:
         return {}
     module = next((m for m in plan.modules if m.library == library.file), None)
-    found: dict[str, list[PlannedKernel]] = {}
+    found: dict[str, list[KernelInstance]] = {}
     if module:
         found = dict(_members(plan, module))
     strange = [name for name in library.units if name not in found]
@@ -102,7 +102,7 @@ def _planned(plan: Plan | None, library: Library) -> dict[str, list[PlannedKerne
     return found
 
 
-def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[PlannedKernel]]]:
+def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[KernelInstance]]]:
     batched = {index: batch for batch in plan.batches for index in batch.kernels}
     for batch in plan.batches:
         if batch.kernels and batch.kernels[0] in module.kernels:
@@ -115,7 +115,7 @@ def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[Plan
 def _batch(
     name: str,
     library: Library,
-    members: Sequence[PlannedKernel],
+    members: Sequence[KernelInstance],
     planned: bool,
     made: Compile | None,
 ) -> Batch:
@@ -135,7 +135,7 @@ def _batch(
 
 
 def _kernels(
-    batch: Batch, unit: Iterable[CodeObject], members: Sequence[PlannedKernel]
+    batch: Batch, unit: Iterable[CodeObject], members: Sequence[KernelInstance]
 ) -> Iterator[Kernel]:
     share = None if batch.seconds is None else round(batch.seconds / (batch.kernels or 1), 3)
     for code in unit:
@@ -162,7 +162,7 @@ def _kernels(
             )
 
 
-def _instances(code: CodeObject, members: Sequence[PlannedKernel]) -> list[PlannedKernel | None]:
+def _instances(code: CodeObject, members: Sequence[KernelInstance]) -> list[KernelInstance | None]:
     """Return the kernel instance of each kernel of a code object.
 
     Clang writes the kernels of a batch in the order of its sources (tests/report checks that). A

@@ -12,11 +12,11 @@ from qola.errors import visible
 from qola.layout import lazy_place
 from qola.manifest.types import OrderSpec
 from qola.plan.model import (
+    GeneratedSource,
     HeaderSet,
+    KernelInstance,
     Plan,
-    PlannedKernel,
     PlannedModule,
-    PlannedSource,
     PythonModule,
     TorchModule,
 )
@@ -171,7 +171,7 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
 
 def _kernel_instances(plan: Plan, module: PlannedModule | TorchModule) -> list[str]:
     """Calls that declare the kernel instances of a module, one for each group."""
-    groups: dict[str, list[PlannedKernel]] = {}
+    groups: dict[str, list[KernelInstance]] = {}
     for kernel in sorted(plan.kernels_of(module), key=lambda kernel: kernel.name):
         groups.setdefault(_group(plan, kernel), []).append(kernel)
     batches: dict[str, dict[str, list[str]]] = {}
@@ -189,7 +189,7 @@ def _kernel_group(
     plan: Plan,
     module: str,
     group: str,
-    kernels: Sequence[PlannedKernel],
+    kernels: Sequence[KernelInstance],
     batches: Mapping[str, Sequence[str]],
 ) -> str:
     package = kernels[0].package
@@ -313,19 +313,19 @@ def _code_objects(
     return {"code_objects": _dict_of_dicts(found)}
 
 
-def _kernel_headers(kernels: Iterable[PlannedKernel]) -> list[str]:
+def _kernel_headers(kernels: Iterable[KernelInstance]) -> list[str]:
     """Labels of the header sets that the kernel instances include."""
     return [f":{name}.headers" for name in sorted({kernel.headers for kernel in kernels})]
 
 
-def _group(plan: Plan, kernel: PlannedKernel) -> str:
+def _group(plan: Plan, kernel: KernelInstance) -> str:
     """Return the prefix of the labels of the kernel instances with the same flags and headers."""
     package = f"{kernel.module}/{kernel.package}"
     same = kernel.headers == plan.packages[kernel.package].headers
     return package if same else f"{package}.{kernel.headers}"
 
 
-def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel]) -> dict[str, list[str]]:
+def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[str]]:
     """Labels by arch, those of several archs by all of these.
 
     Args:
@@ -339,7 +339,7 @@ def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel]) -> dict[str, list[s
 
 
 def _by_arch_set(
-    archs: Sequence[str], sources: Sequence[PlannedSource]
+    archs: Sequence[str], sources: Sequence[GeneratedSource]
 ) -> dict[str, dict[str, str]]:
     """Files of sources by name, for each set of archs that a library may be restricted to."""
     return {

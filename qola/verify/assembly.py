@@ -1,8 +1,8 @@
 """Samples problems for AITER's assembly (v3) kernels and their helper kernels.
 
 Only the library's host code decides which of them serves a problem: it is called with many
-problems, and the recorded launches show the kernel. Names of code objects are hints that keep the number of
-calls low. A wrong hint leaves a kernel without problems, which the outcome reports.
+problems, and the recorded launches show the kernel. Names of code objects are hints that keep the
+number of calls low. A wrong hint leaves a kernel without problems, which the outcome reports.
 """
 
 from __future__ import annotations

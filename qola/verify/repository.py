@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.errors import Finding, QolaError
-from qola.plan.model import Plan, PlannedKernel, PlannedModule
+from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.verify.dispatch import Dispatch
 
 
@@ -40,7 +40,7 @@ class Repository:
         return self.plan.module(self.module)
 
     @cached_property
-    def kernels(self) -> list[PlannedKernel]:
+    def kernels(self) -> list[KernelInstance]:
         """Kernel instances of the library."""
         return self.plan.kernels_of(self.planned)
 
@@ -49,7 +49,7 @@ class Repository:
         """Parameters of each entry point behind arguments and stream."""
         return {e.name: (*e.required[2:], *e.optional) for e in self.planned.entries}
 
-    def of_direction(self, direction: str) -> list[PlannedKernel]:
+    def of_direction(self, direction: str) -> list[KernelInstance]:
         """Return kernel instances that the dispatch of a direction launches."""
         return [k for k in self.kernels if k.direction == direction and not is_asm_helper(k)]
 
@@ -84,6 +84,6 @@ class Repository:
             raise VerifyError(Finding(f"{self.repository}/{name}", words, expected)) from None
 
 
-def is_asm_helper(kernel: PlannedKernel) -> bool:
+def is_asm_helper(kernel: KernelInstance) -> bool:
     """Whether an assembly kernel's host code launches it, and no dispatch of CK."""
     return kernel.role.startswith("asm_")

@@ -14,7 +14,7 @@ from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.verify.assembly import Hints, draw_assembly, hints_of_code_object, hints_of_fields
 from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
@@ -157,8 +157,8 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
 def _drawn_by_calls(
     built: Built,
     request: VerifyRequest,
-    kernels: Sequence[PlannedKernel],
-    asked: Sequence[PlannedKernel],
+    kernels: Sequence[KernelInstance],
+    asked: Sequence[KernelInstance],
 ) -> list[KernelSamples]:
     """Sample problems by calling the library, for a dispatch that cannot be parsed."""
     found: list[KernelSamples] = []
@@ -203,10 +203,10 @@ def _draw_assembly(
 
 def _draw_called(
     host: Host,
-    asked: Sequence[PlannedKernel],
+    asked: Sequence[KernelInstance],
     *,
     request: VerifyRequest,
-    kernels: Sequence[PlannedKernel],
+    kernels: Sequence[KernelInstance],
 ) -> list[KernelSamples]:
     how = request.samples, request.seed, request.max_work
     return [

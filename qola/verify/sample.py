@@ -12,7 +12,7 @@ import numpy as np
 from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, Layout, TestData
 from qola.kernel.tile import Tile
-from qola.plan.model import PlannedKernel
+from qola.plan.model import KernelInstance
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify import append_sample
 from qola.verify.case import Sample
@@ -68,8 +68,8 @@ class KernelSamples:
 
 
 def draw(
-    kernel: PlannedKernel,
-    kernels: Sequence[PlannedKernel],
+    kernel: KernelInstance,
+    kernels: Sequence[KernelInstance],
     dispatch: Dispatch,
     device: str,
     samples: int,
@@ -105,8 +105,8 @@ def draw(
 
 
 def draw_by_calls(
-    kernel: PlannedKernel,
-    kernels: Sequence[PlannedKernel],
+    kernel: KernelInstance,
+    kernels: Sequence[KernelInstance],
     launched: Launched,
     samples: int,
     seed: int,
@@ -128,7 +128,7 @@ def draw_by_calls(
     return search(kernel.name, proposal, launched, samples, seed, _CALLS, cu_count)
 
 
-def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fields]:
+def _of_mains(kernels: Sequence[KernelInstance], direction: str) -> dict[str, Fields]:
     main = MAIN_ROLE[direction]
     return {one.name: one.fields for one in kernels if one.role == main}
 

@@ -12,8 +12,7 @@ from wheel.wheelfile import WheelFile
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.errors import AiterError
 from qola.fetch.fetched import fetched_digest
-from qola.fetch.patches import recorded_patches
-from qola.fetch.pins import pinned_id
+from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import sha256_of
 from tests.aiter.trees import FILES, GENERATOR, PATCH
 from tests.conftest import Disk

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.checkout.commits import resolve_commit
 from qola.errors import AiterError
-from qola.fetch.git import fetch_commit
+from qola.fetch.git import fetch_commit, resolve_commit
 from tests.setup.cache_rule import give_away
 from tests.support.folders import git
 

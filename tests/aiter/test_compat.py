@@ -276,8 +276,8 @@ def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> Non
     api, kernel = (upstream.files[name] for name in ("fmha_bwd_api.cpp", "k.cpp"))
 
     def found(digest: str, name: str) -> list[Finding]:
-        made = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), "", digest, {})
-        helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", "", {})
+        made = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), digest, {})
+        helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", {})
         source = GeneratedSource("fmha_bwd_api.cpp", "", api, "bwd", "dispatch", archs)
         return differences(upstream, KernelSet((made, helper), (source,)))
 
@@ -336,7 +336,7 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     def kernel(direction: str, role: str, *archs: str, **fields: Any) -> KernelInstance:
         of = {"dtype": "bf16", "mode": "batch", "mask": False, "lse": True, "bias": "no", **fields}
         names = archs or ("gfx950",)
-        return KernelInstance("k", direction, role, names, "k.cpp", "", dict(of))
+        return KernelInstance("k", direction, role, names, "", dict(of))
 
     kernels = (
         kernel("fwd", "fwd", "gfx90a", hdim_q=128, hdim_v=128),

@@ -108,7 +108,7 @@ def test_a_slow_fetch_says_how_much_is_there(
     write(tmp_path / "modules", {"pip.py": _SLOW_PIP})
     (tmp_path / "wheel").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-    monkeypatch.setattr(wheel_module, "_TELL_SECONDS", 0.2)
+    monkeypatch.setattr(wheel_module, "_PROGRESS_SECONDS", 0.2)
     found = wheel_module.pip_download("p", "1", tmp_path / "wheel")
     assert found.name == "a.whl"
     assert logged == ["fetching p==1: 7 MB so far"]

@@ -14,15 +14,8 @@ from unidiff.patch import PatchSet
 
 from qola.errors import AiterError
 from qola.fetch.hunks import apply_hunks
-from qola.fetch.patches import (
-    PatchPin,
-    apply_patches,
-    main,
-    patch_files,
-    pin_patches,
-    recorded_patches,
-)
-from qola.fetch.pins import pinned_id
+from qola.fetch.patches import apply_patches, main
+from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
 from tests.support.folders import git, read, write
 
 BODY = "".join(f"line {n}\n" for n in range(1, 21))
@@ -359,7 +352,7 @@ def test_a_patch_of_aiter_and_ck(
     touched = apply_patches(root, [file], display="patches")
     assert touched == (f"{prefix}csrc/a.cpp",)
     assert logged == [
-        f"patches/{file.name}: 1 of 2 files passed over: the tree has no 3rdparty/composable_kernel"
+        f"patches/{file.name}: 1 of 2 files skipped: the tree has no 3rdparty/composable_kernel"
     ]
     header.parent.mkdir(parents=True)
     header.write_text("int k;\n")

@@ -16,7 +16,7 @@ from qola.cli.plan import to_lines, to_table
 from qola.errors import PlanError
 from qola.inspect.costs import Cost, Costs, load_costs
 from qola.inspect.estimate import available_cores, estimate
-from qola.plan.model import Plan, PlannedBatch, PlannedKernel, PlannedSource
+from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.triton import own
 from tests.support import plans
 
@@ -44,12 +44,12 @@ COSTS: dict[str, Any] = {
 
 def kernel(
     hdim: int, archs: tuple[str, ...] = ("gfx950",), direction: str = "fwd", role: str = "fwd"
-) -> PlannedKernel:
+) -> KernelInstance:
     fields = {"hdim_q": hdim, "hdim_v": hdim}
     return plans.kernel(f"k{hdim}", direction=direction, role=role, archs=archs, fields=fields)
 
 
-def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) -> Plan:
+def make_plan(*kernels: KernelInstance, sources: Sequence[GeneratedSource] = ()) -> Plan:
     module = plans.module(kernels=tuple(range(len(kernels))), sources=tuple(sources))
     named = tuple(replace(kernel, name=f"k{n}") for n, kernel in enumerate(kernels))
     return plans.plan(kernels=named, modules=(module,))
@@ -126,9 +126,9 @@ def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
 
 def test_a_dispatch_costs_by_what_it_calls(costs: Costs) -> None:
     """Prevents: minutes of compiling a large dispatch forgotten."""
-    dispatch = PlannedSource("api", "api.cpp", "fwd", "dispatch", "", ())
-    entry = PlannedSource("mha_fwd", "mha_fwd.cpp", "fwd", "entry", "", ())
-    other = PlannedSource("api2", "api2.cpp", "fwd_splitkv", "dispatch", "", ())
+    dispatch = GeneratedSource("api", "api.cpp", "", "fwd", "dispatch")
+    entry = GeneratedSource("mha_fwd", "mha_fwd.cpp", "", "fwd", "entry")
+    other = GeneratedSource("api2", "api2.cpp", "", "fwd_splitkv", "dispatch")
     plan = make_plan(*[kernel(64)] * 60, sources=[dispatch, entry, other])
     found = estimate(plan, costs, 1)
     row = found.rows[-1]

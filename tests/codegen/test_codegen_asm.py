@@ -97,7 +97,7 @@ def test_everything_backward(tree: AiterTree, tmp_path: Path) -> None:
     # Of the 96 that AITER's generator writes.
     assert Counter(k.role for k in asm.kernels) == {"asm_dot_do_o": 22, "asm_convert_dq": 22}
     assert asm.stubs == ()
-    assert all(k.archs == BOTH and k.kept_by == () for k in asm.kernels)
+    assert all(k.archs == BOTH and k.variants == () for k in asm.kernels)
     assert [k.name for k in asm.kernels] == sorted(k.name for k in asm.kernels)
 
 
@@ -208,7 +208,7 @@ def test_variants_narrow_what_is_embedded(tree: AiterTree, tmp_path: Path) -> No
     fields = [dict(k.fields) for k in asm.kernels]
     assert len(fields) == 8
     assert all(f["dtype"] == "bf16" and f["mode"] == "batch" for f in fields)
-    assert {k.kept_by for k in asm.kernels} == {(0,)}
+    assert {k.variants for k in asm.kernels} == {(0,)}
 
 
 def test_helpers_that_are_left_out_are_defined(tree: AiterTree, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_quickstart_is_14_kernels(
     assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
     assert kernels.warnings == ()
     assert all(kernel.archs == ("gfx950",) for kernel in kernels.kernels)
-    assert all(kernel.kept_by == (0,) for kernel in kernels.kernels)
+    assert all(kernel.variants == (0,) for kernel in kernels.kernels)
     fields = dict(kernels.kernels[0].fields)
     assert list(fields) == sorted(fields)
     expected = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "bias": "no", "lse": True}
@@ -80,7 +80,7 @@ def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
         'has_dropout = false\nhas_mask = false\nmode = "batch"\n'
     )
     kernels = run(tree, tmp_path, QUICKSTART + second, receipt=700)
-    assert Counter(k.kept_by for k in kernels.kernels) == {(0,): 14, (1,): 2}
+    assert Counter(k.variants for k in kernels.kernels) == {(0,): 14, (1,): 2}
     api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
     assert api.count("using trait_ = ") == 16
     # In CK's order: the full dispatch restricted to these, entry for entry.
@@ -96,7 +96,7 @@ def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path)
     """Prevents: a kernel two variants want generated twice, or credited to one of them."""
     again = QUICKSTART.removeprefix(HEADER) + 'receipt = 100\nmode = "batch"\n'
     kernels = run(tree, tmp_path, QUICKSTART + again, receipt=700, drop=["batch_prefill"])
-    counts = Counter((k.direction, k.kept_by) for k in kernels.kernels)
+    counts = Counter((k.direction, k.variants) for k in kernels.kernels)
     # Receipt 100 adds logits and skip, and split-KV kernels, which 700 has none of.
     assert counts["fwd", (0, 1)] == 12
     assert counts["fwd", (0,)] == 2

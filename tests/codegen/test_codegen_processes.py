@@ -128,7 +128,7 @@ def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
 def test_a_tree_of_another_user(tmp_path: Path) -> None:
     """Prevents: a traceback for a file of the tree that only the user who made it may read."""
     text = "raise PermissionError(13, 'Permission denied', '/tree/configs.csv')"
-    with pytest.raises(CodegenError, match="tells whose it is") as caught:
+    with pytest.raises(CodegenError, match="shows the owners") as caught:
         run_script(tmp_path, text)
     assert "/tree/configs.csv" in str(caught.value)
     assert "Traceback" not in str(caught.value)

@@ -49,7 +49,7 @@ def test_no_further_process() -> None:
     """Prevents: a file named, and a disk looked at, where a process was not given."""
     told = system_error(BlockingIOError(11, "Resource temporarily unavailable"))
     assert "error: this machine" in str(told)
-    assert "a container has limits" in str(told)
+    assert "a container has its own limits" in str(told)
     waiting = system_error(BlockingIOError(11, "Resource temporarily unavailable", "/dev/fuse"))
     assert "error: /dev/fuse" in str(waiting)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.core_file import core_defines
-from qola.aiter.expressions import Names, RefusedError, TorchFacts, evaluate
+from qola.aiter.expressions import Names, RefusedError, evaluate
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.tree import CONFIG_FILE, CORE_FILE, read_tree
 from qola.errors import unseen
@@ -17,8 +17,6 @@ from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
 NAMES = Names(
     constants={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
     calls={"get_gfx": "@ARCH@"},
-    env={"SET": "7"},
-    torch=TorchFacts("7.2.1", frozenset({"float8"})),
 )
 TRUE = (
     "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d fwd --receipt 600 --output_dir {{}}'",
@@ -131,7 +129,7 @@ def test_trees(tmp_path: Path) -> None:
         core_defines(core.decode("utf-8", "replace"))
         found = read_tree(tmp_path)
         for name in found.module_names():
-            module = found.module(name, torch=NAMES.torch)
+            module = found.module(name)
             paths = (*module.srcs, *module.include_dirs)
             assert not [p for p in paths if p.startswith("/") or ".." in p.split("/")]
             words = (*paths, *module.flags_cc, *module.flags_hip, *module.ldflags)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import TypeVar
 
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 from tests.verify.table import Device, Row
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def rows(count: int, device: Device) -> Iterator[Row]:
         seqlen_q = chosen.choice(_SEQLENS)
         bias = _mostly(chosen, "no", "bias", "alibi")
         yield Row(
-            Problem(
+            ConsumerCall(
                 direction,
                 _mostly(chosen, "fp16", "bf16", "fp32"),
                 chosen.choice(_HDIMS),

@@ -19,13 +19,13 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from tests.library.calls import Caller
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 from tests.verify.table import Row, line_of
 bundle, namespace, entry, hdim, cases = sys.argv[1:6]
 caller = Caller(Path(bundle), namespace, Path(bundle, "include/qola_c.h"))
 library = caller.libraries["fwd"]
 function = lambda name: getattr(library, f"qola_{namespace}_{entry}{name}")
-problem = Problem("fwd", "fp16", int(hdim), int(hdim), mode="group")
+problem = ConsumerCall("fwd", "fp16", int(hdim), int(hdim), mode="group")
 for case in json.loads(cases):
     args = caller.args(dict(word.split("=", 1) for word in line_of(problem).split()))
     args.drop_seed = args.drop_offset = 0

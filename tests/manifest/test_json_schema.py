@@ -1,10 +1,7 @@
-"""docs/reference/manifest.schema.json: up to date, and of one mind with qola.manifest.load."""
+"""docs/reference/manifest.schema.json: up to date, and consistent with qola.manifest.load."""
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +9,12 @@ import jsonschema
 import pytest
 
 from qola.errors import ManifestError
-from qola.manifest.fields import TABLES, Field, Kind, Table
+from qola.manifest.fields import TABLES, Field, Table
 from qola.manifest.json_schema import field_schema, manifest_schema, to_json
 from qola.manifest.load import loads
 from qola.manifest.parse import build_manifest
 from qola.manifest.starter import starter_manifest
-from qola.manifest.toml_lines import Lines, TomlSyntaxError, parse
+from qola.manifest.toml_lines import Lines, parse
 from qola.manifest.values import check
 
 SCHEMA = jsonschema.Draft4Validator(manifest_schema())
@@ -35,22 +32,6 @@ PROBES: tuple[Any, ...] = (
     *(["true"], {"a": ["b"]}, {"a": []}, {"a": "b"}, {"a": [1]}, [["x"]]),
 )
 """Values of every TOML type but dates, right for one kind of field and wrong for others."""
-
-
-def manifests(repo_root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (where, text) of every manifest there is: files, examples, texts in tests."""
-    for folder in ("manifests", "tests"):
-        for file in sorted((repo_root / folder).rglob("*.toml")):
-            yield file.name, file.read_text("utf-8")
-    page = (repo_root / "docs/reference/manifest.md").read_text("utf-8")
-    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL):
-        yield "docs/reference/manifest.md", example
-    yield "qola init", starter_manifest()
-    for file in sorted((repo_root / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            value = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(value, str) and "[[modules]]" in value:
-                yield file.name, value
 
 
 def probes(field: Field) -> list[Any]:
@@ -95,14 +76,6 @@ def test_every_field_is_described() -> None:
         )
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_kind_is_mapped(kind: Kind) -> None:
-    """Prevents: a kind of field that somebody adds to the manifest and not to its schema."""
-    schema = field_schema(Field("key", kind, "its meaning"))
-    assert schema["description"] == "its meaning."
-    assert set(schema) & {"type", "anyOf"}
-
-
 @pytest.mark.parametrize("field", FIELDS)
 def test_schema_and_program_agree_on_values(field: Field) -> None:
     """Prevents: a value that one of the two accepts and the other refuses."""
@@ -118,18 +91,11 @@ def test_schema_and_program_agree_on_values(field: Field) -> None:
 
 def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
     """Prevents: an editor that underlines a manifest which qola builds."""
-    valid = []
-    for where, text in manifests(repo_root):
-        try:
-            document, _ = parse(text)
-        except TomlSyntaxError:
-            continue
-        if not accepted(document):
-            continue
-        assert [error.message for error in SCHEMA.iter_errors(document)] == [], where
-        valid.append(where)
-    assert {"quickstart.toml", "te.toml", "docs/reference/manifest.md", "qola init"} <= set(valid)
-    assert len(valid) > 20
+    texts = [file.read_text("utf-8") for file in (repo_root / "manifests").glob("*.toml")]
+    for text in [*texts, starter_manifest()]:
+        document, _ = parse(text)
+        assert accepted(document)
+        assert [error.message for error in SCHEMA.iter_errors(document)] == []
 
 
 MODULE = {"name": "libmha_fwd"}

@@ -95,9 +95,7 @@ def test_the_source_of_a_batch() -> None:
 
 def kernel(name: str, **fields: FieldValue) -> KernelInstance:
     of: dict[str, FieldValue] = {"dtype": "bf16", "tile": "b1", "pipeline": "qr", "mask": False}
-    return KernelInstance(
-        name, "fwd", "fwd", ("gfx950",), f"kernels/{name}.cpp", "", {**of, **fields}
-    )
+    return KernelInstance(name, "fwd", "fwd", ("gfx950",), "", {**of, **fields})
 
 
 def names(kernels: list[KernelInstance], size: int) -> list[tuple[str, ...]]:

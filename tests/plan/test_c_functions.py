@@ -19,7 +19,7 @@ def entry(*more: Parameter, name: str = "mha_bwd") -> EntryFunction:
 
 
 def kernel(name: str, role: str, **fields: FieldValue) -> KernelInstance:
-    return KernelInstance(name, "bwd", role, ("gfx942", "gfx950"), "f", "", fields)
+    return KernelInstance(name, "bwd", role, ("gfx942", "gfx950"), "", fields)
 
 
 def test_kernels_stand_with_their_archs_and_splits() -> None:

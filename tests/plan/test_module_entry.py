@@ -79,7 +79,7 @@ name = "libmha_%s"
 %s
 """
 CONFIG = "aiter/jit/optCompilerConfig.json"
-CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "kernels/k.cpp", "", {})
+CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "", {})
 CK_ALONE = KernelSet((CK_KERNEL,), ())
 V3_FWD = ("asm_fmha_v3_fwd_configs.hpp",)
 CODE_OBJECT = CodeObject("hsa/gfx950/a.co", "hsa/gfx950/fmha_v3_fwd/a.co", "gfx950", "", 1)

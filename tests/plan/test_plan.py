@@ -20,13 +20,13 @@ from qola.layout import library_file
 from qola.manifest.load import loads
 from qola.plan.model import (
     SCHEMA_VERSION,
+    GeneratedSource,
     HeaderSet,
+    KernelInstance,
     Plan,
     PlannedAiter,
     PlannedBatch,
     PlannedFile,
-    PlannedKernel,
-    PlannedSource,
 )
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
@@ -69,7 +69,7 @@ names = ["fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w3
 """
 
 
-def kernel(name: str, direction: str = "fwd") -> PlannedKernel:
+def kernel(name: str, direction: str = "fwd") -> KernelInstance:
     fields = {"mask": True, "dtype": "bf16"}
     return plans.kernel(name, direction=direction, fields=fields, variants=(0,))
 
@@ -85,7 +85,7 @@ PLAN = plans.plan(
         plans.module(
             copts=("-DX",),
             kernels=(0, 1, 2),
-            sources=(PlannedSource("api", "libmha_fwd/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
+            sources=(GeneratedSource("api", "libmha_fwd/api.cpp", "1" * 64, "fwd", "dispatch"),),
             code_objects=(CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
             stubs=FILES,
             entry_sources=FILES,

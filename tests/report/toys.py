@@ -7,14 +7,14 @@ from typing import Any
 from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources
 from qola.codegen.types import CodeObject as PlannedCodeObject
 from qola.errors import Finding
-from qola.plan.model import Plan, PlannedBatch, PlannedKernel
+from qola.plan.model import KernelInstance, Plan, PlannedBatch
 from qola.report.data import LeftOut, Part
 from qola.report.execution_log import Compile
 from qola.report.library import Library
 from tests.support import plans
 
 
-def instance(name: str, **changes: Any) -> PlannedKernel:
+def instance(name: str, **changes: Any) -> KernelInstance:
     fields = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "mode": "batch"}
     return plans.kernel(name, fields=fields | changes.pop("fields", {}), **changes)
 

@@ -11,7 +11,7 @@ import pytest
 
 from qola.codegen.types import CodeObject
 from qola.manifest.constants import KNOWN_ARCHS
-from qola.plan.model import EntryPoint, HeaderSet, PlannedBatch, PlannedFile, PlannedSource
+from qola.plan.model import EntryPoint, GeneratedSource, HeaderSet, PlannedBatch, PlannedFile
 from qola.repository import build_files as emit
 from qola.version import __version__
 from tests.support import plans
@@ -19,8 +19,8 @@ from tests.support import plans
 BOTH = ("gfx942", "gfx950")
 
 
-def source(name: str, role: str, folder: str, archs: tuple[str, ...]) -> PlannedSource:
-    return PlannedSource(name, f"m/{folder}/{name}.cpp", "fwd", role, "", archs)
+def source(name: str, role: str, folder: str, archs: tuple[str, ...]) -> GeneratedSource:
+    return GeneratedSource(name, f"m/{folder}/{name}.cpp", "", "fwd", role, archs)
 
 
 HEADERS = HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h"))

@@ -7,11 +7,11 @@ from typing import Any
 from qola.plan.model import (
     EntryPoint,
     HeaderSet,
+    KernelInstance,
     KernelPackage,
     Plan,
     PlannedAiter,
     PlannedFile,
-    PlannedKernel,
     PlannedModule,
     PythonModule,
     TritonInstance,
@@ -19,12 +19,12 @@ from qola.plan.model import (
 )
 
 
-def kernel(name: str, **changes: Any) -> PlannedKernel:
+def kernel(name: str, **changes: Any) -> KernelInstance:
     """Return a kernel instance of direction fwd for gfx950."""
     of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
     of |= {"package": changes.get("direction", "fwd"), "archs": ("gfx950",), "sha256": "0" * 64}
     of |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
-    return PlannedKernel(name, **of | changes)
+    return KernelInstance(name, **of | changes)
 
 
 def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:

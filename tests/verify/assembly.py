@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 
 Plan = Mapping[str, Any]
 Launched = Mapping[str, Any]
@@ -23,7 +23,7 @@ _SIZES = {304: "MI300", 80: "MI308", 64: "MI308"}
 _ROWS = 64
 
 
-def asked_for(plan: Plan, problem: Problem) -> bool:
+def asked_for(plan: Plan, problem: ConsumerCall) -> bool:
     """Whether assembly kernels may serve a problem: the caller allows it, and a variant has it."""
     if not problem.use_ext_asm or problem.soft_cap or problem.min_seqlen_q or problem.dropout:
         return False
@@ -40,7 +40,7 @@ def asked_for(plan: Plan, problem: Problem) -> bool:
     )
 
 
-def launches(plan: Plan, problem: Problem, arch: str, cu_count: int) -> tuple[Launched, ...]:
+def launches(plan: Plan, problem: ConsumerCall, arch: str, cu_count: int) -> tuple[Launched, ...]:
     """Return what is launched for a problem that is asked for: code objects, kernel instances.
 
     Empty where AITER or the library has no code object for it.
@@ -58,7 +58,7 @@ def launches(plan: Plan, problem: Problem, arch: str, cu_count: int) -> tuple[La
     return tuple(stages)
 
 
-def _forward(problem: Problem, arch: str, cu_count: int) -> str:
+def _forward(problem: ConsumerCall, arch: str, cu_count: int) -> str:
     """Key of the code object for a forward problem, "" where AITER has none."""
     hdims = {(128, 128): "hd128"}
     if arch == "gfx950":
@@ -84,7 +84,7 @@ def _forward(problem: Problem, arch: str, cu_count: int) -> str:
     return f"{folder}/{'_'.join(parts)}.co"
 
 
-def _backward(problem: Problem, arch: str, _cu_count: int) -> str:
+def _backward(problem: ConsumerCall, arch: str, _cu_count: int) -> str:
     """Key of the code object for a backward problem of head dimension 64 without mask, else ""."""
     if (problem.hdim_q, problem.hdim_v) != (64, 64) or problem.mask != "no":
         return ""
@@ -103,7 +103,7 @@ def _backward(problem: Problem, arch: str, _cu_count: int) -> str:
     return f"hsa/{arch}/fmha_v3_bwd/{'_'.join(parts)}.co"
 
 
-def _helper(plan: Plan, role: str, problem: Problem, ragged: bool) -> Launched:
+def _helper(plan: Plan, role: str, problem: ConsumerCall, ragged: bool) -> Launched:
     """The kernel before or after a backward assembly kernel."""
     hdim = "hdim_v" if role == "asm_dot_do_o" else "hdim_q"
     wanted = {"dtype": problem.dtype, "mode": problem.mode, "spad": ragged, hdim: problem.hdim_q}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from qola.attention import AttentionProblem
-from tests.verify.problem import Problem as ConsumerProblem
+from tests.verify.problem import ConsumerCall
 
 
-def consumer_problem(problem: AttentionProblem) -> ConsumerProblem | None:
+def consumer_problem(problem: AttentionProblem) -> ConsumerCall | None:
     """The problem as the consumer program states it, None where it cannot."""
     if problem.is_group_mode and len(set(problem.seqlen_q)) + len(set(problem.seqlen_k)) > 2:
         return None
     mask = "no" if problem.mask_type == "no" else "window"
-    return ConsumerProblem(
+    return ConsumerCall(
         problem.direction,
         problem.dtype,
         problem.hdim_q,

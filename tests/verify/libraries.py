@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from qola.plan.model import Plan, PlannedKernel
+from qola.plan.model import KernelInstance, Plan
 from qola.repository import __main__ as repository
 from qola.verify.dispatch import Dispatch
 
@@ -59,7 +59,7 @@ class Library:
     api: str
 
     @property
-    def kernels(self) -> list[PlannedKernel]:
+    def kernels(self) -> list[KernelInstance]:
         """Its kernel instances that a dispatch of CK launches."""
         direction = self.api.removeprefix("fmha_").removesuffix("_api.cpp")
         every = self.plan.kernels_of(self.plan.module(self.module))

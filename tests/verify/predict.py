@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.verify import assembly
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 
 #: No kernel of the library serves the problem.
 NO_KERNEL = -1.0
@@ -34,7 +34,7 @@ class Prediction:
     launches: tuple[Kernel, ...] = ()
 
 
-def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int) -> Prediction:
+def predict(plan: Mapping[str, Any], problem: ConsumerCall, arch: str, cu_count: int) -> Prediction:
     """Return what the plan's library launches for a problem."""
     if arch not in plan["archs"]:
         return Prediction(NO_ARCH)
@@ -79,7 +79,7 @@ def _hdims(kernel: Kernel) -> tuple[int, int]:
     return kernel["fields"]["hdim_q"], kernel["fields"]["hdim_v"]
 
 
-def _bucket(kernels: Sequence[Kernel], problem: Problem) -> list[Kernel]:
+def _bucket(kernels: Sequence[Kernel], problem: ConsumerCall) -> list[Kernel]:
     """Kernels of the first head-dim bucket that is large enough."""
     for bucket in dict.fromkeys(_hdims(kernel) for kernel in kernels):
         if problem.hdim_q <= bucket[0] and problem.hdim_v <= bucket[1]:
@@ -92,7 +92,7 @@ def _sizes(fields: Mapping[str, Any]) -> list[int]:
     return [int(size) for size in fields["tile"].split("_")[0].removeprefix("b").split("x")]
 
 
-def _same_problem(fields: Mapping[str, Any], problem: Problem) -> bool:
+def _same_problem(fields: Mapping[str, Any], problem: ConsumerCall) -> bool:
     return bool(
         fields["mode"] == problem.mode
         and fields["mask"] == (problem.mask != "no")
@@ -106,7 +106,7 @@ _VECTOR_BYTES = 16
 _DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 
-def _fits_forward(fields: Mapping[str, Any], problem: Problem, largest: int) -> bool:
+def _fits_forward(fields: Mapping[str, Any], problem: ConsumerCall, largest: int) -> bool:
     """Whether a forward kernel serves the problem; `largest` is the bucket's largest tile of Q."""
     bm0, bn0, *_, k0_max = _sizes(fields)
     if not _same_problem(fields, problem) or fields["lse"] != problem.lse:
@@ -140,7 +140,7 @@ def _fits_forward(fields: Mapping[str, Any], problem: Problem, largest: int) -> 
 _ROWS = 64
 
 
-def _fits_backward(fields: Mapping[str, Any], problem: Problem) -> bool:
+def _fits_backward(fields: Mapping[str, Any], problem: ConsumerCall) -> bool:
     """Whether a dq_dk_dv kernel serves the problem."""
     sizes = _sizes(fields)
     return (
@@ -161,7 +161,7 @@ def _fits_backward(fields: Mapping[str, Any], problem: Problem) -> bool:
     )
 
 
-def _stages(kernels: Sequence[Kernel], main: Kernel, problem: Problem) -> tuple[Kernel, ...]:
+def _stages(kernels: Sequence[Kernel], main: Kernel, problem: ConsumerCall) -> tuple[Kernel, ...]:
     """The two or three kernels of a backward pass around its dq_dk_dv."""
     fields = main["fields"]
     short = 0 < _max_rows(fields) < _ROWS

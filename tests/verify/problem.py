@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConsumerCall:
     """One attention problem, as a caller of the public entry points states it."""
 
     direction: str  # "fwd" or "bwd"

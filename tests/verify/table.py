@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ OTHER_GFX942 = Device("gfx942", 228)
 class Row:
     """One row: a problem on a device."""
 
-    problem: Problem
+    problem: ConsumerCall
     device: Device = GFX950
 
     @property
@@ -46,17 +46,17 @@ class Row:
         problem = self.problem
         hdim = f"{problem.hdim_q}x{problem.hdim_v}"
         parts = [self.device.name, problem.direction, problem.dtype, hdim]
-        usual = Problem("", "", 0, 0)
-        for field in fields(Problem)[4:]:
+        usual = ConsumerCall("", "", 0, 0)
+        for field in fields(ConsumerCall)[4:]:
             value = getattr(problem, field.name)
             if value != getattr(usual, field.name):
                 parts.append(f"{field.name}={value}")
         return "-".join(parts)
 
 
-def line_of(problem: Problem) -> str:
+def line_of(problem: ConsumerCall) -> str:
     """A problem in the form that the program reads."""
-    values = {field.name: getattr(problem, field.name) for field in fields(Problem)}
+    values = {field.name: getattr(problem, field.name) for field in fields(ConsumerCall)}
     return " ".join(
         f"{name}={int(value) if isinstance(value, bool) else value}"
         for name, value in values.items()
@@ -67,34 +67,34 @@ def _quickstart() -> Iterator[Row]:
     """bf16, head dimension 128, gfx950, forward with log-sum-exp, no bias, no dropout."""
     # At, around and above the limits of the tiles along Q (16, 32, 128).
     for mask, seqlen_q in product(("no", "bottom_right"), (1, 16, 17, 32, 33, 128, 1000)):
-        yield Row(Problem("fwd", "bf16", 128, 128, mask=mask, seqlen_q=seqlen_q))
+        yield Row(ConsumerCall("fwd", "bf16", 128, 128, mask=mask, seqlen_q=seqlen_q))
     # Kinds of masks share a kernel; lengths of K that are no multiple of a tile; one head of K.
     for mask, mode in product(("no", "top_left", "window"), ("batch", "group")):
-        yield Row(Problem("fwd", "bf16", 128, 128, mode=mode, mask=mask, seqlen_k=300))
-        yield Row(Problem("fwd", "bf16", 128, 128, mode=mode, mask=mask, nhead_k=1))
+        yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode=mode, mask=mask, seqlen_k=300))
+        yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode=mode, mask=mask, nhead_k=1))
     # Head dimensions below the bucket's are padded, multiples of 8 only where the kernel needs it.
     for hdim_q, hdim_v in ((120, 120), (64, 64), (128, 64), (72, 128), (40, 40)):
         for mask, seqlen_q in product(("no", "top_left"), (16, 32, 500)):
-            yield Row(Problem("fwd", "bf16", hdim_q, hdim_v, mask=mask, seqlen_q=seqlen_q))
-        yield Row(Problem("fwd", "bf16", hdim_q, hdim_v, mode="group"))
-    yield Row(Problem("fwd", "bf16", 100, 100))
-    yield Row(Problem("fwd", "bf16", 100, 100, mode="group"))
+            yield Row(ConsumerCall("fwd", "bf16", hdim_q, hdim_v, mask=mask, seqlen_q=seqlen_q))
+        yield Row(ConsumerCall("fwd", "bf16", hdim_q, hdim_v, mode="group"))
+    yield Row(ConsumerCall("fwd", "bf16", 100, 100))
+    yield Row(ConsumerCall("fwd", "bf16", 100, 100, mode="group"))
     # Outside of the manifest.
-    yield Row(Problem("fwd", "fp16", 128, 128))
-    yield Row(Problem("fwd", "fp32", 128, 128))
-    yield Row(Problem("fwd", "bf16", 192, 128))
-    yield Row(Problem("fwd", "bf16", 128, 256))
-    yield Row(Problem("fwd", "bf16", 128, 128, lse=False))
-    yield Row(Problem("fwd", "bf16", 128, 128, bias="bias"))
-    yield Row(Problem("fwd", "bf16", 128, 128, bias="alibi"))
-    yield Row(Problem("fwd", "bf16", 128, 128, dropout=0.25))
-    yield Row(Problem("fwd", "bf16", 128, 128, mode="group", dropout=0.25))
-    yield Row(Problem("fwd", "bf16", 128, 128), GFX942)
-    yield Row(Problem("fwd", "bf16", 128, 128, mode="group", mask="top_left"), GFX942)
+    yield Row(ConsumerCall("fwd", "fp16", 128, 128))
+    yield Row(ConsumerCall("fwd", "fp32", 128, 128))
+    yield Row(ConsumerCall("fwd", "bf16", 192, 128))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 256))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, lse=False))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, bias="bias"))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, bias="alibi"))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, dropout=0.25))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode="group", dropout=0.25))
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128), GFX942)
+    yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode="group", mask="top_left"), GFX942)
     # Assembly kernels: asked for, only asked about, and not for what they do not do or the manifest
     # does not ask for.
     for v3_api_check in (False, True):
-        asked = Problem("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
+        asked = ConsumerCall("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
         masks, modes = ("no", "top_left", "bottom_right", "window"), ("batch", "group")
         for mask, mode in product(masks, modes):
             yield Row(replace(asked, mask=mask, mode=mode))
@@ -105,7 +105,7 @@ def _quickstart() -> Iterator[Row]:
         yield Row(asked, GFX942)
 
 
-def _beyond_assembly(asked: Problem) -> Iterator[Problem]:
+def _beyond_assembly(asked: ConsumerCall) -> Iterator[ConsumerCall]:
     """Forward problems that go to other kernels although assembly kernels are asked for."""
     yield replace(asked, soft_cap=30.0)
     yield replace(asked, min_seqlen_q=1)
@@ -118,7 +118,7 @@ def _beyond_assembly(asked: Problem) -> Iterator[Problem]:
 
 def _asm() -> Iterator[Row]:
     """Forward bf16, 128, group; backward bf16, 64, batch; no mask: assembly kernels."""
-    usual = Problem("fwd", "bf16", 128, 128, mode="group")
+    usual = ConsumerCall("fwd", "bf16", 128, 128, mode="group")
     for v3_api_check, device in product((False, True), (GFX950, GFX942, *MI308)):
         asked = replace(usual, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, lse in product((0, 1, 2), (True, False)):
@@ -136,7 +136,7 @@ def _asm() -> Iterator[Row]:
     yield Row(replace(usual, use_ext_asm=True), OTHER_GFX942)
     yield Row(replace(usual, use_ext_asm=True, lse=False), OTHER_GFX942)
     for v3_api_check, device in product((False, True), (GFX950, GFX942, OTHER_GFX942)):
-        asked = Problem("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
+        asked = ConsumerCall("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, atomic_fp32 in product((0, 1, 2), (True, False)):
             yield Row(replace(asked, bf16_cvt=bf16_cvt, atomic_fp32=atomic_fp32), device)
         # Lengths that are no multiple of a block, and lengths that differ.
@@ -165,24 +165,24 @@ def _ci() -> Iterator[Row]:
         # Backward kernels are made for whole head dimensions, multiples of 8, and any.
         for hdim_q, hdim_v in (*product((32, 20), (32, 24, 20)), (24, 24), (24, 32)):
             for seqlen_q, seqlen_k in ((128, 128), (100, 128), (16, 300), (1, 1)):
-                forward = Problem(
+                forward = ConsumerCall(
                     "fwd", "fp16", hdim_q, hdim_v, seqlen_q=seqlen_q, seqlen_k=seqlen_k
                 )
                 yield Row(forward, device)
                 yield Row(replace(forward, direction="bwd"), device)
         for direction in ("fwd", "bwd"):
-            yield Row(Problem(direction, "fp16", 32, 32, nhead_k=4), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 32, nhead_k=4), device)
             # Outside of the manifest.
-            yield Row(Problem(direction, "bf16", 32, 32), device)
-            yield Row(Problem(direction, "fp16", 64, 64), device)
-            yield Row(Problem(direction, "fp16", 32, 64), device)
-            yield Row(Problem(direction, "fp16", 32, 32, mode="group"), device)
-            yield Row(Problem(direction, "fp16", 32, 32, mask="top_left"), device)
-            yield Row(Problem(direction, "fp16", 32, 32, bias="alibi"), device)
-            yield Row(Problem(direction, "fp16", 32, 32, dropout=0.5), device)
-        yield Row(Problem("fwd", "fp16", 32, 32, lse=False), device)
-        yield Row(Problem("bwd", "fp16", 32, 32, bias="bias", dbias=True), device)
-        yield Row(Problem("bwd", "fp16", 32, 32, deterministic=True), device)
+            yield Row(ConsumerCall(direction, "bf16", 32, 32), device)
+            yield Row(ConsumerCall(direction, "fp16", 64, 64), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 64), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 32, mode="group"), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 32, mask="top_left"), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 32, bias="alibi"), device)
+            yield Row(ConsumerCall(direction, "fp16", 32, 32, dropout=0.5), device)
+        yield Row(ConsumerCall("fwd", "fp16", 32, 32, lse=False), device)
+        yield Row(ConsumerCall("bwd", "fp16", 32, 32, bias="bias", dbias=True), device)
+        yield Row(ConsumerCall("bwd", "fp16", 32, 32, deterministic=True), device)
 
 
 #: Rows by manifest.

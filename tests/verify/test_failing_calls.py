@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.verify.problem import Problem
+from tests.verify.problem import ConsumerCall
 from tests.verify.run_consumer import Outcome, expected, run
 from tests.verify.table import GFX942, GFX950, Device, Row
 
-FORWARD = Problem("fwd", "bf16", 128, 128, mode="group", use_ext_asm=True)
-BACKWARD = Problem("bwd", "bf16", 64, 64, use_ext_asm=True)
+FORWARD = ConsumerCall("fwd", "bf16", 128, 128, mode="group", use_ext_asm=True)
+BACKWARD = ConsumerCall("bwd", "bf16", 64, 64, use_ext_asm=True)
 CK = replace(FORWARD, use_ext_asm=False)
 
 #: hipErrorOutOfMemory, hipErrorLaunchFailure.
@@ -19,7 +19,7 @@ OUT_OF_MEMORY, LAUNCH_FAILURE = 2, 719
 FAILED = -3.0
 
 
-def rows(device: Device, *problems: Problem) -> list[Row]:
+def rows(device: Device, *problems: ConsumerCall) -> list[Row]:
     return [Row(problem, device) for problem in problems]
 
 
@@ -28,7 +28,7 @@ def rows(device: Device, *problems: Problem) -> list[Row]:
 @pytest.mark.parametrize(
     "call", ["hipModuleLoadData", "hipModuleGetFunction", "hipModuleLaunchKernel"]
 )
-def test_assembly(call: str, problem: Problem, device: Device) -> None:
+def test_assembly(call: str, problem: ConsumerCall, device: Device) -> None:
     """Prevents: a failing call that ends the process, or spoils calls after it."""
     three = rows(device, problem, problem, CK)
     result = run(three, device, fail=[f"{call}={OUT_OF_MEMORY}*1"])
@@ -44,7 +44,7 @@ def test_assembly(call: str, problem: Problem, device: Device) -> None:
 
 @pytest.mark.parametrize("device", [GFX942, GFX950], ids=lambda device: device.name)
 @pytest.mark.parametrize("problem", [CK, BACKWARD], ids=lambda problem: problem.direction)
-def test_launch_of_a_compiled_kernel(problem: Problem, device: Device) -> None:
+def test_launch_of_a_compiled_kernel(problem: ConsumerCall, device: Device) -> None:
     """Prevents: a failing launch that looks like success, or whose successors are launched."""
     two = rows(device, problem, problem)
     result = run(two, device, fail=[f"hipLaunchKernel={LAUNCH_FAILURE}*1"])
@@ -58,7 +58,7 @@ def test_launch_of_a_compiled_kernel(problem: Problem, device: Device) -> None:
 
 @pytest.mark.parametrize("problem", [FORWARD, CK, BACKWARD], ids=["fwd", "ck", "bwd"])
 @pytest.mark.parametrize("call", ["hipGetDevice", "hipGetDevicePropertiesR0600"])
-def test_a_device_that_cannot_be_asked(call: str, problem: Problem) -> None:
+def test_a_device_that_cannot_be_asked(call: str, problem: ConsumerCall) -> None:
     """Prevents: "no kernel" as the answer where nobody knows the device."""
     two = rows(GFX950, problem, problem)
     result = run(two, GFX950, fail=[f"{call}={OUT_OF_MEMORY}*1"])

@@ -72,17 +72,16 @@ class Helper:
     fields: Mapping[str, FieldValue]
     data: bytes
 
-    def instance(self, archs: Sequence[str], kept_by: Sequence[int]) -> KernelInstance:
+    def instance(self, archs: Sequence[str], variants: Sequence[int]) -> KernelInstance:
         """Return it as a kernel instance; AITER's source is for any architecture."""
         return KernelInstance(
             name=self.name,
             direction="bwd",
             role=f"asm_{self.role}",
             archs=tuple(sorted(archs)),
-            file=f"kernels/{self.name}.cpp",
             sha256=hashlib.sha256(self.data).hexdigest(),
             fields=dict(sorted(self.fields.items())),
-            kept_by=tuple(sorted(kept_by)),
+            variants=tuple(sorted(variants)),
         )
 
 

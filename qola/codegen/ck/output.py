@@ -113,7 +113,7 @@ def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> tuple[str, ...]:
 
 
 def kernel_instance(
-    direction: str, kernel: Kernel, archs: tuple[str, ...], kept_by: Iterable[int] = ()
+    direction: str, kernel: Kernel, archs: tuple[str, ...], variants: Iterable[int] = ()
 ) -> KernelInstance:
     """Return the kernel instance that `kernel.source` becomes."""
     return KernelInstance(
@@ -121,10 +121,9 @@ def kernel_instance(
         direction=direction,
         role=kernel.role,
         archs=archs,
-        file=f"kernels/{kernel.name}.cpp",
         sha256=sha256_of_text(kernel.source),
         fields=dict(sorted(kernel.fields.items())),
-        kept_by=tuple(sorted(kept_by)),
+        variants=tuple(sorted(variants)),
     )
 
 
