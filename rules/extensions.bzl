@@ -7,15 +7,12 @@ Example:
 """
 
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:aiter_git.bzl", "aiter_git")
-load("//rules/private/repositories:aiter_local.bzl", "aiter_local")
-load("//rules/private/repositories:aiter_wheel.bzl", "aiter_wheel")
+load("//rules/private/repositories:aiter.bzl", "aiter_git", "aiter_local", "aiter_wheel")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
+load("//rules/private/repositories:module_python.bzl", "python_headers")
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
-load("//rules/private/repositories:python_headers.bzl", "python_headers")
-load("//rules/rocm:rocm_headers_repository.bzl", "rocm_headers_repository")
-load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
+load("//rules/rocm:repositories.bzl", "rocm_headers_repository", "rocm_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
 
 _DEFAULT_AITER = "aiter"

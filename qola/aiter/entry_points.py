@@ -126,7 +126,7 @@ _BWD_WORKSPACE = EntryFunction(
 
 
 _STREAM = Parameter("const ck_tile::stream_config&", "stream_config", "")
-#: What functions over Composable Kernel's own are asked beside arguments and stream.
+#: Parameters of qola's own functions after the arguments and the stream.
 _ASKED = {
     "pagedkv_prefill": (
         Parameter("std::string", "q_dtype_str", ""),

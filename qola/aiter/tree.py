@@ -226,8 +226,8 @@ def read_tree(root: Path) -> AiterTree:
         f"{prefix}csrc/include": "AITER's C++ sources",
     }
     findings = [
-        Finding(place=str(root), found=f"no {path}", expected=what)
-        for path, what in needed.items()
+        Finding(place=str(root), found=f"no {path}", expected=expected)
+        for path, expected in needed.items()
         if not (root / path).exists()
     ]
     if findings:

@@ -289,7 +289,7 @@ def _patch(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of the repository rules of AITER sources."""
     parser = argparse.ArgumentParser(prog="qola.fetch.patches", description=__doc__)
-    parser.add_argument("--patches-dir", required=True, type=Path, help="what to apply")
+    parser.add_argument("--patches-dir", required=True, type=Path, help="directory of the patches")
     parser.add_argument("--display", required=True, help="the directory's name in messages")
     parser.add_argument("--place", required=True, help="place of the option, for messages")
     parser.add_argument("--root", required=True, type=Path, help="the tree")

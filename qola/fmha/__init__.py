@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qola.emulate.launch import Options
     from qola.fmha import reference
     from qola.fmha.build import NotBuiltError, build_libraries
-    from qola.fmha.done import Done, RunError
+    from qola.fmha.gpu import DeviceRun, RunError
     from qola.fmha.kernels import BuiltKernel, build_kernels
     from qola.fmha.manifest import make_exact_manifest, make_manifest
     from qola.fmha.observe import observe_archs, observe_kernels
@@ -40,7 +40,7 @@ __all__ = [
     "AttentionProblem",
     "BuiltKernel",
     "ConfigError",
-    "Done",
+    "DeviceRun",
     "Dropout",
     "Entry",
     "InvalidError",
@@ -77,7 +77,7 @@ _MODULES = {
     ),
     "qola.emulate.launch": ("Options",),
     "qola.fmha.build": ("NotBuiltError", "build_libraries"),
-    "qola.fmha.done": ("Done", "RunError"),
+    "qola.fmha.gpu": ("DeviceRun", "RunError"),
     "qola.fmha.kernels": ("BuiltKernel", "build_kernels"),
     "qola.fmha.manifest": ("make_exact_manifest", "make_manifest"),
     "qola.fmha.observe": ("observe_archs", "observe_kernels"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,8 +16,7 @@ from numpy.typing import NDArray
 from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem
 from qola.emulate.hip import by_name
-from qola.errors import Finding
-from qola.fmha.done import Done, RunError
+from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import RUNTIME
 from qola.reference.formats import F64
@@ -26,6 +26,32 @@ from qola.verify.values import address_names, entry_values
 
 #: hipMemcpyKind.
 _TO_DEVICE, _TO_HOST = 1, 2
+
+
+class RunError(QolaError):
+    """A device that does not exist, or a problem that the library did not run."""
+
+    exit_code = ExitCode.WRONG
+    default_title = "the kernels did not run"
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """One run of kernels on a device.
+
+    Attributes:
+        launched: names of the kernels; on a GPU those of the parsed dispatch, and () if assembly
+            kernels may have served the problem.
+        findings: faults and forbidden writes.
+        instructions: of waves; None on a GPU.
+        seconds: None on the emulator.
+    """
+
+    results: Mapping[str, F64]
+    launched: tuple[str, ...]
+    findings: tuple[str, ...]
+    instructions: int | None = None
+    seconds: float | None = None
 
 
 class Gpu:
@@ -59,7 +85,7 @@ class Gpu:
 
     def run(
         self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
-    ) -> Done:
+    ) -> DeviceRun:
         """Run a problem; memory of the device is freed on every way out.
 
         Args:
@@ -102,7 +128,7 @@ class Gpu:
             if not buffer.is_clean(raw[name])
         )
         selected = () if problem.use_asm else self._registry.select(problem, self._arch)
-        return Done(
+        return DeviceRun(
             {name: buffered[name].read(raw[name]) for name in names},
             tuple(one.name for one in selected),
             findings,

@@ -13,8 +13,7 @@ from qola.attention import AttentionProblem, ProblemError, formats
 from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding
 from qola.fmha.arrays import in_rows, tensors_of, with_appended
-from qola.fmha.done import Done, RunError
-from qola.fmha.gpu import Gpu
+from qola.fmha.gpu import DeviceRun, Gpu, RunError
 from qola.reference.attention import Forward
 from qola.reference.formats import F64, FP16, FP32, Format, rounded
 from qola.reference.limits import Arithmetic
@@ -47,7 +46,7 @@ class Run:
     """
 
     problem: AttentionProblem
-    done: Done
+    done: DeviceRun
     results: Mapping[str, Array]
     verdicts: tuple[Verdict, ...]
 
@@ -80,7 +79,7 @@ class _Emulated:
 
     def run(
         self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
-    ) -> Done:
+    ) -> DeviceRun:
         case = called(self._built, self._arch, [problem])
         (call,) = case.calls
         if call.error:
@@ -88,7 +87,7 @@ class _Emulated:
         ran = self._emulator.run(call, self._arch, case.codes, values, names)
         if ran.error:
             raise RunError(Finding(str(problem), ran.error, "a kernel that can be emulated"))
-        return Done(ran.results, call.names, ran.findings, ran.instructions)
+        return DeviceRun(ran.results, call.names, ran.findings, ran.instructions)
 
 
 class Runner:

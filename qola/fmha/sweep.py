@@ -12,7 +12,8 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
 from qola.plan.model import KernelInstance
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
-from qola.verify.sample import MAX_WORK, generator, propose
+from qola.verify.propose import propose
+from qola.verify.sample import MAX_WORK, generator
 
 #: Share of problems with one property changed, which perhaps no kernel serves.
 _CHANGED = 0.5

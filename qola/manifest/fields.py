@@ -34,7 +34,7 @@ from qola.version import docs_url
 
 
 class Item(Enum):
-    """The type of one value, alone or in a list."""
+    """The type of a single value or of a list's items."""
 
     TEXT = "string"
     INTEGER = "integer"
@@ -216,7 +216,7 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
 
 QOLA = Table(
     "qola",
-    "What the manifest is for.",
+    "AITER, ROCm and namespace of the manifest.",
     repeated=False,
     fields=(
         Field(

@@ -1,7 +1,7 @@
 """TOML with line numbers: which line of a document set which key.
 
-The standard parser keeps no positions. After it has accepted a document, this module cuts the text
-into statements and has the same parser read each alone: what it returns names the keys.
+The standard parser keeps no positions. After it accepts a document, this module cuts the text into
+statements and parses each of them separately to get its keys.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ else:
     import tomli as tomllib
 
 MAX_DEPTH = 8
-"""The most parts of a dotted key, and brackets within brackets; fields have two."""
+"""Maximal parts of a dotted key, and nested brackets; fields have two."""
 
 MAX_WORD = 128
-"""The most characters of a key or a number; one of 64 bits has 66, as binary digits."""
+"""Maximal characters of a key or a number; a binary number of 64 bits has 66."""
 
-# Strings (multi-line ones first; up to two quotes may precede their closing three), comments,
-# brackets, newlines. All that decides whether a newline ends a statement.
+# The tokens that decide whether a newline ends a statement: strings (multi-line ones first; up to
+# two quotes may precede their closing three), comments, brackets, newlines.
 _TOKEN = re.compile(
     r"""\"{3}(?s:\\.|[^\\])*?\"{3,5} | '{3}(?s:.)*?'{3,5} | "(?:\\.|[^"\\\n])*" | '[^'\n]*'
     | \#[^\n]* | [][{}\n]""",
     re.VERBOSE,
 )
 
-# A text that is not known to be TOML: what a key or a value may be part of, so that each character
-# is looked at a few times only. A quote that nobody closes takes the rest of its line or text.
+# For texts that may not be TOML, in linear time: an unclosed quote takes the rest of its line or
+# text.
 _PART = r"""(?:[\w+-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
 _EXCESS = re.compile(
     rf"""\"{{3}}(?s:\\.|[^\\])*?(?:\"{{3,5}}|\\?\Z) | '{{3}}(?s:.)*?(?:'{{3,5}}|\Z)
@@ -42,11 +42,11 @@ _EXCESS = re.compile(
 )
 
 Path = tuple[str | int, ...]
-"""Where a value is: keys, and indices into arrays of tables: ``("modules", 0, "name")``."""
+"""Keys, and indices into arrays of tables: ``("modules", 0, "name")``."""
 
 
 class TomlSyntaxError(ValueError):
-    """A text that is not TOML, with the mistake's line and column in characters, from 1."""
+    """A syntax error with its line and column in characters, from 1."""
 
     def __init__(self, line: int, column: int, source: str, reason: str) -> None:
         super().__init__(f"{line}:{column}: {reason}")
@@ -60,9 +60,9 @@ class Lines:
     by_path: dict[Path, int]
 
     def of(self, path: Path) -> int:
-        """Return the line of `path`, or that of the nearest table above it, or 1.
+        """Return the line of `path`, of the nearest table that contains it, or 1.
 
-        An array of tables is where its first element is.
+        The line of an array of tables is that of its first element.
         """
         while path:
             for known in (path, (*path, 0)):
@@ -73,7 +73,7 @@ class Lines:
 
 
 def parse(text: str) -> tuple[dict[str, Any], Lines]:
-    """Parse TOML and locate its keys; raise TomlSyntaxError where it is none."""
+    """Parse TOML and locate its keys; raise TomlSyntaxError for invalid TOML."""
     text = text.replace("\r\n", "\n")
     _refuse_excess(text)
     try:
@@ -84,9 +84,9 @@ def parse(text: str) -> tuple[dict[str, Any], Lines]:
 
 
 def _refuse_excess(text: str) -> None:
-    """Refuse what the parser, and what reads its values, takes forever for, or more stack than is.
+    """Refuse texts that would exhaust the parser.
 
-    The parser's time grows with the square of a key's parts, and its stack with brackets.
+    Its time grows with the square of a key's parts, and its stack with nested brackets.
     """
     depth = 0
     for token in _EXCESS.finditer(text):

@@ -16,8 +16,7 @@ from qola.attention.ck import ROPE_TYPES
 from qola.reference.formats import F64, FP32, Format
 from qola.verify import pages
 from qola.verify.buffer import FILLER, Buffer, Filled, of_batch, of_pages
-from qola.verify.result import Result
-from qola.verify.tensors import Appended, Tensors, positions
+from qola.verify.tensors import Appended, Result, Tensors, positions
 
 #: Limit of values that a kernel must not change.
 _NOTHING = 2.0**-99

@@ -18,7 +18,8 @@ import numpy as np
 from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.case import Sample
-from qola.verify.sample import KernelSamples, Launched, propose, search, some_edge
+from qola.verify.propose import propose
+from qola.verify.sample import KernelSamples, Launched, search, some_edge
 
 #: Calls of the entry point for each sample.
 _CALLS = 400

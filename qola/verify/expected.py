@@ -22,8 +22,7 @@ from qola.reference.attention import (
 from qola.reference.formats import F64, FP32, rounded
 from qola.reference.limits import Arithmetic, backward_limits, forward_limits
 from qola.verify import append
-from qola.verify.result import Result
-from qola.verify.tensors import Tensors
+from qola.verify.tensors import Result, Tensors
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData, formats
 from qola.reference.attention import Sequence, batch_mode, group_mode, with_heads
@@ -127,3 +128,20 @@ def positions(problem: AttentionProblem) -> int:
     return (
         max(problem.seqlen_k) - problem.seqlen_knew + max(problem.seqlen_knew, problem.seqlen_q[0])
     )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor that a kernel writes.
+
+    Attributes:
+        exact: the reference.
+        likely, worst: how far a kernel may be from it, see qola.reference.limits.
+        compared: elements that a kernel must write. It leaves out sequences that are skipped,
+            and gradients of sequences that have no Q or no K.
+    """
+
+    exact: F64
+    likely: F64
+    worst: F64
+    compared: NDArray[np.bool_]

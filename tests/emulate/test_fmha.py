@@ -18,7 +18,7 @@ from qola.fmha import reference
 from qola.fmha.__main__ import main
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
-from qola.fmha.done import RunError
+from qola.fmha.gpu import RunError
 from qola.fmha.runner import Run, Runner
 from qola.fmha.sweep import sweep
 from qola.launch.fake_hip import FakeHip, read_log
@@ -135,7 +135,7 @@ _ON_A_GPU = """
 import ctypes, json, sys
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
-from qola.fmha.done import RunError
+from qola.fmha.gpu import RunError
 from qola.fmha.runner import Runner
 from qola.launch.fake_hip import RUNTIME
 from tests.emulate.test_fmha import ARCH, FORWARD, arrays

@@ -11,7 +11,8 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.kernel.config import KernelConfig
-from qola.verify.sample import MAX_WORK, generator, propose
+from qola.verify.propose import propose
+from qola.verify.sample import MAX_WORK, generator
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem
 from tests.verify.libraries import MANIFEST, Library, libraries

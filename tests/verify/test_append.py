@@ -19,11 +19,11 @@ from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.reference.formats import F64, decoded, encoded
 from qola.reference.masks import BOTTOM_RIGHT
-from qola.verify.edges import Fields
 from qola.verify.expected import compare, expected
 from qola.verify.memory import buffers, filled, tables
+from qola.verify.propose import Fields, propose
 from qola.verify.repository import Repository
-from qola.verify.sample import draw, generator, propose
+from qola.verify.sample import draw, generator
 from qola.verify.tensors import arithmetic, tensors
 from qola.verify.values import entry_values
 

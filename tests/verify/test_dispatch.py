@@ -13,7 +13,8 @@ from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.reference.masks import TOP_LEFT
 from qola.verify.dispatch import Dispatch
-from qola.verify.sample import MAX_WORK, propose
+from qola.verify.propose import propose
+from qola.verify.sample import MAX_WORK
 from tests.verify.libraries import libraries
 
 QUICKSTART = Path(__file__).parents[2] / "manifests/quickstart.toml"

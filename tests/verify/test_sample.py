@@ -13,8 +13,8 @@ from qola.attention import AttentionProblem, parse_lines, parse_words
 from qola.attention.ck import arguments_of
 from qola.codegen.types import FieldValue
 from qola.reference.masks import TOP_LEFT
-from qola.verify.edges import MODEL_HEADS, Fields, tile_of
-from qola.verify.sample import MAX_WORK, coverage, draw, draw_by_calls, propose
+from qola.verify.propose import MODEL_HEADS, Fields, coverage, propose, tile_of
+from qola.verify.sample import MAX_WORK, draw, draw_by_calls
 from tests.support import plans
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem

@@ -1,6 +1,6 @@
 """Repositories that only qola's own tests and linters use."""
 
-load(":debian_repository.bzl", "debian_repository")
+load(":debian_packages.bzl", "debian_repository")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load(":pip_repository.bzl", "pip_repository")
 

@@ -3,7 +3,7 @@
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "run_qola")
 load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
-load(":tree_patches.bzl", "PATCH_ATTRS", "prepare_patches")
+load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
 
 _VARIABLE = "QOLA_PREBUILT"
 
