@@ -12,7 +12,7 @@ from pathlib import Path
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
-from qola.codegen.asm.config_headers import header_name
+from qola.codegen.asm.later import header_name
 from qola.compat.check import Check, Report, guarded
 from qola.compat.library import Library, check_library, library
 from qola.compat.rows import rows_of

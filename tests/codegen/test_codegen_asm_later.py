@@ -174,7 +174,7 @@ def test_a_row_without_a_file_is_dropped(tree: AiterTree) -> None:
     # Also where one of two GPUs lacks it: the table is the same for both.
     assert "gfx942, bf16, 128, fwd_128.co" not in rows
     assert "gfx942/fmha_v3_fwd/MI300/fwd_128.co" not in keys_of(made)
-    lost = [w for w in made.warnings if "of which there is no file" in w.found]
+    lost = [w for w in made.warnings if "whose files are missing" in w.found]
     assert [w.place for w in lost] == [f"hsa/{a}/fmha_v3_fwd/fmha_fwd.csv" for a in GFX9]
     assert "MI308/fwd_128.co" in lost[0].found
     assert "fwd_192.co" in lost[1].found
@@ -255,7 +255,7 @@ def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
     """Prevents: an empty library for an arch that the tree has no assembly kernels for."""
     (finding,) = error_of(lambda: run(tree, "libmha_fwd", ["gfx1100", "gfx942"])).findings
     assert finding.place == "module libmha_fwd, gfx1100"
-    assert finding.found == "no assembly kernel that the manifest asks for, and -DENABLE_CK=0"
+    assert finding.found == "no assembly kernel for the manifest, and -DENABLE_CK=0"
     assert "remove gfx1100" in finding.fix
 
 
@@ -415,7 +415,7 @@ def test_headers_of_real_trees() -> None:
 
 def digest_of(tree: AiterTree, module: str, archs: Sequence[str]) -> str:
     """Digest of the header with every row of some architectures."""
-    from qola.codegen.asm.config_headers import config_header  # noqa: PLC0415
+    from qola.codegen.asm.later import config_header  # noqa: PLC0415
 
     tables = read_tables(tree, module)
     rows = [row for table in tables for row in table.rows if row.arch in archs]

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.ck.driver import run
+from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
-from qola.codegen.ck.own import find
 from qola.codegen.ck.predicates import VariantFilter
-from qola.codegen.ck.request import GeneratorRequest
+from qola.codegen.ck.requested import find_requested
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue, RequestedKernel
 from qola.kernel.config import KernelConfig
@@ -116,7 +115,7 @@ def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction:
         )
         others = Base([row for row in base.rows if row.main.name != name], base.loose)
         wanted = request(aiter_tree, direction, asked(rows[0], direction))
-        ((found,), wrong) = find(wanted, without, dispatch, {600: others})
+        ((found,), wrong) = find_requested(wanted, without, dispatch, {600: others})
         assert (wrong, found.made) == ([], True)
         made = found.rows[0].main
         assert (made.name, made.source) == (name, rows[0].main.source)
@@ -230,7 +229,7 @@ def test_partners_come_along(aiter_tree: Path) -> None:
         ({"tile": "b64x64"}, {}, "2 numbers after b, while CK's tile has 6"),
         ({"hdim_v": 96}, {}, "hdim_v 64 in place of 96"),
         ({"tile": OWN_TILE}, {"dropped": True}, "which is dropped"),
-        ({"tile": OWN_TILE}, {"family": "fwd_splitkv_combine"}, "comes along with others"),
+        ({"tile": OWN_TILE}, {"family": "fwd_splitkv_combine"}, "is a helper kernel"),
     ],
 )
 def test_what_cannot_be_made_says_why(
@@ -268,4 +267,4 @@ def test_one_behind_another_is_told(aiter_tree: Path) -> None:
     assert [dict(kernel.fields)["hdim_q"] for kernel in mains] == [64]
     (warning,) = [one for one in answer.findings if one.severity == "warning"]
     assert warning.place == "d32"
-    assert "asks the 64x64 bucket before that of 32x32" in warning.found
+    assert "tests the 64x64 bucket before that of 32x32" in warning.found

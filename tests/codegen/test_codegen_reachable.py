@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from qola.codegen.ck.branches import read_branches
-from qola.codegen.ck.conditions import conjuncts
-from qola.codegen.ck.covering import covering
+from qola.codegen.ck.conditions import conjuncts, covering
 from qola.codegen.ck.link import NotUnderstoodError, call_of
-from qola.codegen.ck.reachable import leaves_of, unreachable
+from qola.codegen.ck.reachable import leaves_of, read_branches, unreachable
 from qola.codegen.ck.rows import Kernel, Row
 
 WHOLE = "(a.cu_seqlen_k_ptr == nullptr) && (a.seqlen_k != 0 && a.seqlen_k % 64 == 0)"
