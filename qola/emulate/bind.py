@@ -1,6 +1,6 @@
 """Turns an instruction whose operation is in the table into a function of waves.
 
-What an instruction asks for is looked at once; the function only reads, computes and writes.
+The fields of an instruction are decoded once; the function only reads, computes and writes.
 """
 
 from __future__ import annotations

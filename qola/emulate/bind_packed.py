@@ -97,7 +97,7 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
         low = function(*[read(w) for read in readers[0]])
         high = function(*[read(w) for read in readers[1]])
         if moves:
-            # The first write may be to what the second one reads.
+            # The first write may overwrite the input of the second.
             high = high.copy()
         first(w, low)
         second(w, high)

@@ -326,7 +326,7 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
         return scaled, flags
 
     def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
-        """The last step of the division, scaled back by what its size says was done.
+        """The last step of the division, which reverses the scaling that its size implies.
 
         CDNA's pseudocode has one factor, with which no division comes out right; this is RDNA's.
         """
@@ -335,7 +335,7 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
         return np.where(scaled, result * factor.astype(float_type), result)
 
     def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
-        """The quotient, or what a division by or of a special value gives."""
+        """The quotient, or the result of a division with a special value."""
         quotient, denominator, numerator = np.broadcast_arrays(quotient, denominator, numerator)
         negative = np.signbit(denominator) ^ np.signbit(numerator)
         special = np.isnan(denominator) | np.isnan(numerator)

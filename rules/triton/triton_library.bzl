@@ -20,7 +20,7 @@ _TOOL = attr.label(cfg = "exec", default = "//qola/triton:library_tool", executa
 _PacksInfo = provider(
     doc = "Packs of kernels.",
     fields = {
-        "packed": "dict from a code object's name to the File with what its pack has of it, where that is compressed",
+        "packed": "dict from a code object's name to its compressed File, empty without compression",
         "packs": "dict from an arch to a File",
     },
 )
@@ -84,7 +84,7 @@ _triton_table = rule(
         "tuning": attr.label(allow_single_file = [".json"]),
         "_tool": _TOOL,
     },
-    doc = "Writes the C++ of a library's table, and what the library exports.",
+    doc = "Writes the C++ of a library's table, and the list of its exports.",
 )
 
 def _compressed(ctx, one):
@@ -100,7 +100,7 @@ def _compressed(ctx, one):
     args.add_all(["-bundle-align=4096", "-compress", "-compression-level=19"])
     ctx.actions.run(
         arguments = [args],
-        # Beside the tools that Bazel knows by name.
+        # In the directory of the tools that Bazel knows by name.
         executable = toolchain.objcopy_executable.rpartition("/")[0] + "/clang-offload-bundler",
         inputs = depset([one.code], transitive = [toolchain.all_files]),
         mnemonic = "QolaTritonCompress",
@@ -137,7 +137,7 @@ _triton_packs = rule(
 
 def _triton_files_impl(ctx):
     def named(source):
-        # Packs are looked for beside the library.
+        # The library searches packs in its own directory.
         file = ctx.actions.declare_file("{}/{}".format(ctx.label.name, source.basename))
         ctx.actions.symlink(output = file, target_file = source)
         return file
