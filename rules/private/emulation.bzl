@@ -113,7 +113,7 @@ def launch_test(name, library, module):
     """
     _launch_test(
         name = name,
-        size = "small",
+        size = "medium",
         library = library,
         module = module,
         tags = ["manual"],
