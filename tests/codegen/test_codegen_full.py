@@ -123,7 +123,7 @@ def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> Non
     stays = "([build].keep_unreachable keeps it)"
     row = "unreachable: rows before it in the dispatch take all its problems: "
     assert {reasons[name] for name in gone if not reasons[name].startswith(row)} == {
-        f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
+        f"unreachable: the dispatch tests the {front} bucket before that of {own}, and it "
         f"takes all its problems {stays}"
         for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
     }
