@@ -1,6 +1,6 @@
 """Measures first calls, calls of loaded kernels and loading, of lazy and full libraries.
 
-    ./bazelw build //cc/fake_hip @qola_quickstart//:bundle @qola_quickstart//:lazy
+    ./bazelw build //cc/fake_hip @qola_quickstart//:bundle @qola_quickstart//:lazy_bundle
     python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --sdk SDK --work EMPTY_DIRECTORY \
         --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
 

@@ -66,7 +66,7 @@ def place_flags(sdk: Path) -> list[str]:
 
 
 def as_distributed(sdk: Path, target: Path) -> None:
-    """Create an SDK with the same files, whose compiler uses libc's allocator like distributions."""
+    """Create an SDK whose compiler uses libc's allocator, like those of distributions."""
     (target / "bin").mkdir(parents=True)
     for part in sdk.iterdir():
         if part.name != "bin":

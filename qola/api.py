@@ -1,4 +1,4 @@
-"""`import qola`: what ROCm/QoLA's users call. A prebuilt bundle first, else a build."""
+"""ROCm/QoLA's Python interface: builds a manifest, or fetches its prebuilt bundle."""
 
 from __future__ import annotations
 
@@ -59,40 +59,43 @@ def build_kernels(
 
     Args:
         manifest_path: the manifest.
-        output_dir: where to install: lib/, include/, configs/, licenses/, manifest.json and an
-            SBOM: a bundle (docs/guide/bundle.md) of the modules that could be built.
-        aiter_root: directory of the AITER tree. By default Bazel fetches and keeps it.
-        archs: archs instead of the manifest's; an item may be a list with ; between.
+        output_dir: directory of the bundle (docs/guide/bundle.md) of the successful modules:
+            lib/, include/, configs/, licenses/, manifest.json and an SBOM.
+        aiter_root: directory of the AITER tree. By default Bazel fetches and caches it.
+        archs: archs instead of the manifest's; an item may be a list separated by ;.
         verbose: show every command.
-        build_mode: mode of modules that have none of their own.
+        build_mode: mode of modules without their own mode.
         aiter_commit: commit, tag or branch instead of the manifest's [qola].aiter_commit.
         patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
-        skip_checkout: use aiter_root as it is; `aiter_commit` and `patches_dir` do not count.
+        skip_checkout: use aiter_root unchanged, without `aiter_commit` and `patches_dir`.
         groups: build only modules of these groups.
-        aiter_remote: what git fetches a commit from.
-        keep_going: go on with other kernels and modules when one fails.
-        jobs: actions at a time.
+        aiter_remote: remote from which git fetches a commit.
+        keep_going: continue with other kernels and modules when one fails.
+        jobs: number of parallel actions.
         bazel_args: further arguments of bazel build.
-        lazy: whether attention libraries are lazy ones (docs/guide/lazy.md), with share/qola/ and
-            bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
-        static: whether lib/ also has an archive of the attention modules (docs/guide/static.md).
-        wheel: version of a Python wheel of the bundle, which dist/ then has
-            (docs/guide/bundle.md), "" for none; with one, prebuilt bundles are not looked for.
-        require: how far each direction of Composable Kernel has to be followed; with more than
-            opaque, prebuilt bundles are not looked for.
-        prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
-            where manifest and environment say.
+        lazy: build lazy attention libraries (docs/guide/lazy.md), with share/qola/ and bin/; by
+            default NVTE_CK_JIT decides. Python modules are never lazy.
+        static: also build an archive of the attention modules (docs/guide/static.md).
+        wheel: version of a Python wheel of the bundle in dist/ (docs/guide/bundle.md), "" for
+            none; with a wheel, prebuilt bundles are not used.
+        require: required level of each direction of Composable Kernel; above opaque, prebuilt
+            bundles are not used.
+        prebuilt: sources of prebuilt bundles to try first (docs/guide/prebuilt.md); by default
+            those of the manifest and the environment.
         quiet: log only warnings.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
 
+    Progress is logged to the logger "qola", and shown on standard error unless the program handles
+    it.
+
     Returns:
-        What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
-        its `bundle_error` says why there is no bundle of the others, or no wheel.
+        The content of manifest.json in `output_dir`. Its `summary` counts failed modules; its
+        `bundle_error` says why the bundle or the wheel of the others is missing.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
-            is at fault. `output_dir` is then as it was.
+            is at fault. `output_dir` is unchanged.
         OSError: `output_dir` cannot be written to.
     """
     environ = os.environ if environ is None else environ
@@ -140,19 +143,19 @@ def checkout_aiter(
     aiter_remote: str = DEFAULT_REMOTE,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Make a patched AITER tree without building: what `build_kernels` would build from.
+    """Prepare the patched AITER tree of `build_kernels` without building.
 
-    The arguments up to `groups` are ROCm/QoLA's. Of two commits or folders of patches, the
-    argument wins over the manifest's; without either it is the wheel qola pins, without patches.
+    The arguments up to `groups` are those of ROCm/QoLA. A commit or folder of patches as argument
+    takes precedence over the manifest's. By default it is qola's pinned wheel, without patches.
 
     Args:
         manifest_path: manifest whose [qola] aiter_commit and patches_dir apply.
-        aiter_root: the directory: absent, empty, or made by this function before; by default one
+        aiter_root: a directory that is missing, empty, or made by this function; by default one
             in the cache.
         aiter_commit: commit, tag, branch, or version of the pinned wheel.
         patches_dir: folder of patches.
         groups: refused unless the manifest has them; the tree is the same for all groups.
-        aiter_remote: what git fetches from.
+        aiter_remote: remote from which git fetches.
         environ: the environment, for the cache's place; by default the process's.
 
     Returns:
@@ -160,8 +163,7 @@ def checkout_aiter(
 
     Raises:
         ManifestError: the manifest is not valid, or has no such group.
-        AiterError: the directory holds something else, or a patch does not fit; it is then as it
-            was.
+        AiterError: the directory has other content, or a patch does not fit; it is unchanged.
     """
     environ = os.environ if environ is None else environ
     root = Path(aiter_root).absolute() if aiter_root else default_aiter_root(environ)

@@ -25,9 +25,7 @@ _SCRATCH = f"{ASIDE}unfinished-"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FIXES = {
-    **dict.fromkeys(
-        _FULL, "df -h and df -i of that directory show what is full; free some"
-    ),
+    **dict.fromkeys(_FULL, "df -h and df -i of that directory show what is full; free some"),
     errno.EROFS: "make it writable for this user",
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM),

@@ -7,28 +7,25 @@ Example:
 """
 
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:aiter_git.bzl", "aiter_git")
-load("//rules/private/repositories:aiter_local.bzl", "aiter_local")
-load("//rules/private/repositories:aiter_wheel.bzl", "aiter_wheel")
+load("//rules/private/repositories:aiter.bzl", "aiter_git", "aiter_local", "aiter_wheel")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
+load("//rules/private/repositories:module_python.bzl", "python_headers")
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
-load("//rules/private/repositories:python_headers.bzl", "python_headers")
-load("//rules/rocm:rocm_headers_repository.bzl", "rocm_headers_repository")
-load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
+load("//rules/rocm:repositories.bzl", "rocm_headers_repository", "rocm_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
 
 _DEFAULT_AITER = "aiter"
 
 def _place(module, tag_class, tag):
-    """Where a tag stands, as an error names it."""
+    """Returns the place of a tag, for errors."""
     return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
 
 def _collect(mctx, tag_class, deciding = []):
-    """Tags of one class by name, as struct(tag, module, place), each once.
+    """Returns the tags of one class by name, as struct(tag, module, place).
 
-    Two modules that use one name mean the same where the `deciding` attributes
-    of their tags are the same; without any they never do.
+    Two modules may declare the same name if their tags agree in the `deciding`
+    attributes; without such attributes a name must be unique.
     """
     found = {}
     for module in mctx.modules:
@@ -44,21 +41,21 @@ def _collect(mctx, tag_class, deciding = []):
 
 def _fail_twice(name, first, second):
     fail(finding(
-        "one name for two things",
+        "a name is declared twice",
         place = second,
-        found = "name = \"{}\", which {} has too".format(name, first),
-        expected = "a name of its own: it becomes the name of a repository",
+        found = "name = \"{}\", also declared by {}".format(name, first),
+        expected = "unique names: they become names of repositories",
         fix = "rename one of them",
     ))
 
 def _display(label):
-    """A label as the path its user knows."""
+    """Returns a label as a path for messages."""
     if label.workspace_name:
         return str(label)
     return label.package + "/" + label.name if label.package else label.name
 
-# Of each kind of source: its rule, the attributes that the tag hands on, those that say which AITER
-# it is (as qola.prebuilt.identity has it), and those by which two tags mean the same.
+# For each kind of source: its rule, the attributes that the tag passes on, the attributes that
+# identify the AITER (see qola.prebuilt.identity), and those in which tags of the same name must agree.
 _SOURCES = {
     "git": struct(
         attributes = ["commit", "remote"],
@@ -79,14 +76,14 @@ def _attributes(tag, names):
     return {name: getattr(tag, name) for name in names}
 
 def _check_patches_dir(entry):
-    """Refuses a path that would be looked for in another module than the one it is written in."""
+    """Fails for a relative path in a dependency: it would be resolved in the root module."""
     path = entry.tag.patches_dir
     if path and not path.startswith("/") and not entry.module.is_root:
         fail(finding(
             "patches of a dependency",
             place = entry.place,
             found = "patches_dir = \"{}\"".format(path),
-            expected = "patches_dir in the root module alone, to which the path is relative",
+            expected = "patches_dir only in the root module, to which the path is relative",
             fix = "use a commit that has the changes: qola.aiter_git(name = \"{}\", ...)".format(entry.tag.name),
         ))
 
@@ -94,7 +91,7 @@ def _declare_trees(mctx):
     """Declares a repository per AITER source.
 
     Returns:
-      struct(places, tags): where each is declared, and struct(kind, tag), by name.
+      struct(places, tags): by name, the place of the declaration, and struct(kind, tag).
     """
     declared = {}
     tags = {}
@@ -104,12 +101,12 @@ def _declare_trees(mctx):
             if name in declared:
                 _fail_twice(name, declared[name], entry.place)
             if name == _DEFAULT_AITER and not entry.module.is_root:
-                # It would change what every other module's manifests mean.
+                # It would change the source of other modules' manifests.
                 fail(finding(
                     "a dependency declares the default AITER source",
                     place = entry.place,
                     found = "name = \"{}\"".format(name),
-                    expected = "a name of its own: only the root module may say what \"{}\" is".format(name),
+                    expected = "another name: only the root module may declare \"{}\"".format(name),
                     fix = "qola.aiter_{}(name = \"{}_of_{}\", ...), and aiter = the same in its manifests".format(
                         kind,
                         name,
@@ -128,7 +125,7 @@ def _declare_trees(mctx):
     if _DEFAULT_AITER not in declared:
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
 
-        # For where the wheel is gone (qola/fetch/wheel.py); it does not say which wheel it is.
+        # Used if the wheel is gone (qola/fetch/wheel.py); not part of the wheel's identity.
         pin.pop("commit")
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
         declared[_DEFAULT_AITER] = "third_party/aiter/wheel.json"
@@ -144,7 +141,7 @@ def _declare_prebuilt(mctx, trees, manifests):
                 "prebuilt libraries of an unknown manifest",
                 place = entry.place,
                 found = "manifest = \"{}\"".format(entry.tag.manifest),
-                expected = "one of " + (", ".join(sorted(manifests)) or "none, since there is no qola.manifest"),
+                expected = "a declared manifest: " + (", ".join(sorted(manifests)) or "there is none"),
                 fix = "declare qola.manifest(name = \"{}\", file = ...)".format(entry.tag.manifest),
             ))
         manifest = manifests[entry.tag.manifest].tag
@@ -166,7 +163,7 @@ def _declare_prebuilt(mctx, trees, manifests):
         )
 
 def _declare_rocm(mctx):
-    """Declares @qola_rocm and @qola_rocm_headers; the root module decides where they come from."""
+    """Declares @qola_rocm and @qola_rocm_headers, as the root module's tag specifies."""
     tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
     if len(tags) > 1:
         fail(finding(
@@ -189,7 +186,7 @@ def _check_manifest_name(name, place):
             "a manifest's name becomes the repository @qola_<name>",
             place = place,
             found = "name = \"{}\"".format(name),
-            expected = "small letters, digits and _, a letter first; not rocm, rocm_headers, rocm_sdk, python, torch, pip_... or prebuilt_...",
+            expected = "lower-case letters, digits and _, starting with a letter; not rocm, rocm_headers, rocm_sdk, python, torch, pip_... or prebuilt_...",
             fix = "rename it",
         ))
 
@@ -198,10 +195,10 @@ def _check_spec(entry):
     both = [n for n in ["architectures", "mode", "override_aiter_commit", "require"] if tag.spec and getattr(tag, n)]
     if both:
         fail(finding(
-            "two answers to one question",
+            "a spec together with attributes that it replaces",
             place = entry.place,
             found = "spec = \"{}\" and {}".format(tag.spec, ", ".join(both)),
-            expected = "one of the two: a spec replaces all of these attributes",
+            expected = "either spec or these attributes",
             fix = "remove " + ", ".join(both),
         ))
 
@@ -211,20 +208,20 @@ def _qola_impl(mctx):
     for name in ["bundle", "report", "runtime", "verify"]:
         pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
 
-    # For modules that Python imports; fetched when one is built.
+    # For modules that Python imports; fetched when such a module is built.
     pip_repository(
         name = "qola_pip_pybind11",
         headers = "pybind11/include",
         requirements = Label("//third_party/python:pybind11.txt"),
     )
 
-    # What writes type stubs of torch modules, for wheels of them.
+    # Writes type stubs for wheels of torch modules.
     pip_repository(
         name = "qola_pip_stubs",
         requirements = Label("//third_party/python:stubs.txt"),
     )
 
-    # For kernels in Triton; fetched when one is compiled. What it has for other vendors' GPUs, 40 % of it, is left out.
+    # For kernels in Triton; fetched when such a kernel is compiled. Leaves out other vendors' backends, 40 % of the size.
     pip_repository(
         name = "qola_pip_triton",
         requirements = Label("//third_party/python:triton.txt"),
@@ -262,8 +259,8 @@ def _qola_impl(mctx):
         )
     _declare_prebuilt(mctx, trees, manifests)
 
-    # Every fetch is pinned by digest or commit, and what is detected on the
-    # machine (ROCm) is a repository of its own that watches it.
+    # Every fetch is pinned by digest or commit. The repository of a local ROCm
+    # watches its files.
     return mctx.extension_metadata(reproducible = True)
 
 _PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module.")
@@ -284,7 +281,7 @@ _aiter_git = tag_class(
         "commit": attr.string(doc = "Full commit id, 40 hexadecimal digits.", mandatory = True),
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
         "patches_dir": _PATCHES_DIR,
-        "remote": attr.string(doc = "What git fetches from.", mandatory = True),
+        "remote": attr.string(doc = "URL or path to fetch from.", mandatory = True),
     },
     doc = "An AITER source: a commit with its submodules.",
 )
@@ -300,47 +297,48 @@ _aiter_local = tag_class(
 
 _manifest = tag_class(
     attrs = {
-        "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
-        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
+        "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source; by default the wheel that qola pins."),
+        "architectures": attr.string_list(doc = "Archs to use in place of the manifest's."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
-        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's: cpp_itfs for C++ libraries, pybind for modules that Python imports.", values = ["", "cpp_itfs", "pybind"]),
+        "mode": attr.string(doc = "Build mode to use in place of the manifest's, for modules without a mode: cpp_itfs for C++ libraries, pybind for modules that Python imports.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
-        "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
-        "require": attr.string(doc = "Fail unless each direction of Composable Kernel is followed this far: filtered (variants select kernels) or linked (each call of the dispatch is known to have its kernel).", values = ["", "linked", "filtered"]),
-        "spec": attr.label(doc = "JSON file with the choices that replace the manifest's, as `qola build` writes it; in place of architectures, mode, override_aiter_commit and require."),
+        "override_aiter_commit": attr.bool(doc = "Accept an AITER source with another commit than the manifest's aiter_commit, or with other patches than its patches_dir, with a warning."),
+        "require": attr.string(doc = "Fail unless qola follows each direction of Composable Kernel to this level: filtered (variants select kernels) or linked (each call of the dispatch has its kernel).", values = ["", "linked", "filtered"]),
+        "spec": attr.label(doc = "JSON file of `qola build` with choices that replace the manifest's; excludes architectures, mode, override_aiter_commit and require."),
     },
-    doc = "A manifest: becomes @qola_<name> with one target per module.",
+    doc = "A manifest. Declares @qola_<name> with one target per module.",
 )
 
 _prebuilt = tag_class(
     attrs = {
-        "manifest": attr.string(doc = "Name of the qola.manifest whose libraries are meant.", mandatory = True),
+        "manifest": attr.string(doc = "Name of the qola.manifest.", mandatory = True),
         "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
-        "offline": attr.bool(doc = "Look in directories and among earlier downloads only."),
+        "offline": attr.bool(doc = "Use only directories and earlier downloads."),
         "public_key": attr.string(doc = "minisign's public key of the signer; by default the manifest's [prebuilt].public_key."),
-        "urls": attr.string_list(doc = "URLs, or directories relative to the root module, asked in this order; by default the manifest's [prebuilt].urls."),
+        "urls": attr.string_list(doc = "Sources in order: URLs, or directories relative to the root module; by default the manifest's [prebuilt].urls."),
     },
-    doc = "Libraries of a manifest that are fetched where a source has them, and built where none has: @qola_prebuilt_<name> with a target per module, and one for the bundle.",
+    doc = "Prebuilt libraries of a manifest, built if no source has them. Declares @qola_prebuilt_<name> with a target per module, and one for the bundle.",
 )
 
 _rocm = tag_class(
     attrs = {
-        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, to ask first for the pinned ROCm's packages."),
-        "path": attr.string(doc = "Prefix of an installed ROCm to build with in place of the pinned one."),
+        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, to try first for the pinned ROCm's packages."),
+        "path": attr.string(doc = "Prefix of an installed ROCm to use in place of the pinned one."),
     },
-    doc = "Where ROCm comes from. Only the root module's tag counts; without one it is the ROCm that qola pins, fetched from Debian's archive. QOLA_ROCM in the environment goes before it.",
+    doc = "The ROCm to use, by default the pinned one from Debian's archive. Only the root module's tag has an effect. QOLA_ROCM in the environment takes precedence.",
 )
 
 qola = module_extension(
     implementation = _qola_impl,
     doc = """Declares qola's repositories.
 
-Per AITER source NAME: @NAME (the tree); per manifest NAME: @qola_NAME (plan,
-kernel instances, dispatch, libraries), planned when a target of it is asked
-for; per prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or
-built); and @qola_rocm (toolchain) with @qola_rocm_headers (headers of ROCm's
-libraries, for modules of Python's). The pinned compiler, @qola_rocm_sdk, is
-declared by the module qola_compile.
+| Repository | Content |
+| --- | --- |
+| `@<aiter>` | the tree of an AITER source |
+| `@qola_<manifest>` | plan, kernel instances, dispatch and libraries of a manifest; planned when a target of it is requested |
+| `@qola_prebuilt_<name>` | libraries and bundle, fetched or built |
+| `@qola_rocm` | the ROCm toolchain; the module qola_compile declares the pinned compiler, `@qola_rocm_sdk` |
+| `@qola_rocm_headers` | headers of ROCm's libraries, for modules that Python imports |
 """,
     tag_classes = {
         "aiter_git": _aiter_git,

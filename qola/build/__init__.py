@@ -1,4 +1,1 @@
-"""A manifest's libraries, built by Bazel in a workspace of our own.
-
-in: a BuildRequest; out: a BuildResult.
-"""
+"""Builds a manifest's libraries with Bazel in a generated workspace."""

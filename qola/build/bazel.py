@@ -1,4 +1,4 @@
-"""Runs Bazel in a workspace: finds it, says how far it is, follows its events, stops it cleanly."""
+"""Finds Bazel, runs it in a workspace, follows its events, and stops it cleanly."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
 from qola.progress import Pace, flush_progress, log
 
-#: Exit codes of Bazel's that speak of the machine: its environment, bazelw's set-up, its server.
+#: Bazel's exit codes for faults of the machine: environment, bazelw's set-up, server.
 MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
 
-#: What only bazelw's private tree has: the settings of the system are qola's own there.
+#: Exists only in bazelw's private tree, where the system's settings are qola's own.
 _TREE = Path("/usr/share/qola/registry")
 
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _TELL_SECONDS = 10.0
-"""Between two lines on how far the build is, of which a log has fewer."""
+"""Between two reports of progress."""
 
 GET_BAZEL = "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>"
 
 LOG = "bazel.log"
-"""File of the workspace with Bazel's own output since the workspace was written."""
+"""File of the workspace with Bazel's own output."""
 
-#: Variables by which Bazel tells a program it runs (bazel run //:qola) about that program.
+#: Variables that Bazel sets for a program that it runs (bazel run //:qola).
 _OF_BAZEL_RUN = ("BUILD_WORKING_DIRECTORY", "BUILD_WORKSPACE_DIRECTORY", "PYTHONSAFEPATH")
 
 
 MODULE_PYTHON = "QOLA_TORCH"
-"""Variable that names the Python which imports what is built."""
+"""Variable that names the Python for which modules are built."""
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How Bazel builds.
+    """Options of bazel build.
 
     Attributes:
-        keep_going: go on with what does not depend on a failed action.
-        jobs: actions at a time, None for as many as Bazel thinks fit.
+        keep_going: continue with actions that do not depend on a failed one.
+        jobs: parallel actions, None for Bazel's default.
+        subcommands: show each command, and Bazel's own output.
+        more: further arguments.
     """
 
     keep_going: bool = True
@@ -68,10 +70,10 @@ class BuildOptions:
 
 
 def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
-    """Return how to start Bazel: QOLA_BAZEL, else qola's bazelw, else what PATH has.
+    """Return the command of Bazel: QOLA_BAZEL, else qola's bazelw, else Bazel on PATH.
 
     Raises:
-        ToolchainError: there is none.
+        ToolchainError: Bazel was not found.
     """
     named = environ.get("QOLA_BAZEL", "")
     wrapper = ruleset / "bazelw"
@@ -82,7 +84,7 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
         return [found]
     bash = shutil.which("bash", path=environ.get("PATH"))
     if wrapper.is_file() and bash:
-        # By way of bash: an installer of packages may drop the executable bit.
+        # With bash: an installer of packages may drop the executable bit.
         return [bash, str(wrapper)]
     for name in ("bazelisk", "bazel"):
         if found := shutil.which(name, path=environ.get("PATH")):
@@ -91,13 +93,13 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
 
 
 def beside(bazel: Sequence[str], ruleset: Path) -> list[str]:
-    """Return what runs a program that a Bazel has built, for the Python that is there.
+    """Return the prefix of a command that runs a program built by this Bazel.
 
     Args:
-        bazel: what `find_bazel` returned.
+        bazel: the result of `find_bazel`.
     """
     wrapper = str(ruleset / "bazelw")
-    # Its Bazel may be in the private tree, whose Python is another one than the machine's.
+    # bazelw's Bazel may be in the private tree, which has its own Python.
     return [*bazel, "--beside-bazel"] if wrapper in bazel else []
 
 
@@ -114,10 +116,10 @@ def _no_bazel(place: str, found: str) -> ToolchainError:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for Bazel: without what a Bazel around this process said of it.
+    """Return the environment for Bazel, without variables of an outer Bazel.
 
-    Modules that Python imports are built for the Python that QOLA_TORCH names, else for this one.
-    That of a qola which Bazel started is Bazel's choice, not the user's.
+    Python modules are built for the Python in QOLA_TORCH, else for this process's, unless Bazel
+    started qola: then Bazel chose the Python, not the user.
     """
     found = {
         key: value
@@ -132,7 +134,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def ask(
     words: Sequence[str], environ: Mapping[str, str], directory: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run Bazel for an answer, and return what it says, whatever bytes it has.
+    """Run a short Bazel command and return its output.
 
     Raises:
         ToolchainError: it cannot be started.
@@ -152,7 +154,7 @@ def ask(
 
 @contextmanager
 def _starting(words: Sequence[str]) -> Iterator[None]:
-    """Say of a program that is none what it was to be."""
+    """Turn a failed start into a ToolchainError."""
     try:
         yield
     except OSError as error:
@@ -163,11 +165,11 @@ def _starting(words: Sequence[str]) -> Iterator[None]:
 
 
 def own_settings_alone() -> list[str]:
-    """Return Bazel's startup options without which it reads settings that no key has.
+    """Return Bazel's startup options that ignore settings of the user and of the machine.
 
-    They are those of the user and of the machine (docs/guide/prebuilt.md#the-key).
+    Keys of prebuilt bundles do not contain them (docs/guide/prebuilt.md#the-key).
     """
-    # First: where bazelw goes into its tree, it takes the word away.
+    # This option comes first: bazelw removes it before it enters its tree.
     return [*([] if _TREE.exists() else ["--nosystem_rc"]), "--nohome_rc"]
 
 
@@ -196,7 +198,7 @@ def build(
     words += ["--build_event_publish_all_actions", "--", *targets]
     status = Status(events.reader, kernels, options.jobs or os.cpu_count() or 1)
     with ExitStack() as stack:
-        # Standard output is for the summary; Bazel writes nothing there that matters.
+        # Standard output is for the summary of qola.
         output, file = 2, None
         if options.subcommands:
             flush_progress()
@@ -204,7 +206,7 @@ def build(
             file = _LogFile(workspace / LOG)
             events.reader.told = str(file.path)
             output = stack.enter_context(file.path.open("ab")).fileno()
-        # In a session of its own, so that one Ctrl-C is one interrupt: the third kills its server.
+        # In its own session, so that one Ctrl-C is one interrupt: the third kills the server.
         with _starting(words):
             process = subprocess.Popen(
                 words,
@@ -259,9 +261,9 @@ _OF_BAZELW = re.compile(
 
 
 def no_build(bazel: str, code: int, said: str) -> Finding:
-    """Return why Bazel built nothing, in its own words or in bazelw's."""
+    """Return why Bazel built nothing, from its output or bazelw's."""
     of_bazelw = _OF_BAZELW.search(said)
-    # A rule's own words say more than the lines around them.
+    # The message of a rule is more specific than the lines around it.
     words_of_rules = fails(said)
     said = of_bazelw["found"] if of_bazelw else "\n".join(words_of_rules) or said
     found = said.strip().splitlines()[-15:]
@@ -270,24 +272,24 @@ def no_build(bazel: str, code: int, said: str) -> Finding:
         bazel,
         words,
         "a Bazel that can work on this machine",
-        of_bazelw["fix"].strip() if of_bazelw else "qola doctor tells what is missing",
+        of_bazelw["fix"].strip() if of_bazelw else "qola doctor shows what is missing",
     )
 
 
 class _LogFile:
-    """Bazel's own output in a file, from which bazelw's words are told as they come."""
+    """Bazel's own output in a file, from which bazelw's lines are logged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._start = self._position = path.stat().st_size if path.exists() else 0
 
     def text(self) -> str:
-        """Return what was written since, without colours."""
+        """Return the output of this run, without colours."""
         data = self.path.read_bytes()[self._start :]
         return ANSI.sub("", data.decode("utf-8", "replace"))
 
     def of_bazelw(self) -> list[str]:
-        """Return the lines that bazelw has written since the last call, without errors."""
+        """Return bazelw's new lines, except errors."""
         with self.path.open("rb") as file:
             file.seek(self._position)
             whole, end, _ = file.read().rpartition(b"\n")
@@ -298,7 +300,7 @@ class _LogFile:
 
 
 class _EventFile:
-    """The file Bazel appends its events to, read as it grows."""
+    """The file of Bazel's events, read while it grows."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -309,11 +311,11 @@ class _EventFile:
         self._rest = b""
 
     def seconds(self) -> float:
-        """Return how long ago the build began."""
+        """Return the time since the start of the build."""
         return time.monotonic() - self._started
 
     def read_on(self) -> None:
-        """Feed the reader what came since the last call."""
+        """Feed new events to the reader."""
         if not self.path.exists():
             return
         # As bytes: the file may end within a character.
@@ -327,7 +329,7 @@ class _EventFile:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt Bazel, as Ctrl-C would, and wait until it has stopped."""
+    """Interrupt Bazel like Ctrl-C, and wait until it has stopped."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         os.killpg(process.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Builds a manifest's libraries with Bazel and installs them: `qola build`, from Python too."""
+"""Builds a manifest's libraries with Bazel and installs them, for `qola build` and Python."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def build_all(
     environ: Mapping[str, str],
     wheel: str = "",
 ) -> Built:
-    """Build the modules, and a bundle of those that could be built.
+    """Build the modules, and a bundle of the successful ones.
 
-    The caller is in the workspace until the results are read.
+    The caller holds the workspace until it has read the results.
 
     Args:
         wheel: version of the bundle's Python wheel, "" for none.
@@ -52,11 +52,11 @@ def build_all(
     kind = "lazy libraries, " if forms.lazy else ""
     log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
-    # A lazy build compiles none.
+    # A lazy build compiles no kernels.
     counted = planned_kernels(setup.made.name, () if forms.lazy else names)
     events = build(setup.bazel, directory, labels, options, environ, counted)
     results = results_of(events, dict(zip(names, labels, strict=True)))
-    # Read before Bazel runs again: it then forgets what failing actions wrote.
+    # Read now: the next run of Bazel removes the output of failed actions.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
     broken = {n: broken_below(r, events) for n, r in results.items()}
     good = [name for name in names if name in (*ATTENTION, TRITON) and results[name].success]
@@ -66,25 +66,25 @@ def build_all(
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
         packages = f"bundle and wheel {wheel}" if wheel else "bundle"
         log.info(f"{file}: {packages} of {', '.join(good)}")
-        # A log is that of the libraries, which this one would overwrite.
+        # This build would overwrite the execution log of the libraries.
         unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
         asked = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
         found = build(setup.bazel, directory, asked, unlogged, environ)
         bundle = _bundle(found, asked)
     else:
-        # One of an earlier build names libraries that this one does not have.
+        # The file of an earlier build names other libraries.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
     return Built(results, errors, broken, bundle)
 
 
 @dataclass(frozen=True)
 class _Bundle:
-    """The bundle of the modules that were built.
+    """The bundle of the successful modules.
 
     Attributes:
-        directory: where it is, None for none.
-        wheel: its Python wheel, None for none.
-        error: why one of them could not be made, "" where they were, or where nothing is in one.
+        directory: None if there is no bundle.
+        wheel: its Python wheel, None if there is none.
+        error: why the bundle or the wheel could not be made, "" if they were or need not be.
     """
 
     directory: Path | None = None
@@ -107,20 +107,20 @@ class Built:
 
 
 def _bundle(events: EventReader, asked: Sequence[str]) -> _Bundle:
-    """Return the bundle and its wheel, or why one of them is missing."""
+    """Return the bundle and its wheel, or the error of a missing one."""
     results = {label: events.targets.get(label) for label in asked}
     outputs = {
         label: result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
         for label, result in results.items()
     }
-    # Bazel names a directory, or the files in it.
+    # Bazel reports a directory, or the files in it.
     found = [path if path.is_dir() else path.parent for path in outputs[workspace.BUNDLE]]
     holding = [path for path in found if (path / RECORD).is_file()]
     directory = min(holding, key=lambda path: len(path.parts)) if holding else None
     wheel = next(iter(outputs.get(workspace.WHEEL, ())), None)
     if directory and (wheel or workspace.WHEEL not in asked):
         return _Bundle(directory, wheel)
-    # An action has said it on its own standard error, a rule or a BUILD file with fail.
+    # Actions write errors to standard error; rules and BUILD files call fail.
     said = [said_by(action).strip() for _, action in sorted(events.failed.items())]
     words = [text for text in (*said, *events.errors()) if text]
     reasons = [result.reason for result in results.values() if result and result.reason]
@@ -169,13 +169,13 @@ def _install(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> B
 
 
 def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -> dict[str, str]:
-    """Return the file name of each module's library, whether it was built or not."""
+    """Return the file name of each module's library, also of failed ones."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
     planned: list[PlannedModule | PythonModule | TorchModule] = []
     if plans:
         plan = Plan.from_json(plans[0].read_text(encoding="utf-8"))
         planned = [*plan.modules, *plan.python_modules, *plan.torch_modules]
-    # A declared module without attention has its own name alone.
+    # Names of declared modules without attention have no namespace.
     others = {module.name for module in chosen.manifest.modules} - {*ATTENTION, *TORCH_ATTENTION}
     assumed = {
         module.name: library_file(
@@ -188,20 +188,20 @@ def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -
 
 
 def _library_of(result: TargetResult) -> Path | None:
-    """Return the library that a module's target made, None for none."""
+    """Return the library of a module's target, None if there is none."""
     made = [file for file in result.outputs.get(DEFAULT_OUTPUTS, ()) if file.suffix == ".so"]
     return made[0] if result.success and made else None
 
 
 def _packs_of(result: TargetResult) -> list[Path]:
-    """Return the packs beside a library."""
+    """Return the kernel packs of a library."""
     return [file for file in result.outputs.get(DEFAULT_OUTPUTS, ()) if file.suffix == SUFFIX]
 
 
 def _module_record(
     bundled: Mapping[str, Any], name: str, built: Built, library: Path | None, place: Path
 ) -> ModuleRecord:
-    """Return what the bundle and the build know of a module; of both, the build knows better."""
+    """Merge the bundle's and the build's data of a module; the build's take precedence."""
     result = built.results[name]
     own: dict[str, Any] = {
         "name": name,

@@ -21,7 +21,7 @@ from qola.ruleset import ruleset_root
 from qola.version import __version__
 
 COMPILERS = "compilers"
-"""Directory below the cache with compilers, each as lay_out_sdk.py arranges it."""
+"""Directory of compilers in the cache, each in the layout of lay_out_sdk.py."""
 
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
@@ -29,12 +29,13 @@ _TARGET = "//:hipcc"
 
 
 def hipcc(environ: Mapping[str, str]) -> Path:
-    """Return the path of the pinned compiler's hipcc, fetched on the first call.
+    """Return the path of the pinned compiler's hipcc, fetched by the first call.
 
-    The compiler does not stay in a Bazel output base: CMake's build directories keep its path.
+    The compiler is not kept in a Bazel output base, because CMake's build directories store its
+    path.
 
     Raises:
-        ToolchainError: there is no Bazel, or it cannot fetch the compiler.
+        ToolchainError: Bazel was not found, or cannot fetch the compiler.
         QolaError: another user may have written the cache.
     """
     ruleset = ruleset_root()
@@ -46,9 +47,9 @@ def hipcc(environ: Mapping[str, str]) -> Path:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory.parent) as temporary:
             fetched = _fetch(Path(temporary), ruleset, environ)
             sdk = Path(temporary, "sdk")
-            # Not moved: a Bazel that the user names may keep its outputs elsewhere, for others too.
+            # Copied: the user's Bazel may keep shared outputs on another file system.
             shutil.copytree(fetched, sdk, copy_function=_link)
-            # Private whatever the umask: `kept_directory` checks it.
+            # Private despite the umask: `kept_directory` checks the mode.
             sdk.chmod(0o700)
             sdk.rename(directory)
 
@@ -56,7 +57,7 @@ def hipcc(environ: Mapping[str, str]) -> Path:
 
 
 def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
-    """Have Bazel fetch the compiler into an output base below a directory; return its root."""
+    """Fetch the compiler with Bazel into an output base in a directory; return its root."""
     bazel = find_bazel(environ, ruleset)
     output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
     module = [
@@ -67,7 +68,7 @@ def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
     files = {
         ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n",
         ".bazelversion": (ruleset / ".bazelversion").read_text(encoding="utf-8"),
-        # A target of this workspace, so that Bazel's events have it under this name.
+        # A target of this workspace, whose name Bazel's events have.
         "BUILD.bazel": starlark.rule("filegroup", name="hipcc", srcs=["@qola//:hipcc"]) + "\n",
         "MODULE.bazel": "\n\n".join(module) + "\n",
     }
@@ -87,7 +88,7 @@ def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Give a file a second name; copy it to another file system."""
+    """Hard-link a file, or copy it to another file system."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,7 +1,7 @@
-"""Reads Bazel's build event stream: what was built, what failed, and what the tools said.
+"""Reads Bazel's build event stream: outputs, failures, and messages of tools.
 
-The stream is --build_event_json_file: one JSON object a line, in the order of
-build_event_stream.proto, of which these events matter here: optionsParsed, workspaceInfo,
+The stream is --build_event_json_file: one JSON object per line, see build_event_stream.proto. This
+module reads the events optionsParsed, workspaceInfo,
 namedSetOfFiles, action, targetCompleted, aborted, progress and buildFinished.
 """
 
@@ -25,18 +25,18 @@ _ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
 _PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
 _CLASS = re.compile(r"^(?:[\w.$]+Exception: )+")
-"""What Bazel writes before the reason why a repository was not fetched."""
+"""Prefix of the reason why Bazel did not fetch a repository."""
 _LAST = 20
-"""Pieces of Bazel's output that hold its last line of progress."""
+"""Number of last pieces of Bazel's output in which to look for its progress."""
 _JOBS = re.compile(r"--jobs=(\d+)")
 
-#: The name Bazel gives the outputs a target has without --output_groups.
+#: Bazel's name of the outputs of a target without --output_groups.
 DEFAULT_OUTPUTS = "default"
 
 
 @dataclass(frozen=True)
 class FinishedAction:
-    """An action that went well; what Bazel's output tree had already is none.
+    """A successful action. Results from Bazel's output tree have no action.
 
     Attributes:
         name: name of the target without its package; of a kernel's compile, that of the kernel
@@ -52,12 +52,12 @@ class FinishedAction:
 
 @dataclass(frozen=True)
 class FailedAction:
-    """An action that failed.
+    """A failed action.
 
     Attributes:
-        name: as that of a FinishedAction.
+        name: as in FinishedAction.
         mnemonic: kind of action: CppCompile, CppLink.
-        stderr: file with what the tool said, None where it said nothing.
+        stderr: file with the tool's messages, None if there are none.
     """
 
     name: str
@@ -68,12 +68,12 @@ class FailedAction:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """A target that was asked for, when Bazel was done with it.
+    """The result of a requested target.
 
     Attributes:
         seconds: from the start of the build to the arrival of the event.
-        failures: keys in EventReader.failed of the actions that failed below it.
-        reason: why it was not even tried, in Bazel's words; "" if it was.
+        failures: keys in EventReader.failed of the failed actions that it depends on.
+        reason: Bazel's reason why the target was not tried; "" if it was.
         causes: labels of the targets whose errors stopped its analysis.
     """
 
@@ -87,15 +87,15 @@ class TargetResult:
 
 @dataclass
 class EventReader:
-    """Takes events one by one, as they come.
+    """Collects events as they arrive.
 
     Attributes:
         targets: results by label (//:libmha_fwd), in the order of completion.
-        failed: actions that failed, by their first output: one target compiles all kernels.
-        exit_code: Bazel's, None while it runs.
-        exec_root: directory that actions run in, None before it is known.
-        jobs: how many actions run at a time, None where nobody has said it.
-        told: where Bazel's own output is, for messages.
+        failed: failed actions by their first output, because one target compiles all kernels.
+        exit_code: Bazel's exit code, None while it runs.
+        exec_root: directory in which actions run, None before it is known.
+        jobs: number of parallel actions, None for Bazel's default.
+        told: place of Bazel's own output, for messages.
     """
 
     targets: dict[str, TargetResult] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class EventReader:
     _aborts: dict[str, str] = field(default_factory=dict)
 
     def feed(self, line: str, seconds: float) -> None:
-        """Take one line of the stream, so many seconds after the build began."""
+        """Read one line of the stream that arrived `seconds` after the start of the build."""
         event = json.loads(line)
         identity: Mapping[str, Any] = event["id"]
         if "namedSet" in identity:
@@ -126,43 +126,43 @@ class EventReader:
         elif "workspaceInfo" in event:
             self.exec_root = Path(event["workspaceInfo"].get("localExecRoot", ""))
         elif "optionsParsed" in event:
-            # With what configurations expand to; the last one counts.
+            # Includes options of expanded configurations; the last one counts.
             found = _JOBS.findall("\n".join(event["optionsParsed"].get("cmdLine", ())))
             self.jobs = int(found[-1]) if found else None
         elif "finished" in event:
             self.exit_code = event["finished"].get("exitCode", {}).get("code", 0)
 
     def errors(self) -> tuple[str, ...]:
-        """Return what rules and BUILD files failed with, each once: the texts of Starlark's fail.
+        """Return the distinct messages of Starlark's fail in rules and BUILD files.
 
-        The stream has them nowhere but in what Bazel prints.
+        The stream has them only in Bazel's printed output.
         """
         return fails(self._said())
 
     def analysis_errors(self, result: TargetResult) -> tuple[str, ...]:
-        """Return why a target was not analysed, each root cause once; () if it was."""
+        """Return the distinct root causes why a target was not analysed; () if it was."""
         if not result.causes:
             return ()
         told = [_CLASS.sub("", self._aborts.get(label, "")) for label in result.causes]
-        # Of a rule's traceback, the text of fail alone. Some causes have no description.
+        # Of a rule's traceback, only the message of fail. Some causes have no description.
         found = [text for one in told for text in fails(one) or (one.strip(),) if text]
         return tuple(dict.fromkeys(found)) or self.errors() or self.bazel_errors()[:1]
 
     def messages(self) -> tuple[str, ...]:
-        """Return the lines that repository rules print, each once: how many warnings a plan has."""
+        """Return the distinct lines that repository rules print, such as warnings of plans."""
         return self._texts(_PRINTED)
 
     def bazel_errors(self) -> tuple[str, ...]:
-        """Return the first lines of Bazel's own errors, each once."""
+        """Return the distinct first lines of Bazel's own errors."""
         return self._texts(_ERROR)
 
     def last_progress(self) -> str:
-        """Return the last line that says what Bazel does, "" for none."""
+        """Return Bazel's last line of progress, "" for none."""
         found = _PROGRESS.findall(self._said(_LAST))
         return found[-1] if found else ""
 
     def remaining(self) -> int | None:
-        """Return how many actions are to be done yet, None where Bazel has not said it."""
+        """Return the number of actions that are left, None if unknown."""
         found = _COUNTED.findall(self._said(_LAST))
         if not found:
             return None
@@ -173,7 +173,7 @@ class EventReader:
         return _texts(pattern, self._said())
 
     def _said(self, last: int | None = None) -> str:
-        """Return what Bazel has printed, without colours: all of it, or so many last pieces."""
+        """Return Bazel's printed output without colours: all of it, or the last pieces."""
         return ANSI.sub("", "".join(self._stderr[-last:] if last else self._stderr))
 
     def _action(
@@ -184,7 +184,7 @@ class EventReader:
             self.actions.append(FinishedAction(_name(identity, mnemonic), mnemonic, seconds))
             return
         mnemonic = action.get("type", "")
-        # The tool's own; the action's is 1 whatever the tool ended with.
+        # The exit code of the tool; that of the action is always 1.
         spawn = action.get("failureDetail", {}).get("spawn", {})
         self.failed.setdefault(
             _key(identity),
@@ -238,12 +238,12 @@ class EventReader:
 
 
 def fails(said: str) -> tuple[str, ...]:
-    """Return what rules and BUILD files failed with, in what Bazel has printed, each once."""
+    """Return the distinct messages of Starlark's fail in Bazel's printed output."""
     return _texts(_FAIL, ANSI.sub("", said))
 
 
 def _cause(identity: Mapping[str, Any]) -> str:
-    """Return the label of a target that stopped the analysis of others, "" for another event."""
+    """Return the label of a target that stopped the analysis of others, "" if none did."""
     target = identity.get("configuredLabel") or identity.get("unconfiguredLabel") or {}
     return str(target.get("label", ""))
 
@@ -253,7 +253,7 @@ def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:
 
 
 def _key(identity: Mapping[str, Any]) -> str:
-    """Return what an action is known by in every event of a build."""
+    """Return the key of an action, the same in all events of a build."""
     return str(identity.get("primaryOutput") or identity.get("label", ""))
 
 
@@ -268,6 +268,6 @@ def _short(label: str) -> str:
 
 
 def _path(uri: str) -> Path | None:
-    """Return a file on this machine, None for one that a remote service has."""
+    """Return a file on this machine, None for a remote one."""
     parts = urlsplit(uri)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None

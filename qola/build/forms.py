@@ -1,4 +1,4 @@
-"""Which kinds of libraries a build makes: what is asked for, else what the environment says."""
+"""Chooses the kinds of libraries of a build: by options, else by the environment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CK_JIT = "NVTE_CK_JIT"
 _TE_PREFIX = "NVTE_"
 
 ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
-"""How many objects TransformerEngine hands to one call of ar."""
+"""Number of objects that TransformerEngine passes to one call of ar."""
 
-#: Versions in their normal form (PEP 440, appendix B), which names of wheels are made of.
+#: Versions in normal form (PEP 440, appendix B), as in names of wheels.
 _VERSION = re.compile(
     r"(?:[1-9]\d*!)?\d+(?:\.\d+)*(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?"
     r"(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
@@ -35,20 +35,20 @@ _CK_JIT_VALUES = {
 
 
 class ChoiceError(QolaError):
-    """The environment says what it may not say."""
+    """Options or the environment are contradictory or invalid."""
 
     exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "what to build is not clear"
 
 
 def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
-    """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
+    """Return whether to build lazy libraries: as requested, else by $NVTE_CK_JIT, else not.
 
     Logs a warning if the variable decides, which is TransformerEngine's and old, or if other
     variables of TransformerEngine's are set, for which its absence means the other form.
 
     Raises:
-        ChoiceError: the variable has a value it may not have.
+        ChoiceError: the variable has an invalid value.
     """
     given = environ.get(CK_JIT, "")
     if asked is not None:
@@ -73,7 +73,7 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
                 CK_JIT,
                 given,
                 f"{full} (libraries with their kernels inside) or {on} (lazy libraries)",
-                f"unset {CK_JIT}; qola build --lazy or --no-lazy says it",
+                f"unset {CK_JIT}, and use qola build --lazy or --no-lazy",
             )
         )
     log.warning(f"{CK_JIT}={given} chooses the libraries; use qola build --lazy or --no-lazy")
@@ -86,10 +86,10 @@ def check_static(
     modules: Sequence[ModuleSpec],
     environ: Mapping[str, str],
 ) -> None:
-    """Check that an archive can be made, where one is asked for.
+    """Check that a requested archive can be made.
 
     Raises:
-        ChoiceError: lazy libraries are asked for too, or no module can be in an archive.
+        ChoiceError: lazy libraries are requested too, or no module can be in an archive.
     """
     if static and lazy:
         raise ChoiceError(
@@ -110,14 +110,14 @@ def check_static(
             )
         )
     if static and environ.get(ARCHIVE_BATCH_SIZE):
-        log.info(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
+        log.info(f"{ARCHIVE_BATCH_SIZE} has no effect: an archive has one member per module")
 
 
 def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:
-    """Check that a Python wheel can be made, where one is asked for; `version` is "" for none.
+    """Check that a requested Python wheel can be made; `version` is "" for none.
 
     Raises:
-        ChoiceError: the version is none of Python's, or no module can be in a wheel.
+        ChoiceError: the version is invalid in Python, or no module can be in a wheel.
     """
     if not version:
         return
@@ -143,10 +143,10 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:
-    """Return the names of the modules that have kernel instances.
+    """Return the names of the modules with kernel instances.
 
     Raises:
-        ChoiceError: none has.
+        ChoiceError: there is no such module.
     """
     names = [module.name for module in modules if module.name in ATTENTION]
     if not names:
@@ -158,16 +158,16 @@ def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[s
 
 @dataclass(frozen=True)
 class Forms:
-    """Which kinds of libraries a build makes.
+    """The kinds of libraries of a build.
 
     Attributes:
-        lazy: lazy ones, or ones with their kernels inside.
-        static: an archive of the attention modules besides.
+        lazy: lazy libraries instead of libraries that contain their kernels.
+        static: also an archive of the attention modules.
     """
 
     lazy: bool = False
     static: bool = False
 
     def to_json(self) -> dict[str, bool]:
-        """Return the forms as keys of prebuilt bundles have them."""
+        """Return the forms as in keys of prebuilt bundles."""
         return {"lazy": self.lazy, "static": self.static}

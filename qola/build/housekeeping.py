@@ -1,4 +1,4 @@
-"""What qola keeps for a user: how large it is, and what nobody has used for long."""
+"""Measures the cache, and removes entries that were not used for long."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from qola.fetch.git import TREES
 from qola.progress import log
 
 _BY_FILE = frozenset({"disk", ANSWERS})
-"""Directories whose files are used one by one; who uses one renews its time."""
+"""Directories whose files are used independently; each use updates the time stamp."""
 
 _PRUNED = ("disk", ANSWERS, TREES, "prebuilt", WORKSPACES, OUTPUTS)
-"""What is made or fetched anew when it is needed. bazelw --uninstall removes what bazelw made."""
+"""Directories that qola can make again. bazelw --uninstall removes those of bazelw."""
 
 _DAY = 86400.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the cache: its name, and bytes on the disk."""
+    """A directory of the cache, with its bytes on disk."""
 
     name: str
     size: int
 
 
 def parts(cache: Path) -> list[Part]:
-    """Return what a cache directory holds, by directory, the largest first."""
+    """Return the directories of a cache, the largest first."""
     found = [Part(path.name, _size(path)) for path in _children(cache) if path.is_dir()]
     return sorted(found, key=lambda part: (-part.size, part.name))
 
 
 def prune(cache: Path, days: float) -> int:
-    """Remove what was not used for so many days; return how many bytes that were.
+    """Remove entries that were not used for `days` days; return the number of freed bytes.
 
-    What somebody works with at the moment stays, whatever its age.
+    Entries in use stay, whatever their age.
 
     Raises:
-        OSError: something cannot be removed.
+        OSError: an entry cannot be removed.
     """
     before = time.time() - days * _DAY
     freed = 0
@@ -65,7 +65,7 @@ def prune(cache: Path, days: float) -> int:
 
 
 def _is_served(base: Path) -> bool:
-    """Say whether a Bazel server works in an output base."""
+    """Return whether a Bazel server works in an output base."""
     with suppress(OSError, ValueError):
         os.kill(int((base / "server/server.pid.txt").read_text()), 0)
         return True
@@ -74,7 +74,7 @@ def _is_served(base: Path) -> bool:
 
 @contextmanager
 def _unused(directory: Path) -> Iterator[bool]:
-    """Keep others from a directory while the block runs; yield False where one is in it."""
+    """Lock a directory for the block; yield False if another process uses it."""
     with ExitStack() as stack:
         try:
             for lock in filter(Path.is_file, (directory / name for name in LOCKS)):
@@ -86,7 +86,7 @@ def _unused(directory: Path) -> Iterator[bool]:
 
 
 def _used(directory: Path) -> float:
-    """Return when a directory, or what lies in it, was last written: seconds since 1970."""
+    """Return the last write to a directory or to an entry in it, in seconds since 1970."""
     return max(path.lstat().st_mtime for path in (directory, *_children(directory)))
 
 
@@ -106,7 +106,7 @@ def _prune_files(directory: Path, before: float) -> int:
 def _remove(directory: Path, name: str) -> int:
     freed = _size(directory)
     for path, _, _ in os.walk(directory):
-        # Bazel takes the right to write from directories of outputs.
+        # Bazel makes directories of outputs read-only.
         os.chmod(path, 0o700)
     shutil.rmtree(directory)
     log.info(f"removed {name}")
@@ -118,7 +118,7 @@ def _children(directory: Path) -> list[Path]:
 
 
 def _size(directory: Path) -> int:
-    """Return the bytes on the disk of a directory and all below it, links not followed."""
+    """Return the bytes on disk of a directory tree, without following links."""
     total = 0
     for path, _, files in os.walk(directory):
         for name in ("", *files):

@@ -1,4 +1,4 @@
-"""Puts what was built into the output directory, in ROCm/QoLA's layout, file by file atomically."""
+"""Installs built files into the output directory in ROCm/QoLA's layout, each one atomically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from qola.layout import (
 from qola.manifest.constants import NATIVE
 
 PREVIOUS = ".previous"
-"""The end of an earlier library's name, when its module did not build this time."""
+"""Suffix of an earlier library whose module failed this time."""
 
 
 class ModuleRecord(TypedDict):
@@ -39,10 +39,10 @@ class ModuleRecord(TypedDict):
 
     Keys:
         md_name: name of its library without .so, as ROCm/QoLA calls it.
-        error: what failed, with the tool's words; "" for nothing.
-        so_path: absolute path of the library, None where it was not built.
+        error: the tools' error messages, "" on success.
+        so_path: absolute path of the library, None if it was not built.
         duration_s: seconds from the start of the build until the module was done.
-        size: of the library, in bytes; None where it was not built.
+        size: of the library, in bytes; None if it was not built.
         failed: kernel instances and other targets that did not build.
     """
 
@@ -57,7 +57,7 @@ class ModuleRecord(TypedDict):
 
 
 class Summary(TypedDict):
-    """How many modules there are, and how many were built or failed."""
+    """Numbers of modules: all, successful and failed."""
 
     total: int
     success: int
@@ -71,12 +71,12 @@ class _Asked(TypedDict, total=False):
 class BuildResult(_Asked):
     """The content of manifest.json: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, and more.
 
-    `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
-    and SBOM with them, or no wheel, "" where they have; `lazy` whether the attention libraries are
-    lazy ones; `wheel`, where one was asked for, is its absolute path.
+    `aiter` describes the source. `bundle_error` says why headers, licenses and SBOM, or the wheel,
+    are missing; it is "" on success. `lazy` is true if the attention libraries are lazy. `wheel`
+    is the absolute path of a requested wheel.
 
-    `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
-    `gpu_archs` has the archs with ; between them.
+    `generated_at` is UTC in ISO 8601; `aiter_root` is None if no directory was named;
+    `gpu_archs` has the archs, separated by ;.
     """
 
     generated_at: str
@@ -91,7 +91,7 @@ class BuildResult(_Asked):
 
 
 def summarize(modules: Sequence[ModuleRecord]) -> Summary:
-    """Count modules by what became of them."""
+    """Count successful and failed modules."""
     built = sum(module["success"] for module in modules)
     return Summary(total=len(modules), success=built, failed=len(modules) - built)
 
@@ -104,7 +104,7 @@ def run_record(
     lazy: bool,
     bundle_error: str = "",
 ) -> BuildResult:
-    """Return what manifest.json says of this run, in ROCm/QoLA's keys."""
+    """Return the record of this run in manifest.json, with ROCm/QoLA's keys."""
     return BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
         aiter=chosen.aiter.describe(),
@@ -127,22 +127,22 @@ def install(
 ) -> None:
     """Install files, then manifest.json.
 
-    Every file is written beside its place and renamed, so that none is ever half there, and what
-    a process has mapped stays what it was. One that is there already is left alone: what was built
-    with it is not out of date. Files of other modules stay. An earlier library of a module that
-    failed is kept under another name (PREVIOUS), where it does not look new.
+    Each file is written under a temporary name and renamed, so that no file is ever incomplete and
+    mapped files stay intact. Identical files keep their time stamps, so dependents stay up to
+    date. Files of other modules stay. If a module failed, its earlier library gets the suffix
+    PREVIOUS, so that it does not look new.
 
     Args:
-        output: the output directory, made if it is not there; all paths are below it.
+        output: the output directory, created if missing; all paths are relative to it.
         files: by path: a file to copy, or a text.
         failed: libraries and other files that were not made.
-        own: directories and files that keep nothing but `files`.
+        own: directories and files that may contain only `files`.
 
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
     """
     with _directories(output, files), scratch(output) as aside:
-        # All is written before anything is renamed: a full disk changes nothing.
+        # Write all files before renaming any: a full disk changes nothing.
         for name, source in files.items():
             if not _is_there(output / name, source):
                 with writing(output / name, aside / name):
@@ -163,10 +163,10 @@ def install(
 
 @contextmanager
 def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
-    """Make the directories of files below a directory; where the block fails, they are gone again.
+    """Create the directories of files; remove them again if the block fails.
 
     Raises:
-        OSError: one cannot be made, or is in the place of a file.
+        OSError: a directory cannot be created, or has the name of a file.
     """
     made: list[Path] = []
     try:
@@ -177,7 +177,7 @@ def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
                 made.append(place)
         for name in names:
             if (output / name).is_dir():
-                words = f"{os.strerror(errno.EISDIR)}, where a file is to be"
+                words = f"{os.strerror(errno.EISDIR)}, but a file is expected"
                 raise IsADirectoryError(errno.EISDIR, words, str(output / name))
         yield
     except BaseException:
@@ -188,7 +188,7 @@ def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
 
 
 def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:
-    """Return files that an earlier build of these modules may have left, of other libraries."""
+    """Return files of an earlier build of these modules that this build did not make."""
     named = [SBOM]
     bundled = [module for module in modules if module in (*ATTENTION, TRITON)]
     if bundled:
@@ -199,17 +199,17 @@ def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> l
 
 
 def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:
-    """Return directories and files that hold nothing but what is installed now.
+    """Return directories and files that may contain only newly installed files.
 
-    Where a module's lazy library was, its sources are those of another library now; packs of
-    kernels in Triton may be of archs that are no longer built for.
+    Sources of an earlier lazy library belong to another library now; packs of Triton kernels may
+    be for archs that are no longer built.
     """
     modules = tuple(modules)
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
     if TRITON in modules:
         packs = output.glob(f"lib/{Path(triton_file(namespace)).stem}-*.qpack")
         found += [path.relative_to(output).as_posix() for path in packs]
-    # Modules of other groups may be lazy still, and want the program.
+    # Lazy modules of other groups still need the program.
     indices = [
         *output.glob("share/qola/*/kernels.index"),
         *output.glob("share/qola/*/*/kernels.index"),
@@ -219,8 +219,8 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
 
 
 def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:
-    """Remove what is at or below a path and is none of the files; and directories left empty."""
-    # What is deepest comes first, so that a directory is empty when its turn comes.
+    """Remove other files at or below a path, and directories that become empty."""
+    # Deepest paths first, so that directories are empty when they are visited.
     for found in (*sorted(path.rglob("*"), reverse=True), path):
         if found.is_dir() and not found.is_symlink():
             _remove_if_empty(found)

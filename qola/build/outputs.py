@@ -1,7 +1,7 @@
-"""Bazel's output bases of `qola build`, which the manifests of an AITER source share.
+"""Bazel's output bases of `qola build`, shared by the manifests of an AITER source.
 
-An output base holds what Bazel fetched and built, and has one server. Only one Bazel works in it at
-a time: a second build takes the next.
+An output base contains fetched and built files, and has one server. Only one Bazel works in it at a
+time; a concurrent build uses another one.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from qola.files import sha256_of_text, write_if_changed
 from qola.progress import log
 
 OUTPUTS = "outputs"
-"""Directory below the cache that output bases are in."""
+"""Directory of output bases in the cache."""
 
 LOCKS = ("lock", "users")
-"""Files that are locked: while Bazel runs, and while programs run that it built."""
+"""Lock files: one for a running Bazel, one for running programs that it built."""
 
 _WORKSPACE = "workspace"
-"""File that names the workspace of the last build, which alone may overwrite what it built."""
+"""File with the workspace of the last build, the only one that may overwrite its outputs."""
 
 _kept: dict[Path, IO[str]] = {}
 
 
 @dataclass(frozen=True)
 class OutputBase:
-    """An output base of Bazel's and the files that say who uses it."""
+    """A Bazel output base and its lock files."""
 
     directory: Path
 
@@ -42,10 +42,10 @@ class OutputBase:
         return self.directory / "base"
 
     def keep(self) -> None:
-        """Keep builds of other manifests out as long as this process lives.
+        """Keep builds of other manifests out while this process lives.
 
-        It runs programs from there, and the targets of two manifests may have the same paths. Call
-        it before the output base is left.
+        The process runs programs from the output base, and targets of two manifests can have the
+        same paths. Call it before the output base is left.
         """
         if self.directory not in _kept:
             users = (self.directory / LOCKS[1]).open("w")
@@ -55,15 +55,15 @@ class OutputBase:
 
 @contextmanager
 def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBase]:
-    """Yield an output base that no other process builds in until the block is left.
+    """Yield an output base for exclusive use during the block.
 
     Args:
         cache: qola's cache directory.
-        source: all that repositories are fetched by: builds with the same share them.
-        workspace: the workspace to build, which nobody else builds meanwhile.
+        source: identifies the fetched repositories; builds with the same source share them.
+        workspace: the workspace to build, locked by the caller.
 
     Raises:
-        QolaError: another user may have written what is there.
+        QolaError: another user may have written the directory.
     """
     digest = sha256_of_text(source)[:16]
     for number in count(1):
@@ -77,10 +77,10 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
             same = last.is_file() and last.read_text(encoding="utf-8") == workspace.name
             if not same and not _locked(users):
                 continue
-            # Nobody becomes a user without the other lock.
+            # New users need the other lock, too.
             fcntl.flock(users, fcntl.LOCK_UN)
             write_if_changed(last, workspace.name)
-            # When it was last used: `qola cache --prune` goes by that.
+            # The time of the last use, for `qola cache --prune`.
             found.directory.touch()
             if number > 1:
                 log.info(
@@ -91,7 +91,7 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
 
 
 def _locked(file: IO[str]) -> bool:
-    """Lock a file for this process alone; return whether nobody else has it."""
+    """Lock a file exclusively; return False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

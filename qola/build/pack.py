@@ -1,4 +1,4 @@
-"""Has Bazel compile kernels of lazy libraries and pack them: ``qola pack``."""
+"""Compiles kernels of lazy libraries with Bazel and packs them, for ``qola pack``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]{1,500}(:[a-z0-9]{1,20})?")
 def read_list(text: str, place: str) -> list[str]:
     """Return the kernels of a list as qola_kernel_pack takes them: ``<name>`` or ``<name>:<arch>``.
 
-    A line is a name and perhaps an arch, as QOLA_RECORD and qola-kernels write it.
+    A line is a name and optionally an arch, as written by QOLA_RECORD and qola-kernels.
 
     Raises:
-        ChoiceError: a line has more words than that, or one that no kernel is called.
+        ChoiceError: a line has more words, or an invalid name.
     """
     found: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -38,7 +38,7 @@ def read_list(text: str, place: str) -> list[str]:
                 Finding(
                     f"{place}:{number}",
                     line.strip()[:200],
-                    "a kernel's name, and perhaps an arch",
+                    "a kernel's name, and optionally an arch",
                     f"write what `qola list` prints, or remove line {number}",
                 )
             )
@@ -54,14 +54,14 @@ def build_pack(
     options: BuildOptions,
     environ: Mapping[str, str],
 ) -> str:
-    """Compile kernels, as Bazel does for libraries, and put them into a pack.
+    """Compile kernels, with the actions of libraries, and put them into a pack.
 
     Args:
-        kernels: `<name>` or `<name>:<arch>`; none: all of the modules.
-        output: the pack, absolute; replaced as a whole, and only when all was compiled.
+        kernels: `<name>` or `<name>:<arch>`; empty for all kernels of the modules.
+        output: absolute path of the pack; replaced atomically when all kernels were compiled.
 
     Returns:
-        The tools' words about what failed; "" where the pack is there.
+        The tools' error messages; "" on success.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
@@ -82,7 +82,7 @@ def build_pack(
 
 
 def _copy(result: TargetResult, events: EventReader, output: Path) -> str:
-    """Put the pack in its place; return what failed where there is none."""
+    """Copy the pack to its place; return the error messages if there is none."""
     packs = [path for path in result.outputs.get(DEFAULT_OUTPUTS, ()) if path.suffix == SUFFIX]
     if not result.success:
         return describe_failure(result, events)

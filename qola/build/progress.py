@@ -1,4 +1,4 @@
-"""Counts how far a build is: kernels done, from the cache, and the time that is left."""
+"""Measures the progress of a build: kernels done, cached, and the remaining time."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from qola.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
 
 _SHORTEST_COMPILE = 2.0
-"""Seconds. Of the measured compiles (qola/inspect/costs.json) none is half as short; what a cache
-gives takes a fraction of it."""
+"""Seconds. Each measured compile (qola/inspect/costs.json) takes at least twice as long; a cached
+result takes a fraction."""
 
 _KNOWN_SHARE = 0.1
-"""The part of the compiles from which the time of the others is estimated: the first that end are
-the quickest."""
+"""Fraction of the compiles needed for an estimate: the first ones to end are the quickest."""
 
 _JITTER = 1.1
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How far a build is.
+    """Numbers of kernels in a build.
 
     Attributes:
-        seconds_left: None before enough kernels were compiled, and when nothing is left.
+        seconds_left: None until enough kernels were compiled, and when none is left.
     """
 
     total: int
@@ -39,7 +38,7 @@ class Counts:
     seconds_left: float | None
 
     def describe(self) -> str:
-        """Return it in words: 12 of 48 kernels, 3 from cache, about 4 min left."""
+        """Return a line such as "12 of 48 kernels, 3 from cache, about 4 min left"."""
         words = f"{self.done} of {self.total} kernels, {self.done - self.compiled} from cache"
         if self.seconds_left is None:
             return words
@@ -55,16 +54,16 @@ def count(
     remaining: int | None,
     now: float,
 ) -> Counts:
-    """Count kernels by what Bazel says of its actions.
+    """Count kernels by Bazel's finished actions.
 
-    Bazel names an action when it is done, and not whether a cache had it. So many jobs finish no
-    more than so many compiles in the time that the shortest takes: what comes faster was cached.
+    Bazel does not report cache hits. `jobs` jobs finish at most `jobs` compiles in the time of the
+    shortest compile; results that arrive faster were cached.
 
     Args:
-        kernels: what the build compiles, by name: the number of kernel instances in each.
-        remaining: actions that are to be done yet, None for not known. What Bazel's own
-            output tree has is no action, so no more compiles are left than that.
-        now: seconds since the build began, as actions have them.
+        kernels: number of kernel instances in each compile, by name.
+        remaining: actions that are left, None if unknown: an upper bound for compiles, because
+            results in Bazel's output tree need no action.
+        now: seconds since the build began, as in `actions`.
     """
     start = actions[0].seconds if actions else now
     free = [start] * jobs
@@ -78,7 +77,7 @@ def count(
             compiled.add(action.name)
         done.add(action.name)
     undone = sorted(kernels[name] for name in kernels.keys() - done)
-    # Before a compile has ended, Bazel may not have counted all that is to be done.
+    # Until a compile has ended, Bazel's own count may be too low.
     if remaining is not None and compiled:
         undone = undone[max(0, len(undone) - remaining) :]
     left, finished = sum(undone), sum(kernels[name] for name in compiled)
@@ -90,10 +89,10 @@ def count(
 
 
 def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path], Mapping[str, int]]:
-    """Return a function that reads what modules compile: by name, the kernel instances in each.
+    """Return a function that reads the number of kernel instances in each compile of modules.
 
-    It takes the directory with Bazel's external repositories, where the plan is once Bazel has
-    analysed; it returns nothing where there is none that can be read.
+    Its argument is the directory of Bazel's external repositories, which has the plan after the
+    analysis; the result is empty if the plan cannot be read.
     """
 
     def read(external: Path) -> Mapping[str, int]:
@@ -116,24 +115,24 @@ def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path],
 
 
 class TimeLeft:
-    """Keeps the time that is left from growing: a longer estimate is not told."""
+    """Keeps the remaining time from growing: longer estimates are not shown."""
 
     def __init__(self) -> None:
-        self._told = math.inf
+        self._shown = math.inf
 
-    def told(self, seconds: float | None) -> float | None:
-        """Return the estimate, no longer than the last; None where it is longer by far."""
-        if seconds is None or seconds > self._told * _JITTER:
+    def limit(self, seconds: float | None) -> float | None:
+        """Return at most the last estimate; None if the new one is much longer."""
+        if seconds is None or seconds > self._shown * _JITTER:
             return None
-        self._told = min(self._told, seconds)
-        return self._told
+        self._shown = min(self._shown, seconds)
+        return self._shown
 
 
 class Status:
-    """What to say of a build at a moment.
+    """The progress of a running build.
 
     Attributes:
-        share: the part of the kernels that is done, None before it is known.
+        share: fraction of the kernels that is done, None until it is known.
     """
 
     def __init__(
@@ -147,13 +146,13 @@ class Status:
         self.share: float | None = None
 
     def text(self, now: float) -> str:
-        """Return how many kernels are done, before that what Bazel says; "" for nothing.
+        """Return the counts of kernels, or Bazel's own progress before; "" for none.
 
         Args:
             now: seconds since the build began.
         """
         reader = self._reader
-        # The action of a target: before, the plan may be that of an earlier build.
+        # Before the first action of a target, the plan may belong to an earlier build.
         planned = reader.exit_code == 0 or any(action.name for action in reader.actions)
         if self._kernels is None and planned and reader.exec_root:
             self._kernels = self._read(reader.exec_root.parent.parent / "external")
@@ -164,4 +163,4 @@ class Status:
         if reader.exit_code == 0:
             counts = Counts(counts.total, counts.total, counts.compiled, None)
         self.share = counts.done / counts.total
-        return replace(counts, seconds_left=self._left.told(counts.seconds_left)).describe()
+        return replace(counts, seconds_left=self._left.limit(counts.seconds_left)).describe()

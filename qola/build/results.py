@@ -1,4 +1,4 @@
-"""Tells what became of Bazel's targets, and why they failed."""
+"""Interprets the results of Bazel's targets, and why they failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qola.errors import (
 )
 
 _SHOWN_FAILURES = 3
-"""Different errors of a module that are shown; the targets of others are counted."""
+"""Number of distinct errors of a module that are shown; further failed targets are counted."""
 
 
 _NO_ROCM = "qola: ToolchainError: "
@@ -28,11 +28,11 @@ _CLASSES = {
 
 
 def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, TargetResult]:
-    """Return what became of targets.
+    """Return the results of targets.
 
     Raises:
-        QolaError: not one was tried: Bazel could not make the plan or load the targets, or
-            there is no compiler.
+        QolaError: no target was tried, because the plan or the loading failed, or there is no
+            compiler.
     """
     results = {
         name: events.targets[label] for name, label in labels.items() if label in events.targets
@@ -41,7 +41,7 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
     if not tried and events.exit_code:
         raise _as_error(events.errors(), events)
     if not any(result.success for result in results.values()):
-        # What stands in for the compiler on a machine without ROCm fails every action alike.
+        # Without ROCm, a stand-in for the compiler fails each action with the same error.
         said = map(said_by, events.failed.values())
         if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
             raise _as_error([missing_rocm], events)
@@ -50,9 +50,9 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
 
 
 def _as_error(messages: Sequence[str], events: EventReader) -> QolaError:
-    """Return the error for what a repository rule or a BUILD file failed with.
+    """Restore the error of a repository rule or a BUILD file from its text.
 
-    Both write `qola: <class>: ` and an error as text, which becomes that error again.
+    Both write `qola: <class>: ` and the text of the error.
     """
     text = "\n".join(messages).strip()
     kinds = [(m[1], m[2]) for m in _TITLE.finditer(text) if m[1] in _CLASSES]
@@ -71,7 +71,7 @@ _FIELD = re.compile(r"^  (found|expected|fix) +(.*(?:\n {12}.*|\n(?=\n* {12}))*)
 
 
 def read_findings(text: str) -> tuple[Finding, ...]:
-    """Return the findings in a text, as Finding.render writes them, each once."""
+    """Parse the distinct findings in a text of `Finding.render`."""
     found: dict[Finding, None] = {}
     for severity, place, rest in _FINDING.findall(text):
         fields = {name: said.replace("\n" + " " * 12, "\n") for name, said in _FIELD.findall(rest)}
@@ -83,7 +83,7 @@ def read_findings(text: str) -> tuple[Finding, ...]:
 def describe_failure(result: TargetResult, events: EventReader) -> str:
     """Return why a module failed: targets by name with their tool's first errors, or a root cause.
 
-    Of targets that failed with the same words, the first is named and the others are counted.
+    If several targets failed with the same message, the first one is named, the others counted.
     """
     by_words: dict[tuple[str, ...], list[FailedAction]] = {}
     for label in sorted({f for f in result.failures if f in events.failed}):
@@ -95,7 +95,7 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
         more = f" and {len(others)} more of {first.name}" if others else ""
         lines.append(f"{name}{more}: {first.mnemonic} failed with exit code {first.exit_code}")
         lines += [f"  {line}" for line in words]
-        lines += [f"  {len(same)} more targets failed with the same words"] if same else []
+        lines += [f"  {len(same)} more targets failed with the same message"] if same else []
     hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
     lines += [f"... and {hidden} more targets failed"] if hidden else []
     lines += events.analysis_errors(result)
@@ -103,15 +103,15 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
 
 
 def broken_below(result: TargetResult, events: EventReader) -> list[str]:
-    """Return the names of what did not compile of a module, sorted."""
+    """Return the sorted names of a module's kernel instances and targets that failed."""
     failed = (events.failed[label] for label in result.failures if label in events.failed)
     return sorted(name for action in failed for name in failed_in(action))
 
 
 def failed_in(action: FailedAction) -> tuple[str, ...]:
-    """Return what does not compile: of a batch its broken kernel instances, else the target.
+    """Return the broken kernel instances of a batch, else the name of the target.
 
-    rules/qola_compile/compile_batch.sh names them.
+    rules/qola_compile/compile_batch.sh prints the instances.
     """
     return tuple(_BROKEN.findall(said_by(action))) or (action.name,)
 
@@ -120,7 +120,7 @@ _BROKEN = re.compile(r"^qola: kernel instance (\S+) does not compile$", re.MULTI
 
 
 def said_by(action: FailedAction) -> str:
-    """Return what the action's tool said."""
+    """Return the messages of an action's tool."""
     if action.stderr is None or not action.stderr.is_file():
         return ""
     return action.stderr.read_text(encoding="utf-8", errors="replace")
@@ -129,7 +129,7 @@ def said_by(action: FailedAction) -> str:
 _ERROR = re.compile(r"(\b(fatal )?error: |: undefined reference to |\bLLVM ERROR: )")
 
 
-# A source line, or what qola says of its own error.
+# A source line, or a field of a Finding.
 _FOLLOWS = re.compile(r"^(\s*(\d+ )?\||  (found|expected|fix) | {12})")
 
 
@@ -137,10 +137,10 @@ _BESIDE = re.compile(r"(^failed to execute:|: note: |error generated|errors gene
 
 
 def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
-    """Return a tool's first errors, each with the source lines it points to, or what it says.
+    """Return a tool's first errors with their source lines.
 
     Args:
-        tail: how many last lines to return where none is marked as an error.
+        tail: number of last lines to return if no line is marked as an error.
     """
     lines = [ANSI.sub("", line).rstrip() for line in output.splitlines()]
     found: list[str] = []
@@ -157,5 +157,5 @@ def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]
             found.append(line)
         else:
             follows = False
-    # A tool that crashes or was killed says so last, and hipcc repeats its command.
+    # A crash is reported in the last lines; hipcc also repeats its command there.
     return tuple(found or [s for s in lines if s and not s.startswith("failed to execute")][-tail:])

@@ -1,4 +1,4 @@
-"""Begins every build of a manifest: Bazel, manifest, AITER source and workspace."""
+"""Prepares a build of a manifest: Bazel, AITER source and workspace."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from qola.ruleset import ruleset_root
 
 @dataclass(frozen=True)
 class Setup:
-    """A request, and all of Bazel's that building it takes.
+    """A resolved build with its Bazel command and workspace.
 
     Attributes:
+        bazel: the command of Bazel.
         cache: qola's cache directory.
-        directory: the workspace.
+        directory: the workspace's directory.
     """
 
     chosen: ResolvedBuild
@@ -40,9 +41,9 @@ class Setup:
 
     @contextmanager
     def workspace(self) -> Iterator[OutputBase]:
-        """Write the workspace, which this process has for itself until the block is left.
+        """Write the workspace, and lock it for the block.
 
-        A second build of the same manifest waits for it.
+        A second build of the same manifest waits.
         """
         with (
             locked(self.directory, "build of this manifest"),
@@ -53,25 +54,25 @@ class Setup:
             yield outputs
 
     def output_base(self, directory: Path) -> AbstractContextManager[OutputBase]:
-        """Return an output base for a workspace, which nobody else builds meanwhile."""
+        """Lock an output base for a workspace."""
         source = workspace.fetched_by(self.made.ruleset, self.made.aiter)
         return output_base(self.cache, source, directory)
 
 
 def write_workspace(directory: Path, files: Mapping[str, str]) -> None:
-    """Write a workspace's files, and begin a log."""
+    """Write a workspace's files, and remove the log of the last build."""
     workspace.write(directory, files)
     (directory / LOG).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class ResolvedBuild:
-    """A build whose manifest is read and whose AITER source is known.
+    """A build with its manifest and AITER source.
 
     Attributes:
         modules: the modules to build.
-        spec: its archs are checked; () for the manifest's.
-        triton: build the kernels in Triton, too.
+        spec: has checked archs, () for those of the manifest.
+        triton: build the Triton kernels, too.
     """
 
     manifest: Manifest
@@ -83,12 +84,12 @@ class ResolvedBuild:
 
     @property
     def names(self) -> list[str]:
-        """Names of what is built: of the modules, and of the library of kernels in Triton."""
+        """Names of the modules and of the library of Triton kernels."""
         return [*(module.name for module in self.modules), *([TRITON] if self.triton else [])]
 
 
 def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> ResolvedBuild:
-    """Read the manifest and find the AITER source; writes nothing but a tree at `aiter.root`.
+    """Read the manifest and find the AITER source; write at most a tree at `aiter.root`.
 
     Raises:
         QolaError: the manifest, the AITER tree or this machine is at fault.
@@ -117,10 +118,10 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
 
 
 def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
-    """Return what a request comes to; nothing is written yet.
+    """Return the setup of a build, without writing anything.
 
     Raises:
-        ToolchainError: there is no Bazel.
+        ToolchainError: Bazel was not found.
         QolaError: another user may have written Bazel's disk cache.
     """
     ruleset = ruleset_root()
@@ -131,7 +132,7 @@ def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
     made = workspace.Workspace(
         name=workspace.repository_name(file),
         manifest=manifest.text,
-        # All of them, so that builds of different groups have one workspace in common.
+        # All modules, so that builds of different groups share a workspace.
         modules=tuple(m.name for m in torch_variants.all_modules(manifest, chosen.spec.mode)),
         ruleset=ruleset,
         aiter=chosen.aiter,

@@ -1,4 +1,4 @@
-"""The Bazel workspace that `qola build` makes of a manifest: the same for the same request."""
+"""Generates the Bazel workspace of a manifest, deterministically, for `qola build`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ build --sandbox_add_mount_pair=/tmp
 
 @dataclass(frozen=True)
 class Workspace:
-    """The libraries to build, in Bazel's terms.
+    """The content of a workspace.
 
     Attributes:
         name: name of the manifest; its repository is @qola_<name>.
-        modules: the modules to declare a target for.
-        python: files of the manifest's kernels in Triton, by path.
-        triton: the manifest has kernels in Triton.
+        manifest: text of the manifest.
+        modules: modules that get a target.
+        python: Python files of the manifest's Triton kernels, by path.
+        triton: the manifest has Triton kernels.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Workspace:
     triton: bool = False
 
     def files(self, version: str, directory: Path, output_base: Path) -> Mapping[str, str]:
-        """Return the workspace's files by name; `version` is what Bazelisk reads."""
+        """Return the workspace's files by name; `version` is for Bazelisk."""
         paths = [directory, output_base, self.ruleset, *filter(None, [self.aiter.root])]
         return {
             ".bazelrc": self.bazelrc(output_base, paths),
@@ -75,7 +76,7 @@ class Workspace:
         }
 
     def manifest_files(self) -> Mapping[str, str]:
-        """Return the manifest and its BuildSpec by their names."""
+        """Return the files of the manifest and its BuildSpec by name."""
         return {f"{self.name}.toml": self.manifest, f"{self.name}.json": self.spec.to_json()}
 
     def module_file(self) -> str:
@@ -92,8 +93,8 @@ class Workspace:
         )
 
     def build_file(self) -> str:
-        """Return BUILD.bazel: one library per module, and a lazy one where there is that form."""
-        # Both, so that lazy builds and others have one workspace in common.
+        """Return BUILD.bazel: a library per module, and a lazy one if the module has that form."""
+        # Both, so that lazy and other builds share a workspace.
         names = [*self.modules]
         names += [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
         libraries = [
@@ -106,7 +107,7 @@ class Workspace:
             for name in names
         ]
         if self.triton:
-            # Of this workspace, so that Bazel's events have it under this name.
+            # A target of this workspace, whose name Bazel's events have.
             files = starlark.rule("filegroup", name=TRITON, srcs=[self._triton_library])
             libraries.append(files)
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
@@ -117,10 +118,10 @@ class Workspace:
         return f"@qola_{self.name}//:triton_library"
 
     def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
-        """Return BUNDLE_FILE: these modules' libraries in these forms, and perhaps their wheel.
+        """Return BUNDLE_FILE: the bundle of modules' libraries, and optionally its wheel.
 
         Args:
-            modules: of the manifest; may have TRITON.
+            modules: modules of the manifest, and TRITON.
             wheel: version of the wheel, "" for none.
         """
         in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
@@ -146,7 +147,7 @@ class Workspace:
                     "qola_wheel",
                     name="wheel",
                     bundle=":bundle",
-                    # As of qola_manifest_targets.
+                    # The same as in qola_manifest_targets.
                     external_libraries=["libamdhip64.so.7"],
                     package=self.wheel_package(forms),
                     platform="manylinux_2_28_x86_64",
@@ -157,11 +158,11 @@ class Workspace:
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
 
     def wheel_package(self, forms: Forms) -> str:
-        """Return the Python package of the wheel, as qola_manifest_targets names it."""
+        """Return the name of the wheel's Python package, as in qola_manifest_targets."""
         return f"qola_{self.name}{_LAZY if forms.lazy else ''}"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
-        """Return PACK_FILE: the pack of these kernels of these modules; none: of all of them."""
+        """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""
         labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
         load = 'load("@qola//rules:defs.bzl", "qola_kernel_pack")'
         pack = starlark.rule(
@@ -174,14 +175,14 @@ class Workspace:
         return programs_text([self.program(name, name, modules)])
 
     def program(self, name: str, kind: str, modules: Sequence[str]) -> str:
-        """Return the target of such a program, by any name."""
+        """Return the target of a program."""
         labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
         tool = f"@qola//qola/{PROGRAMS[kind]}:tool"
         return starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
 
     def bazelrc(self, output_base: Path, paths: Iterable[Path]) -> str:
-        """Return .bazelrc for files that lie in the given directories."""
-        # As the shell would have it: a blank in a path would end the option.
+        """Return .bazelrc for a build that uses the given directories."""
+        # Quoted as for a shell: a blank in a path would end the option.
         text = _BAZELRC.format(
             header=_HEADER,
             disk_cache=shlex.quote(f"--disk_cache={self.disk_cache}"),
@@ -191,7 +192,7 @@ class Workspace:
 
 
 def overrides(ruleset: Path) -> list[str]:
-    """Return the calls by which a MODULE.bazel takes qola's modules from a directory."""
+    """Return the calls of MODULE.bazel that take qola's modules from a directory."""
     return [
         starlark.rule("local_path_override", module_name=name, path=place.as_posix())
         for name, place in (("qola", ruleset), ("qola_compile", ruleset / "rules/qola_compile"))
@@ -199,8 +200,8 @@ def overrides(ruleset: Path) -> list[str]:
 
 
 def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace]) -> str:
-    """Return MODULE.bazel for manifests that are built with one tree of AITER."""
-    # Which ROCm compiles is part of a prebuilt bundle's key.
+    """Return MODULE.bazel for manifests with the same AITER source."""
+    # The ROCm is part of a prebuilt bundle's key.
     repositories = [*(f"qola_{one.name}" for one in manifests), ROCM]
     use = [
         'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
@@ -225,7 +226,7 @@ def programs_text(programs: Iterable[str]) -> str:
 
 
 BUNDLE_FILE = "bundle/BUILD.bazel"
-"""Written once it is known which libraries there are."""
+"""Written when the successful libraries are known."""
 
 BUNDLE = "//bundle:bundle"
 WHEEL = "//bundle:wheel"
@@ -234,7 +235,7 @@ ROCM = "qola_rocm"
 """The repository with rocm.json."""
 
 PACK_FILE = "pack/BUILD.bazel"
-"""Written once it is known which kernels there are."""
+"""Written when the kernels are known."""
 
 PACK = "//pack:pack"
 
@@ -247,13 +248,13 @@ WORKSPACES = "workspaces"
 """Directory below the cache that workspaces are in."""
 
 _LAZY = "_lazy"
-"""The end of the name of a lazy library's target."""
+"""Suffix of a lazy library's target."""
 
 
 def repository_name(manifest: Path) -> str:
-    """Return what a manifest is called in Bazel: te-manifest.toml becomes te_manifest."""
+    """Return the Bazel name of a manifest: te_manifest for te-manifest.toml."""
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
-    # Names the extension keeps for itself, and those that begin with a digit.
+    # Reserved names of the extension, and names that begin with a digit.
     reserved = name in ("rocm", "rocm_headers", "rocm_sdk", "python", "torch") or name.startswith(
         ("pip_", "prebuilt_")
     )
@@ -261,18 +262,18 @@ def repository_name(manifest: Path) -> str:
 
 
 def fetched_by(ruleset: Path, aiter: AiterSource) -> str:
-    """Return what decides which repositories a build fetches: those of an output base."""
+    """Return the key of the repositories that a build fetches, for an output base."""
     return f"{ruleset}\n{aiter.to_starlark()}"
 
 
 def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
-    """Return where a manifest's workspace is, the same for every build by the same qola."""
+    """Return the directory of a manifest's workspace, the same for each build by this qola."""
     digest = sha256_of_text(f"{manifest}\n{ruleset}")
     return cache / WORKSPACES / f"{repository_name(manifest)}-{digest[:16]}"
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:
-    """Write a workspace's files; those that are as they should be stay untouched."""
+    """Write changed files of a workspace, and remove manifests of earlier builds."""
     directory.mkdir(parents=True, exist_ok=True)
     for stale in (*directory.glob("*.toml"), *directory.glob("*.json")):
         if stale.name not in files:
@@ -282,5 +283,5 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
 
 
 def targets(modules: Sequence[str], lazy: bool = False) -> list[str]:
-    """Return the labels of the modules' libraries; of the lazy ones, where a module has one."""
+    """Return the labels of the modules' libraries, lazy ones on request if a module has one."""
     return [f"//:{module}{_LAZY if lazy and module in ATTENTION else ''}" for module in modules]

@@ -38,7 +38,7 @@ from qola.progress import log
 _PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 _STANDARD_INPUT = "-"
 
-RESULT_AS_JSON = "print what manifest.json holds, or the error, as JSON"
+RESULT_AS_JSON = "print the content of manifest.json, or the error, as JSON"
 
 
 def add_commands(commands: Any) -> None:
@@ -51,18 +51,18 @@ def add_commands(commands: Any) -> None:
         "--wheel",
         default="",
         metavar="VERSION",
-        help="also a Python wheel with this version of the attention libraries and those of "
-        f"kernels in Triton, {WHEELS}/qola_MANIFEST-VERSION-py3-none-PLATFORM.whl",
+        help="also a Python wheel of the attention and Triton libraries with this version, "
+        f"{WHEELS}/qola_MANIFEST-VERSION-py3-none-PLATFORM.whl",
     )
     build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
         action="store_false",
-        help="build, whatever prebuilt bundles there are",
+        help="build without trying prebuilt bundles",
     )
     add_options(build, *PREBUILT)
     add_options(build, "json", help=RESULT_AS_JSON)
-    epilog = "[qola].aiter_commit and patches_dir of the manifest say which, unless options do."
+    epilog = "The commit and patches are those of the manifest, unless options name others."
     checkout = add_command(
         *(commands, "checkout", _checkout, (ExitCode.AITER,)),
         words="[MANIFEST]",
@@ -79,7 +79,7 @@ def add_commands(commands: Any) -> None:
     pack.add_argument(
         *("-o", "--output"),
         metavar=f"FILE{SUFFIX}",
-        help="the pack; replaced as a whole, once all is compiled "
+        help="the pack, replaced when all kernels are compiled "
         f"(default: out/ and the manifest's namespace, with {SUFFIX})",
     )
     add_options(pack, "list")
@@ -193,10 +193,10 @@ def _pack(args: argparse.Namespace, around: Surroundings) -> int:
 
 
 def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
-    """Return the kernels that are named, [] for all.
+    """Return the requested kernels, [] for all.
 
     Raises:
-        ChoiceError: a list cannot be read, or all or nothing is asked for by mistake.
+        ChoiceError: a list cannot be read, or the request is empty or contradictory.
     """
     kernels = list(args.words)
     for name in args.list:
@@ -214,13 +214,13 @@ def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
                 "names of kernels, --list FILE with names, or --all",
                 f"qola list {args.manifest}",
             ),
-            "which kernels to pack is not clear",
+            "the kernels to pack are not clear",
         )
     return kernels
 
 
 def _check_place(output: Path, given: str) -> None:
-    """Find out that a pack cannot be written before hours are spent on it."""
+    """Check the place of the pack before hours of compiling."""
     if output.suffix != SUFFIX:
         raise ChoiceError(Finding("--output", given, f"a file whose name ends in {SUFFIX}"))
     above = next(path for path in output.parents if path.exists())

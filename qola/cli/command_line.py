@@ -1,4 +1,4 @@
-"""The command line: parses, and hands over to the module of the command."""
+"""Parses the command line and runs the command's module."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _DESCRIPTION = "AMD GPU attention libraries from a TOML manifest: plan, build, c
 
 
 def build_parser(command: str | None = "") -> argparse.ArgumentParser:
-    """Return the parser of all commands, of one that is named, or of none with their summaries.
+    """Return the parser.
 
     Args:
-        command: the only command that is parsed, "" for all. With None the parser lists the
-            commands and imports no command's module.
+        command: the only command to add, "" for all. With None the parser lists the commands
+            and imports no command's module.
     """
     parser = Parser(
         prog="qola",
@@ -96,8 +96,8 @@ def main(
 ) -> int:
     """Run the command line, by default with the process's arguments; return the exit code.
 
-    Relative paths are relative to `directory`, by default where the user is: bazel run changes the
-    directory, and says in BUILD_WORKING_DIRECTORY where it was started.
+    Paths are relative to `directory`, by default the user's: bazel run changes the directory, and
+    sets BUILD_WORKING_DIRECTORY to the one in which it was started.
     """
     environ = os.environ if environ is None else environ
     if directory is None:
@@ -110,14 +110,14 @@ def main(
             code = _run(words, Surroundings(environ, directory, console))
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has enough.
-        _lose_output()
+        # The reader of the output has closed it.
+        _drop_output()
         return ExitCode.PIPE
     except (OSError, MemoryError, RuntimeError) as error:
-        if (told := system_error(error)) is None:
+        if (known := system_error(error)) is None:
             raise
-        _lose_output()
-        return _tell(told, words, console)
+        _drop_output()
+        return _print_error(known, words, console)
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return ExitCode.INTERRUPTED
@@ -125,42 +125,42 @@ def main(
 
 
 def _writable(stream: TextIO | None) -> TextIO:
-    """Return a stream that takes any text: nobody's where the process was started with none."""
+    """Return a stream for any text; /dev/null if the process was started without one."""
     if stream is None:
         return open(os.devnull, "w")
     if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-        # Names of files may have bytes that no encoding has.
+        # Names of files may have bytes that are not in the encoding.
         stream.reconfigure(errors="backslashreplace")
     return stream
 
 
 def _run(words: Sequence[str], around: Surroundings) -> int:
-    """Run a command, and tell the errors that its user can correct."""
+    """Run a command, and print errors that a user can correct."""
     try:
         if not words:
-            # As pip and cargo do: the first thing that is typed is no mistake.
+            # Like pip and cargo: no arguments are not an error.
             around.console.out.write(build_parser(None).format_help())
             return ExitCode.DONE
         args = _parse(words, around.directory)
         with show_progress(around.console.err, quiet=args.quiet):
             code: int | None = args.run(args, around)
     except QolaError as error:
-        return _tell(error, words, around.console)
+        return _print_error(error, words, around.console)
     return code or ExitCode.DONE
 
 
-def _tell(error: QolaError, words: Sequence[str], console: Console) -> int:
-    """Print an error, as JSON too where any word asks for that; return its exit code."""
+def _print_error(error: QolaError, words: Sequence[str], console: Console) -> int:
+    """Print an error, also as JSON if requested; return its exit code."""
     console.note(str(error))
     if JSON in words:
-        # Standard output may be what is wrong.
+        # Standard output may be the cause of the error.
         with suppress(OSError):
             console.line(_to_json(error))
     return error.exit_code
 
 
-def _lose_output() -> None:
-    """Let go of a standard output that takes no more; Python would complain once more at exit."""
+def _drop_output() -> None:
+    """Replace a broken standard output, so that Python does not report it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -168,8 +168,8 @@ def _lose_output() -> None:
 
 
 def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
-    """Parse, with options anywhere: argparse alone takes words up to the first option only."""
-    # The program's own options take no values: the first word is the command.
+    """Parse with options anywhere: argparse accepts positional arguments only before options."""
+    # The program's own options have no values, so the first word is the command.
     command = next((word for word in words if not word.startswith("-")), None)
     if command and command not in COMMANDS:
         _check_command(command, build_parser(None))
@@ -190,7 +190,7 @@ def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
 
 
 def _to_json(error: QolaError) -> str:
-    """Return an error as JSON: what its text says, in fields."""
+    """Return an error as JSON."""
     findings = [vars(finding) for finding in error.findings]
     words = {"exit_code": error.exit_code, "title": error.title, "findings": findings}
     return json.dumps({"error": words}, indent=2, sort_keys=True)

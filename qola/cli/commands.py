@@ -93,11 +93,11 @@ def add_command(
     words: str = "",
     epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command to the parser's subcommands, with what all of them take.
+    """Add a command to the parser's subcommands, with the common options.
 
     Args:
-        codes: what it may end with, besides what each command may.
-        words: what follows its name before options, as the usage shows it.
+        codes: exit codes in addition to those of all commands.
+        words: positional arguments, for the usage.
     """
     summary = COMMANDS[name].summary
     parser: argparse.ArgumentParser = commands.add_parser(

@@ -38,7 +38,7 @@ def add_commands(commands: Any) -> None:
         "words",
         nargs="*",
         metavar="FILE",
-        help=f"where (default: {DEFAULT_MANIFEST}; {STANDARD_OUTPUT}: standard output)",
+        help=f"file to write (default: {DEFAULT_MANIFEST}; {STANDARD_OUTPUT}: standard output)",
     )
     parser.add_argument(
         "--namespace",
@@ -54,9 +54,9 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--schema",
         action="store_true",
-        help=f"also write {json_schema.FILE} beside it, for editors that know TOML schemas",
+        help=f"also write {json_schema.FILE} next to it, for editors that support TOML schemas",
     )
-    add_options(parser, "overwrite", help="replace files that are there")
+    add_options(parser, "overwrite", help="replace existing files")
 
 
 def run(args: argparse.Namespace, around: Surroundings) -> None:

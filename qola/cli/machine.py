@@ -45,12 +45,12 @@ _TO_FIX = " To fix: "  # how bazelw --doctor begins it
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that qola uses.
+    """The check of a program or library that qola uses.
 
     Attributes:
-        status: `absent` is what only some commands want, `missing` what building wants.
-        fix: what brings it, "" where nothing has to.
-        details: lines of a program that was asked.
+        status: `absent` if only some commands need it, `missing` if builds need it.
+        fix: how to install it, "" if unnecessary.
+        details: output of a program.
     """
 
     name: str
@@ -87,7 +87,7 @@ def _print(found: list[Check], console: Console) -> None:
 
 
 def checks(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Yield what was found; nothing is changed, but that bazelw remembers its answer."""
+    """Yield the checks; only bazelw writes its cached answer."""
     yield Check("qola", "ok", f"{__version__}, Python {platform.python_version()}")
     yield _cache_check(environ)
     if importlib.util.find_spec("pip"):
@@ -165,7 +165,7 @@ def _add_cache(commands: Any) -> None:
         "--prune",
         type=positive,
         metavar="DAYS",
-        help="remove what is made anew when it is needed and was not used for so many days",
+        help="remove entries that were not used for DAYS days and can be made again",
     )
     add_options(parser, "json", help="print JSON, errors too")
 
@@ -184,7 +184,7 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
                 str(error.filename or directory),
                 error.strerror or str(error),
                 "a directory of your own, whose files you can remove",
-                f"ls -ld {error.filename or directory} says whose it is",
+                f"ls -ld {error.filename or directory} shows the owner",
             )
             raise CacheError(finding) from None
     log.info("adding up")

@@ -31,7 +31,7 @@ class NoManifestError(QolaError):
 
 
 def positive(text: str) -> int:
-    """Return a number above 0 that other programs can read."""
+    """Parse a positive number below 2^31."""
     value = int(text)
     if not 0 < value < 1 << 31:
         raise ValueError
@@ -75,7 +75,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         *("-a", "--aiter-root"),
         type=Path,
         metavar="DIR",
-        help="the AITER tree; what builds or checks out makes it if it is not there",
+        help="the AITER tree; commands that build or check out create it if it is missing",
     ),
     "aiter_commit": _option(
         "--aiter-commit",
@@ -87,7 +87,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--aiter-remote",
         default=DEFAULT_REMOTE,
         metavar="URL",
-        help="what git fetches a commit from (default: %(default)s)",
+        help="remote from which git fetches a commit (default: %(default)s)",
     ),
     "patches_dir": _option(
         "--patches-dir",
@@ -98,7 +98,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "skip_checkout": _flag(
         "--skip-checkout",
-        help="use the tree in --aiter-root as it is: no commit, no patches",
+        help="use the tree in --aiter-root unchanged: no commit, no patches",
     ),
     "group": _list(
         "--group",
@@ -119,13 +119,14 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "lazy": _choice(
         "--lazy",
-        help="libraries that load each kernel when it is first called, with all that compiles it "
-        "in share/qola/ and bin/ (default: $NVTE_CK_JIT of TransformerEngine, else --no-lazy)",
+        help="libraries that load each kernel when it is first called, with the sources and "
+        "program to compile it in share/qola/ and bin/ (default: $NVTE_CK_JIT of "
+        "TransformerEngine, else --no-lazy)",
     ),
     "static": _flag(
         "--static",
-        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
-        "library that has them inside",
+        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, to link into a "
+        "program or library",
     ),
     "bazel_arg": _list(
         "--bazel-arg",
@@ -135,14 +136,14 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "keep_going": _choice(
         "--keep-going",
         default=True,
-        help="go on with other kernels and modules when one fails (default)",
+        help="continue with other kernels and modules when one fails (default)",
     ),
-    "jobs": _option("-j", "--jobs", type=positive, metavar="N", help="actions at a time"),
+    "jobs": _option("-j", "--jobs", type=positive, metavar="N", help="parallel actions"),
     "verbose": _flag("-v", "--verbose", help="show every command"),
     "prebuilt": _list(
         "--prebuilt",
         metavar="URL",
-        help="URL or directory with prebuilt bundles, which are used before anything is built; "
+        help="URL or directory of prebuilt bundles, tried before a build; "
         "repeatable (default: the manifest's [prebuilt].urls, $QOLA_PREBUILT_URL, "
         "$NVTE_AITER_PREBUILT_BASE_URL)",
     ),
@@ -150,26 +151,24 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--public-key",
         default="",
         metavar="KEY",
-        help="minisign's public key of their signer, or a file with it (default: "
+        help="public key of minisign for their signatures, or a file with it (default: "
         "the manifest's [prebuilt].public_key)",
     ),
-    "offline": _flag(
-        "--offline", help="look for them in directories and among earlier downloads only"
-    ),
+    "offline": _flag("--offline", help="use only directories and earlier downloads"),
     "require": _option(
         "--require",
         choices=LEVELS[1:],
         default=LEVELS[0],
-        help="how far each direction of CK has to be followed: filtered (variants select kernels) "
-        "or linked (each call of the dispatch is known to have its kernel)",
+        help="required level of each direction of CK: filtered (variants select kernels) "
+        "or linked (each call of the dispatch has its kernel)",
     ),
     "list": _list(
         "--list",
         metavar="FILE",
-        help="a kernel a line, and perhaps an arch behind it: what QOLA_RECORD writes; - for "
-        "standard input; repeatable",
+        help="list of kernels, one per line, each optionally with an arch, as from QOLA_RECORD; - "
+        "for standard input; repeatable",
     ),
-    "overwrite": _flag("--overwrite", help="replace what is there"),
+    "overwrite": _flag("--overwrite", help="replace existing files"),
     "json": _flag(JSON, help=f"print JSON, errors too ({docs_url('reference/plan.md')})"),
 }
 
@@ -177,12 +176,12 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 DEFAULT_TREE = "the AITER tree (default: the pinned one, fetched once and kept in the cache)"
 PLANNED_TREE = (
     "the AITER tree (default: that of the commit, else the pinned one, fetched once and cached); "
-    "used as it is, unless --aiter-commit or --patches-dir has qola make it, as qola checkout does"
+    "used unchanged, unless --aiter-commit or --patches-dir is given: then qola checkout makes it"
 )
 
 AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
 REQUEST = (*AITER, "skip_checkout", "arch", "mode", "bazel_arg")
-"""Which libraries of a manifest are meant: `request_of_build` reads them."""
+"""Options that select the libraries of a manifest, see `build_request`."""
 
 FORMS = ("lazy", "static")
 PREBUILT = ("prebuilt", "public_key", "offline")
@@ -190,7 +189,7 @@ BUILD = ("keep_going", "jobs", "verbose")
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
-    """Add options of the table, with what is particular to the command."""
+    """Add options of the table, with changes for the command."""
     for name in names:
         flags, settings = _OPTIONS[name]
         parser.add_argument(*flags, dest=name, **settings | changes)
@@ -199,12 +198,12 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
 def add_manifest(
     parser: argparse.ArgumentParser, *, needed: bool = True, more: bool = False
 ) -> None:
-    """Let a command take a manifest: as a word, or with -m/--manifest, ROCm/QoLA's option.
+    """Add the manifest: as a positional argument, or as -m/--manifest like ROCm/QoLA.
 
     Args:
-        needed: it is an error to name none, and the first word is the manifest. If it is not
-            needed, a word that ends in .toml is the manifest.
-        more: the command takes further words. It adds the argument `words` itself.
+        needed: the first positional argument is the manifest, and required. Otherwise an argument
+            that ends in .toml is the manifest.
+        more: the command has further positional arguments, and adds `words` itself.
     """
     add_options(parser, "manifest")
     if not more:
@@ -213,11 +212,11 @@ def add_manifest(
 
 
 def take_manifest(args: argparse.Namespace, directory: Path) -> None:
-    """Take the manifest from the words, unless an option names it.
+    """Move the manifest from the positional arguments to `args.manifest`.
 
     Raises:
-        NoManifestError: the command needs a manifest.
-        UsageError: words are left that the command does not take.
+        NoManifestError: a required manifest is missing.
+        UsageError: there are too many positional arguments.
     """
     if args.manifest is None:
         fits = [word for word in args.words if args.needs_manifest or _is_manifest(word)]
@@ -245,7 +244,7 @@ def _is_manifest(word: str) -> bool:
 
 
 def output_place(args: argparse.Namespace, namespace: str) -> Path:
-    """Return where to install, as the user names it: by default out/NAMESPACE."""
+    """Return the output directory: as given, else out/NAMESPACE."""
     named: Path | None = getattr(args, "output_dir", None)
     return named or Path("out", namespace or args.manifest.stem)
 
@@ -267,7 +266,7 @@ def _place(path: Path | None, around: Surroundings) -> Path | None:
 
 
 def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]:
-    """Return the groups of modules that are asked for, () for all."""
+    """Return the requested groups of modules, () for all."""
     return split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")])
 
 
@@ -278,7 +277,7 @@ def build_request(
     require: Level = LEVELS[0],
     override_aiter_commit: bool = False,
 ) -> BuildRequest:
-    """Return the request of `REQUEST`, with the values of options that few commands have."""
+    """Return the request of the options `REQUEST`."""
     paths = paths_of(args, around)
     return BuildRequest(
         paths["manifest_path"],

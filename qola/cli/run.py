@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.build.bazel import beside, find_bazel
+from qola.build.programs import build_program
 from qola.build.setup import resolve_build
-from qola.build.verifier import build_program
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.cli.options import (
@@ -120,10 +120,10 @@ def run_program(
     """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
     chosen = resolve_build(build_request(args, around), environ)
-    program, error = build_program(name, chosen, build_options(args), environ)
-    if program is None:
+    program = build_program(name, chosen, build_options(args), environ)
+    if program.path is None:
         console.line("FAILED: the libraries were not built")
-        for line in error.splitlines():
+        for line in program.error.splitlines():
             console.line(f"  {line}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
@@ -132,7 +132,7 @@ def run_program(
     flush_progress()
     console.out.flush()
     ruleset = ruleset_root()
-    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program), *words]
+    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program.path), *words]
     variables = {"PATH": os.defpath, **inherited}
     ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
     console.line(ran.stdout.decode(errors="replace").rstrip("\n"))

@@ -12,14 +12,13 @@ from pathlib import Path
 from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.answers import NO_ANSWERS, AnswerCache
-from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.ck.levels import Answers, Filters, check_added, check_levels
+from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
-from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.process import run_module
 from qola.codegen.types import (
     Bucket,
@@ -55,23 +54,22 @@ def generate(
     explain: bool = False,
     cached: AnswerCache = NO_ANSWERS,
 ) -> KernelSet:
-    """Generate one module: the union of the variants as ONE kernel set with ONE dispatch.
+    """Generate one module: one kernel set and one dispatch for the union of the variants.
 
-    Every direction of the module gets its dispatch sources, also one without kernels: its entry
-    point then links, and answers -1. There is one for each set of the architectures a library may
-    be restricted to. Only the files named in the result are part of it; others in `out_dir` are
-    left alone, and files that would not change are not written.
+    Every direction of the module gets dispatch sources for each set of architectures; without
+    kernels, its entry point links and returns -1. Files of `out_dir` that the result does not name
+    stay as they are, and unchanged files are not written.
 
     Args:
         module: one of its modules, such as ``libmha_fwd``.
         archs: the architectures to build for, such as ``gfx950``.
         out_dir: gets ``kernels/`` and ``dispatch/``.
-        explain: also say of every kernel of the receipts in use why it is in or out.
-        cached: what CK's generator answered before.
+        explain: also explain for each kernel of the used receipts why it is kept or dropped.
+        cached: earlier answers of CK's generator.
 
     Raises:
-        CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
-            variants bring about, a CK or a generator that is not served, a generator that fails.
+        CodegenError: an unknown receipt or direction, a variant without kernels, a hazard that the
+            variants cause, an unsupported CK or generator, or a generator that fails.
     """
     if module.without_ck:
         return generate_assembly_only(tree, module, selection, archs, out_dir)
@@ -93,7 +91,7 @@ def generate(
         warnings = check_levels(answers, filters, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
     if refused := [finding for answer in answers.values() for finding in answer.refused]:
-        raise CodegenError(refused, "kernels that are asked for cannot be generated")
+        raise CodegenError(refused, "requested kernels cannot be generated")
     _check_variants(filters, answers, asm.served)
     check_added(filters, answers, selection.add_directions)
     # Several directions may have one finding about a variant.
@@ -106,8 +104,8 @@ def generate(
     sources = [source for answer in answers.values() for source in answer.sources]
     for call in entries:
         for chosen, folder in folders.items():
-            told = _told(asm.archs, chosen)
-            made = generate_entry(tree, call, out_dir, own, told, folder=folder)
+            v3_archs = _entry_archs(asm.archs, chosen)
+            made = generate_entry(tree, call, out_dir, own, v3_archs, folder=folder)
             sources += [replace(source, archs=chosen) for source in made]
     sources += _asm_sources(asm, folders)
     kernels = tuple(kernel for answer in answers.values() for kernel in answer.kernels)
@@ -125,22 +123,22 @@ def generate(
 
 
 def _folder(chosen: Sequence[str], archs: Sequence[str]) -> str:
-    """Return where the dispatch for `chosen` goes: that for all architectures is the usual one."""
+    """Return the folder of the dispatch for `chosen`: "dispatch" for all architectures."""
     return "dispatch" if len(chosen) == len(set(archs)) else f"dispatch_{'_'.join(chosen)}"
 
 
-def _told(asm_archs: Sequence[str], chosen: Sequence[str]) -> list[str]:
-    """Return the architectures AITER's entry-point generator is told of, for the v3 path.
+def _entry_archs(asm_archs: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Return the architectures with a v3 dispatch, for AITER's generator of entry points.
 
-    Told of a single one it calls that v3 dispatch on every device. A name that no device has makes
-    it ask the device, where the library has an architecture without a v3 dispatch.
+    For a single architecture it writes a call of that v3 dispatch on every device. If the library
+    has an architecture without v3, an additional name that no device has makes it test the device.
     """
-    told = [arch for arch in asm_archs if arch in chosen]
-    return [*told, "none"] if told and len(told) < len(chosen) else told
+    archs = [arch for arch in asm_archs if arch in chosen]
+    return [*archs, "none"] if archs and len(archs) < len(chosen) else archs
 
 
 def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterator[GeneratedSource]:
-    """Yield the sources of the v3 path once for each set of architectures they belong to."""
+    """Yield the sources of the v3 path for each set of architectures."""
     for chosen in folders:
         own = [source for source in asm.sources if source.archs[0] in chosen]
         yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
@@ -166,7 +164,7 @@ def _sort_generators(
                     place=f"module {module.name}",
                     found=f"generator {call.script}",
                     expected="CK's generate.py, an entry-point generator or a v3 table",
-                    fix="leave the module out: it is not served yet",
+                    fix="leave the module out: qola does not support it",
                 )
             )
     if not directions and not (v3 and module.name in TORCH_ATTENTION) and not findings:
@@ -185,7 +183,7 @@ def _sort_generators(
 def _read_ck_call(
     module: ModuleConfig, call: GeneratorCall, directions: dict[str, int]
 ) -> list[Finding]:
-    """Add the directions of one call of CK's generate.py; return what is not served."""
+    """Add the directions of one call of CK's generate.py; return findings for unsupported ones."""
     served = {"-d": 1, "--direction": 1, "-r": 1, "--receipt": 1, "-o": 1, "--output_dir": 1}
     names = [arg for arg in call.args if arg.startswith("-")]
     wrong = [f"option {name}" for name in names if name not in served]
@@ -197,10 +195,10 @@ def _read_ck_call(
     return [
         Finding(
             place=f"module {module.name}, {call.script}",
-            found=what,
+            found=found,
             expected=f"{', '.join(served)}; directions {', '.join(_ORDER)}",
         )
-        for what in wrong
+        for found in wrong
     ]
 
 
@@ -213,7 +211,7 @@ def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
             Finding(
                 place=f"module {module.name}",
                 found=f"generators of CK: {', '.join(sorted(scripts))}",
-                expected=f"{expected} alone, of the CK whose headers are compiled",
+                expected=f"only {expected}, of the CK whose headers are compiled",
             )
         )
     return (tree.root / tree.fmha_dir).absolute()
@@ -222,7 +220,7 @@ def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
 def _filters(
     native: Collection[int], selection: Selection, directions: Mapping[str, int]
 ) -> dict[str, tuple[VariantFilter, ...]]:
-    """Return the filters of each direction; receipts and directions are checked."""
+    """Check receipts and directions, and return the filters of each direction."""
     dropped = sorted(selection.drop_directions - set(directions))
     unknown = [("drop_directions", direction) for direction in dropped]
     unknown += [
@@ -327,13 +325,13 @@ def _check_variants(
     answers: Answers,
     served_by_asm: Mapping[int, Collection[Bucket]],
 ) -> None:
-    """Check that every variant, and every head dim it names, has a kernel in some direction.
+    """Check that every variant, and every head dim of it, has a kernel in some direction.
 
-    Assembly kernels will do, if all architectures have them: there are some for problems that CK
-    has none for.
+    Assembly kernels count if all architectures have them; they serve some problems that CK's
+    kernels do not.
 
     Raises:
-        CodegenError: naming each that has none, and what the CK at hand has.
+        CodegenError: names each variant and head dim without a kernel, and the kernels that CK has.
     """
     findings = []
     for variant in next(iter(filters.values()), ()):

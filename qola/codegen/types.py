@@ -1,4 +1,4 @@
-"""What goes into kernel generation and what comes out."""
+"""The input of kernel generation, and its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Bucket = tuple[int, int]
 
 Level = Literal["opaque", "linked", "filtered"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""How far qola can follow a direction, in ascending order; see `Direction`."""
+"""How well qola understands a direction, in ascending order; see `Direction`."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class RequestedKernel:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which kernels of a module are wanted.
+    """Selects kernels of a module.
 
     Attributes:
-        receipt: CK's receipt for variants without their own; None takes the one AITER uses.
-        variants: points of the manifest's matrix; () keeps everything the receipt gives.
+        receipt: CK's receipt for variants without their own; None for AITER's receipt.
+        variants: () keeps all kernels of the receipt.
         drop_directions: directions without kernels; their dispatch returns -1.
-        asm: embed AITER's assembly (v3) kernels, as far as the variants can ask for them.
-        embedded: folders below ``hsa/<arch>`` whose kernels may be embedded; None for all that
-            the module launches.
+        asm: embed AITER's assembly (v3) kernels that serve problems of the variants.
+        embedded: folders below ``hsa/<arch>`` whose kernels may be embedded; None for all folders
+            that the module launches from.
         drop_srcs: names of the module's sources that are left out.
-        level: the level that each direction has to reach.
-        keep_unreachable: also kernels that the dispatch cannot reach.
-        add_directions: those of the module's directions that must have kernels.
-        kernels: kernels named one by one, in addition to those of variants; if there are no
-            variants, the only kernels.
+        level: the level that each direction must reach.
+        keep_unreachable: keep kernels that the dispatch cannot reach.
+        add_directions: directions of the module that must have kernels.
+        kernels: requested kernels, in addition to those of variants; without variants, the only
+            kernels.
     """
 
     receipt: int | None = None
@@ -76,7 +76,7 @@ class KernelInstance:
         role: fwd, splitkv, splitkv_combine, batch_prefill, pagedkv, appendkv, dq_dk_dv, dot_do_o
             or convert_dq; asm_dot_do_o and asm_convert_dq run before and after an assembly (v3)
             kernel.
-        archs: the architectures it is compiled for, each into its own code object.
+        archs: the architectures for which it is compiled, each with its own code object.
         sha256: digest of its source.
         fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
             assembly helper has some of these fields.
@@ -119,7 +119,7 @@ class GeneratedSource:
         direction: the direction it serves; an entry point names its module's main one.
         role: ``dispatch``, ``entry``, ``asm`` (host code of the v3 path, without kernels) or
             ``table`` (a header of the assembly path).
-        archs: the libraries it belongs to: those built for exactly these architectures.
+        archs: it belongs to the libraries for exactly these architectures.
     """
 
     name: str
@@ -131,9 +131,9 @@ class GeneratedSource:
 
 
 def arch_sets(archs: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return every set of architectures a library may be restricted to, all of them first.
+    """Return every set of architectures for which a library may be built, all of them first.
 
-    A dispatch names its kernels, so each set needs a dispatch of its own.
+    A dispatch names its kernels, so each set needs its own dispatch.
     """
     ordered = sorted(archs)
     sizes = range(len(ordered), 0, -1)
@@ -145,7 +145,7 @@ class CodeObject:
     """One .co file of AITER's assembly (v3) kernels, to be embedded.
 
     Attributes:
-        key: what the library looks it up by, ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
+        key: the library looks it up by ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
         sha256: digest of the file.
         size: of the file, in bytes.
     """
@@ -159,11 +159,11 @@ class CodeObject:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one kernel of the receipts in use is in or out.
+    """The reason why one kernel of the used receipts is kept or dropped.
 
     Attributes:
-        dropped_by: the rule that drops it, empty when it is kept.
-        asked_by: places that ask for it by itself, or for one that it runs beside.
+        dropped_by: the rule that drops it, "" if it is kept.
+        asked_by: places in the manifest that request it, or a kernel whose helper it is.
     """
 
     name: str
@@ -178,15 +178,15 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Direction:
-    """How far a direction of the CK at hand is followed.
+    """How well qola understands a direction of CK.
 
     Attributes:
-        level: ``filtered``, where variants select rows of the dispatch, and it is proven that the
-            dispatch of these calls just the kernels kept; ``linked``, all of a receipt, where every
-            call of the dispatch is known to have its kernel; or ``opaque``, all of a receipt.
+        level: ``filtered``: variants select rows, and the dispatch is proven to call exactly the
+            kept kernels. ``linked``: all of a receipt, and every call of the dispatch
+            is proven to have its kernel. ``opaque``: all of a receipt.
         reason: why it is not filtered.
-        rows: number of entries of the dispatch that the receipts in use have.
-        unknown: fields that the dispatch asks for and no variant can name.
+        rows: number of dispatch entries of the used receipts.
+        unknown: fields that the dispatch compares and no variant can name.
     """
 
     name: str
@@ -204,13 +204,13 @@ class KernelSet:
         kernels: sorted by direction, then in CK's order.
         sources: dispatch sources, then entry points.
         warnings: dispatch hazards that CK itself has.
-        explanations: one per kernel of the receipts in use; only when asked for.
+        explanations: one for each kernel of the used receipts; () unless requested.
         code_objects: assembly (v3) kernels to embed, by key; () without a v3 path.
-        headers: headers that generators make for the sources, as these include them:
-            ``asm_fmha_v3_bwd_configs.hpp``. An include of another one must lead into the tree.
+        headers: names by which sources include generated headers, such as
+            ``asm_fmha_v3_bwd_configs.hpp``. Every other include must lead into the tree.
         tables: these headers.
-        inputs: files of the tree that decided the tables.
-        directions: how far each is followed, those without kernels too.
+        inputs: files of the tree from which the tables were generated.
+        directions: the level of each direction, also of those without kernels.
     """
 
     kernels: tuple[KernelInstance, ...]

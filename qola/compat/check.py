@@ -1,4 +1,4 @@
-"""A check of an AITER tree, and what all of them come to."""
+"""Checks of an AITER tree and their report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the answer.
+    """The result of a check, a line of the report.
 
     Attributes:
-        name: what is checked, such as ``includes``.
-        of: in which part of the tree: a module, a direction, a patch; "" for all of it.
-        said: what was found, in a few words.
-        findings: what is wrong (errors) or lacks something (warnings), with the fix.
-        facts: what was found, as JSON values.
+        name: name of the check, such as ``includes``.
+        of: part of the tree: a module, a direction, a patch; "" for all of it.
+        said: the result in a few words.
+        findings: errors and warnings with fixes.
+        facts: the result as JSON values.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Report:
 
 
 def guarded(name: str, of: str, run: Callable[[], Check]) -> Check:
-    """Return a check, a broken one where an error ends it."""
+    """Run a check; an exception becomes a broken check."""
     try:
         return run()
     except QolaError as error:

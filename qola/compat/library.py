@@ -1,4 +1,4 @@
-"""A library that a tree might build: what is asked for, and the checks of its sources."""
+"""A candidate library of a tree, and the checks of its sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from qola.plan.request import Module, Request, ResolvedRequest
 
 @dataclass(frozen=True)
 class Library:
-    """A library to try, as a manifest of one module asks for it.
+    """A candidate library: the manifest of one module.
 
     Attributes:
         of: how its checks call it.
@@ -122,7 +122,7 @@ def check_library(library: Library, folder: Folder) -> tuple[GeneratedModule | N
 
 
 def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
-    """Say of each direction how far it can be followed."""
+    """Check how far each direction can be followed."""
     tree = library.resolved.request.tree
     calls = directions_of(module.config)
     for direction in module.kernels.directions:
@@ -146,7 +146,7 @@ def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
 def _sources(
     library: Library, module: GeneratedModule, macros: EntryMacros, folder: Folder
 ) -> Iterator[Check]:
-    """Say whether a library's sources would find what they need, and which functions they have."""
+    """Check that a library's sources find their files, and list their functions."""
     tree, of = library.resolved.request.tree, library.of
     own = folder.below(module.spec.name)
     texts = {s.file: own.text(s.file) for s in module.kernels.sources}

@@ -1,4 +1,4 @@
-"""The tables of a library's assembly (v3) kernels, in whichever form the tree has them."""
+"""Reads the tables of assembly (v3) kernels in each form that AITER has used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[
 def check_v3(
     of: str, module: GeneratedModule, tree: AiterTree, archs: Sequence[str], off: Sequence[Finding]
 ) -> Check:
-    """Say how many rows each arch has, and which lack their code object.
+    """Count the rows of each arch, and find those without a code object.
 
     Args:
         off: why the assembly path is off, () where it is on.

@@ -12,7 +12,7 @@ from pathlib import Path
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
-from qola.codegen.asm.config_headers import header_name
+from qola.codegen.asm.later import header_name
 from qola.compat.check import Check, Report, guarded
 from qola.compat.library import Library, check_library, library
 from qola.compat.rows import rows_of
@@ -33,7 +33,7 @@ from qola.plan.generate import GeneratedModule
 from qola.processes import thread_pool
 from qola.progress import log
 
-#: Those that wait for AITER's own files stand behind what makes them.
+#: Checks that compare with AITER's own files wait for the tasks that generate them.
 _WORKERS = 4
 _WITHOUT_CK = "-DENABLE_CK=0"
 #: AITER's launcher of assembly kernels with sinks has a module of its own, which a manifest names
@@ -53,12 +53,12 @@ def examine(
     *,
     launches: Launches | None = None,
 ) -> Report:
-    """Check what of an AITER tree can be built; nothing in it is changed.
+    """Check which parts of an AITER tree can be built; the tree is not changed.
 
     Args:
-        patches: a folder of patches, of which each is tried.
-        launches: `qola.compat.launches.check_launches`, for libraries that nothing else speaks
-            against; None: nothing is compiled.
+        patches: a folder of patches; each patch is tried.
+        launches: `qola.compat.launches.check_launches`, for libraries without broken checks;
+            None compiles nothing.
     """
     trees: list[AiterTree] = []
 
@@ -77,7 +77,7 @@ def examine(
 
 
 def _all(name: str, of: str, run: Callable[[], list[Check]]) -> list[Check]:
-    """Return checks; one broken check where an error ends them."""
+    """Run checks; an exception becomes one broken check."""
     found: list[Check] = []
 
     def all_of_them() -> Check:
@@ -89,7 +89,7 @@ def _all(name: str, of: str, run: Callable[[], list[Check]]) -> list[Check]:
 
 
 def _can_do_without_ck(tree: AiterTree, name: str) -> bool:
-    """Whether conditions in a module's sources leave Composable Kernel out."""
+    """Return whether conditions in a module's sources can exclude Composable Kernel."""
     try:
         config = tree.module(name, more_flags=[_WITHOUT_CK])
     except QolaError:
@@ -101,7 +101,7 @@ def _can_do_without_ck(tree: AiterTree, name: str) -> bool:
 
 
 def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
-    """Yield what a module may be built as: with Composable Kernel, without, and for gfx1250."""
+    """Yield the candidates of a module: with Composable Kernel, without it, and for gfx1250."""
     if tree.has_ck:
         yield partial(library, tree, name, TESTED_ARCHS, name)
     if not _can_do_without_ck(tree, name):
@@ -125,7 +125,7 @@ def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
 
 
 def _find(tree: AiterTree, name: str) -> tuple[list[Library], list[Check]]:
-    """Return the libraries that a module may be built as, and what keeps it from others."""
+    """Return the candidate libraries of a module, and the failed checks of others."""
     makers: list[Callable[[], Library]] = []
     libraries: list[Library] = []
 
@@ -159,7 +159,7 @@ def _sink_sources(tree: AiterTree) -> list[str]:
 
 
 def _check_libraries(tree: AiterTree, launches: Launches | None) -> list[Check]:
-    """Return the checks of every library that the tree may build."""
+    """Run the checks of all candidate libraries of the tree."""
     checks: list[Check] = []
     with (
         tempfile.TemporaryDirectory(prefix="qola-") as folder,
@@ -191,7 +191,7 @@ def _check_libraries(tree: AiterTree, launches: Launches | None) -> list[Check]:
 def _launches(
     launches: Launches, library: Library, module: GeneratedModule | None, checks: list[Check]
 ) -> Iterator[Check]:
-    """Build a library, unless a check has said that it cannot be."""
+    """Build a library, unless a check of it is broken."""
     if module and not any(check.status == "broken" for check in checks):
         yield guarded("launches", library.of, lambda: launches(library, module))
 

@@ -21,7 +21,7 @@ INIT = "git submodule update --init --recursive, in the AITER tree"
 
 
 def check_tree(tree: AiterTree, without_ck: bool) -> Check:
-    """Say which AITER it is, and whether its Composable Kernel is there.
+    """Identify the AITER, and check that its Composable Kernel exists.
 
     Args:
         without_ck: the tree's sources can do without.
@@ -61,7 +61,7 @@ def check_tree(tree: AiterTree, without_ck: bool) -> Check:
 
 
 def _commits(tree: AiterTree) -> tuple[str, str, str]:
-    """Return the commit of the tree, that it names of Composable Kernel, and the one there."""
+    """Return the commits of the tree, of its Composable Kernel as pinned, and as checked out."""
     pinned = pinned_id(tree.root)
     commit = pinned if re.fullmatch("[0-9a-f]{40}", pinned) else ""
     if not (tree.root / ".git").exists():
@@ -82,7 +82,7 @@ def _commits(tree: AiterTree) -> tuple[str, str, str]:
 
 
 def check_config(tree: AiterTree) -> Check:
-    """Say whether optCompilerConfig.json has what is built, and nothing unknown."""
+    """Check optCompilerConfig.json for missing modules and unknown keys."""
     names = tree.module_names()
     missing = [
         Finding(
@@ -99,7 +99,7 @@ def check_config(tree: AiterTree) -> Check:
 
 
 def assembly_archs(tree: AiterTree) -> dict[str, list[str]]:
-    """Return the folders of attention's assembly kernels that each arch has."""
+    """Return the folders of attention's assembly kernels for each arch."""
     found: dict[str, list[str]] = {}
     for folder in sorted((tree.root / tree.hsa_dir).glob("gfx*/fmha_*")):
         if any(folder.rglob("*.co")):
@@ -108,7 +108,7 @@ def assembly_archs(tree: AiterTree) -> dict[str, list[str]]:
 
 
 def check_archs(tree: AiterTree) -> Check:
-    """Say which archs the tree has kernels for."""
+    """List the archs of the tree's kernels."""
     assembly = assembly_archs(tree)
     fmha = tree.root / tree.fmha_dir
     texts = map(lossy_text, fmha.rglob("*.py"))
@@ -123,7 +123,7 @@ def check_archs(tree: AiterTree) -> Check:
 
 
 def check_patches(root: Path, folder: Path) -> Iterator[Check]:
-    """Say of each patch of a folder whether it fits.
+    """Check that each patch of a folder fits.
 
     Raises:
         AiterError: there is no patch in it.

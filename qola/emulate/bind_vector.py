@@ -34,7 +34,7 @@ from qola.emulate.waves import EXEC, VCC, Step, Waves
 
 #: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
 _KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16", "V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"}
-#: Integer operations that can saturate, as NumPy's cannot: what clamp means for each.
+#: Saturating forms of integer operations, for clamp: NumPy has none.
 _SATURATED: dict[str, tuple[ArrayFunction, int, int]] = {
     "V_ADD_U32": (np.add, 0, 2**32 - 1),
     "V_SUB_U32": (np.subtract, 0, 2**32 - 1),

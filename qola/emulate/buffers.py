@@ -50,9 +50,9 @@ def _signed(value: int, width: int) -> int:
 
 
 def _buffer(one: Instruction, literals: Literals) -> Finder:
-    """Addresses in a buffer: base + soffset + stride * index + offset, and what is in range.
+    """Addresses in a buffer, base + soffset + stride * index + offset, and the range check.
 
-    With an index, and a stride that is not 0, the index has to be less than the number of records;
+    With an index, and a stride that is not 0, the index must be less than the number of records;
     else the offset, which the scalar offset makes shorter.
     """
     resource, offset = one["srsrc"], one["offset"]
@@ -259,7 +259,7 @@ def _write(w: Waves, one: Instruction, reach: Reach, values: Array) -> None:
 def _to_lds(one: Instruction, finder: Finder, kind: str) -> Step:
     """From memory to the LDS: each lane's words follow those of the lane before it.
 
-    A lane that is off leaves its place as it is; what is out of a buffer's range is 0.
+    An inactive lane leaves its place unchanged; values out of a buffer's range are 0.
     """
     if kind not in _WORDS:
         raise UnsupportedError("bytes or halves loaded to the LDS")
@@ -332,7 +332,7 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
     kind, update = _UPDATES[found[2]]
     words = np.dtype(kind).itemsize // 4
     source = _data(one, "vdata" if found[1] == "BUFFER" else "data")
-    # What was there before comes back where the access is coherent with the wave (sc0).
+    # With sc0 the operation returns the previous value.
     target = (source if found[1] == "BUFFER" else _data(one, "vdst")) if one["sc0"] else None
 
     def run(w: Waves) -> None:

@@ -1,9 +1,7 @@
-"""Looks at the registers of an instruction: those that nobody wrote, and those that are not there.
+"""Reports reads of registers that were never written, by a wrapper around each instruction.
 
-A wrapper around each instruction reports reads of registers that nobody wrote.
-
-What counts as read are all registers of an operand in the lanes that are active. What is only
-moved, and shifted out again, counts too: such a read says nothing of the result.
+All registers of an operand in active lanes count as read, even if the value is only moved and
+shifted out again: such a read does not affect the result.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def _operands(one: Instruction) -> tuple[list[tuple[int, int]], list[tuple[int, 
             continue
         number = one.fields[name]
         if name == "vdst" and one.name in ("V_READFIRSTLANE_B32", "V_READLANE_B32"):
-            # The field is one for vector registers, what it names is a scalar one.
+            # The field of vector registers encodes a scalar register here.
             number %= VGPRS
         if number >= VGPRS and _in_accumulation(one, name):
             number += AGPRS - VGPRS

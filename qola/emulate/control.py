@@ -1,4 +1,4 @@
-"""Control flow, and what concerns the wave itself: branches, barriers, the mode register."""
+"""Control flow and the state of the wave: branches, barriers, the mode register."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BRANCHES: dict[str, Callable[[Waves], Array]] = {
     "S_CBRANCH_EXECNZ": lambda w: w.q[EXEC][:, 0] != 0,
 }
 
-#: What ends a block of instructions that follow each other, beside branches.
+#: Instructions that end a block, in addition to branches.
 ENDS = frozenset({"S_BRANCH", "S_BARRIER", "S_ENDPGM", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
 _MODE = 1

@@ -157,6 +157,6 @@ def sweep(code: bytes) -> dict[int, Instruction | str]:
 
 
 def family(one: Instruction) -> str:
-    """The encoding without what makes it longer: VOP2 for VOP2_LIT."""
+    """The encoding without its suffix for longer forms: VOP2 for VOP2_LIT."""
     form = one.form.removesuffix("_LIT").removesuffix("_DPP16")
     return form.removesuffix("_SDWA_SDST").removesuffix("_SDWA")

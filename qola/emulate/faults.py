@@ -1,4 +1,4 @@
-"""What the emulator has to say of a kernel: each fault names kernel, pc, instruction and lane."""
+"""Faults of a kernel: each names kernel, pc, instruction and lane."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _EXPECTED: dict[Kind, str] = {
     "misaligned": "a multiple of the size; of 4 where it is larger, but for an atomic",
     "uninitialised register": "a register that was written before, or that the launch sets",
     "uninitialised LDS": "LDS that was written before",
-    "unsupported": "what docs/internals/emulation.md lists",
+    "unsupported": "an operation that docs/internals/emulation.md lists",
     "endless": "a kernel that ends",
 }
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that a kernel did and must not, or that cannot be emulated.
+    """A forbidden access of a kernel, or an operation that is not emulated.
 
     Attributes:
         pc: offset of the instruction from the kernel's first, in bytes.
-        workgroup: its number in the grid, x first; -1 where that says nothing.
+        workgroup: its number in the grid, x first; -1 if it is unknown.
         wave: number of the wave in the workgroup, or -1.
         lane: the first lane that did it, or -1.
     """
@@ -50,7 +50,7 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """Where it stands: kernel, pc and instruction, then who ran it."""
+        """Kernel, pc and instruction, then workgroup, wave and lane."""
         numbers = {"workgroup": self.workgroup, "wave": self.wave, "lane": self.lane}
         who = [f"{name} {number}" for name, number in numbers.items() if number >= 0]
         return ", ".join([f"{self.kernel}+{self.pc:#x} {self.instruction}", *who])
@@ -61,7 +61,7 @@ class Fault:
 
 
 class EmulationError(QolaError):
-    """A kernel that cannot be run on, or did what it must not."""
+    """A kernel with a fault that ends its run."""
 
     default_title = "the kernel cannot be emulated"
 
@@ -72,13 +72,13 @@ class EmulationError(QolaError):
         self.fault = fault
 
     def __reduce__(self) -> tuple[type[EmulationError], tuple[Fault]]:
-        """Let it pass between processes."""
+        """Support pickling between processes."""
         return EmulationError, (self.fault,)
 
 
 @dataclass
 class Faults:
-    """Faults of a run, one for each kind and instruction: a loop does a thing a thousand times.
+    """Faults of a run: the first one of each kind and instruction, as loops repeat them.
 
     Attributes:
         strict: the first one ends the run with an `EmulationError`.
@@ -88,16 +88,16 @@ class Faults:
     _found: dict[tuple[str, str, int], Fault] = field(default_factory=dict)
 
     def add(self, fault: Fault) -> None:
-        """Keep a fault, or raise it."""
+        """Record a fault, or raise it."""
         if self.strict:
             raise EmulationError(fault)
         self._found.setdefault((fault.kind, fault.kernel, fault.pc), fault)
 
     def has(self, kind: Kind, kernel: str, pc: int) -> bool:
-        """Whether one of a kind is known of an instruction."""
+        """Whether a fault of a kind is recorded for an instruction."""
         return (kind, kernel, pc) in self._found
 
     @property
     def all(self) -> tuple[Fault, ...]:
-        """What was found, in order."""
+        """The recorded faults, in order."""
         return tuple(self._found.values())

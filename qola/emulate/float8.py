@@ -1,8 +1,8 @@
 """Floats of 8 bits: E4M3 (fp8) and E5M2 (bf8), as gfx950 has them (OCP), and gfx942 (FNUZ).
 
 FNUZ has exponents lower by one, no infinity and no negative zero, whose bits are the only NaN.
-OCP's E4M3 has no infinity either. What is too large becomes infinity, or NaN where that is none:
-kernels clamp before they convert, or set FP16_OVFL, which is not emulated.
+OCP's E4M3 has no infinity either. Values that are too large become infinity, or NaN in formats
+without infinity: kernels clamp before they convert, or set FP16_OVFL, which is not emulated.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Float8:
         mantissa: bits of it that are stored.
         bias: of the exponent.
         largest: code of the largest finite number.
-        over: code of what is too large, to which its sign is added; in FNUZ, of all that is NaN.
-        infinity: whether that is what it stands for.
+        over: code of values that are too large, without sign; in FNUZ formats the code of NaN.
+        infinity: whether `over` is the code of infinity.
     """
 
     mantissa: int
@@ -54,7 +54,7 @@ class Float8:
 
     @cached_property
     def _between(self) -> Array:
-        """What is halfway between each finite number and the next, beyond the largest too."""
+        """Midpoints between each finite number and the next, with one above the largest."""
         finite = self.values[: self.largest + 1].astype(np.float64)
         beyond = 2 * finite[-1] - finite[-2]
         return (finite + np.append(finite[1:], beyond)) / 2

@@ -17,7 +17,7 @@ from qola.emulate.arrays import U8, Array
 from qola.emulate.launch import Device, Module, Options, Result
 from qola.errors import Finding, QolaError
 
-#: hipErrorLaunchFailure: what a host program is told of a kernel that could not be run.
+#: hipErrorLaunchFailure: status of a launch whose kernel could not be run.
 _LAUNCH_FAILURE = 719
 
 
@@ -41,7 +41,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
 
 @dataclass(frozen=True)
 class Asked:
-    """A launch, run or not.
+    """A requested launch.
 
     Attributes:
         kernel: its symbol.
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch that ran: what was asked for, and what it did."""
+    """A launch that ran, with its result."""
 
     result: Result
     grid: tuple[int, int, int]
@@ -70,17 +70,16 @@ class Launched:
 class Hip:
     """A device of one arch in this process.
 
-    There is one of them in a process, as HIP's device is the process's: another arch needs another
-    process.
+    A process has one device: use another process for another arch.
 
     Attributes:
-        launches: what ran, in order.
-        asked: what was to be launched, in order.
-        codes: code objects of these, by their sha256.
+        launches: the launches that ran, in order.
+        asked: the requested launches, in order.
+        codes: the code objects of these launches by sha256.
     """
 
     _made = False
-    #: What the runtime calls for as long as the process lives, whatever becomes of the device.
+    #: The runtime may call it until the process ends, so it outlives the device.
     _callback: ClassVar[Any] = None
 
     def __init__(
@@ -98,7 +97,7 @@ class Hip:
             runtime: cc/fake_hip's library, whatever its name.
             arch: gfx942 or gfx950.
             units: compute units of the device, 0 for those of the arch's largest GPU.
-            runs: whether kernels are executed; else a launch is noted, and does nothing.
+            runs: whether kernels are executed; otherwise launches are only recorded.
         """
         if Hip._made:
             raise RuntimeError("a process has one device")
@@ -106,7 +105,7 @@ class Hip:
         os.environ["FAKE_HIP_ARCH"] = arch
         if units:
             os.environ["FAKE_HIP_CU_COUNT"] = str(units)
-        # The C library's own environment is what the runtime reads.
+        # The runtime reads the environment of the C library.
         self._runtime = ctypes.CDLL(str(runtime.resolve()), mode=ctypes.RTLD_GLOBAL)
         self.options = options or Options()
         self.launches: list[Launched] = []
@@ -128,10 +127,10 @@ class Hip:
         return found
 
     def caller(self, library: Path) -> Callable[[str, Mapping[str, Any]], float]:
-        """Load a library made by the rule library_caller, and return what calls its entry points.
+        """Load a library of the rule library_caller; return a function that calls its entry points.
 
         The function takes an entry point's name and values by name, addresses as int; it returns
-        the entry point's status, and raises what went wrong in a kernel.
+        the entry point's status, and raises errors of kernels.
         """
         function = by_name(self.load(library))
 
@@ -139,32 +138,32 @@ class Hip:
             try:
                 return function(entry, values)
             finally:
-                # What went wrong in a kernel is what the entry point failed by.
+                # The error of a kernel is the reason for the status.
                 self.raise_error()
 
         return call
 
     def use(self, options: Options) -> None:
-        """Run further launches otherwise; what was bound stays bound, checked or not."""
+        """Set options for later launches; kernels that are bound keep their checks."""
         self.options = options
         for device, _ in self._modules.values():
             device.options = options
 
     def raise_error(self) -> None:
-        """Raise what went wrong in a launch since the last time."""
+        """Raise the first error of a launch since the last call."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def allocate(self, array: Array) -> Allocation:
-        """Device memory with what an array holds."""
+        """Allocate device memory with the content of an array."""
         return Allocation(self._runtime, array)
 
     def _launched(self, pointer: Any) -> int:
         try:
             self._run(pointer.contents)
         except BaseException as error:
-            # It cannot pass through the library: whoever called that raises it.
+            # An exception cannot pass through the library: raise_error raises it later.
             self._error = self._error or error
             return _LAUNCH_FAILURE
         return 0
@@ -205,7 +204,7 @@ class Hip:
 
 
 def by_name(library: ctypes.CDLL) -> Callable[[str, Mapping[str, Any]], float]:
-    """Return what calls the entry points of a library that the rule library_caller made.
+    """Return a function that calls the entry points of a library of the rule library_caller.
 
     The function takes an entry point's name and values by name, addresses as int; it returns the
     entry point's status.
@@ -230,7 +229,7 @@ class Allocation:
 
     Attributes:
         address: where it begins.
-        array: what it holds; a view, so that it can be read and changed.
+        array: its content, a view that can be read and changed.
     """
 
     def __init__(self, runtime: ctypes.CDLL, array: Array) -> None:
@@ -257,7 +256,7 @@ class Allocation:
         }
 
     def free(self) -> None:
-        """Give the memory back; the array must not be used any more."""
+        """Free the memory; the array must not be used any more."""
         self._runtime.hipFree(ctypes.c_void_p(self.address))
 
 

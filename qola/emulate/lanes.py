@@ -28,7 +28,7 @@ def _readfirstlane(one: Instruction, literals: Literals) -> Step:
     def run(w: Waves) -> None:
         value = source(w)
         if value.shape[1] > 1:
-            # Without an active lane, lane 0: that is what argmax gives.
+            # Without an active lane argmax returns 0.
             value = np.take_along_axis(value, w.exec.argmax(axis=1)[:, None], axis=1)
         write(w, value)
 

@@ -29,10 +29,10 @@ ARCHS = ("gfx942", "gfx950")
 #: (WAVESIZE of COMPUTE_TMPRING_SIZE).
 _MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 
-#: What registers and LDS hold that nobody wrote: as a float a small negative number, as an integer
-#: a large one, so that a result that depends on it is wrong.
+#: Initial value of registers and LDS: a small negative float and a large integer, so that results
+#: that depend on it are wrong.
 _POISON = 0xBADDCAFE
-#: Enabled by bits of the descriptor's properties, in this order: how many SGPRs each takes.
+#: User SGPRs that bits of the descriptor's properties enable, in this order: name and count.
 _USER = (
     ("private_segment_buffer", 4),
     ("dispatch_ptr", 2),
@@ -42,23 +42,23 @@ _USER = (
     ("flat_scratch_init", 2),
     ("private_segment_size", 1),
 )
-#: Of a dispatch packet: header, dimensions, workgroup, reserved, grid, private and group bytes,
+#: A dispatch packet: header, dimensions, workgroup, reserved, grid, private and group bytes,
 #: kernel object, kernarg address, reserved, completion signal.
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a launch is run.
+    """Options of a launch.
 
     Attributes:
         strict: the first fault is an error.
-        checked: also look for registers and LDS that are read before they are written, and for
-            addresses that are not aligned; half as fast.
-        waves: how many waves may go on together; more are faster until caches are full.
-        limit: instructions of waves after which a launch counts as endless.
-        processes: how many share the workgroups; memory must be shared between processes, as that
-            of the fake HIP runtime is.
+        checked: also report misaligned addresses and reads of registers and LDS before they are
+            written; half as fast.
+        waves: number of waves that run together; more are faster until caches are full.
+        limit: number of instructions of waves after which a launch counts as endless.
+        processes: number of processes that share the workgroups; memory must be shared between
+            processes, as that of the fake HIP runtime is.
     """
 
     strict: bool = False
@@ -70,7 +70,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """What a launch did, beside what it wrote to memory."""
+    """The result of a launch, apart from memory."""
 
     kernel: str
     instructions: int
@@ -79,7 +79,7 @@ class Result:
 
 @dataclass
 class Device:
-    """A device without a GPU: memory, and the code that was loaded to it.
+    """An emulated device: memory and loaded code.
 
     Attributes:
         map: allocations that kernels may touch.
@@ -104,7 +104,7 @@ class Device:
         """Run a kernel; grid in workgroups, block in work-items, arguments as they lie in memory.
 
         Raises:
-            EmulationError: something is not emulated, or a fault where these are errors.
+            EmulationError: an operation that is not emulated, or a fault if `strict` is set.
         """
         program = module.program(symbol)
         return _Launch(self, module, program, grid, block, kernarg, dynamic_lds).run()
@@ -130,7 +130,7 @@ class Module:
         self._programs: dict[str, Program] = {}
 
     def program(self, symbol: str) -> Program:
-        """A kernel, ready to run."""
+        """Return a kernel, bound to functions."""
         found = self._programs.get(symbol)
         if found is None:
             kernel = self.code_object.kernels[symbol]
@@ -223,7 +223,7 @@ class _Launch:
         return ""
 
     def _part(self, machine: Machine, starts: range, groups: int, owned: list[int]) -> Share:
-        """Run some of the workgroups, as many at once as the machine has room for."""
+        """Run some of the workgroups, as many at once as the machine can hold."""
         executed = 0
         for first in starts:
             some = range(first, min(first + machine.groups, groups))
@@ -235,7 +235,7 @@ class _Launch:
         return Share(executed, machine.faults.all)
 
     def _arguments(self) -> Array:
-        """The kernarg segment: hidden arguments that tell sizes follow what the caller gave."""
+        """Return the kernarg segment: the caller's arguments, then hidden ones with sizes."""
         size = max(
             [len(self.kernarg), *(a.offset + a.size for a in self.kernel.arguments)], default=0
         )
@@ -279,7 +279,7 @@ class _Launch:
         return np.frombuffer(packed.ljust(64, b"\0"), U8).copy()
 
     def _waves(self, machine: Machine, groups: range, waves: int, owned: list[int]) -> Waves:
-        """All waves of some workgroups, before their first instruction."""
+        """Return all waves of some workgroups, before their first instruction."""
         count = len(groups) * waves
         layout = self.program.layout
         v = np.full((layout.vgprs, count, LANES), _POISON, U32)

@@ -60,7 +60,7 @@ def in_lds(
 def _check(
     w: Waves, one: Instruction, places: Array, size: int, active: Array | None, write: bool
 ) -> None:
-    """Where reads are checked: know what is written, and report what is read before."""
+    """With checks: record written bytes, and report reads before a write."""
     written = w.machine.lds_written
     assert written is not None
     octets = places[..., None] + np.arange(size)

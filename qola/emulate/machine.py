@@ -1,4 +1,4 @@
-"""What the waves of a launch share: memory, LDS, scratch memory, and the list of faults."""
+"""State that the waves of a launch share: memory, LDS, scratch memory, and faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qola.emulate.waves import LANES, Waves
 
 @dataclass
 class Machine:
-    """The state beside the registers.
+    """The state outside of registers.
 
     Attributes:
         kernel: its name, for faults.
@@ -28,7 +28,7 @@ class Machine:
         first_group: number in the grid of the workgroup in the first row.
         group_waves: waves of a workgroup.
         entry: address of the first instruction.
-        fnuz: whether floats of 8 bits are gfx942's, which are others than gfx950's.
+        fnuz: whether floats of 8 bits have the FNUZ formats of gfx942.
     """
 
     kernel: str
@@ -63,14 +63,14 @@ class Machine:
         self.scratch = np.zeros(max(4, waves * LANES * self.scratch_row), U8)
 
     def begin(self, first_group: int, poison: int) -> None:
-        """Start with other workgroups: what the LDS holds means nothing."""
+        """Start other workgroups, with LDS that counts as unwritten."""
         self.first_group = first_group
         self.lds_words[:] = poison
         if self.lds_written is not None:
             self.lds_written[:] = False
 
     def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
-        """Keep a fault of the first of some lanes."""
+        """Record a fault of the first of some lanes."""
         lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
         row, lane = first_of(lanes)
         self.faults.add(
@@ -87,5 +87,5 @@ class Machine:
         )
 
     def reporter(self, waves: Waves, one: Instruction) -> Report:
-        """What keeps faults of an instruction."""
+        """Return a function that records faults of an instruction."""
         return lambda kind, detail, lanes: self.report(waves, one, kind, detail, lanes)

@@ -17,7 +17,7 @@ _TOP = 1 << 47
 
 
 class _Everything:
-    """What NumPy sees as an array over all of the address space."""
+    """An array interface over the whole address space for NumPy."""
 
     def __init__(self, kind: type[np.generic]) -> None:
         size = np.dtype(kind).itemsize
@@ -38,12 +38,12 @@ _BYTES = {1: _everything(U8), 2: _everything(U16), 4: _everything(U32), 8: _ever
 _WORDS = _BYTES[4]
 _QUADS = _everything(np.complex128)
 
-#: Called with a kind of fault, what was wrong, and the lanes that did it.
+#: Called with a kind of fault, a description, and the lanes.
 Report = Callable[[str, str, Array], None]
 
 
 class AddressMap:
-    """Allocations by address; what a kernel touches outside of them is a fault."""
+    """Allocations by address; accesses outside of them are faults."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []

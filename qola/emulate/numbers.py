@@ -63,7 +63,7 @@ def median_float(a: Array, b: Array, c: Array) -> Array:
 
 
 def to_integer(value: Array, low: int, high: int, kind: type[np.generic]) -> Array:
-    """Towards zero, saturated; what is not a number is 0."""
+    """Round towards zero and saturate; NaN becomes 0."""
     whole = np.nan_to_num(np.trunc(value.astype(F64)), nan=0.0, posinf=high, neginf=low)
     return np.clip(whole, low, high).astype(I64).astype(kind)
 

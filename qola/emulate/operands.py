@@ -214,7 +214,7 @@ def write_half(number: int, high: bool, keep: bool) -> Write:
 
 
 def write_selected(number: int, select: int, unused: int) -> Write:
-    """Writes what SDWA puts in a byte or word; the rest is 0, the sign, or kept."""
+    """Write a byte or word with SDWA; the rest becomes 0 or the sign, or is preserved."""
     whole = write_vector(number)
     if select == 6:
         return lambda w, value: whole(w, bits(value))

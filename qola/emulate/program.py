@@ -73,7 +73,7 @@ class Block:
         places: the instruction of each.
         instructions: how many there are, those that change nothing included.
         end: the instruction that ends it, None where the next block begins.
-        after: offset of what follows.
+        after: offset of the next instruction.
     """
 
     start: int
@@ -85,12 +85,12 @@ class Block:
 
 
 class Program:
-    """A kernel, bound as it runs.
+    """A kernel whose instructions are bound to functions; blocks are made when they are reached.
 
     Attributes:
         arch: that of its code object.
-        code: by offset the instruction, or why there is none.
-        literals: constants beside the ISA's; all are known before the first wave starts.
+        code: the instruction at each offset, or the reason why it cannot be decoded.
+        literals: constants that the ISA lacks, complete before the first wave starts.
     """
 
     def __init__(self, code_object: CodeObject, kernel: Kernel, checked: bool = False) -> None:
@@ -172,7 +172,7 @@ class Program:
         return refuse
 
     def not_covered(self) -> Sequence[str]:
-        """What cannot be decoded or run: offset, instruction, and why."""
+        """Return offset, instruction and reason for each that cannot be decoded or run."""
         return [
             f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
             for pc, one in self.code.items()
@@ -181,7 +181,7 @@ class Program:
 
 
 def _targets(code: Iterable[Instruction | str]) -> set[int]:
-    """Where branches go, and what follows them."""
+    """Return the targets of branches, and the offsets after them."""
     found: set[int] = set()
     for one in code:
         if isinstance(one, str):

@@ -101,7 +101,7 @@ for _bits in (1, 2, 3, 4):
         return total.astype(U32), total > 0xFFFFFFFF
 
 
-# Bits; EXEC and what it is combined with, too
+# Bits; also for EXEC and its operands
 _LOGIC: dict[str, ArrayFunction] = {
     "AND": lambda a, b: a & b,
     "OR": lambda a, b: a | b,
@@ -189,7 +189,7 @@ def _bfe_i64(value: Array, field: Array) -> tuple[Array, Array]:
     return result, result != 0
 
 
-# Comparisons: SCC is all they give
+# Comparisons, whose only result is SCC
 _COMPARE: dict[str, ArrayFunction] = {
     "EQ": np.equal,
     "LG": np.not_equal,

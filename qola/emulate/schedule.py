@@ -115,7 +115,7 @@ class Schedule:
             self._ready += [w.take(np.flatnonzero(~taken)), away]
 
     def _jump(self, w: Waves, one: Instruction) -> None:
-        """A jump to what a register holds; its own offset goes to another one first."""
+        """Jump to the address in a register, after the offset of the next instruction is saved."""
         if misfit := find_misfit(one, w.layout):
             raise self.program.unsupported(one.pc, misfit)
         after = np.full((w.count, 1), w.machine.entry + one.pc + one.size, U64)

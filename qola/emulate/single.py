@@ -1,4 +1,4 @@
-"""A kernel by itself: what of a code object can change what the kernel does."""
+"""Extracts a kernel from a code object, with everything that can change its results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel, Re
 from qola.emulate.arrays import U32
 from qola.emulate.decode import sweep
 
-#: By these a kernel gets at what lies beside its code, and sees where that is: mask and bits of
-#: their first word.
+#: Instructions that read or jump to addresses of code: mask and bits of their first word.
 _ADDRESSED = {
     "S_GETPC_B64": (0xFF80FF00, 0xBE801C00),
     "S_SWAPPC_B64": (0xFF80FF00, 0xBE801E00),
@@ -25,9 +24,9 @@ _ADDRESSED = {
 
 
 def single(code_object: CodeObject, symbol: str) -> CodeObject:
-    """Return a code object with one kernel: the same, whatever else was compiled beside it.
+    """Return a code object with one kernel, independent of other kernels of the same compile.
 
-    A kernel that takes addresses of code keeps all that lies around it.
+    For a kernel that takes addresses of code, the image remains complete.
     """
     kernel = code_object.kernels[symbol]
     code = code_object.image[kernel.entry : kernel.entry + kernel.size]

@@ -1,11 +1,11 @@
-"""The table of operations: a name, what it reads and writes, and a function of arrays.
+"""The table of operations: name, operands, results, and a function of arrays.
 
 A signature such as ``f32 f32 -> f32`` has a type for each operand in the order of the instruction.
-Beside the types of values there are
+Other kinds of operands:
 
 - ``mask``: a bit a lane, as booleans; VCC where the encoding names no register,
 - ``scc``: the scalar condition code, as booleans,
-- ``dst``: what the destination holds, in the type of the result,
+- ``dst``: the value of the destination, in the type of the result,
 - ``lit``: the literal behind the instruction (V_FMAMK and the like),
 - ``fnuz``: whether floats of 8 bits are gfx942's.
 """

@@ -1,12 +1,14 @@
-"""Vector operations, one value a lane: VOP1, VOP2 and VOP3 but comparisons and conversions."""
+"""Vector operations: VOP1, VOP2 and VOP3 except comparisons, and packed ones (VOP3P)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from qola.emulate.arrays import F16, F32, F64, I32, U16, U32, U64, Array, ArrayFunction
+from qola.emulate.arrays import F16, F32, F64, I16, I32, U16, U32, U64, Array, ArrayFunction
 from qola.emulate.numbers import (
+    bf16_bits,
     count_ones,
+    f16_toward_zero,
     first_one,
     fma_f16,
     fma_f32,
@@ -22,8 +24,11 @@ from qola.emulate.numbers import (
     minimum,
     reversed_bits,
     sign_extended,
+    to_i32,
+    to_integer,
+    to_u32,
 )
-from qola.emulate.table import TYPES, vector, vector_function
+from qola.emulate.table import TYPES, packed, vector, vector_function
 
 _M24 = U32(0xFFFFFF)
 _31 = U32(31)
@@ -326,7 +331,7 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
         return scaled, flags
 
     def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
-        """The last step of the division, scaled back by what its size says was done.
+        """The last step of the division, which reverses the scaling that its size implies.
 
         CDNA's pseudocode has one factor, with which no division comes out right; this is RDNA's.
         """
@@ -335,7 +340,7 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
         return np.where(scaled, result * factor.astype(float_type), result)
 
     def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
-        """The quotient, or what a division by or of a special value gives."""
+        """The quotient, or the result of a division with a special value."""
         quotient, denominator, numerator = np.broadcast_arrays(quotient, denominator, numerator)
         negative = np.signbit(denominator) ^ np.signbit(numerator)
         special = np.isnan(denominator) | np.isnan(numerator)
@@ -352,3 +357,85 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
 
 _division("f32", 64, 96, fma_f32)
 _division("f64", 128, 768, fma_f64)
+
+
+# Conversions
+vector("V_CVT_F32_U32", "u32 -> f32", lambda a: a.astype(F32))
+vector("V_CVT_F32_I32", "i32 -> f32", lambda a: a.astype(F32))
+vector("V_CVT_U32_F32", "f32 -> u32", to_u32)
+vector("V_CVT_I32_F32", "f32 -> i32", to_i32)
+vector("V_CVT_RPI_I32_F32", "f32 -> i32", lambda a: to_i32(np.floor(a.astype(F64) + 0.5)))
+vector("V_CVT_FLR_I32_F32", "f32 -> i32", lambda a: to_i32(np.floor(a)))
+vector("V_CVT_F16_F32", "f32 -> f16", lambda a: a.astype(F16))
+vector("V_CVT_F32_F16", "f16 -> f32", lambda a: a.astype(F32))
+vector("V_CVT_F16_U16", "u16 -> f16", lambda a: a.astype(F16))
+vector("V_CVT_F16_I16", "i16 -> f16", lambda a: a.astype(F16))
+vector("V_CVT_U16_F16", "f16 -> u16", lambda a: to_integer(a, 0, 2**16 - 1, U16))
+vector("V_CVT_I16_F16", "f16 -> i16", lambda a: to_integer(a, -(2**15), 2**15 - 1, I16))
+vector("V_CVT_F64_F32", "f32 -> f64", lambda a: a.astype(F64))
+vector("V_CVT_F32_F64", "f64 -> f32", lambda a: a.astype(F32))
+vector("V_CVT_F64_I32", "i32 -> f64", lambda a: a.astype(F64))
+vector("V_CVT_F64_U32", "u32 -> f64", lambda a: a.astype(F64))
+vector("V_CVT_I32_F64", "f64 -> i32", to_i32)
+vector("V_CVT_U32_F64", "f64 -> u32", to_u32)
+for _byte in range(4):
+    vector(
+        f"V_CVT_F32_UBYTE{_byte}",
+        "u32 -> f32",
+        lambda a, distance=8 * _byte: (a >> U32(distance) & U32(0xFF)).astype(F32),
+    )
+
+
+@vector_function("V_CVT_PKRTZ_F16_F32", "f32 f32 -> u32")
+def _pkrtz(low: Array, high: Array) -> Array:
+    return halves(f16_toward_zero(low), f16_toward_zero(high))
+
+
+@vector_function("V_CVT_PK_F16_F32", "f32 f32 -> u32")
+def _pk_f16(low: Array, high: Array) -> Array:
+    return halves(low.astype(F16), high.astype(F16))
+
+
+@vector_function("V_CVT_PK_BF16_F32", "f32 f32 -> u32")
+def _pk_bf16(low: Array, high: Array) -> Array:
+    return halves(bf16_bits(low), bf16_bits(high))
+
+
+@vector_function("V_CVT_PK_U16_U32", "u32 u32 -> u32")
+def _pk_u16(low: Array, high: Array) -> Array:
+    limit = U32(0xFFFF)
+    return halves(np.minimum(low, limit).astype(U16), np.minimum(high, limit).astype(U16))
+
+
+@vector_function("V_CVT_PK_I16_I32", "i32 i32 -> u32")
+def _pk_i16(low: Array, high: Array) -> Array:
+    ends = I32(-(2**15)), I32(2**15 - 1)
+    return halves(np.clip(low, *ends).astype(I16), np.clip(high, *ends).astype(I16))
+
+
+# Packed operations: two values per lane, selected by op_sel
+packed("V_PK_ADD_F32", "f32 f32 -> f32", np.add)
+packed("V_PK_MUL_F32", "f32 f32 -> f32", np.multiply)
+packed("V_PK_FMA_F32", "f32 f32 f32 -> f32", fma_f32)
+packed("V_PK_MOV_B32", "u32 u32 -> u32", lambda a, b: (a, b))
+
+packed("V_PK_ADD_F16", "f16 f16 -> f16", np.add)
+packed("V_PK_MUL_F16", "f16 f16 -> f16", np.multiply)
+packed("V_PK_FMA_F16", "f16 f16 f16 -> f16", fma_f16)
+packed("V_PK_MAX_F16", "f16 f16 -> f16", maximum)
+packed("V_PK_MIN_F16", "f16 f16 -> f16", minimum)
+
+packed("V_PK_ADD_U16", "u16 u16 -> u16", np.add)
+packed("V_PK_SUB_U16", "u16 u16 -> u16", np.subtract)
+packed("V_PK_ADD_I16", "i16 i16 -> i16", np.add)
+packed("V_PK_SUB_I16", "i16 i16 -> i16", np.subtract)
+packed("V_PK_MUL_LO_U16", "u16 u16 -> u16", np.multiply)
+packed("V_PK_MAD_U16", "u16 u16 u16 -> u16", lambda a, b, c: a * b + c)
+packed("V_PK_MAD_I16", "i16 i16 i16 -> i16", lambda a, b, c: a * b + c)
+packed("V_PK_MAX_U16", "u16 u16 -> u16", np.maximum)
+packed("V_PK_MIN_U16", "u16 u16 -> u16", np.minimum)
+packed("V_PK_MAX_I16", "i16 i16 -> i16", np.maximum)
+packed("V_PK_MIN_I16", "i16 i16 -> i16", np.minimum)
+packed("V_PK_LSHLREV_B16", "u16 u16 -> u16", lambda a, b: b << (a & _15))
+packed("V_PK_LSHRREV_B16", "u16 u16 -> u16", lambda a, b: b >> (a & _15))
+packed("V_PK_ASHRREV_I16", "u16 i16 -> i16", lambda a, b: b >> (a & _15).view(I16))

@@ -51,7 +51,7 @@ def constant(number: int, kind: str = "u32") -> int | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of a wave's registers, and the constants that its program has beside them."""
+    """Sizes of a wave's registers, and the constants of its program."""
 
     vgprs: int
     first_agpr: int
@@ -72,7 +72,7 @@ class Waves:
         exec: lanes that are active; (waves, lanes).
         full: all of them are.
         pc: offset of the next instruction.
-        machine: what is not a wave's own.
+        machine: the state that waves share.
     """
 
     __slots__ = (

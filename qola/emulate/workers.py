@@ -13,7 +13,7 @@ from qola.emulate.faults import EmulationError, Fault
 
 @dataclass(frozen=True)
 class Share:
-    """What a part of a launch did: instructions of waves that ran, and faults."""
+    """The result of a part of a launch: number of instructions of waves, and faults."""
 
     instructions: int
     faults: tuple[Fault, ...]
@@ -22,7 +22,7 @@ class Share:
 def in_processes(parts: Sequence[Callable[[], Share]]) -> list[Share]:
     """Run functions side by side, the first one in this process.
 
-    What they write to memory counts only where the memory is shared between processes.
+    Their writes count only in memory that is shared between processes.
 
     Raises:
         EmulationError: that of the first part that failed so.
@@ -68,7 +68,7 @@ def _start(part: Callable[[], Share]) -> tuple[int, int]:
 
 
 def _answer(part: Callable[[], Share]) -> bytes:
-    """What a part did, its fault, or what went wrong with the lines where it did; pickled."""
+    """Return the pickled result of a part, its fault, or an error with its traceback."""
     try:
         return pickle.dumps(part())
     except EmulationError as error:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
+from qola.build.programs import build_program
 from qola.build.setup import resolve_build
-from qola.build.verifier import build_program
 from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -56,11 +56,11 @@ def build_libraries(
     with library_progress():
         chosen = resolve_build(request, environ)
         options = BuildOptions(jobs=jobs, quiet=True)
-        program, error = build_program(_PROGRAM, chosen, options, environ)
-    if program is None:
+        program = build_program(_PROGRAM, chosen, options, environ)
+    if program.path is None:
         place = Path(manifest_path).as_posix()
-        raise NotBuiltError(Finding(place, error, "libraries that build"))
-    return built_by(program)
+        raise NotBuiltError(Finding(place, program.error, "libraries that build"))
+    return built_by(program.path)
 
 
 def built_by(program: Path) -> dict[str, Built]:

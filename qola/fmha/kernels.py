@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
-from qola.build.several import Made, build_several
+from qola.build.programs import BuiltProgram, build_programs
 from qola.errors import Finding
 from qola.files import sha256_of_text
 from qola.fmha.build import built_by
@@ -51,7 +51,7 @@ def build_kernels(
 ) -> list[BuiltKernel]:
     """Build kernels, in one run of Bazel, with the caches and actions of `qola build`.
 
-    Kernels of a tile that differ in what they compute share a library, with helper kernels; all of
+    Kernels of a tile that differ in their features share a library, with helper kernels; all of
     a kernel's problems that its conditions allow go to it there. One that fails stops no other:
     those of its library are built again, each by itself.
 
@@ -92,8 +92,8 @@ def build_kernels(
 def grouped(configs: Iterable[KernelConfig]) -> list[tuple[KernelConfig, ...]]:
     """Return kernels in groups of which none hides another in a dispatch.
 
-    Those of a group have one tile and differ in what they compute, or in padding: what takes fewer
-    problems comes first.
+    Those of a group have one tile and differ in features or padding: kernels that take fewer
+    problems come first.
     """
     groups: dict[KernelConfig, list[KernelConfig]] = {}
     for config in configs:
@@ -151,15 +151,15 @@ def _build(
         texts[name], of_name[name] = text, group
     if not texts:
         return {}
-    made = build_several(texts, _PROGRAM, options, environ, aiter_root=aiter_root)
+    made = build_programs(texts, _PROGRAM, options, environ, aiter_root=aiter_root)
     return {one.config: one for name, group in of_name.items() for one in _built(group, made[name])}
 
 
-def _built(group: Sequence[KernelConfig], made: Made) -> Iterator[BuiltKernel]:
-    if made.program is None:
+def _built(group: Sequence[KernelConfig], made: BuiltProgram) -> Iterator[BuiltKernel]:
+    if made.path is None:
         yield from (BuiltKernel(config, error=made.error) for config in group)
         return
-    ((module, built),) = built_by(made.program).items()
+    ((module, built),) = built_by(made.path).items()
     registry = Registry.of(module, built.repository)
     for config in group:
         names = [entry.name for entry in registry if entry.config == config]

@@ -38,8 +38,8 @@ def make_manifest(
 
     A variant has no fields for tiles and padding: kernels that differ only in these come along
     (`make_exact_manifest` names kernels instead), and so do helper kernels. Of head
-    dimensions that differ in what they have, planning says where the dispatch would have holes, and
-    what to add.
+    dimensions with different kernels, planning names holes in the dispatch, and the missing
+    variants.
 
     Args:
         configs: of kernels that the receipt has.

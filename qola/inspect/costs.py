@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
-from qola.files import UnfitFileError, bounded_bytes
+from qola.json_types import json_fields
 
 SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
-#: In place of a direction, of what serves all directions of a library.
+#: Direction of sources that serve all directions of a library.
 ALL = "all"
-
-_MAX_BYTES = 4 << 20
-"""The most bytes of such a file: a hundred times those of the one that qola has."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +22,9 @@ class Cost:
     """The cost of compiling one source.
 
     Attributes:
-        host_cpu_seconds: the part that is spent once, whatever the number of archs.
-        further_cpu_seconds: what a kernel instance costs as a further one in a batch.
-        linked_bytes: the part of the object that ends up in a library.
+        host_cpu_seconds: the part that does not depend on the number of archs.
+        further_cpu_seconds: of a further kernel instance in a batch.
+        linked_bytes: the part of the object that is linked into a library.
     """
 
     cpu_seconds: float
@@ -37,11 +34,9 @@ class Cost:
     linked_bytes: float
 
     def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
-        """Return the weighted sum of two costs, no part of it below zero."""
-        mine, others = asdict(self), asdict(other)
-        return Cost(
-            **{k: max(0.0, mine[k] * factor + others[k] * other_factor) for k in sorted(mine)}
-        )
+        """Return the weighted sum of two costs, with negative parts as zero."""
+        pairs = zip(json_fields(self).values(), json_fields(other).values(), strict=True)
+        return Cost(*(max(0.0, mine * factor + others * other_factor) for mine, others in pairs))
 
     def for_archs(self, archs: int) -> Cost:
         """Return the cost of one source compiled for several archs at once."""
@@ -63,8 +58,8 @@ class Costs:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
         source: processor, compiler, arch and program of the measurement.
-        cpu: the processor alone.
-        triton: function to (HDIM, cost), ascending; empty where none was measured.
+        cpu: the processor.
+        triton: function to (HDIM, cost), ascending; empty if none was measured.
     """
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
@@ -75,13 +70,13 @@ class Costs:
 
 
 def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
-    """Read a file of bench/measure_costs.py.
+    """Read a file that bench/measure_costs.py wrote.
 
     Raises:
         PlanError: it cannot be read, or is not such a file.
     """
     try:
-        data = json.loads(bounded_bytes(path, _MAX_BYTES))
+        data = json.loads(path.read_bytes())
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
         triton = data.get("triton_kernels", ())
@@ -93,10 +88,8 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
             str(data["cpu"]),
             _grouped(triton, lambda e: (e["kernel"], e["hdim"])) if triton else {},
         )
-    except (OSError, UnfitFileError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        if isinstance(error, RecursionError):  # Python's words for it differ between versions.
-            reason = "values too deep within each other"
         raise PlanError(
             Finding(
                 path.as_posix(),

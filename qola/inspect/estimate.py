@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from qola.inspect.costs import ALL, Cost, Costs
+from qola.json_types import json_fields
 from qola.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
 
-#: The role of what a library has beside kernel instances.
+#: Role of the sources of a library that are not kernel instances.
 SOURCES = "dispatch, entry"
 
 
@@ -24,10 +25,10 @@ class Compile:
 
     Attributes:
         name: label of its target without the repository.
-        kernels: number of kernel instances in it.
-        direction: the direction of a kernel instance; all for a source of the library. In Triton,
-            the kernel's name.
-        measured: costs of this role were measured, not borrowed from another one.
+        kernels: number of its kernel instances.
+        direction: of a kernel instance; `ALL` for a source of the library; for Triton the name of
+            the kernel.
+        measured: the costs of its role were measured, not borrowed from another role.
     """
 
     name: str
@@ -60,9 +61,9 @@ class Estimate:
 
     Attributes:
         cores: cores that compile at the same time.
-        longest_seconds: the longest single compile, which no number of cores makes shorter.
+        longest_seconds: duration of the longest compile, a lower bound for any number of cores.
         source: how the costs were measured.
-        cpu: the processor that they were measured on.
+        cpu: the processor of the measurement.
     """
 
     rows: tuple[Row, ...]
@@ -73,17 +74,17 @@ class Estimate:
 
     @property
     def cpu_seconds(self) -> float:
-        """Seconds of one core."""
+        """CPU time of all compiles in seconds."""
         return sum(row.cpu_seconds for row in self.rows)
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds until everything is compiled, with all cores busy."""
+        """Wall time of all compiles in seconds, with all cores busy."""
         return max(self.cpu_seconds / self.cores, self.longest_seconds)
 
     @property
     def object_bytes(self) -> float:
-        """Bytes of all object files: what a cache holds."""
+        """Size of all object files in bytes, as a cache stores them."""
         return sum(row.object_bytes for row in self.rows)
 
     def library_bytes(self) -> dict[str, float]:
@@ -94,7 +95,7 @@ class Estimate:
         return sizes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, seconds and bytes rounded to whole numbers."""
+        """Return JSON values, with seconds and bytes rounded to integers."""
         return {
             "cores": self.cores,
             "cpu_seconds": round(self.cpu_seconds),
@@ -104,14 +105,14 @@ class Estimate:
             "library_bytes": {name: round(n) for name, n in self.library_bytes().items()},
             "measured": self.source,
             "rows": [
-                {k: round(v) if isinstance(v, float) else v for k, v in asdict(row).items()}
+                {k: round(v) if isinstance(v, float) else v for k, v in json_fields(row).items()}
                 for row in self.rows
             ],
         }
 
 
 def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
-    """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
+    """Return the compiles of a build with an empty cache, in the plan's order, with their costs."""
     found: list[Compile] = []
     for module in plan.with_kernels:
         groups: dict[tuple[str, str], dict[str, list[KernelInstance]]] = {}
@@ -120,7 +121,9 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
         for (direction, role), batches in groups.items():
             measured = (direction, role) in costs.kernels
-            points = costs.kernels[(direction, role) if measured else _kin(costs, direction)]
+            points = costs.kernels[
+                (direction, role) if measured else _borrowed_role(costs, direction)
+            ]
             found += [
                 Compile(
                     name,
@@ -141,7 +144,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
                 ALL,
                 SOURCES,
                 _source_cost(costs, source, groups),
-                # No source that includes PyTorch's headers was measured.
+                # Sources with PyTorch's headers were not measured.
                 not isinstance(module, TorchModule),
             )
             for source in module.sources
@@ -155,13 +158,13 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
 def _triton(
     kernel: TritonKernel, costs: Mapping[str, Sequence[tuple[int, Cost]]]
 ) -> Iterator[Compile]:
-    """Yield the compiles of a kernel in Triton, one for each arch and choice.
+    """Yield the compiles of a kernel in Triton, one for each instance.
 
-    What a user's own costs is not known: as the dearest of qola's.
+    A user's kernel is estimated by qola's most expensive one.
     """
-    dearest = max(costs, key=lambda name: (costs[name][-1][1].cpu_seconds, name))
+    costliest = max(costs, key=lambda name: (costs[name][-1][1].cpu_seconds, name))
     measured = kernel.own and kernel.function in costs
-    points = costs[kernel.function if measured else dearest]
+    points = costs[kernel.function if measured else costliest]
     for instance in kernel.instances:
         hdim = instance.choices.get("HDIM", "")
         place = int(hdim) if hdim.isdecimal() else 0
@@ -177,13 +180,14 @@ def _triton(
 
 
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
-    """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
+    """Estimate the cost of building a plan on `cores` cores with an empty cache.
 
-    Linking is not part of it: seconds, next to compiling.
+    Linking takes seconds and is not included.
     """
     groups: dict[tuple[str, str, str], list[Compile]] = {}
-    for one in compiles(plan, costs):
-        groups.setdefault((one.module, one.direction, one.role), []).append(one)
+    for compile_ in compiles(plan, costs):
+        key = (compile_.module, compile_.direction, compile_.role)
+        groups.setdefault(key, []).append(compile_)
     longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
     rows = tuple(_row(group) for group in groups.values())
     return Estimate(rows, cores, longest, costs.source, costs.cpu)
@@ -194,7 +198,7 @@ def _source_cost(
     source: GeneratedSource,
     groups: Mapping[tuple[str, str], Mapping[str, Sequence[KernelInstance]]],
 ) -> Cost:
-    """Return the cost of a dispatch by the number it calls; an entry source calls none."""
+    """Return the cost of a source by the number of kernel instances that it calls."""
     called = sum(
         sum(map(len, batches.values()))
         for (direction, _), batches in groups.items()
@@ -220,7 +224,7 @@ def _row(group: Sequence[Compile]) -> Row:
 
 
 def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[KernelInstance]) -> Cost:
-    """Return the cost of kernel instances in one compile: all but the first cost less."""
+    """Return the cost of a batch, whose further kernel instances cost less than the first."""
     first, *others = (_at(points, _hdim(kernel)).for_archs(len(kernel.archs)) for kernel in batch)
     for cost in others:
         further = replace(cost, cpu_seconds=cost.further_cpu_seconds, host_cpu_seconds=0.0)
@@ -233,14 +237,14 @@ def _hdim(kernel: KernelInstance) -> int:
     return max((v for k, v in fields if k.startswith("hdim_") and isinstance(v, int)), default=0)
 
 
-def _kin(costs: Costs, direction: str) -> tuple[str, str]:
-    """Return the role to borrow from: the dearest of the same direction, else of all."""
+def _borrowed_role(costs: Costs, direction: str) -> tuple[str, str]:
+    """Return the most expensive measured role of a direction, else of all directions."""
     own = [key for key in costs.kernels if key[0] == direction] or list(costs.kernels)
     return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu_seconds, key))
 
 
 def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
-    """Return the cost at a head dimension: between measured ones a straight line."""
+    """Return the cost at a head dimension by linear interpolation."""
     for low, high in pairwise(points):
         if low[0] <= place <= high[0]:
             return _on_line((low, high), place)
@@ -248,7 +252,7 @@ def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
 
 
 def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
-    """Return the cost at a place on the line through the smallest and largest measured one."""
+    """Return the cost on the line through the first and the last measured point."""
     (left, low), (right, high) = points[0], points[-1]
     if left == right:
         return low
@@ -257,7 +261,7 @@ def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
 
 
 def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return how many cores this process may use: affinity, and the container's quota."""
+    """Return the number of cores for this process, by affinity and the container's quota."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:

@@ -1,4 +1,4 @@
-"""Why a kernel instance is in a plan, or which rule keeps it out."""
+"""Explains why a kernel instance is in a plan, or which rule drops it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from qola.plan.model import TritonKernel
 
 @dataclass(frozen=True)
 class Verdict:
-    """The fate of one kernel instance of the receipts in use.
+    """Whether one kernel instance of the receipts in use is kept, and why.
 
     Attributes:
-        fields: its fields, with the types of plan.json.
-        reasons: the variants that keep it (or the receipt), or the one rule that drops it.
+        fields: as in plan.json.
+        reasons: the variants or the receipt that keep it, or the one rule that drops it.
     """
 
     item: Item
@@ -37,7 +37,7 @@ class Verdict:
 def verdicts(
     manifest: Manifest, explained: Iterable[tuple[ModuleSpec, Sequence[Explanation]]]
 ) -> list[Verdict]:
-    """Return what planner.explain found, in the words of the manifest."""
+    """Return the results of `planner.explain` with places in the manifest."""
     return [
         Verdict(
             make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields.items()),
@@ -51,7 +51,7 @@ def verdicts(
 
 
 def triton_verdicts(manifest: Manifest, kernels: Sequence[TritonKernel]) -> list[Verdict]:
-    """Return why kernels in Triton are there: all that a table has choices for is."""
+    """Return verdicts for kernels in Triton: tables keep all of their choices."""
     places = {
         triton_name(spec.name, kernel): manifest.place("triton", spec.index)
         for spec in manifest.triton
@@ -89,10 +89,9 @@ class RuleCount:
 
 
 def summary(found: Iterable[Verdict]) -> list[RuleCount]:
-    """Return how many kernel instances each rule keeps or drops.
+    """Count the kernel instances that each rule keeps or drops.
 
-    What is kept comes first, then the rules that drop most. The values a variant lacks are left
-    out: the dimension alone is the rule.
+    Kept ones come first, then the rules that drop most. A rule is the dimension without values.
     """
     counts: Counter[tuple[str, str, str, bool, str]] = Counter()
     for verdict in found:
@@ -104,10 +103,9 @@ def summary(found: Iterable[Verdict]) -> list[RuleCount]:
 
 
 def rule_of(verdict: Verdict) -> str:
-    """Return the rule of a verdict without the values of the one kernel instance.
+    """Return the rule of a verdict without values and names of single kernel instances.
 
-    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``, and names
-    of other kernel instances are left out.
+    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``.
     """
     if verdict.kept:
         return ", ".join(verdict.reasons)

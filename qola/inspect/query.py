@@ -1,4 +1,4 @@
-"""Finds kernel instances by what a user writes: a name, a pattern, fields and their values."""
+"""Finds kernel instances by name, pattern, and values of fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": 
 
 
 class QueryError(QolaError):
-    """A query names a field, a value or a kernel instance that there is not."""
+    """A query names an unknown field, value or kernel instance."""
 
     exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "no kernel instance fits the query"
@@ -30,15 +30,15 @@ class Item:
     """A kernel instance as queries see it.
 
     Attributes:
-        values: its fields as text, each with all the values it answers to: hdim 128 is also
-            128x128, an arch-neutral instance has several archs.
+        values: its fields as text, each with all values that match: hdim 128 is also 128x128, and
+            an arch-neutral instance has several archs.
     """
 
     name: str
     values: Mapping[str, tuple[str, ...]]
 
     def show(self, field: str) -> str:
-        """Return a field as tables write it, "-" where the instance does not have it."""
+        """Return a field for a table, "-" if the instance does not have it."""
         values = self.values.get(field, ("-",))
         return values[0] if field == "hdim" else ",".join(values)
 
@@ -51,7 +51,7 @@ def make_item(
     archs: Sequence[str],
     fields: Iterable[tuple[str, FieldValue]],
 ) -> Item:
-    """Return what queries see of a kernel instance or of an explanation."""
+    """Return the item of a kernel instance or of an explanation."""
     values: dict[str, tuple[str, ...]] = {
         "module": (module,),
         "direction": (direction,),
@@ -72,7 +72,7 @@ def make_item(
 
 
 def items_of(plan: Plan) -> list[Item]:
-    """Return the kernel instances of a plan, in its order, and then those in Triton."""
+    """Return the kernel instances of a plan in its order, then those in Triton."""
     own = [
         make_item(k.name, k.module, k.direction, k.role, k.archs, k.fields.items())
         for k in plan.kernels
@@ -92,20 +92,20 @@ def triton_items(kernels: Iterable[TritonKernel]) -> list[Item]:
 
 
 def _choices(instance: TritonInstance) -> dict[str, str]:
-    """Return what queries ask of an instance in Triton: its choices, those of CK by CK's names."""
+    """Return the choices of an instance in Triton; those that CK has, too, by CK's names."""
     named = {"HDIM": "hdim", "dtype": "dtype"}
     return {named.get(name, name.lower()): value for name, value in instance.choices.items()}
 
 
 def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
-    """Return the indices of the items that a query finds, in their order.
+    """Return the indices of the items that match a query, in their order.
 
     Args:
         words: ``field=value`` (several values: ``field=a,b``), a name, or a pattern with * ? [].
-            Every field has to fit, and of the names and patterns any one.
+            An item must match every field, and one of the names and patterns.
 
     Raises:
-        QueryError: an unknown field, a value no item has, a name there is not, or nothing found.
+        QueryError: an unknown field, value or name, or no match.
     """
     findings: list[Finding] = []
     found = list(range(len(items)))
@@ -135,7 +135,7 @@ def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
 
 
 def _base_name(word: str) -> str:
-    """Return a kernel's name out of a label, a path or a file name: what error messages show."""
+    """Return a kernel's name from a label, a path or a file name, as in error messages."""
     return re.sub(r"(\.pic)?\.(cpp|o)$", "", re.split(r"[/:]", word)[-1])
 
 
@@ -154,7 +154,7 @@ def _by_field(
     for part in text.split(","):
         value = _WORDS.get(part.lower(), part) if set(have) <= {YES, NO} else part
         if value not in have:
-            # Of numbers, the nearest by its digits means nothing.
+            # A number with similar digits is not a useful suggestion.
             meant = "" if value[:1].isdigit() else nearest(value, have)
             fix = meant and f"did you mean {field}={meant}?"
             finding = f"no kernel instance with {field} {part or 'empty'}"
@@ -178,9 +178,8 @@ def _unknown_name(items: Sequence[Item], name: str) -> Finding:
 
 
 def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Return the names that differ from `name` in the fewest of their parts.
+    """Return the names that differ from `name` in the fewest parts, which underscores separate.
 
-    Kernel names are parts joined by underscores, so that whole parts tell more than letters do.
     Names that share less than half of the parts are left out.
     """
     parts = set(name.split("_"))
@@ -209,7 +208,7 @@ KEY = ("module", "direction", "role", "arch", "hdim")
 
 
 def count(items: Iterable[Item]) -> list[CountRow]:
-    """Count kernel instances, by KEY in the order of modules and directions, then by size."""
+    """Count kernel instances by KEY, in the order of modules and directions, then by size."""
     groups: dict[tuple[str, ...], list[Item]] = {}
     for item in items:
         groups.setdefault(tuple(map(item.show, KEY)), []).append(item)

@@ -1,4 +1,4 @@
-"""A kernel of Composable Kernel in words: its config, and the rules that it keeps to.
+"""The config of a kernel of Composable Kernel, and the rules for configs.
 
-in: words for a kernel; out: a KernelConfig, or every rule that it breaks.
+in: fields or a name; out: a KernelConfig, or every rule that it breaks.
 """

@@ -1,6 +1,6 @@
-"""What Composable Kernel has for each arch: data types, pipelines, tiles, matrix instructions.
+"""Data types, pipelines, tiles and matrix instructions of Composable Kernel for each arch.
 
-Observed, never written by hand: qola.fmha.observe makes archs.json of the pinned tree.
+qola.fmha.observe generates archs.json from the pinned tree.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ FILE = Path(__file__).with_name("archs.json")
 
 @dataclass(frozen=True)
 class Offer:
-    """What kernels of a family are for a data type of an arch.
+    """The kernels of a family for one data type on one arch.
 
     Attributes:
-        hdims: head dimensions of Q that they are made for.
-        tiles: of those.
-        pipelines: () where they have none.
-        trload: whether some read by transposing loads.
+        hdims: values of hdim_q.
+        pipelines: () if the family has no pipelines.
+        trload: whether some use transposing loads.
     """
 
     family: str
@@ -40,23 +39,23 @@ class Offer:
 
     @property
     def warps(self) -> set[Triple]:
-        """Matrix instructions, by m, n and k."""
+        """The (m, n, k) of the matrix instructions."""
         return {warps for tile in self.tiles for warps in tile.warps}
 
 
 @dataclass(frozen=True)
 class Archs:
-    """All of it.
+    """The kernels and limits of all archs.
 
     Attributes:
-        lds: bytes of LDS that a block may have, by CK's name of the arch; "" of any other.
+        lds: most bytes of LDS of a block, by CK's name of the arch; "" for any other arch.
     """
 
     offers: tuple[Offer, ...]
     lds: Mapping[str, int]
 
-    def of(self, family: str, arch: str | None, dtype: str = "") -> list[Offer]:
-        """Return what a family has for an arch; for a data type where one is given."""
+    def select(self, family: str, arch: str | None, dtype: str = "") -> list[Offer]:
+        """Return the offers of a family for an arch, optionally for one data type."""
         return [
             offer
             for offer in self.offers
@@ -64,11 +63,11 @@ class Archs:
         ]
 
     def lds_of(self, arch: str | None) -> int:
-        """Return bytes of LDS on an arch, the least of any where none is named."""
+        """Return the bytes of LDS on an arch; for None the least of all archs."""
         return min(self.lds.values()) if arch is None else self.lds.get(arch, self.lds[""])
 
     def to_json(self) -> str:
-        """Return a text with an offer a line."""
+        """Return JSON with one offer per line."""
         lines = [
             json.dumps({**vars(offer), "tiles": list(map(str, offer.tiles))}, sort_keys=True)
             for offer in self.offers
@@ -79,29 +78,29 @@ class Archs:
 
     @staticmethod
     def from_json(text: str) -> Archs:
-        """Return what a text of `to_json` says.
+        """Read the text that `to_json` wrote.
 
         Raises:
-            ConfigError: it is not such a text.
+            ConfigError: it has another form.
         """
         try:
             data = reader(_Text)(parse_json(text))
             offers = [Offer(**{**vars(one), "tiles": _tiles(one)}) for one in data.offers]
         except WrongValueError as error:
             found = str(error).removeprefix(": ")
-            raise ConfigError(Finding("archs", found, "what Archs.to_json writes")) from None
+            raise ConfigError(Finding("archs", found, "the output of Archs.to_json")) from None
         return Archs(tuple(offers), data.lds)
 
     @staticmethod
     def observed(configs: Iterable[KernelConfig], lds: Mapping[str, int]) -> Archs:
-        """Return what kernels of CK say."""
+        """Collect the kernels of CK by family, arch and data type."""
         groups: dict[tuple[str, str, str], list[KernelConfig]] = {}
         for config in configs:
             groups.setdefault((config.family, config.arch or "", config.dtype), []).append(config)
         return Archs(
             tuple(
-                _offer(family, arch, dtype, of)
-                for (family, arch, dtype), of in sorted(groups.items())
+                _offer(family, arch, dtype, group)
+                for (family, arch, dtype), group in sorted(groups.items())
             ),
             lds,
         )
@@ -109,7 +108,7 @@ class Archs:
 
 @dataclass(frozen=True)
 class _OfferText:
-    """An offer in JSON: its tiles are texts."""
+    """An `Offer` whose tiles are texts, as in JSON."""
 
     family: str
     arch: str | None
@@ -148,5 +147,5 @@ def _offer(family: str, arch: str, dtype: str, of: list[KernelConfig]) -> Offer:
 
 @cache
 def pinned() -> Archs:
-    """Return what the CK of the pinned tree has."""
+    """Return the offers of the pinned tree's CK."""
     return Archs.from_json(FILE.read_text(encoding="utf-8"))

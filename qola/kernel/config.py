@@ -1,4 +1,4 @@
-"""One kernel of Composable Kernel in words: what it computes, for which problems, and how."""
+"""The config of a kernel of Composable Kernel: its family, problems, tile and pipeline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from qola.kernel.tile import Tile
 from qola.kernel.words import ANY, FieldValue, value_of, word
 
 Switch = bool | None
-"""Whether a kernel has something; None where kernels of its family do not say."""
+"""Whether a kernel has a feature; None if its family lacks the field."""
 
 Padding = bool | int | None
-"""Whether a kernel pads; of CK's backward 0, 1, or 8 for multiples of 8 alone."""
+"""Whether a kernel pads. In CK's backward: 0, 1, or 8 for multiples of 8 only."""
 
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "fwd": ("fwd", "fwd"),
@@ -30,47 +30,47 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "bwd_dot_do_o": ("bwd", "dot_do_o"),
     "bwd_convert_dq": ("bwd", "convert_dq"),
 }
-"""Families, by the names of CK's own dispatcher: direction and role, as plans have them."""
+"""Direction and role of each family. The names of families are those of CK's dispatcher."""
 
 _FAMILY_OF = {of: family for family, of in FAMILIES.items()}
 
-#: What a config's name calls its fields, where that is shorter.
+#: Abbreviations of fields in the name of a config.
 _CODES = {"deterministic": "det", "dropout_kind": "kind", "pipeline": "p", "vlayout": "v"}
-#: What a config's name begins with.
+#: The beginning of a config's name.
 _HEAD = re.compile(
     r"(?P<family>[a-z_]+)\.(?P<dtype>[\w~]+)\.(?P<mode>[\w~]+)\.d(?P<hdim_q>-?\d+)"
     r"x(?P<hdim_v>-?\d+)\.(?P<arch>[\w~]+)\.(?P<tile>[\w-]+)(?P<rest>(?:\.[\w~-]+)*)",
     re.ASCII,
 )
-#: Of another CK's fields.
+#: Prefix of the fields of another CK in a name.
 _MORE = "x"
 
 
 class ConfigError(QolaError):
-    """A text or a kernel that is no config."""
+    """A text or a kernel that is not a valid config."""
 
     exit_code = ExitCode.USAGE
-    default_title = "no kernel config"
+    default_title = "not a kernel config"
 
 
 @dataclass(frozen=True)
 class KernelConfig:
-    """A kernel, whether CK has it or not.
+    """A kernel, whether CK enumerates it or not.
 
     Attributes:
         family: one of `FAMILIES`.
-        mode: batch, or group for sequences one behind the other; None for either.
-        arch: CK's name for the archs it is for: gfx9 is all before gfx950; None any.
-        vlayout: row, or col for V transposed.
+        mode: batch, or group for packed sequences of different lengths; None for either.
+        arch: CK's name for its archs: gfx9 is all before gfx950; None for any.
+        vlayout: row, or col for transposed V.
         bias: no, bias or alibi.
-        dropout_kind: which of CK's kinds of dropout the backward has.
-        randval: it stores the random numbers of its dropout.
-        squant: it scales what it reads in 8 bits by numbers of the caller.
-        qscale: by which of them, where CK has several kinds.
-        skip: it skips sequences below a length.
-        trload: it reads by gfx950's transposing loads.
-        spad, skpad, dpad, dvpad: it takes any length of Q and of K, any head dimension of Q and
-            of V, not just whole tiles.
+        dropout_kind: CK's kind of dropout in the backward.
+        randval: stores the random numbers of its dropout.
+        squant: scales 8-bit inputs by factors of the caller.
+        qscale: CK's kind of these factors, if it has several.
+        skip: skips sequences below a length.
+        trload: uses transposing loads of gfx950.
+        spad, skpad, dpad, dvpad: accepts any seqlen_q, seqlen_k, hdim_q and hdim_v, not only whole
+            tiles.
         more: fields of another CK, sorted by name.
     """
 
@@ -106,7 +106,7 @@ class KernelConfig:
     more: tuple[tuple[str, FieldValue], ...] = ()
 
     def __post_init__(self) -> None:
-        """Sort what is of another CK."""
+        """Sort the fields of another CK."""
         if self.more:
             object.__setattr__(self, "more", tuple(sorted(dict(self.more).items())))
 
@@ -133,17 +133,17 @@ class KernelConfig:
 
     @property
     def direction(self) -> str:
-        """The direction it belongs to."""
+        """The direction of its family."""
         return FAMILIES[self.family][0]
 
     @property
     def role(self) -> str:
-        """What it does in that direction."""
+        """The role of its family within the direction."""
         return FAMILIES[self.family][1]
 
     @property
     def name(self) -> str:
-        """A name with all of it, which `parse` reads: a file may have it."""
+        """A name with all fields, valid as a file name; `from_name` parses it."""
         mode, arch = (ANY if one is None else word(one) for one in (self.mode, self.arch))
         words = [self.family, word(self.dtype), mode, f"d{self.hdim_q}x{self.hdim_v}", arch]
         words.append(str(self.tile))
@@ -155,36 +155,36 @@ class KernelConfig:
         return ".".join(words)
 
     @staticmethod
-    def parse(name: str) -> KernelConfig:
-        """Return the config of a name.
+    def from_name(name: str) -> KernelConfig:
+        """Parse a name.
 
         Raises:
-            ConfigError: it is none that `name` gives.
+            ConfigError: it is not the name of a config.
         """
         match = _HEAD.fullmatch(name)
         if match is None:
             found = f"not of the form {_FORM}"
-            raise ConfigError(Finding(name, found, "a name that KernelConfig.name gave"))
+            raise ConfigError(Finding(name, found, "the name of a KernelConfig"))
         try:
             config = KernelConfig.from_values(_values_of(match))
         except ValueError as error:
             raise ConfigError(Finding(name, str(error), "escapes of a text")) from None
         if config.name != name:
-            raise ConfigError(Finding(name, "not as KernelConfig.name gives it", config.name))
+            raise ConfigError(Finding(name, "fields in another order or form", config.name))
         return config
 
     def values(self) -> dict[str, Any]:
-        """Return the values that a config of its family has, as JSON values."""
+        """Return the values that are not None, as JSON values."""
         own = {name: value for name, value in self.fields().items() if name in _NAMES}
         found: dict[str, Any] = {"family": self.family, **own}
         return {**found, "more": dict(self.more)} if self.more else found
 
     @staticmethod
     def from_values(values: Mapping[str, Any]) -> KernelConfig:
-        """Return the config with the values that `values` returns.
+        """Return the config with the values of `values()`.
 
         Raises:
-            ConfigError: a key is unknown or missing, or a value is of another type.
+            ConfigError: a key is unknown or missing, or a value has the wrong type.
         """
         place = str(values.get("family", "kernel"))[:80]
         findings = [
@@ -208,20 +208,20 @@ class KernelConfig:
         return KernelConfig(**read)
 
     def to_json(self) -> str:
-        """Return the config as a line that `from_json` reads."""
+        """Return the config as one line of JSON."""
         return json.dumps(self.values(), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> KernelConfig:
-        """Return the config of a line of `to_json`.
+        """Read the line that `to_json` wrote.
 
         Raises:
-            ConfigError: it is not JSON, or none of such a line.
+            ConfigError: it has another form.
         """
         try:
             values = parse_json(text)
         except WrongValueError as error:
-            raise ConfigError(Finding("JSON", str(error), "what to_json writes")) from None
+            raise ConfigError(Finding("JSON", str(error), "the output of to_json")) from None
         if type(values) is not dict:
             raise ConfigError(Finding("JSON", repr(values)[:80], "an object"))
         return KernelConfig.from_values(values)
@@ -248,7 +248,7 @@ def _read_more(value: Any) -> tuple[tuple[str, FieldValue], ...]:
 
 
 _HINTS = get_type_hints(KernelConfig)
-#: Of each field: what reads its value, and what it is if left out.
+#: By field: the reader of its JSON value, and its default.
 _READERS = {
     field.name: (
         {"tile": _read_tile, "family": _read_family, "more": _read_more}.get(field.name)
@@ -257,24 +257,24 @@ _READERS = {
     )
     for field in fields(KernelConfig)
 }
-#: Fields that a kernel of CK has, too, in the order of names.
+#: The fields in the order of a config's name.
 _NAMES = tuple(name for name in _READERS if name not in ("family", "more"))
 _OPTIONAL = tuple(
     name for name in _NAMES if _READERS[name][1] is not MISSING and name not in ("arch", "mode")
 )
 _LONG = {code: name for name, code in _CODES.items()}
-_FORM = "family.dtype.mode.dQxV.arch.tile, and further words"
+_FORM = "family.dtype.mode.dQxV.arch.tile, then other fields"
 
 
 def _word(code: str, value: FieldValue) -> str:
-    """Return a field as a name has it: mask, nmask, bias-alibi, dpad-8."""
+    """Format a field for a name: mask, nmask, bias-alibi, dpad-8."""
     if isinstance(value, bool):
         return code if value else f"n{code}"
     return f"{code}-{word(value)}"
 
 
 def _read(text: str) -> tuple[str, FieldValue]:
-    """Return field and value of a word in a name."""
+    """Parse a field and its value in a name."""
     code, dash, value = text.partition("-")
     if dash:
         return code, value_of(value)
@@ -283,10 +283,10 @@ def _read(text: str) -> tuple[str, FieldValue]:
 
 
 def _values_of(match: re.Match[str]) -> dict[str, Any]:
-    """Return what `from_values` takes, from a name of the right form.
+    """Parse the match of a name into arguments of `from_values`.
 
     Raises:
-        ValueError: an escape is none.
+        ValueError: an escape is invalid.
     """
     head = match.groupdict()
     data: dict[str, Any] = {name: head[name] for name in ("family", "tile")}

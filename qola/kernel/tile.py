@@ -1,4 +1,4 @@
-"""How large a piece of a problem a kernel takes at once, and how its waves share it."""
+"""The tile of a kernel, and its division among waves."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _PART = re.compile(r"(b|r|w|o|maxq)(-?[0-9]{1,9}(?:x[0-9]{1,9})*)")
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile, as CK has it in its generators' tile tables.
+    """A tile of CK's generators.
 
     Attributes:
-        block: sizes of a block's tile: of the forward bm0, bn0, bk0, bn1, bk1, bk0max (rows of Q,
-            columns of K, a step of the head dimension; head dimension of V, a step of the columns;
-            head dimension of Q); of the backward three steps more; of kernels without matrix
-            instructions their rows.
-        waves: waves along m, n and k, of each matrix product.
-        warps: m, n and k of its matrix instructions.
-        per_cu: blocks that a compute unit is to hold, None where the compiler decides.
-        max_rows: the most rows of Q, 0 for any; None where tiles do not say.
+        block: sizes of a block. Forward: bm0, bn0, bk0, bn1, bk1, bk0max (rows of Q, rows of K, a
+            step of hdim_q; hdim_v, a step of the rows of K; hdim_q). The backward has three more
+            steps; kernels without matrix instructions have rows only.
+        waves: waves along m, n and k, for each matrix product.
+        warps: m, n and k of the matrix instructions.
+        per_cu: intended blocks per compute unit, None if the compiler decides.
+        max_rows: largest seqlen_q, 0 for any; None if the notation lacks it.
     """
 
     block: tuple[int, ...]
@@ -45,7 +44,7 @@ class Tile:
     @staticmethod
     @cache
     def parse(text: str) -> Tile | None:
-        """Return the tile of a notation, None of a text that is none."""
+        """Parse a notation; None if it is invalid."""
         found: dict[str, list[tuple[int, ...]]] = {}
         for part in text.split("_"):
             match = _PART.fullmatch(part)
@@ -59,7 +58,7 @@ class Tile:
         (block, *_), (per_cu, *_), (most, *_) = (found.get(of, [()]) for of in ("b", "o", "maxq"))
         last = (one[0] if one else None for one in (per_cu, most))
         tile = Tile(block, tuple(waves), tuple(warps), *last)
-        # Another order, or a part too many, is another notation.
+        # Parts in another order, or unknown ones, are invalid.
         return tile if block and str(tile) == text else None
 
 

@@ -1,25 +1,25 @@
-"""Values as words of a name: letters, digits, _ and ~ alone, and read back as what they were."""
+"""Encodes values in names: with letters, digits, _ and ~ only, and reversibly."""
 
 from __future__ import annotations
 
 import re
 
 FieldValue = str | int | bool | None
-"""What a field of a kernel holds."""
+"""The value of a kernel's field."""
 
 ANY = "any"
-"""The word for None where a name has to say something."""
+"""The encoding of None at a fixed position of a name."""
 
 _PLAIN = {"true": True, "false": False, "null": None}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _ESCAPED = re.compile(r"(?:~[0-9a-f]{2})+")
-#: Begins a text that would be read as something else; no escape begins so.
+#: Prefix of a text that would otherwise be decoded to another type.
 _TEXT = "~s"
 
 
 def word(value: FieldValue) -> str:
-    """Return a value as a word, which `value_of` reads."""
+    """Encode a value; `value_of` decodes it."""
     if isinstance(value, str):
         mistaken = not value or value == ANY or value in _PLAIN or _NUMBER.fullmatch(value)
         return _TEXT * bool(mistaken) + _OTHER.sub(_escape, value)
@@ -29,10 +29,10 @@ def word(value: FieldValue) -> str:
 
 
 def value_of(text: str) -> FieldValue:
-    """Return the value of a word.
+    """Decode a value.
 
     Raises:
-        ValueError: its escapes are not of a text.
+        ValueError: its escapes are not UTF-8.
     """
     plain = _ESCAPED.sub(_unescape, text.removeprefix(_TEXT))
     if text.startswith(_TEXT):

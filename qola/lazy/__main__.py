@@ -1,4 +1,4 @@
-"""The program of the rule lazy_sources: ``index`` writes index and table, ``root`` lays out."""
+"""The program of the rule lazy_sources: ``index`` writes index and table, ``root`` the files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from qola.plan.model import Plan
 from qola.rule_main import run_main
 
 _INCLUDE = "include"
-"""Directory of headers below the root; below it, they are where the tree has them."""
+"""Directory of headers in the root, with the paths of the tree."""
 
 _ABI_DIR = f"{_INCLUDE}/qola"
-"""Directory of qola_kernel.h below the root."""
+"""Directory of qola_kernel.h in the root."""
 
 
 def identity_line(text: str) -> str:
-    """Return the compiler's identity from what it makes of cc/runtime/identity.hip.
+    """Parse the compiler's identity from its output for cc/runtime/identity.hip.
 
-    The runtime reads the answer of a compiler that it finds in the same way.
+    The runtime parses it in the same way.
 
     Raises:
-        PlanError: the text has no such line.
+        PlanError: the output has no identity.
     """
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
@@ -39,11 +39,11 @@ def identity_line(text: str) -> str:
 
 
 def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
-    """Return the index of a module's kernels, by what rules/private/lazy.bzl writes.
+    """Return the index of a module's kernels, from the settings of rules/private/lazy.bzl.
 
     Raises:
-        PlanError: a header of the plan is not an input, the plan names what it does not have, or
-            the compiler has not said who it is.
+        PlanError: a header of the plan is not an input, the plan has a dangling reference, or the
+            compiler printed no identity.
         OSError: a file cannot be read.
     """
     module = plan.module(settings["module"])
@@ -116,7 +116,7 @@ def _digest(tree: Path, file: str) -> str:
 
 
 def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a root: path below it, and the file that it is a copy of."""
+    """Yield the files of a root: relative path and source file."""
     rows = [line.split("\t") for line in index.splitlines()]
     abi = Path(settings["abi_header"])
     seen: set[str] = set()

@@ -1,7 +1,7 @@
-"""The kernels of a lazy library: the index that a compile reads, and the table inside the library.
+"""The kernels of a lazy library: the index for compiles, and the table in the library.
 
-A kernel's code digest has all that decides its code but the compiler: its source, the headers it
-includes, flags, arch, and the runtime's ABI. docs/guide/lazy.md has the formats.
+A kernel's code digest covers all inputs except the compiler: source, headers, flags, arch, and the
+runtime's ABI. docs/guide/lazy.md describes the formats.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ ABI = 1
 """QOLA_KERNEL_ABI of cc/runtime/qola_kernel.h."""
 
 FILE = "kernels.index"
-"""Name of the index below the directory of a module's sources."""
+"""Name of the index in the directory of a module's sources."""
 
 LINK_SCRIPT = "link.ld"
-"""Name of the linker script below it, which every link is given by -Wl,-T."""
+"""Name of the linker script there, passed to each link with -Wl,-T."""
 
 _HEAD = "// Written by qola (qola/lazy/index.py); do not edit."
 
 
 @dataclass(frozen=True)
 class Headers:
-    """Headers that some kernel instances include.
+    """A set of headers of kernel instances.
 
     Attributes:
         dirs: include directories in search order, relative to the root.
@@ -38,14 +38,14 @@ class Headers:
 
     @property
     def digest(self) -> str:
-        """Digest of the headers and of where they are looked for."""
+        """Digest of the headers and the include directories."""
         lines = [*self.dirs, *(f"{file}\t{digest}" for file, digest in sorted(self.files.items()))]
         return sha256_of_text("\n".join(lines) + "\n")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel instance for one arch; `package` has its flags, `source` is its source's digest."""
+    """A kernel instance for one arch; `package` has its flags, `source` is a digest."""
 
     name: str
     arch: str
@@ -109,7 +109,7 @@ def code_digests(index: Index) -> list[str]:
 
 
 def render_index(index: Index) -> str:
-    """Return the text of kernels.index: one thing a line, its parts separated by tabs."""
+    """Return the text of kernels.index: one entry per line, with fields separated by tabs."""
     lines: list[Sequence[str]] = [
         ("qola-kernels", "1"),
         ("module", index.module),
@@ -166,5 +166,5 @@ def render_table(index: Index) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a C++ string literal; JSON's is one for plain text."""
+    """Return a C++ string literal; for plain text it equals JSON's."""
     return json.dumps(value)

@@ -393,7 +393,7 @@ def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel
         path = (KERNELS.name, n, "names")
         for name in table.get("names", ()):
             try:
-                config = KernelConfig.parse(name)
+                config = KernelConfig.from_name(name)
             except ConfigError as error:
                 for finding in error.findings:
                     where = "" if finding.place == name else f"{finding.place} "

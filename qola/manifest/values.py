@@ -16,7 +16,7 @@ from qola.manifest.fields import Field, Item, Kind, Shape
 
 @dataclass(frozen=True)
 class ValueFault:
-    """An error in a value. The caller adds its place, and its field describes the expected value."""
+    """An error in a value. The caller adds its place and the expected value."""
 
     found: str
     fix: str = ""

@@ -1,8 +1,7 @@
-"""The C functions of a module: what differs between trees and manifests, for cc/api/qola_c_entry.h.
+"""The C functions of a module: the parts for cc/api/qola_c_entry.h that depend on the tree.
 
-qola_c_fill.h beside it maps a C caller's fields to AITER's arguments, member by member, as far as
-the compiler finds them. Written here is what C++ cannot ask: the kernels, and the names of
-parameters.
+cc/api/qola_c_fill.h maps a C caller's fields to the members of AITER's arguments that the compiler
+finds. The parts here are unknown to a C++ compiler: the kernels, and the names of parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from qola.aiter.entry_points import EntryFunction
 from qola.codegen.types import CodeObject, KernelInstance, KernelSet
 from qola.errors import Finding
 
-#: The parameters behind arguments and stream that `qola_c_entry::Parameters` has a value for.
+#: The parameters after arguments and stream that `qola_c_entry::Parameters` has a value for.
 _KNOWN = frozenset(
     {
         *("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse", "has_dbias"),
@@ -63,7 +62,7 @@ namespace qola_c_entry {{
 
 }} // namespace qola_c_entry
 """
-# The last row is nobody's: C++ has no empty table.
+# The last row is empty, because C++ has no empty table.
 _TABLE = """\
 static constexpr Kernel {name}_table[] = {{
 {kernels}
@@ -81,7 +80,7 @@ class CFunctions:
 
     Attributes:
         source: the C++ that defines them; "" for none.
-        kernels: the C++ source with the kernels' names. It alone changes with a kernel more.
+        kernels: the C++ source with the kernels' names, the only one that a further kernel changes.
     """
 
     source: str
@@ -121,7 +120,7 @@ def c_functions(
 
 
 def _passed(function: EntryFunction) -> Iterator[str]:
-    """Yield the values behind arguments and stream; the first unknown has a default."""
+    """Yield the values after arguments and stream, up to the first unknown parameter."""
     for name in function.arguments[2:]:
         if name not in _KNOWN:
             return
@@ -137,7 +136,7 @@ def _rows(kernels: Iterable[KernelInstance], objects: Iterable[CodeObject]) -> I
 
 
 def _split(kernel: KernelInstance) -> list[str]:
-    """Return a deterministic backward kernel's head dimension, and rows of K in its tile."""
+    """Return a deterministic backward kernel's head dimension, and its tile's rows of K."""
     fields = dict(kernel.fields)
     tile = _TILE.match(str(fields.get("tile", "")))
     hdim = fields.get("hdim_q")

@@ -1,4 +1,4 @@
-"""A module's entry of optCompilerConfig.json, as a manifest changes it."""
+"""Evaluates a module's entry of optCompilerConfig.json with a manifest's changes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ADDED = {
 
 
 def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
-    """Evaluate a module's entry of optCompilerConfig.json, as the manifest changes it.
+    """Evaluate a module's entry of optCompilerConfig.json with the manifest's changes.
 
     Raises:
         AiterError: the tree's own entry cannot be used.
-        ManifestError: what the manifest puts in its place cannot.
+        ManifestError: a value of the manifest cannot be used.
         PlanError: a flag depends on where the tree is.
     """
     replacing = {key: value for key, value in spec.overrides if key not in ADDED}
@@ -54,7 +54,7 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
     }
     own = {key: paths for key, paths in own.items() if key in replacing}
     own["add_includes"] = added["include_dirs"]
-    # Links that the tree's own entry names are the tree's.
+    # Links that the tree's own entry names may lead out of it.
     elsewhere = [
         (key, path) for key, paths in own.items() for path in paths if not tree.holds(path)
     ]
@@ -63,13 +63,13 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
             Finding(
                 manifest.place("modules", spec.index, key),
                 f"{path}: a link that leads out of the tree",
-                "what lies in the AITER tree or its Composable Kernel",
+                "a path in the AITER tree or its Composable Kernel",
                 "a patch (patches_dir) can add it to the tree",
             )
             for key, path in elsewhere
         )
-    # AITER gives flags for C++ to HIP sources too, and first (_write_ninja_file_to_build_library in
-    # its cpp_extension.py); everything qola compiles of a module is a HIP source.
+    # AITER passes flags for C++ to HIP sources, too, before those for HIP
+    # (_write_ninja_file_to_build_library in its cpp_extension.py). qola compiles all as HIP.
     flags_cc = config.flags_cc + added["flags_cc"]
     flags = flags_cc + config.flags_hip + added["flags_hip"]
     rooted = [flag for flag in flags if TREE_TOKEN in flag]
@@ -85,14 +85,14 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
                 f"flags without the tree's path ({TREE_TOKEN}): objects must not depend on it",
             )
         )
-    # Directories of the manifest come first, so that their headers are found before AITER's.
+    # Headers in directories of the manifest have precedence over AITER's.
     dirs = added["include_dirs"] + config.include_dirs
     config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
     return _with_directions(config, manifest, spec)
 
 
 def _with_directions(config: ModuleConfig, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
-    """Return the entry with a call of CK's generator for each direction that a manifest adds."""
+    """Add a call of CK's generator for each direction that a manifest adds."""
     there = {direction for call in config.ck_calls for direction in call.ck_directions}
     new = [direction for direction in spec.add_directions if direction not in there]
     if spec.add_directions and (config.without_ck or not config.ck_calls):
@@ -106,7 +106,7 @@ def _with_directions(config: ModuleConfig, manifest: Manifest, spec: ModuleSpec)
         )
     calls = []
     for direction in new:
-        # With the receipt and the output of the calls that AITER has.
+        # With the receipt and the output of AITER's own calls.
         first = config.ck_calls[0]
         args = ("-d", direction, "--receipt", first.ck_receipt, "--output_dir", "{}")
         calls.append(replace(first, args=args))
@@ -120,11 +120,11 @@ def _evaluated(
     replacing: Mapping[str, object],
     more_flags: tuple[str, ...],
 ) -> ModuleConfig:
-    """Return the entry with some of its values replaced; refuse one that a plan does not follow."""
+    """Evaluate an entry with replaced values; refuse keys that a plan does not support."""
     try:
         config = tree.module(spec.name, overrides=replacing.items(), more_flags=more_flags)
     except AiterError as error:
-        # A place ends with the entry's key; one that the manifest wrote is the manifest's.
+        # A place ends with the entry's key. Errors in a replaced key have a place in the manifest.
         keys = [f.place.rpartition(".")[2] for f in error.findings]
         own = [
             replace(f, place=manifest.place("modules", spec.index, key))
@@ -145,7 +145,7 @@ def _evaluated(
             Finding(
                 f"optCompilerConfig.json {spec.name}.{key}",
                 str(value),
-                "an entry without it: a plan does not follow this key yet",
+                "an entry without it: a plan does not support this key yet",
                 "use an AITER whose entry has none (the 0.1.7 wheels)",
             )
             for key, value in ignored.items()

@@ -15,10 +15,10 @@ from qola.aiter.includes import includes
 from qola.aiter.module_kinds import SOURCE_SUFFIXES
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.domain import domain_header
-from qola.codegen.asm.reach import unreached
+from qola.codegen.asm.later import unreached
+from qola.codegen.asm.script import generated_files
 from qola.codegen.ck.batches import batch_source, included, local_names
 from qola.codegen.generate import generate
-from qola.codegen.scripts import generated_files
 from qola.codegen.types import GeneratedSource, KernelSet, Selection
 from qola.errors import CodegenError, Finding, PlanError
 from qola.files import sha256_of_text

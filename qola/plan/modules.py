@@ -1,4 +1,4 @@
-"""What each module of an AITER tree is, what it needs, and whether a plan can be made for it."""
+"""Reports each module of an AITER tree: its kind, its needs, and whether it can be planned."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from qola.processes import thread_pool
 from qola.progress import log
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
-#: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
+#: AITER's class for a kernel in a file below $AITER_ASM_DIR; those of attention are embedded.
 _CODE_OBJECT = re.compile(r"\bAiterAsmKernel\b")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
 _TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
-#: An expression of AITER's configuration, before what is wrong with it.
+#: The quoted expression of AITER's configuration at the beginning of an error.
 _EXPRESSION = re.compile(r"^.*?: (['\"]).*\1: (?:the name `[^`]*`: )?")
 _STEPS = 5
-"""How often progress is reported."""
+"""Number of progress reports."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,11 @@ class ModuleReport:
 
     Attributes:
         kind: C++ library, torch module, without torch (Python imports it) or C functions.
-        needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables, files when
-            it runs, as far as it needs any; and, where it cannot be planned for the first arch
-            that is tried, the first for which it can.
-        built: a plan can be made for it.
-        why: why not; "" where it can.
-        cause: the root cause of that, the same text for all modules that it concerns.
+        needs: torch, hipify, further libraries of ROCm, generators, tuning tables, files at
+            runtime; and the first arch that can be planned if it is not the first one tried.
+        built: it can be planned.
+        why: the error if it cannot, else "".
+        cause: the root cause of the error, the same text for all modules with this cause.
     """
 
     name: str
@@ -82,7 +81,7 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
     kind = python if found.torch is None else "torch module"
     if name in (*ATTENTION, *TORCH_ATTENTION):
         kind = "C++ library" if name in ATTENTION else kind
-        # Their generators take minutes, and serve every arch and variant.
+        # Not generated: their generators take minutes, and serve every arch and variant.
         if why := _refusal(tree, name, TESTED_ARCHS[0], generate=False):
             return refused(kind, needs, why)
         return ModuleReport(name, kind, needs, built=True, why="")
@@ -97,12 +96,12 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
 
 
 def _asm_archs(tree: AiterTree) -> Iterator[str]:
-    """Yield the archs that AITER has assembly kernels for, sorted: some modules are for one."""
+    """Yield the archs with assembly kernels, sorted; some modules support only one of them."""
     yield from sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
 
 
 def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) -> str:
-    """Return why a module cannot be planned for an arch, "" where it can.
+    """Return the error of planning a module for an arch, "" if it can be planned.
 
     Args:
         generate: run its generators, too.
@@ -113,13 +112,13 @@ def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) ->
         if generate:
             build_plan(resolved, Folder())
     except QolaError as error:
-        # The manifest is made up: a place in it tells nobody anything.
+        # The user has no such manifest, so a place in it is useless.
         return _line(error).removeprefix(f"{name}:4 [[modules]].name: ")
     return ""
 
 
 def _cause(tree: AiterTree, name: str, why: str) -> str:
-    """Return the root cause in words that do not name the module."""
+    """Return the root cause without the name of the module."""
     missing = missing_ck(tree.root, tree.ck_dir, name)
     if missing.found in why:
         return f"no Composable Kernel in {tree.ck_dir}: {missing.fix}"
@@ -128,7 +127,7 @@ def _cause(tree: AiterTree, name: str, why: str) -> str:
 
 def _line(error: QolaError) -> str:
     finding = error.findings[0]
-    # Of what a generator wrote, Python's own last words say why it ended.
+    # The last exception in a generator's output is the reason.
     first, *wrote = finding.found.splitlines()
     why = [line for line in wrote if _RAISED.match(line)][-1:] or wrote
     return " ".join(f"{finding.place}: {' '.join((first, *why))}".split())
@@ -150,7 +149,7 @@ def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str
 
 
 def _files(tree: AiterTree, name: str, found: ModuleKind) -> Iterator[str]:
-    """Yield what a module looks for when it runs."""
+    """Yield files that a module reads at runtime."""
     embedded = found.torch is None and "/hsa/codegen.py" in tree.entry_text(name, "blob_gen_cmd")
     if not is_attention(name) and not embedded:
         own = sources(tree, deciding_config(tree, name), ())

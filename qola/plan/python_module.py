@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import Macros, defined_by, lines
-from qola.codegen.asm.embed_all import code_objects
+from qola.codegen.asm.later import code_objects
 from qola.errors import Finding, PlanError
 from qola.folder import Folder
 from qola.layout import library_file

@@ -1,4 +1,4 @@
-"""Forward variants as torch modules of their own: one for each combination, as ROCm/QoLA has it."""
+"""Torch modules for each combination of forward variants, as in ROCm/QoLA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qola.manifest.fields import FILTERED, FWD_VARIANTS
 from qola.manifest.types import BuildMode, FwdVariant, Manifest, ModuleSpec
 
 BASE = "module_mha_varlen_fwd"
-"""The entry of AITER's whose sources and flags they have."""
+"""The entry of AITER with their sources and flags."""
 
 _DTYPES = ("bf16", "fp16")
 _BIASES = {"no": "nbias", "bias": "bias", "alibi": "alibi"}
@@ -18,10 +18,9 @@ _FLAGS = ("mask", "lse", "dropout", "skip", "sink")
 
 
 def expand(variants: Iterable[FwdVariant]) -> dict[str, tuple[FwdVariant, ...]]:
-    """Return the modules that variants become by name, each with what selects its kernels.
+    """Return the variants of each module, by its name.
 
-    Combinations that two variants name are one module. A variant without `dtype` stands for bf16
-    and fp16, as in ROCm/QoLA.
+    Variants can share modules. A variant without `dtype` stands for bf16 and fp16, as in ROCm/QoLA.
     """
     found: dict[str, tuple[FwdVariant, ...]] = {}
     for variant in variants:
@@ -42,12 +41,12 @@ def _combinations(variant: FwdVariant) -> Iterator[tuple[str, FwdVariant]]:
 
 
 def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
-    """Return the ``[[modules]]`` tables that variants stand for, which no manifest has.
+    """Return implicit ``[[modules]]`` tables for the modules of variants.
 
-    There are none where a module is declared whose kernels the variants select.
+    There are none if the manifest declares a module whose kernels the variants select.
 
     Args:
-        mode: what the command line asks for.
+        mode: replaces the manifest's.
     """
     declared = {module.name for module in manifest.modules}
     if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:
@@ -59,5 +58,5 @@ def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
 
 
 def all_modules(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
-    """Return the modules that a manifest declares, and those that its variants stand for."""
+    """Return the modules that a manifest declares, and the modules of its variants."""
     return (*manifest.modules, *specs(manifest, mode))

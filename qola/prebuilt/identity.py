@@ -148,7 +148,7 @@ def rocm_identity(
 
 
 def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Identify the ROCm of a rocm.json (rules/rocm/rocm_repository.bzl writes it).
+    """Identify the ROCm of a rocm.json (rules/rocm/repositories.bzl writes it).
 
     Raises:
         ToolchainError: this machine's ROCm is requested and there is none.

@@ -1,4 +1,4 @@
 """A report of a build: one HTML page, and the same as JSON.
 
-in: a Plan, built libraries, Bazel's execution log; out: what is in them and what it cost.
+in: a Plan, built libraries, Bazel's execution log; out: kernels, their resources, compile times.
 """

@@ -13,7 +13,7 @@ from qola.rule_main import run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page, and its JSON beside it."""
+    """Write the page and its JSON."""
     parser = argparse.ArgumentParser(prog="qola.report", description=__doc__)
     parser.add_argument("--plan", required=True, type=Path, help="plan.json")
     parser.add_argument("--output", required=True, type=Path, help="the page: a .html file")

@@ -1,4 +1,4 @@
-"""Brings a plan, built libraries and what a build did together into a report."""
+"""Combines a plan, built libraries and a build log into a report."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def make_report(
     """Return the report of built libraries.
 
     Args:
-        plan: that they were built from; without one, kernels are known by their batch alone.
-        compiled: what a build did by the name of the batch, None where nobody knows.
-        date: UTC time of the build; the report's own would differ from run to run.
-        command: that writes the report.
+        plan: the plan of the libraries; without one, only the batches of kernels are known.
+        compiled: compiles by the name of the batch, None without a log.
+        date: UTC time of the build.
+        command: the command that writes the report.
 
     Raises:
         ReportError: a library was built from another plan.
@@ -80,7 +80,7 @@ def _aiter(plan: Plan) -> str:
 
 
 def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstance]]:
-    """Return the kernel instances of a library by what they are compiled in; {} without a plan."""
+    """Return the kernel instances of a library by batch; {} without a plan."""
     if plan is None:
         return {}
     module = next((m for m in plan.modules if m.library == library.file), None)

@@ -1,4 +1,4 @@
-"""Two reports compared: what came, what went, what takes more or less than it did."""
+"""Compares two reports: added, removed and changed kernels, and sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qola.report.data import Kernel, Report
 
-#: What is compared of a kernel that both builds have.
+#: Fields to compare of a kernel in both builds.
 COMPARED = (
     *("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"),
     *("scratch", "lds", "workgroup", "waves", "code_bytes"),
@@ -19,7 +19,7 @@ _Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Total:
-    """A sum over a build; None where a build does not know it."""
+    """A sum over a build; None if a build does not know it."""
 
     what: str
     before: float | None
@@ -28,7 +28,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Change:
-    """What a kernel takes now and took before."""
+    """A changed field of a kernel."""
 
     name: str
     arch: str
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A build compared with an earlier one; kernels are named with their arch."""
+    """A build compared with an earlier one; names of kernels include their arch."""
 
     name: str
     totals: tuple[Total, ...]
@@ -51,23 +51,23 @@ class Comparison:
 def compare(before: Report, after: Report) -> Comparison:
     """Compare two reports.
 
-    Kernels are the same where kernel instance and arch are; where a report does not know kernel
-    instances, where symbol and arch are.
+    Kernels are matched by kernel instance and arch, or by symbol and arch if a report does not know
+    kernel instances.
     """
     named = all(kernel.name for kernel in (*before.kernels, *after.kernels))
     old, new = _by_key(before.kernels, named), _by_key(after.kernels, named)
     changes = [
-        Change(name, arch, what, getattr(old[key], what), getattr(kernel, what))
+        Change(name, arch, field, getattr(old[key], field), getattr(kernel, field))
         for key, kernel in new.items()
         for name, arch, _ in [key]
         if key in old
-        for what in COMPARED
-        if getattr(old[key], what) != getattr(kernel, what)
+        for field in COMPARED
+        if getattr(old[key], field) != getattr(kernel, field)
     ]
     return Comparison(
         before.name,
         tuple(
-            Total(what, _totals(before)[what], number) for what, number in _totals(after).items()
+            Total(name, _totals(before)[name], number) for name, number in _totals(after).items()
         ),
         _names(new.keys() - old.keys()),
         _names(old.keys() - new.keys()),
@@ -76,7 +76,7 @@ def compare(before: Report, after: Report) -> Comparison:
 
 
 def _by_key(kernels: Iterable[Kernel], named: bool) -> dict[_Key, Kernel]:
-    """Return kernels by name, arch, and which of these it is."""
+    """Return kernels by name, arch, and index among equal ones."""
     seen: Counter[tuple[str, str]] = Counter()
     found: dict[_Key, Kernel] = {}
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""The data of a report: kernels, batches and libraries as plain values (docs/guide/report.md)."""
+"""The data of a report and its JSON (docs/guide/report.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qola.json_types import reader
 from qola.version import __version__
 
 SCHEMA = 2
-"""Raised with every change that a reader of a report's JSON would misread."""
+"""Version of the JSON, increased with each incompatible change."""
 
 
 class ReportError(QolaError):
@@ -34,14 +34,14 @@ class Kernel:
     """A kernel as a GPU launches it; a kernel instance may have several, for several archs.
 
     Attributes:
-        name: the kernel instance; "" where the batch does not say which of its own it is.
-        hdim: head dimensions of Q and V, "32x32"; "" where it is not known, as with the others.
-        fields: of the kernel instance, by the plan's names.
-        batch: the batch, or the kernel instance compiled alone.
-        waves: that a SIMD can hold, None for an arch whose rules are not known.
-        limit: what there would have to be more of for more waves.
-        seconds: its share of the batch's, None where no log says it.
-        source: see `Compile`, "" where no log says it.
+        name: the kernel instance; "" if the batch does not determine it.
+        hdim: head dimensions of Q and V, such as "32x32"; "" if unknown, as in other texts.
+        fields: fields of the kernel instance, named as in the plan.
+        batch: the batch, or the kernel instance if it was compiled separately.
+        waves: number of waves that a SIMD can hold, None for an arch with unknown rules.
+        limit: the resource that prevents more waves.
+        seconds: its share of the batch's time, None without a log.
+        source: see `Compile`, "" without a log.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Batch:
-    """What is compiled by one command: kernel instances of a batch, or one alone.
+    """A compile: a batch of kernel instances, or a single one.
 
     Attributes:
-        instances: how many kernel instances, None where no plan says it.
-        kernels: how many kernels for GPUs they bring, over all archs.
-        bytes: of its code objects.
+        instances: number of kernel instances, None without a plan.
+        kernels: number of kernels in its code objects, over all archs.
+        bytes: size of its code objects.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class AssemblyKernel:
-    """A kernel of AITER's in assembly; `key` is that of its code object, or its digest."""
+    """One of AITER's assembly kernels; `key` names its code object, or is its digest."""
 
     key: str
     library: str
@@ -113,10 +113,12 @@ class AssemblyKernel:
 
 @dataclass(frozen=True)
 class ReportedLibrary:
-    """A library; `device_bytes` are those of its kernel instances, `assembly_bytes` of others.
+    """A library.
 
     Attributes:
-        parts: what all of its bytes are for, the largest first.
+        device_bytes: size of the code objects of kernel instances.
+        assembly_bytes: size of the code objects of assembly kernels.
+        parts: all of its bytes by purpose, the largest first.
     """
 
     file: str
@@ -129,7 +131,7 @@ class ReportedLibrary:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many kernel instances of a role a rule leaves out of the plan."""
+    """The number of kernel instances of a role that a rule leaves out of the plan."""
 
     module: str
     direction: str
@@ -143,12 +145,12 @@ class Report:
     """A report; its attributes are the keys of its JSON.
 
     Attributes:
-        date: UTC time of the build, "" where neither a log nor a bundle's manifest.json has it.
-        compiler: the version that clang left in the libraries.
-        command: that wrote the report.
+        date: UTC time of the build, "" if neither a log nor a bundle's manifest.json has it.
+        compiler: clang's version, from the libraries.
+        command: the command that wrote the report.
         manifest: in canonical form; empty without a plan.
-        timed: a log of Bazel's says what was compiled.
-        left_out: None where nobody compared with the whole receipt.
+        timed: whether a log states the compiles.
+        left_out: None without a manifest.
     """
 
     name: str
@@ -169,17 +171,17 @@ class Report:
     schema: int = SCHEMA
 
     def to_json(self, **more: Any) -> str:
-        """Return it as JSON: a kernel, batch or library a line."""
+        """Return the JSON, with a line for each kernel, batch or library."""
         data = {**vars(self), **more}
         lines = (f'  "{key}": {_lines(data[key])}' for key in sorted(data))
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @staticmethod
     def from_json(text: str, place: str) -> Report:
-        """Read what to_json returned.
+        """Parse the JSON.
 
         Raises:
-            ReportError: it is something else.
+            ReportError: another text.
         """
         try:
             data = json.loads(text, parse_int=_integer)
@@ -189,14 +191,14 @@ class Report:
             found: Report = reader(Report)(data)
             return found
         except (ValueError, RecursionError) as error:
-            # Python's words for it differ between versions.
+            # Python's message differs between versions.
             deep = isinstance(error, RecursionError)
             words = "values too deep within each other" if deep else str(error).removeprefix(": ")
             raise ReportError(
                 Finding(
                     place,
-                    f"no report's JSON: {words}",
-                    "the .json file that qola report wrote beside a page",
+                    f"not the JSON of a report: {words}",
+                    "the .json file that qola report wrote with a page",
                     "qola report ... --output OTHER.html writes OTHER.json",
                 )
             ) from None

@@ -1,4 +1,4 @@
-"""Makes a report of files and writes it: the page, and its JSON beside it."""
+"""Reads the inputs of a report, and writes its page and JSON."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from qola.report.page import render
 
 
 def libraries_in(place: Path) -> list[Path]:
-    """Return a library itself, or those of a bundle or of a directory.
+    """Return a library, or the libraries of a bundle or directory.
 
     Raises:
-        ReportError: there is none.
+        ReportError: the directory has no libraries.
     """
     if not place.is_dir():
         return [place]
@@ -67,17 +67,17 @@ def read_plan(path: Path) -> Plan:
     """Read plan.json.
 
     Raises:
-        PlanError: it is none of this qola's.
-        ReportError: it cannot be read.
+        PlanError: the plan of another version, or another file.
+        ReportError: the file cannot be read.
     """
     return Plan.from_json(_text(path, "plan.json of the build: the output group plan has it"))
 
 
 def read_log(path: Path) -> BuildLog:
-    """Return what a build did, from Bazel's execution log.
+    """Return the compiles of Bazel's execution log.
 
     Raises:
-        ReportError: it is none.
+        ReportError: another file, or one that cannot be read.
     """
     try:
         check_regular(path)
@@ -86,20 +86,20 @@ def read_log(path: Path) -> BuildLog:
         raise ReportError(
             Finding(
                 str(path),
-                f"no log that can be read: {error}",
-                "what --execution_log_json_file of the build wrote",
+                f"not a readable log: {error}",
+                "the file that --execution_log_json_file of the build wrote",
                 f"qola build ... --bazel-arg=--execution_log_json_file={path.absolute()}",
             )
         ) from None
 
 
 def read_report(path: Path) -> Report:
-    """Read the JSON beside a page.
+    """Read the JSON of an earlier report.
 
     Raises:
-        ReportError: it is none, or cannot be read.
+        ReportError: another file, or one that cannot be read.
     """
-    return Report.from_json(_text(path, "the JSON that qola report wrote beside a page"), str(path))
+    return Report.from_json(_text(path, "the JSON that qola report wrote"), str(path))
 
 
 def _text(path: Path, expected: str) -> str:
@@ -123,16 +123,16 @@ def write_report(
     date: str = "",
     command: str = "",
 ) -> Report:
-    """Write a report's page and, beside it, its JSON.
+    """Write a report's page and its JSON, in the same directory.
 
     Args:
         output: the page, a file that ends in .html.
-        plan: that the libraries were built from, None where nobody knows it.
+        plan: the plan of the libraries, None if it is unknown.
         log: Bazel's execution log of the build.
-        left_out: what the plan does not have of its receipts.
+        left_out: kernel instances of the receipts that are not in the plan.
         other: JSON of an earlier report to compare with.
-        date: UTC time of the build, if there is no log with one.
-        command: that writes the report.
+        date: UTC time of the build, used if the log has none.
+        command: the command that writes the report.
 
     Raises:
         ReportError: an input cannot be read, or they do not belong together.

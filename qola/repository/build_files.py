@@ -1,6 +1,6 @@
-"""Writes what Bazel reads, from the plan alone: BUILD files, export lists and qola_config.h.
+"""Writes BUILD files, export lists and qola_config.h of a plan.
 
-A BUILD file holds calls of the macros of @qola//rules/private:generated.bzl and nothing else.
+A BUILD file only contains calls of the macros of @qola//rules/private:generated.bzl.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from qola.plan.model import (
     PlannedModule,
     PythonModule,
     TorchModule,
+    TritonKernel,
 )
-from qola.repository.triton_targets import triton_targets
-from qola.starlark import call as _call
+from qola.starlark import call
 from qola.starlark import dict_of_lists as _dict_of_lists
 from qola.starlark import inline_list as _inline
 from qola.starlark import string as _string
@@ -31,8 +31,13 @@ from qola.version import __version__
 
 _PYTHON_HEADERS = ("@qola_python//:headers", "@qola_python//:pybind11")
 _ROCM_HEADERS = "@qola_rocm//:headers"
-#: Stands for the tree in labels: its root's file, whose repository is the tree's.
+#: A file in the root of the tree; attributes `tree` name it for its directory.
 _TREE_LABEL = "@{repository}//:AITER.json"
+
+
+def _call(function: str, /, **arguments: str | None) -> str:
+    """Return a call with those arguments that are not None."""
+    return call(function, {name: text for name, text in arguments.items() if text is not None})
 
 
 def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
@@ -49,35 +54,31 @@ def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
 def _header_set(name: str, found: HeaderSet, aiter: str, **more: str) -> str:
     return _call(
         "header_set",
-        {
-            "name": _string(name),
-            "headers": _of_tree(found.files, aiter),
-            "include_dirs": _list(found.include_dirs, 4),
-            "tree": _string(_TREE_LABEL.format(repository=aiter)),
-            **more,
-        },
+        name=_string(name),
+        headers=_of_tree(found.files, aiter),
+        include_dirs=_list(found.include_dirs, 4),
+        tree=_string(_TREE_LABEL.format(repository=aiter)),
+        **more,
     )
 
 
 def _of_tree(files: Iterable[str], aiter: str) -> str:
-    """Labels of files of the tree."""
+    """Return the labels of files of the tree."""
     return _list((f"@{aiter}//:{file}" for file in files), 4)
 
 
 def _bundle_files(plan: Plan, aiter: str) -> str:
     return _call(
         "bundle_files",
-        {
-            "name": _string("bundle_files"),
-            "configs": _of_tree(plan.configs, aiter),
-            "license_files": _of_tree(plan.licenses, aiter),
-            "tree": _string(_TREE_LABEL.format(repository=aiter)),
-        },
+        name=_string("bundle_files"),
+        configs=_of_tree(plan.configs, aiter),
+        license_files=_of_tree(plan.licenses, aiter),
+        tree=_string(_TREE_LABEL.format(repository=aiter)),
     )
 
 
 def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
-    """BUILD file of a manifest's repository.
+    """Return the BUILD file of a manifest's repository.
 
     Args:
         source: the manifest's path, for the first line.
@@ -96,7 +97,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _python_module(plan, python, aiter)
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
-    calls += triton_targets(plan)
+    calls += _triton_targets(plan)
     symbols = ["bundle_files", "header_set"]
     symbols += ["kernel_instances"] if plan.kernels else []
     names = sorted(module.name for module in plan.modules)
@@ -104,12 +105,10 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls.append(
             _call(
                 "manifest_targets",
-                {
-                    "name": _string(plan.name),
-                    "modules": _inline(names),
-                    **({"triton": _string(":triton_library")} if plan.triton else {}),
-                    "version": _string(__version__),
-                },
+                name=_string(plan.name),
+                modules=_inline(names),
+                triton=_string(":triton_library") if plan.triton else None,
+                version=_string(__version__),
             )
         )
         symbols += ["manifest_targets"]
@@ -132,45 +131,41 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
             "public_headers",
-            {
-                "name": _string(f"{name}.public_headers"),
-                "config": _string("include/qola_config.h"),
-                "declarations": _string(module.public_header.file),
-                "headers": _string(f":{name}.headers"),
-            },
+            name=_string(f"{name}.public_headers"),
+            config=_string("include/qola_config.h"),
+            declarations=_string(module.public_header.file),
+            headers=_string(f":{name}.headers"),
         ),
         _call(
             "module_library",
-            {
-                "name": _string(name),
-                "archs": _inline(plan.archs),
-                **_asm_headers(module),
-                "bundle_files": _string(":bundle_files"),
-                **_code_objects(plan.archs, module, aiter),
-                "copts": _list(module.copts, 4),
-                "entry_source": _string(module.entry_source.file),
-                "export_list": _string(f"{name}.exports"),
-                "file": _string(module.library),
-                "headers": _string(f":{name}.headers"),
-                "host_only": _inline(sorted(host_only)),
-                "kernel_headers": _list(_kernel_headers(kernels), 4),
-                "kernel_names": _string(module.kernel_names.file),
-                "kernels": _dict_of_lists(own),
-                **({"linked": _dict_of_lists(linked)} if linked != own else {}),
-                "namespace": _string(plan.namespace),
-                "place": _string(lazy_place(plan.namespace, name)),
-                "plan": _string("plan.json"),
-                "public_headers": _string(f":{name}.public_headers"),
-                "sources": _dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
-                "stubs": _list((stub.file for stub in module.stubs), 4),
-                "tree": _string(_TREE_LABEL.format(repository=aiter)),
-            },
+            name=_string(name),
+            archs=_inline(plan.archs),
+            **_asm_headers(module),
+            bundle_files=_string(":bundle_files"),
+            **_code_objects(plan.archs, module, aiter),
+            copts=_list(module.copts, 4),
+            entry_source=_string(module.entry_source.file),
+            export_list=_string(f"{name}.exports"),
+            file=_string(module.library),
+            headers=_string(f":{name}.headers"),
+            host_only=_inline(sorted(host_only)),
+            kernel_headers=_list(_kernel_headers(kernels), 4),
+            kernel_names=_string(module.kernel_names.file),
+            kernels=_dict_of_lists(own),
+            linked=_dict_of_lists(linked) if linked != own else None,
+            namespace=_string(plan.namespace),
+            place=_string(lazy_place(plan.namespace, name)),
+            plan=_string("plan.json"),
+            public_headers=_string(f":{name}.public_headers"),
+            sources=_dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
+            stubs=_list((stub.file for stub in module.stubs), 4),
+            tree=_string(_TREE_LABEL.format(repository=aiter)),
         ),
     ]
 
 
 def _kernel_instances(plan: Plan, module: PlannedModule | TorchModule) -> list[str]:
-    """Calls that declare the kernel instances of a module, one for each group."""
+    """Return the calls that declare the kernel instances of a module, one for each group."""
     groups: dict[str, list[KernelInstance]] = {}
     for kernel in sorted(plan.kernels_of(module), key=lambda kernel: kernel.name):
         groups.setdefault(_group(plan, kernel), []).append(kernel)
@@ -199,16 +194,14 @@ def _kernel_group(
     archs = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in kernels]
     return _call(
         "kernel_instances",
-        {
-            "name": _string(group),
-            **({"batches": _dict_of_lists(dict(sorted(batches.items())))} if batches else {}),
-            "copts": _list(plan.packages[package].copts, 4),
-            "directory": _string(module),
-            "entries": _dict_of_lists(dict(sorted(entries.items()))),
-            "headers": _string(f":{kernels[0].headers}.headers"),
-            "kernels": "\n".join(["{", *archs, "    }"]),
-            **({} if group.endswith(f"/{package}") else {"package": _string(package)}),
-        },
+        name=_string(group),
+        batches=_dict_of_lists(dict(sorted(batches.items()))) if batches else None,
+        copts=_list(plan.packages[package].copts, 4),
+        directory=_string(module),
+        entries=_dict_of_lists(dict(sorted(entries.items()))),
+        headers=_string(f":{kernels[0].headers}.headers"),
+        kernels="\n".join(["{", *archs, "    }"]),
+        **({} if group.endswith(f"/{package}") else {"package": _string(package)}),
     )
 
 
@@ -219,21 +212,19 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
         _header_set(f"{name}.headers", headers, aiter),
         _call(
             "python_module",
-            {
-                "name": _string(name),
-                "archs": _inline(plan.archs),
-                "bundle_files": _string(":bundle_files"),
-                **_code_objects(plan.archs, module, aiter),
-                "copts": _list(module.copts, 4),
-                "export_list": _string(f"{name}.exports"),
-                "file": _string(module.library),
-                **_generated(module),
-                "headers": _string(f":{name}.headers"),
-                "plan": _string("plan.json"),
-                "sources": _string_dict({s.name: s.file for s in module.sources}),
-                "deps": _list(_PYTHON_HEADERS if module.symbol else (), 4),
-                **({"rocm_headers": _string(_ROCM_HEADERS)} if module.rocm else {}),
-            },
+            name=_string(name),
+            archs=_inline(plan.archs),
+            bundle_files=_string(":bundle_files"),
+            **_code_objects(plan.archs, module, aiter),
+            copts=_list(module.copts, 4),
+            export_list=_string(f"{name}.exports"),
+            file=_string(module.library),
+            **_generated(module),
+            headers=_string(f":{name}.headers"),
+            plan=_string("plan.json"),
+            sources=_string_dict({s.name: s.file for s in module.sources}),
+            deps=_list(_PYTHON_HEADERS if module.symbol else (), 4),
+            rocm_headers=_string(_ROCM_HEADERS) if module.rocm else None,
         ),
     ]
 
@@ -246,24 +237,22 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
             "torch_module",
-            {
-                "name": _string(name),
-                "archs": _inline(plan.archs),
-                **_asm_tables(module),
-                "bundle_files": _string(":bundle_files"),
-                **_code_objects(plan.archs, module, aiter),
-                "copts": _list(module.copts, 4),
-                "export_list": _string(f"{name}.exports"),
-                "file": _string(module.library),
-                **_generated(module),
-                "headers": _string(f":{name}.headers"),
-                "host_only": _inline(module.host_only),
-                "init": _inline(module.init),
-                "kernels": _dict_of_lists(linked),
-                "plan": _string("plan.json"),
-                "sources": _dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
-                "torch": _string("@qola_torch"),
-            },
+            name=_string(name),
+            archs=_inline(plan.archs),
+            **_asm_tables(module),
+            bundle_files=_string(":bundle_files"),
+            **_code_objects(plan.archs, module, aiter),
+            copts=_list(module.copts, 4),
+            export_list=_string(f"{name}.exports"),
+            file=_string(module.library),
+            **_generated(module),
+            headers=_string(f":{name}.headers"),
+            host_only=_inline(module.host_only),
+            init=_inline(module.init),
+            kernels=_dict_of_lists(linked),
+            plan=_string("plan.json"),
+            sources=_dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
+            torch=_string("@qola_torch"),
         ),
     ]
 
@@ -271,14 +260,52 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
 def _torch_wheel(plan: Plan) -> str:
     return _call(
         "qola_torch_wheel",
-        {
-            "name": _string("torch_wheel"),
-            "modules": _list(sorted(f":{module.name}" for module in plan.torch_modules), 4),
-            "package": _string(f"qola_{plan.name}_torch"),
-            "tags": _inline(["manual"]),
-            "version": _string(__version__),
-            "visibility": _inline(["//visibility:public"]),
-        },
+        name=_string("torch_wheel"),
+        modules=_list(sorted(f":{module.name}" for module in plan.torch_modules), 4),
+        package=_string(f"qola_{plan.name}_torch"),
+        tags=_inline(["manual"]),
+        version=_string(__version__),
+        visibility=_inline(["//visibility:public"]),
+    )
+
+
+def _triton_targets(plan: Plan) -> list[str]:
+    """Return the calls that declare the kernels in Triton and their library."""
+    if not plan.triton:
+        return []
+    library = _call(
+        "qola_triton_library",
+        name=_string("triton_library"),
+        kernels=_list((f":{kernel.name}" for kernel in plan.triton), 4),
+        manifest=_string_dict(
+            {
+                "bundle_files": ":bundle_files",
+                "config": "include/qola_config.h",
+                "plan": "plan.json",
+            }
+        ),
+        namespace=_string(plan.namespace),
+        tags=_inline(["manual"]),
+        visibility=_inline(["//visibility:public"]),
+    )
+    return [*map(_triton_kernel, plan.triton), library]
+
+
+def _triton_kernel(kernel: TritonKernel) -> str:
+    root = "@qola//qola/triton:" if kernel.own else ""
+    source, *deps = (root + file.file for file in kernel.files)
+    return _call(
+        "qola_triton_kernel",
+        name=_string(kernel.name),
+        src=_string(source),
+        archs=_inline(kernel.archs),
+        choices=_dict_of_lists(dict(sorted(kernel.choices.items()))),
+        function=_string(kernel.function),
+        signature=_string_dict(kernel.signature) if kernel.signature else None,
+        tags=_inline(["manual"]),
+        timeout=str(kernel.timeout) if kernel.timeout else None,
+        visibility=_inline(["//visibility:public"]),
+        deps=_inline(deps),
     )
 
 
@@ -314,22 +341,22 @@ def _code_objects(
 
 
 def _kernel_headers(kernels: Iterable[KernelInstance]) -> list[str]:
-    """Labels of the header sets that the kernel instances include."""
+    """Return the labels of the kernel instances' header sets."""
     return [f":{name}.headers" for name in sorted({kernel.headers for kernel in kernels})]
 
 
 def _group(plan: Plan, kernel: KernelInstance) -> str:
-    """Return the prefix of the labels of the kernel instances with the same flags and headers."""
+    """Return the label prefix of the kernel instances with the same flags and headers."""
     package = f"{kernel.module}/{kernel.package}"
     same = kernel.headers == plan.packages[kernel.package].headers
     return package if same else f"{package}.{kernel.headers}"
 
 
 def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[str]]:
-    """Labels by arch, those of several archs by all of these.
+    """Return labels by their archs, which are separated by spaces.
 
     Args:
-        named: targets, each with a kernel instance of its archs and package.
+        named: names of targets, each with a kernel instance of its archs and package.
     """
     found: dict[str, list[str]] = {}
     for name, kernel in named.items():
@@ -341,7 +368,7 @@ def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[
 def _by_arch_set(
     archs: Sequence[str], sources: Sequence[GeneratedSource]
 ) -> dict[str, dict[str, str]]:
-    """Files of sources by name, for each set of archs that a library may be restricted to."""
+    """Return files of sources by name, for each set of archs that a library can have."""
     return {
         " ".join(chosen): {s.name: s.file for s in sources if s.archs in ((), chosen)}
         for chosen in arch_sets(archs)
@@ -357,10 +384,10 @@ def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def export_list(namespace: str) -> str:
-    """Linker version script that lets the namespace out, its C functions, and nothing else.
+    """Return the linker version script that exports the namespace and its C functions only.
 
-    Plain names below extern "C++" are matched against demangled symbols, so that entry points of
-    any signature pass; type information is named "typeinfo for ..." there and stays inside.
+    Patterns below extern "C++" match demangled symbols, so entry points of any signature match.
+    Type information has the prefix "typeinfo for" there, and is hidden.
     """
     scope = f"qola::{namespace}" if namespace else "qola"
     prefix = f"qola_{namespace}_mha_" if namespace else "qola_mha_"
@@ -371,7 +398,7 @@ def export_list(namespace: str) -> str:
 
 
 def config_header(plan: Plan, *, source: str) -> str:
-    """Text of qola_config.h: the namespace, macros and signatures of one manifest's libraries."""
+    """Return qola_config.h: namespace, macros and signatures of one manifest's libraries."""
     lines = [
         f"// Written by qola {__version__} from {visible(source)}.",
         "// A source that includes this header speaks to the libraries of this manifest.",

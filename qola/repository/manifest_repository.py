@@ -21,7 +21,7 @@ from qola.plan.triton_kernels import TRITON_FILES, triton_list, triton_trees
 from qola.repository import build_files
 
 UNFETCHED = "unfetched"
-"""File that is there while trees of kernels in Triton are not."""
+"""File that exists until the trees of kernels in Triton are fetched."""
 
 
 def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
@@ -32,14 +32,14 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     """
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
-    # Before anything can fail: a directory that is corrected has to be looked at again.
+    # Written before anything can fail: the repository rule watches these directories and files.
     spec = BuildSpec.from_json(args.spec, args.display) if args.spec else BuildSpec()
     own_patches = not spec.override_aiter_commit
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
     write_if_changed(output / TRITON_FILES, triton_list(manifest))
-    # What a failed fetch leaves: the repository is to be looked at again.
+    # If the fetch fails, the repository rule runs again.
     (output / UNFETCHED).touch()
     trees = triton_trees(manifest, environ)
     (output / UNFETCHED).unlink()
@@ -78,6 +78,6 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
 
 
 def _warning_line(display: str, warnings: Sequence[Finding]) -> str:
-    """One line, since Bazel shows it to whoever builds: the whole is for whoever asks."""
+    """Return one line, because Bazel shows it in every build."""
     count = f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
     return f"qola: {visible(display)} is planned with {count}, which `qola plan` shows"

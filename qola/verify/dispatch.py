@@ -13,10 +13,9 @@ from typing import Any
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import arguments_of, traits_of
-from qola.codegen.ck.branches import Block, read_branches
 from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
-from qola.codegen.ck.reachable import leaves_of
+from qola.codegen.ck.reachable import Block, leaves_of, read_branches
 
 #: Kernel instances that a row launches.
 _Row = tuple[str, ...]
@@ -71,7 +70,7 @@ def _text(formula: Formula) -> str:
         return formula.text if formula.holds else f"!({formula.text})"
     if isinstance(formula, bool):
         return str(formula).lower()
-    return (" && " if formula.every else " || ").join(f"({_text(one)})" for one in formula.of)
+    return (" && " if formula.every else " || ").join(f"({_text(one)})" for one in formula.formulas)
 
 
 def _is_row(block: Block) -> bool:

@@ -48,11 +48,11 @@ def _sections(outcomes: Sequence[Outcome]) -> Iterator[Section]:
     if any(outcome.state == "failed" for outcome in outcomes):
         yield Section("failed", "Failed", _faults_table(outcomes))
     if any(outcome.missing for outcome in outcomes):
-        title = "Not tried, or with fewer problems than asked for"
+        title = "Not tried, or with fewer problems than requested"
         yield Section("missing", title, _missing_table(outcomes))
     yield Section("kernels", "Kernels", _kernels_table(outcomes))
     yield Section("problems", "Problems", _problems_table(outcomes))
-    yield Section("unseen", "What this cannot show", note(_UNSEEN))
+    yield Section("unseen", "Limits of emulation", note(_UNSEEN))
 
 
 def _share(trials: Iterable[Trial]) -> float:

@@ -28,11 +28,11 @@ bundle_files = rule(
         ),
         "tree": attr.label(
             allow_single_file = True,
-            doc = "AITER.json of the tree: which one it is, and where.",
+            doc = "AITER.json at the root of the tree.",
             mandatory = True,
         ),
     },
-    doc = "Files of an AITER tree that a bundle holds beside libraries and headers.",
+    doc = "Files of an AITER tree for bundles: tuning data and license texts.",
     provides = [QolaBundleFilesInfo],
 )
 
@@ -53,10 +53,10 @@ def pack_bundle(ctx, command, output, options, mnemonic):
 
     Args:
       ctx: context of a rule with PACK_ATTRS.
-      command: the tool's.
+      command: command of the tool.
       output: File to write.
-      options: of the command, besides directory and output.
-      mnemonic: of the action.
+      options: further options of the command.
+      mnemonic: mnemonic of the action.
 
     Returns:
       The providers of the rule.
@@ -99,8 +99,8 @@ def _check_libraries(ctx):
                 "a bundle without libraries",
                 place = "{}: libraries".format(ctx.label),
                 found = "none",
-                expected = "a qola_library; none is needed where `triton` is all there is",
-                fix = "name one, or leave packs and static out",
+                expected = "a qola_library, or only `triton`",
+                fix = "add a library, or remove packs and static",
             ))
         return
     first = ctx.attr.libraries[0]
@@ -114,7 +114,7 @@ def _check_libraries(ctx):
                     for one in [first, library]
                 ]),
                 expected = "libraries of one manifest: a bundle has one qola_config.h, and so one namespace",
-                fix = "a qola_bundle for each manifest",
+                fix = "declare a qola_bundle for each manifest",
             ))
     packs = {}
     for pack in ctx.attr.packs:
@@ -126,21 +126,21 @@ def _check_libraries(ctx):
                 place = "{}: packs".format(ctx.label),
                 found = ", ".join(labels),
                 expected = "packs whose names differ: a bundle has all of them in one directory",
-                fix = "one qola_kernel_pack with the modules of both, or another name",
+                fix = "rename one, or declare one qola_kernel_pack with the modules of both",
             ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
     if ctx.attr.static:
         _check_static(ctx, first, ctx.attr.static)
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
         fail(finding(
-            "lazy libraries and others in one bundle",
+            "lazy and full libraries in one bundle",
             place = ctx.label,
             found = ", ".join([
                 str(library.label) + (" (lazy)" if library[QolaLibraryInfo].lazy else "")
                 for library in ctx.attr.libraries
             ] + ["pack " + file.basename for file in ctx.files.packs]),
-            expected = "lazy libraries alone, with or without packs, or others alone, without packs",
-            fix = "a qola_bundle for each",
+            expected = "only lazy libraries, with or without packs, or only full libraries, without packs",
+            fix = "declare a qola_bundle for each",
         ))
 
 def _check_static(ctx, first, static):
@@ -152,7 +152,7 @@ def _check_static(ctx, first, static):
             place = place,
             found = "{} of {}".format(static.label, static[QolaStaticInfo].plan.short_path),
             expected = "an archive of {}, as the libraries".format(plan.short_path),
-            fix = "a qola_static_library of the libraries' modules",
+            fix = "declare a qola_static_library of the libraries' modules",
         ))
     names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
     if sorted(static[QolaStaticInfo].modules) != names:
@@ -161,15 +161,15 @@ def _check_static(ctx, first, static):
             place = place,
             found = "{} of {}".format(static.label, ", ".join(static[QolaStaticInfo].modules)),
             expected = "an archive of {}, as the libraries: the bundle's headers are for both".format(", ".join(names)),
-            fix = "a qola_static_library of the libraries' modules",
+            fix = "declare a qola_static_library of the libraries' modules",
         ))
     if first[QolaLibraryInfo].lazy:
         fail(finding(
             "lazy libraries and an archive in one bundle",
             place = place,
-            found = "{} beside {} (lazy)".format(static.label, first.label),
-            expected = "an archive beside libraries that have their kernels inside, as it has",
-            fix = "a qola_bundle for each",
+            found = "{} and {} (lazy)".format(static.label, first.label),
+            expected = "an archive together with full libraries, which contain their kernels, as the archive does",
+            fix = "declare a qola_bundle for each",
         ))
 
 def _include_dirs(library):
@@ -180,7 +180,7 @@ def _include_dirs(library):
     return depset(transitive = dirs).to_list()
 
 def _lazy(ctx, infos):
-    # Also the inputs of the action that makes the bundle.
+    # The files are also inputs of the action that makes the bundle.
     if not infos or not infos[0].lazy:
         return struct(files = [], settings = None)
     roots = {info.lazy.place: info.lazy.root for info in infos}
@@ -218,7 +218,7 @@ def _qola_bundle_directory_impl(ctx):
     configs = info.bundle_files.configs if infos else []
     lazy = _lazy(ctx, infos)
 
-    # The order of kernels, where there are such of several kinds.
+    # For bundles with several kinds of kernels.
     triton = _triton(triton_info, [ctx.file._order] if infos else [])
     headers = depset(transitive = [
         library[CcInfo].compilation_context.headers
@@ -272,7 +272,7 @@ def _qola_bundle_directory_impl(ctx):
     ]
 
 def _report(ctx, infos):
-    """The page and the JSON of `qola report`, as far as they do not depend on how a build went."""
+    """Declares the page and the JSON of `qola report`, without the figures of a build."""
     outputs = [ctx.actions.declare_file(ctx.label.name + ".report." + end) for end in ["html", "json"]]
     libraries = [info.library for info in infos]
     args = ctx.actions.args()
@@ -290,7 +290,6 @@ def _report(ctx, infos):
         mnemonic = "QolaReport",
         outputs = outputs,
         progress_message = "Reporting on %{label}",
-        # As for bundles.
         use_default_shell_env = True,
     )
     return outputs
@@ -315,7 +314,7 @@ _qola_bundle_directory = rule(
         "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
     },
-    doc = "The directory of a bundle; attributes as of qola_bundle.",
+    doc = "The directory of a bundle. The macro qola_bundle documents the attributes.",
 )
 
 def _qola_bundle_tar_impl(ctx):
@@ -326,35 +325,33 @@ _qola_bundle_tar = rule(
     implementation = _qola_bundle_tar_impl,
     attrs = PACK_ATTRS | {
         "prefix": attr.string(
-            doc = "The one directory in the tar file, and the file's name without .tar.",
+            doc = "Top directory in the tar file, and the file's name without .tar.",
             mandatory = True,
         ),
     },
-    doc = "A bundle's directory as a tar file, the same bytes for the same content.",
+    doc = "A bundle's directory as a reproducible tar file.",
 )
 
 def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, generated_at = "", **kwargs):
-    """Bundles libraries of one manifest with all that their users need.
+    """Bundles libraries of one manifest with their headers, licenses and metadata.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
-    <name>.tar of that directory. docs/guide/bundle.md says what is inside. Nothing in
-    a bundle depends on the machine, the path, the user or the time. The output
-    group `report` of `<name>` is a page about its libraries, <name>.report.html,
-    and the same as JSON (docs/guide/report.md).
+    <name>.tar of that directory (docs/guide/bundle.md). Bundles are
+    reproducible: they do not depend on the machine, the path, the user or the
+    time. The output group `report` of `<name>` is a page about its libraries,
+    <name>.report.html, and the same as JSON (docs/guide/report.md).
 
     Args:
       name: target name, and the name of the directory.
-      libraries: labels of qola_library targets, all of one manifest: all lazy or
-        none. There may be none beside `triton`.
+      libraries: labels of qola_library targets of one manifest: either lazy or
+        full libraries. May be empty if there is `triton`.
       packs: labels of qola_kernel_pack targets for lazy libraries.
-      static: label of a qola_static_library of the same manifest, to have it in the bundle
-        too; not with lazy libraries.
+      static: label of a qola_static_library of the same manifest to add; not with
+        lazy libraries.
       triton: label of the same manifest's library of kernels in Triton,
-        `@qola_<manifest>//:triton_library`: library, packs and header are in the
-        bundle too.
-      generated_at: UTC time that manifest.json, the SBOM and the report state as
-        the time of generation, such as "2026-01-31T00:00:00Z"; by default they
-        state none.
+        `@qola_<manifest>//:triton_library`: adds library, packs and header.
+      generated_at: UTC time of generation in manifest.json, the SBOM and the
+        report, such as "2026-01-31T00:00:00Z"; by default they contain none.
       **kwargs: attributes of both targets, such as tags and visibility.
     """
     _qola_bundle_directory(
@@ -374,7 +371,7 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
     )
 
 def _qola_wheel_impl(ctx):
-    # The tool reads package, version and platform from it.
+    # The tool reads package, version and platform from the file name.
     wheel = ctx.actions.declare_file("{}-{}-py3-none-{}.whl".format(
         ctx.attr.package,
         ctx.attr.version,
@@ -387,7 +384,7 @@ qola_wheel = rule(
     implementation = _qola_wheel_impl,
     attrs = PACK_ATTRS | {
         "external_libraries": attr.string_list(
-            doc = "Libraries that are neither in the bundle nor promised by `platform`, and that whoever installs the wheel has: `libamdhip64.so.7` comes with ROCm.",
+            doc = "Libraries that are neither in the bundle nor covered by `platform`, and that every machine with the wheel provides: `libamdhip64.so.7` is part of ROCm.",
         ),
         "package": attr.string(
             doc = "Name of the Python package, and of the distribution: small letters, digits and _.",
@@ -395,7 +392,7 @@ qola_wheel = rule(
         ),
         "platform": attr.string(
             default = "linux_x86_64",
-            doc = "Platform tag. `linux_x86_64` promises nothing of the system's libraries, `manylinux_2_28_x86_64` a glibc of 2.28 and what goes with it: each program and library of the bundle is compared with that, and one that needs more is an error that names the tag that fits.",
+            doc = "Platform tag. `linux_x86_64` makes no promise about the system's libraries, `manylinux_2_28_x86_64` requires glibc 2.28 and the libraries of that policy. The build checks each program and library of the bundle against the tag; the error names the tag that fits.",
         ),
         "version": attr.string(
             doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
@@ -404,8 +401,8 @@ qola_wheel = rule(
     },
     doc = """A bundle as a Python wheel, `<package>-<version>-py3-none-<platform>.whl`.
 
-The package has the bundle's files; `python -m <package> --path` prints where
-they are. The same bundle gives the same bytes.
+The package contains the bundle's files; `python -m <package> --path` prints
+their directory. Wheels are reproducible.
 
 Example:
     qola_wheel(

@@ -68,7 +68,7 @@ _launch_test = rule(
     test = True,
 )
 
-# Of the host alone; the headers ask whether a tree's arguments have a member.
+# Only host code. C++20, because the headers check for members of a tree's arguments.
 _HOST_COPTS = ["--offload-host-only", "-std=c++20"]
 
 def library_caller(name, library, module):
@@ -113,7 +113,7 @@ def launch_test(name, library, module):
     """
     _launch_test(
         name = name,
-        size = "small",
+        size = "medium",
         library = library,
         module = module,
         tags = ["manual"],
@@ -149,11 +149,11 @@ emulated_module = rule(
         "module": attr.string(mandatory = True),
         "sources": attr.label(
             allow_files = True,
-            doc = "Dispatch and kernels' sources, beside plan.json.",
+            doc = "Sources of dispatch and kernels, next to plan.json.",
             mandatory = True,
         ),
     },
-    doc = "A module's library, with all that running it without a GPU takes.",
+    doc = "A module's library, with all files to run it without a GPU.",
 )
 
 def _place(ctx, file):
@@ -177,18 +177,18 @@ emulation_program = rule(
         "tool": attr.label(cfg = "target", executable = True, mandatory = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
     },
-    doc = "The program of `qola verify` or `qola dispatch`, which is told by its arguments what to try.",
+    doc = "The program of `qola verify` or `qola dispatch`; it takes their arguments.",
     executable = True,
 )
 
 def _program(ctx, words, files, targets):
-    """A script that calls a tool among its runfiles, with its own arguments behind these words."""
+    """Declares a script that runs a tool of its runfiles with `words`, followed by the script's own arguments."""
     program = ctx.actions.declare_file(ctx.label.name)
     ctx.actions.write(
         program,
         "\n".join([
             "#!/bin/sh",
-            "# Written by @qola//rules:defs.bzl.",
+            "# Written by @qola//rules/private:emulation.bzl.",
             "files=$0.runfiles",
             '[ -d "$files" ] || files=${RUNFILES_DIR:-$TEST_SRCDIR}',
             'export RUNFILES_DIR="$files"',
@@ -201,7 +201,7 @@ def _program(ctx, words, files, targets):
     return [DefaultInfo(executable = program, runfiles = runfiles)]
 
 def _fits(name, pattern):
-    """Whether a name fits a pattern with * and ?."""
+    """Returns whether a name matches a pattern with * and ?."""
     at, place, star, mark = 0, 0, -1, 0
     for _ in range((len(name) + 1) * (len(pattern) + 1)):
         if at == len(name):
@@ -219,7 +219,7 @@ def _fits(name, pattern):
     return not pattern[place:].strip("*")
 
 def _outcomes(ctx, info, place):
-    """Declares the actions of a module; returns what they write."""
+    """Declares the actions of a module, and returns their outcomes."""
     directory = "{}.cases/{}/".format(ctx.label.name, place)
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     wanted = [k for k in info.kernels if not ctx.attr.kernels or any([_fits(k, p) for p in ctx.attr.kernels])]
@@ -275,38 +275,38 @@ def _qola_numeric_test_impl(ctx):
     words.append("--fact='{} problems for each kernel, seed {}'".format(ctx.attr.samples, ctx.attr.seed))
     words += ["--kernels='{}'".format(pattern) for pattern in ctx.attr.kernels]
 
-    # Behind all options: the test's own arguments are options, too.
+    # After the options, because the test's own arguments are options.
     words += [_place(ctx, file) for file in outcomes]
     return _program(ctx, words, outcomes, [ctx.attr._judge])
 
 qola_numeric_test = rule(
     implementation = _qola_numeric_test_impl,
     attrs = {
-        "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: those of the manifest."),
-        "kernels": attr.string_list(doc = "Names of the kernels to try, with `*` and `?`; empty: all of the modules."),
+        "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: the manifest's archs."),
+        "kernels": attr.string_list(doc = "Patterns with `*` and `?` for the names of kernels to run; empty: all of the modules."),
         "modules": attr.label_list(
-            doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_emulated.",
+            doc = "Modules to run: `@qola_<manifest>//:<module>_emulated`.",
             mandatory = True,
             providers = [EmulatedModuleInfo],
         ),
-        "samples": attr.int(default = 3, doc = "How many problems each kernel is tried with."),
-        "seed": attr.int(default = 0, doc = "Of the problems, which are the same for the same seed."),
+        "samples": attr.int(default = 3, doc = "Number of problems for each kernel."),
+        "seed": attr.int(default = 0, doc = "Seed of the problems."),
         "_judge": attr.label(cfg = "target", default = "//qola/verify:cached", executable = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/verify:cached", executable = True),
     },
-    doc = """Compiled kernels, run on a CPU instruction by instruction, give what float64 gives.
+    doc = """Runs compiled kernels on the CPU, instruction by instruction, and compares their results with float64.
 
-Each kernel instance is tried with problems that the dispatch sends to it; its
-results may be off by what rounding can do at worst. The test fails where one
-is off by more, where a kernel does what it must not, and where no kernel could
-be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
-3.11 and the pinned ROCm.
+The test runs each kernel instance with problems that the dispatch sends to it.
+It fails if a result differs by more than the worst case of rounding, if a kernel
+makes an invalid memory access or breaks another rule of the hardware, and if no
+kernel could run. Limits: docs/internals/emulation.md. It needs Python 3.11 and
+the pinned ROCm.
 
-Each kernel is tried by an action of its own, whose inputs are its code, that of
-the kernels that run with it, and what the host code launches: with a disk cache
-or a remote one, a kernel is tried anew when these change, and not because
-another kernel of its library or its batch did.
+An action per kernel has only these inputs: the code of the kernel, the code of
+its helper kernels, and the launches of the host code. With a disk cache or a
+remote cache, a change of another kernel of the library or the batch does not run
+the kernel again.
 
 Example:
 

@@ -32,8 +32,8 @@ def _command(found, action_name):
     )
 
 def _identity(ctx, found):
-    # What the compiler says of itself, in the way in which the runtime asks the
-    # one it finds.
+    # The compiler's identity, determined as the runtime does for the compiler
+    # that it finds.
     output = ctx.actions.declare_file(ctx.label.name + ".identity.txt")
     command = _command(found, ACTION_NAMES.cpp_compile)
     args = ctx.actions.args()
@@ -115,7 +115,7 @@ lazy_sources = rule(
     implementation = _lazy_sources_impl,
     attrs = {
         "headers": attr.label_list(
-            doc = "header_set targets that have, together, all that the kernel instances include.",
+            doc = "header_set targets with all headers of the kernel instances.",
             mandatory = True,
             providers = [CcInfo],
         ),
@@ -126,7 +126,7 @@ lazy_sources = rule(
         ),
         "module": attr.string(doc = "The module, such as libmha_fwd.", mandatory = True),
         "place": attr.string(
-            doc = "Where the sources are, relative to the directory above the library's.",
+            doc = "Directory of the sources, relative to the directory above the library's.",
             mandatory = True,
         ),
         "plan": attr.label(allow_single_file = [".json"], doc = "plan.json of the manifest.", mandatory = True),
@@ -144,7 +144,7 @@ lazy_sources = rule(
     doc = """Index and sources of a lazy library's kernels (docs/guide/lazy.md).
 
 The default output is the library's table, a C++ source. The output group
-`index` is kernels.index, `root` the directory of all that a compile reads.
+`index` is kernels.index, `root` the directory with all inputs of a compile.
 """,
     fragments = ["cpp"],
     provides = [LazySourcesInfo],
@@ -172,7 +172,7 @@ def _library(ctx, kernel, arch):
         link_deps_statically = False,
         linking_contexts = [ctx.attr._older_systems[CcInfo].linking_context],
         output_type = "dynamic_library",
-        # No soname: the loader would take two libraries of one name for one.
+        # No soname: the loader treats two libraries of one name as one.
         additional_inputs = [ctx.file._link_script],
         user_link_flags = KERNEL_LINK_FLAGS + ["-Wl,-T," + ctx.file._link_script.path, "-lamdhip64"],
     )
@@ -211,30 +211,27 @@ kernel_libraries = rule(
     },
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 
-Each is compiled alone, where the full library has batches. Building the target
-makes all; qola_kernel_pack takes what it wants.
+Each kernel instance is compiled by itself, not in a batch. Building the target
+builds all of them; qola_kernel_pack selects some.
 """,
     fragments = ["cpp"],
     provides = [KernelLibrariesInfo],
 )
 
 def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
-    """Declares the lazy form of a module's library.
-
-    Expands to <name>_lazy, a shared_form; <name>_kernels, the
-    kernel_libraries; <name>_lazy.sources, the lazy_sources; and cc_librarys of
-    the stubs and of the table of kernels.
+    """Declares `<name>_lazy`, the lazy library of a module, and `<name>_kernels`, its kernel libraries.
 
     Args:
       name: the module, such as libmha_fwd.
-      parts: labels of all that the full library has besides its kernels: a list
+      parts: labels of the parts of the full library without its kernels: a list
         or a select of lists.
-      all_kernels: labels of the hip_objects of all kernel instances: what the
-        index is of, whatever --@qola//:archs says.
-      kernels: the same of those that packs have: a list or a select of lists.
-      kernel_headers: labels of header_sets with what kernel instances include.
+      all_kernels: labels of the hip_objects of all kernel instances, for the
+        index, regardless of --@qola//:archs.
+      kernels: labels of the hip_objects for kernel libraries: a list or a select
+        of lists.
+      kernel_headers: labels of the header_sets of kernel instances.
       stubs: C++ files with the functions of the kernel instances.
-      place: where the library's sources are, relative to the directory above
+      place: directory of the library's sources, relative to the directory above
         the library's.
       tree: label of a file at the root of the AITER tree.
       plan: label of plan.json.
@@ -279,26 +276,26 @@ def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, t
     )
     kernel_libraries(
         name = name + "_kernels",
-        archs = by_archs(kwargs["archs"], lambda on: on),
+        archs = by_archs(kwargs["archs"], lambda selected: selected),
         kernels = kernels,
         sources = lazy + ".sources",
         visibility = ["//visibility:public"],
         **KERNEL_TARGET
     )
 
-def _wanted(ctx):
+def _selected(ctx):
     found = {}
     known = {}
     names = {name: None for name in ctx.attr.kernels}
     for target in ctx.attr.modules:
         info = target[KernelLibrariesInfo]
         for library in info.libraries:
-            # By its name alone, and for one arch.
-            called = [library.name, library.name + ":" + library.arch]
-            known.update({name: None for name in called})
+            # For all archs, and for one arch.
+            aliases = [library.name, library.name + ":" + library.arch]
+            known.update({name: None for name in aliases})
             if ctx.attr.archs and library.arch not in ctx.attr.archs:
                 continue
-            if not names or [name for name in called if name in names]:
+            if not names or [name for name in aliases if name in names]:
                 found.setdefault(info.index, []).append(library)
     modules = ", ".join([str(target.label) for target in ctx.attr.modules])
     unknown = [name for name in ctx.attr.kernels if name not in known]
@@ -308,7 +305,7 @@ def _wanted(ctx):
             place = "{}: kernels".format(ctx.label),
             found = ", ".join(unknown),
             expected = "kernel instances of " + modules,
-            fix = "qola list MANIFEST lists them; qola explain MANIFEST NAME says why one is left out",
+            fix = "qola list MANIFEST lists them; qola explain MANIFEST NAME explains why a kernel is missing",
         ))
     archs = [arch for target in ctx.attr.modules for arch in target[KernelLibrariesInfo].archs]
     unknown = [arch for arch in ctx.attr.archs if arch not in archs]
@@ -328,7 +325,7 @@ def _qola_kernel_pack_impl(ctx):
     rows.set_param_file_format("multiline")
     rows.use_param_file("@%s", use_always = True)
     inputs = []
-    for index, libraries in _wanted(ctx).items():
+    for index, libraries in _selected(ctx).items():
         rows.add(index)
         inputs.append(index)
         for library in libraries:
@@ -351,15 +348,15 @@ qola_kernel_pack = rule(
     implementation = _qola_kernel_pack_impl,
     attrs = TRANSITION_ATTRS | {
         "archs": attr.string_list(
-            doc = "Archs to pack kernels for, such as those of one sort of machine; empty: all of the modules.",
+            doc = "Archs to pack kernels for; empty: all archs of the modules.",
         ),
         "kernels": attr.string_list(
-            doc = "Names of the kernel instances to pack, for all archs, or <name>:<arch>; empty: all of the modules.",
+            doc = "Kernel instances to pack: `<name>`, for all archs, or `<name>:<arch>`; empty: all of the modules.",
         ),
         "modules": attr.label_list(
             allow_empty = False,
             cfg = kernel_transition,
-            doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_kernels.",
+            doc = "Kernel libraries of modules: `@qola_<manifest>//:<module>_kernels`.",
             mandatory = True,
             providers = [KernelLibrariesInfo],
         ),
@@ -371,10 +368,10 @@ qola_kernel_pack = rule(
     },
     doc = """Kernels for lazy libraries, `<name>.qpack`.
 
-A kernel in a pack is compiled as one in a library is, from the same cache
-entries of device code. Lazy libraries find packs by QOLA_PACKS, or in the
-directory share/qola/<namespace>/packs of their bundle (docs/guide/lazy.md). The same
-kernels give the same bytes.
+Kernels in packs are compiled with the flags of those in libraries. Lazy
+libraries find packs by QOLA_PACKS, or in the directory
+share/qola/<namespace>/packs of their bundle (docs/guide/lazy.md). Packs are
+reproducible: the same kernels result in the same bytes.
 
 Example:
     qola_kernel_pack(

@@ -1,4 +1,4 @@
-"""manifest_targets, qola_manifest_targets: what users are given of a manifest, by one call."""
+"""The targets that are made of a manifest's modules, in its repository and in a user's package."""
 
 load(":bundle.bzl", "qola_bundle", "qola_wheel")
 load(":emulation.bzl", "emulated_module", "launch_test", "library_caller")
@@ -6,14 +6,14 @@ load(":lazy.bzl", "qola_kernel_pack")
 load(":library.bzl", "qola_library")
 load(":static.bzl", "qola_static_library")
 
-# Compared with what the files need (docs/guide/bundle.md); ROCm's runtime is there where a wheel is installed.
+# The build checks the files against the platform (docs/guide/bundle.md). ROCm provides its runtime.
 _WHEELS_FOR = dict(
     external_libraries = ["libamdhip64.so.7"],
     platform = "manylinux_2_28_x86_64",
 )
 
 def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, triton, version, tags, **kwargs):
-    """The targets that are made of several modules; all but the bundle are manual."""
+    """Declares the targets that are made of several modules; all but the bundle are manual."""
     manual = tags + ["manual"]
     qola_bundle(
         name = bundle,
@@ -64,24 +64,28 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     )
 
 def manifest_targets(name, modules, version, triton = None):
-    """Declares what a manifest's repository has besides its modules.
+    """Declares the targets of a manifest's repository besides its libraries.
 
-    Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
-    `lazy_wheel`, as qola_manifest_targets makes them of all modules, to the
-    aliases `tar` and `lazy`, and to a launch_test, a
-    library_caller and an emulated_module of each module. Where kernels in Triton
-    are all that the manifest has, of these `bundle`, `wheel` and `tar`.
+    | Target | Content |
+    | --- | --- |
+    | `bundle`, `bundle_tar`, `wheel` | a bundle of the libraries |
+    | `lazy_bundle`, `lazy_bundle_tar`, `lazy_wheel` | a bundle of the lazy libraries |
+    | `static` | a qola_static_library of the modules |
+    | `pack` | a qola_kernel_pack of the modules |
+    | `<module>_launch_test` | a test that each entry point launches its kernels |
+    | `<module>_emulated`, `<module>_caller` | a module for qola_numeric_test, and the library by which it calls entry points |
+
+    Without modules, only the first row, for kernels in Triton.
 
     Args:
       name: the manifest.
       modules: its attention modules.
-      version: of the wheels.
+      version: version of the wheels.
       triton: label of its library of kernels in Triton, for the bundles.
     """
     _declare_packages(
         manifest = name,
         bundle = "bundle",
-        # Not `lazy`, a directory that has the lazy libraries.
         lazy = "lazy_bundle",
         modules = modules,
         packs = [],
@@ -119,49 +123,38 @@ def manifest_targets(name, modules, version, triton = None):
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
-    shorts = {"tar": "bundle_tar"} | ({"lazy": "lazy_bundle"} if modules else {})
-    for short, actual in shorts.items():
-        native.alias(
-            name = short,
-            actual = actual,
-            tags = ["manual"],
-            visibility = ["//visibility:public"],
-        )
 
 def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = [], triton = False, version = "", tags = [], **kwargs):
-    """All that can be built of a manifest, under names and as files of the calling package.
+    """Declares the targets of a manifest in the calling package.
 
-    | Target | Rule | Made of |
+    | Target | In `@qola_<name>` | Rule |
     | --- | --- | --- |
-    | `<name>_<module>` | qola_library | a module |
-    | `<name>` and `<name>_tar` | qola_bundle | the modules |
-    | `<name>_static` | qola_static_library | the modules |
-    | `<name>_wheel` | qola_wheel | the bundle, for manylinux_2_28 and ROCm 7 |
-    | `<name>_<module>_lazy` | qola_library | a module's lazy library |
-    | `<name>_lazy` and `<name>_lazy_tar` | qola_bundle | the lazy libraries |
-    | `<name>_lazy_wheel` | qola_wheel | the bundle of these, for the same |
-    | `<name>_pack` | qola_kernel_pack | the kernels of the modules |
+    | `<name>_<module>` | `<module>` | qola_library |
+    | `<name>_<module>_lazy` | `<module>_lazy` | qola_library, lazy |
+    | `<name>`, `<name>_tar` | `bundle`, `bundle_tar` | qola_bundle of the libraries |
+    | `<name>_lazy`, `<name>_lazy_tar` | `lazy_bundle`, `lazy_bundle_tar` | qola_bundle of the lazy libraries |
+    | `<name>_wheel`, `<name>_lazy_wheel` | `wheel`, `lazy_wheel` | qola_wheel of the bundles, for manylinux_2_28 and ROCm 7 |
+    | `<name>_static` | `static` | qola_static_library of the modules |
+    | `<name>_pack` | `pack` | qola_kernel_pack of the modules |
 
-    Those below the bundle are `manual`: `//...` leaves them out. The manifest's
-    repository has the same without a call: `@qola_<name>//:<module>`, `:bundle`,
-    `:tar`, `:static`, `:wheel`, `:lazy`, `:lazy_wheel` and `:pack`. Where these
-    shall be otherwise, call the rules themselves.
+    Lazy libraries, wheels, archives and packs are `manual`: `//...` does not
+    build them. The manifest's repository declares the targets of the second
+    column without a call. To choose names or contents, call the rules directly.
 
     Example:
         qola_manifest_targets(name = "te")
 
     Args:
-      name: the manifest, as qola.manifest names it, and what the names of the
-        targets begin with. A wheel's package is qola_<name>, that of the lazy
-        libraries qola_<name>_lazy.
-      modules: the attention modules, those of them that the manifest has.
-      triton: whether the bundles have the library of the manifest's kernels in
+      name: the manifest, as in qola.manifest, and the prefix of the targets'
+        names. The wheels' packages are qola_<name> and qola_<name>_lazy.
+      modules: the attention modules of the manifest.
+      triton: whether the bundles contain the library of the manifest's kernels in
         Triton, `@qola_<name>//:triton_library`.
-      static: whether the bundle has the archive inside.
-      packs: archs whose kernels the pack has, which is then inside the bundle of
-        lazy libraries. Without any, the bundle has no pack, and the pack all archs.
-      version: of the wheels; by default that of the calling module, 0.0.0 where
-        it states none.
+      static: whether the bundle contains the archive.
+      packs: archs of the pack, which the bundle of lazy libraries then contains.
+        By default the pack has all archs and the bundle has no pack.
+      version: version of the wheels; by default that of the calling module, else
+        0.0.0.
       tags: tags of all targets.
       **kwargs: further common attributes of all targets, such as visibility.
     """

@@ -1,6 +1,6 @@
 """Lays out the pinned ROCm packages as one SDK directory that runs from wherever it lies.
 
-Run by rocm_sdk_repository.bzl:
+Run by repositories.bzl:
 
     lay_out_sdk.py PACKAGES OUT
 
@@ -181,7 +181,7 @@ export MALLOC_CONF PWD
 PRELOAD = """--preload "$d/lib/libjemalloc.so.2" """
 
 # The compiler with the flags that lead to the SDK's parts, for CMake, make and shells (docs/guide/
-# cmake.md). Bazel's actions get theirs from toolchain_config.bzl. Plain C++ ignores half of them.
+# cmake.md). Bazel's actions get theirs from toolchain.bzl. Plain C++ ignores half of them.
 HIPCC = """#!/bin/sh
 d=${0%/*}/..
 exec "$d/bin/clang++" -no-canonical-prefixes "--sysroot=$d/sysroot" "-resource-dir=$d/resource" \\

@@ -1,4 +1,6 @@
-"""torch_info: what a PyTorch is, for rules that run it or name it."""
+"""Targets of @qola_torch: torch_info describes a PyTorch, no_torch fails with the reason why there is none."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo")
 
 TorchInfo = provider(
     doc = "A PyTorch that modules are built for.",
@@ -22,6 +24,16 @@ torch_info = rule(
         "python": attr.string(doc = "Version of its Python, such as 3.11.", mandatory = True),
         "version": attr.string(doc = "Its version.", mandatory = True),
     },
-    doc = "What a PyTorch is.",
+    doc = "Describes a PyTorch.",
     provides = [TorchInfo],
+)
+
+def _no_torch_impl(ctx):
+    fail("\n" + ctx.attr.message)
+
+no_torch = rule(
+    implementation = _no_torch_impl,
+    attrs = {"message": attr.string(doc = "The error message.", mandatory = True)},
+    doc = "Fails with its message if a target depends on it.",
+    provides = [CcInfo],
 )

@@ -2,8 +2,7 @@
 
 load("//rules/private:docs.bzl", "docs_url")
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:module_python.bzl", "module_python", "probe_torch", "pybind11_defines")
-load("//rules/private/repositories:python_headers.bzl", "link_headers")
+load("//rules/private/repositories:module_python.bzl", "link_headers", "module_python", "probe_torch", "pybind11_defines")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
 
@@ -45,7 +44,7 @@ alias(
 '''
 
 _NO_HIP = '''
-load("@qola//rules/torch:no_torch.bzl", "no_torch")
+load("@qola//rules/torch:torch_info.bzl", "no_torch")
 
 [
     no_torch(
@@ -56,7 +55,7 @@ load("@qola//rules/torch:no_torch.bzl", "no_torch")
 ]
 '''
 
-_NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
+_NONE = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "no_torch")
 
 [
     no_torch(

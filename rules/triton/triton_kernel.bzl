@@ -1,7 +1,7 @@
 """qola_triton_kernel: a kernel in Triton, a code object for each choice and arch."""
 
-load("//rules/private:settings.bzl", "KNOWN_ARCHS")
 load("//rules/private:finding.bzl", "finding")
+load("//rules/private:settings.bzl", "KNOWN_ARCHS")
 
 QolaTritonInfo = provider(
     doc = "Kernels in Triton, compiled.",
@@ -45,7 +45,7 @@ def _check(ctx):
                 place = "{}: choices, {}".format(ctx.label, name),
                 found = str(values),
                 expected = "values, each once",
-                fix = "remove what is there twice",
+                fix = "remove duplicates",
             ))
 
 def _compile(ctx, function, point, arch):
@@ -96,7 +96,7 @@ qola_triton_kernel = rule(
         "choices": attr.string_list_dict(
             doc = "Values by name. A name is a `constexpr` parameter of the function, an option of Triton's compiler (num_warps, num_stages, waves_per_eu, matrix_instr_nonkdim, kpack, enable_fp_fusion), or stands in braces in types of parameters. Every combination is compiled.",
         ),
-        "deps": attr.label_list(allow_files = [".py"], doc = "Python files beside `src` that it imports."),
+        "deps": attr.label_list(allow_files = [".py"], doc = "Python files that `src` imports, in its directory."),
         "function": attr.string(doc = "The function with @triton.jit; by default it has the target's name."),
         "signature": attr.string_dict(doc = "Types of parameters whose annotations say none, or another one. `=0` is a constant in place of a parameter: nothing is handed over for it, and Triton compiles for that value. So can a `constexpr` be said that has one value and shall not be in names."),
         "src": attr.label(allow_single_file = [".py"], doc = "The kernel's Python file.", mandatory = True),
@@ -106,13 +106,13 @@ qola_triton_kernel = rule(
     doc = """A kernel in Triton, compiled ahead of time: a code object for each combination of choices, and arch.
 
 Neither a GPU nor ROCm is needed. Each compile is an action of its own, so one
-more value compiles what is new alone. Beside each `<instance>.hsaco` is a
-`<instance>.json` with what a launch needs; `--output_groups=text` asks for the
-assembly. The same files give the same bytes, wherever they lie.
+more value compiles only the new instances. Next to each `<instance>.hsaco` is a
+`<instance>.json` with the parameters of a launch; `--output_groups=text` builds
+the assembly. The same files give the same bytes in any directory.
 
-Types are those of Triton, `*fp16` for a pointer, with what the value is
-divisible by: `*{dtype}:16`. They are the annotations of the function's
-parameters, or stand in `signature`.
+Types are those of Triton, `*fp16` for a pointer, with a divisor of the value:
+`*{dtype}:16`. They are annotations of the function's parameters, or values of
+`signature`.
 
 Example:
 

@@ -116,12 +116,6 @@ def test_a_rejected_hunk_is_printed(tree: Path) -> None:
     assert "git format-patch" in text
 
 
-def test_context_has_to_be_exact(tree: Path) -> None:
-    """Prevents: fuzz, which puts a change where its surroundings mean something else."""
-    (tree / "csrc/a.cpp").write_text(BODY.replace("line 11\n", "line  11\n"))
-    assert "lines 9-11" in refusal(tree, patch(tree, CHANGE))
-
-
 def test_all_rejected_hunks_of_a_patch_come_together(tree: Path) -> None:
     """Prevents: one reject per attempt; a tree in which the hunks that do fit were applied."""
     hunks = "@@ -1,3 +1,3 @@\n line 1\n-no\n+x\n line 3\n"

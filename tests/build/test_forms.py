@@ -209,7 +209,7 @@ def test_archive_batches_say_nothing(logged: list[str]) -> None:
     assert logged == []
     check_static(True, False, modules, environ)
     assert logged == [
-        "AITER_ARCHIVE_BATCH_SIZE has nothing to do: an archive has one member a module"
+        "AITER_ARCHIVE_BATCH_SIZE has no effect: an archive has one member per module"
     ]
 
 

@@ -55,7 +55,7 @@ def test_the_first_compiles_are_the_quickest() -> None:
 def test_the_time_left_does_not_grow() -> None:
     """Prevents: a remaining time that is longer each time somebody looks."""
     left = TimeLeft()
-    told = [left.told(seconds) for seconds in (None, 600, 620, 900, 590, 300, 310, 200, None)]
+    told = [left.limit(seconds) for seconds in (None, 600, 620, 900, 590, 300, 310, 200, None)]
     assert told == [None, 600, 600, None, 590, 300, 300, 200, None]
 
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
-from qola.codegen.asm.embed import generate_asm, integrity
-from qola.codegen.asm.helpers import unplanned_source
-from qola.codegen.asm.patch import PATCHES
+from qola.codegen.asm.embed import PATCHES, generate_asm, integrity, unplanned_source
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.errors import QolaError
@@ -329,7 +327,7 @@ def test_integrity_of_csv_tables(changeable: AiterTree) -> None:
     assert integrity(changeable, "gfx942", "pa") == ()
     (folder / "pa_bf16_noquant_gqa16_1tg_4w.co").rename(folder / "pa_other.co")
     missing, unnamed = integrity(changeable, "gfx942", "pa")
-    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, of which there is no file" in missing.found
+    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, whose files are missing" in missing.found
     assert unnamed.found.startswith("pa_other.co, which no row names")
 
 

@@ -44,7 +44,7 @@ def run(
     flags: Sequence[str] = (),
     embedded: Sequence[str] | None = None,
 ) -> KernelSet:
-    """Generate a library without CK; `more` are sources beside its own."""
+    """Generate a library without CK; `more` are additional sources."""
     parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     config = tree.module(module, more_flags=NO_CK[module])
@@ -70,7 +70,7 @@ def keys_of(made: KernelSet) -> list[str]:
 
 
 def test_a_library_has_what_its_tables_name(tree: AiterTree) -> None:
-    """Prevents: a row without its code object, a code object for MI300 alone, or a stale digest."""
+    """Prevents: a row without its code object, a code object only for MI300, or a stale digest."""
     made = run(tree, "libmha_fwd", GFX9)
     assert (made.kernels, made.sources, made.warnings) == ((), (), ())
     assert made.headers == ("asm_fmha_v3_fwd_configs.hpp",)
@@ -174,7 +174,7 @@ def test_a_row_without_a_file_is_dropped(tree: AiterTree) -> None:
     # Also where one of two GPUs lacks it: the table is the same for both.
     assert "gfx942, bf16, 128, fwd_128.co" not in rows
     assert "gfx942/fmha_v3_fwd/MI300/fwd_128.co" not in keys_of(made)
-    lost = [w for w in made.warnings if "of which there is no file" in w.found]
+    lost = [w for w in made.warnings if "whose files are missing" in w.found]
     assert [w.place for w in lost] == [f"hsa/{a}/fmha_v3_fwd/fmha_fwd.csv" for a in GFX9]
     assert "MI308/fwd_128.co" in lost[0].found
     assert "fwd_192.co" in lost[1].found
@@ -255,12 +255,12 @@ def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
     """Prevents: an empty library for an arch that the tree has no assembly kernels for."""
     (finding,) = error_of(lambda: run(tree, "libmha_fwd", ["gfx1100", "gfx942"])).findings
     assert finding.place == "module libmha_fwd, gfx1100"
-    assert finding.found == "no assembly kernel that the manifest asks for, and -DENABLE_CK=0"
+    assert finding.found == "no assembly kernel for the manifest, and -DENABLE_CK=0"
     assert "remove gfx1100" in finding.fix
 
 
 def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
-    """Prevents: a library without CK that has nothing for what the manifest asks."""
+    """Prevents: a library without CK that serves no problem of the manifest."""
     text = "[[mha_fwd_variants]]\nhdim = [128, 96]\n[[mha_fwd_variants]]\nhdim = 128"
     text += "\nhas_dropout = true\n"
     first, second = error_of(lambda: run(tree, "libmha_fwd", GFX9, text)).findings
@@ -363,7 +363,7 @@ def test_numbers_of_a_row() -> None:
 
 @pytest.mark.parametrize("text", ["x", "0.5", "1e2", "nan", "."])
 def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) -> None:
-    """Prevents: a row chosen for every mask, as what its mask is cannot be read."""
+    """Prevents: a row chosen for every mask because its mask cannot be parsed."""
     folder = tree.root / "hsa/gfx942/fmha_v3_fwd"
     (folder / "more.csv").write_text(
         f"/* of\nlines */\nmask,knl_name,co_name # names\n\n1,a,a.co\n{text},b,b.co\n"
@@ -415,7 +415,7 @@ def test_headers_of_real_trees() -> None:
 
 def digest_of(tree: AiterTree, module: str, archs: Sequence[str]) -> str:
     """Digest of the header with every row of some architectures."""
-    from qola.codegen.asm.config_headers import config_header  # noqa: PLC0415
+    from qola.codegen.asm.later import config_header  # noqa: PLC0415
 
     tables = read_tables(tree, module)
     rows = [row for table in tables for row in table.rows if row.arch in archs]

@@ -1,4 +1,4 @@
-"""Composable Kernels of all kinds: how far each is followed, and what comes of it."""
+"""The level of each direction of different Composable Kernels, and the generated files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
 
 
 def plant_byte_code(source: Path) -> None:
-    """Put byte code beside a source that is not of it, and that Python takes unseen."""
+    """Write byte code that does not match its source, and that Python loads unchecked."""
     text = source.read_text()
     source.write_text("raise SystemExit('planted')\n")
     py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
@@ -47,7 +47,7 @@ def plant_byte_code(source: Path) -> None:
 
 
 def test_byte_code_is_not_read(tmp_path: Path) -> None:
-    """Prevents: generators that do what no source of the tree says, and no digest of it has."""
+    """Prevents: generators that run code which is in no source and no digest of the tree."""
     tree = make_tree(tmp_path / "tree")
     folder = tree.root / tree.fmha_dir
     plant_byte_code(folder / "switches.py")
@@ -55,7 +55,7 @@ def test_byte_code_is_not_read(tmp_path: Path) -> None:
     result = subprocess.run(plain, capture_output=True, text=True, check=False, env={})
     assert result.stderr == "planted\n"
     assert run(tree, tmp_path / "out").kernels
-    # The same of AITER's scripts, and of what they start.
+    # The same for AITER's scripts, and the programs that they start.
     child = [sys.executable, "-c", f"import sys; sys.path += [{str(folder)!r}]; import switches"]
     (folder / "asm.py").write_text(
         f"import subprocess, switches\nsubprocess.run({child}, check=True)\n"
@@ -95,7 +95,7 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
 def test_variants_select_from_any_pool(
     tmp_path: Path, on: tuple[str, ...], places: dict[str, str], archs: int, kept: int
 ) -> None:
-    """Prevents: kernels or a dispatch that differ from what this CK itself has for a variant."""
+    """Prevents: kernels or a dispatch that differ from those of this CK for a variant."""
     tree = make_tree(tmp_path / "tree", *on, **places)
     assert tree.has_ck
     found = run(tree, tmp_path / "out")
@@ -139,7 +139,7 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
     ("on", "level", "reason"),
     [
         (("TARGETS", "NO_POOL"), "linked", "0 classes *ApiPool render a dispatch, not one"),
-        (("TARGETS", "REWRITTEN"), "linked", "what the pool renders is in 0 files, not in one"),
+        (("TARGETS", "REWRITTEN"), "linked", "the texts of the pool are in 0 files, not in one"),
         (("TARGETS", "NAMELESS"), "linked", "AttributeError: 'Tile' object has no attribute"),
         (("TARGETS", "NEEDS_ROWS"), "linked", "ValueError: no rows"),
         (("NO_POOL", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
@@ -168,7 +168,7 @@ def test_a_step_down_builds_all_of_the_receipt(
         own = own_dispatch(tree, tmp_path / "-".join(chosen), "--receipt", "600", *targets)
         folder = "dispatch" if chosen == BOTH else f"dispatch_{chosen[0]}"
         assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == own
-    with pytest.raises(CodegenError, match="level that is required is not reached") as error:
+    with pytest.raises(CodegenError, match="required level is not reached") as error:
         run(tree, tmp_path / "again", level="filtered")
     assert f"level {level}: " in str(error.value)
 
@@ -192,7 +192,7 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
             {"receipt": 700, "manifest": ""},
             [
                 "rule of receipt 700 for direction fwd",
-                "vlayout row, while no kernel says its vlayout",
+                "vlayout row, but no kernel has the field vlayout",
             ],
         ),
         (
@@ -205,14 +205,14 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
             {"manifest": VARIANT + "has_sink = true\n"},
             [
                 "[[mha_fwd_variants]] #1 (line 3).sink",
-                "sink yes, while no kernel says its sink",
-                "what they have and this qola does not know: paged_v",
+                "sink yes, but no kernel has the field sink",
+                "fields that this qola does not know: paged_v",
             ],
         ),
         (
             ("TARGETS", "NO_POOL"),
             {"receipt": 700, "manifest": ""},
-            ["receipt 700 of rows that cannot be followed", "of this CK's own: 0, 7, 600"],
+            ["receipt 700 of a dispatch that cannot be parsed", "of this CK's own: 0, 7, 600"],
         ),
         (("TARGETS",), {"archs": ("gfx1100",)}, ["gfx1100"]),
         (
@@ -242,7 +242,7 @@ def test_a_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
     core.write_text('CK_DIR = f"{AITER_META_DIR}/3rdparty/second"')
     with pytest.raises(CodegenError, match="composable_kernel/example") as error:
         run(read_tree(tree.root), tmp_path / "out")
-    assert "3rdparty/second/example/ck_tile/01_fmha/generate.py alone" in str(error.value)
+    assert "3rdparty/second/example/ck_tile/01_fmha/generate.py" in str(error.value)
 
 
 def test_receipts_of_a_generator_in_one_file(tmp_path: Path) -> None:

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.ck.driver import run
+from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
-from qola.codegen.ck.own import find
 from qola.codegen.ck.predicates import VariantFilter
-from qola.codegen.ck.request import GeneratorRequest
+from qola.codegen.ck.requested import find_requested
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue, RequestedKernel
 from qola.kernel.config import KernelConfig
@@ -103,7 +102,7 @@ def generated(
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("direction", ROLES)
 def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction: str) -> None:
-    """Prevents: a kernel that is not what CK's template gives, or is launched by another row."""
+    """Prevents: a kernel that differs from CK's template, or is launched by another row."""
     recording, dispatch, base = seen(aiter_tree, direction)
     names = list(dict.fromkeys(row.main.name for row in base.rows))
     for name in names[:: len(names) // 12]:
@@ -116,7 +115,7 @@ def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction:
         )
         others = Base([row for row in base.rows if row.main.name != name], base.loose)
         wanted = request(aiter_tree, direction, asked(rows[0], direction))
-        ((found,), wrong) = find(wanted, without, dispatch, {600: others})
+        ((found,), wrong) = find_requested(wanted, without, dispatch, {600: others})
         assert (wrong, found.made) == ([], True)
         made = found.rows[0].main
         assert (made.name, made.source) == (name, rows[0].main.source)
@@ -132,10 +131,10 @@ def test_a_kernel_of_ck_is_its_row(aiter_tree: Path) -> None:
     row = first(aiter_tree, "fwd", **FORWARD)
     answer = generated(aiter_tree, "fwd", asked(row, "fwd"))
     assert [kernel.name for kernel in answer.kernels] == [row.main.name]
-    told = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True).explanations
-    (kept,) = (one for one in told if not one.dropped_by)
+    explanations = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True).explanations
+    (kept,) = (one for one in explanations if not one.dropped_by)
     assert (kept.name, kept.asked_by) == (row.main.name, ("here",))
-    assert {one.dropped_by for one in told} == {"", NOT_NAMED}
+    assert {one.dropped_by for one in explanations} == {"", NOT_NAMED}
     (source,) = answer.sources
     assert answer.texts[source.file] == seen(aiter_tree, "fwd").dispatch.text([row.registered])
 
@@ -175,7 +174,7 @@ def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
     ],
 )
 def test_own_tiles_over_a_cache(aiter_tree: Path, direction: str, tile: str, text: str) -> None:
-    """Prevents: a direction that a manifest adds, whose kernels are CK's tiles alone."""
+    """Prevents: a direction that a manifest adds, whose kernels only have CK's tiles."""
     rows = seen(aiter_tree, direction).base.rows
     like = next(row for row in rows if row.main.fields["dtype"] == "fp16")
     own = asked(like, direction, hdim_q=64, hdim_v=64, tile=tile)
@@ -207,7 +206,7 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
 
 @pytest.mark.thorough
 def test_partners_come_along(aiter_tree: Path) -> None:
-    """Prevents: a backward without what runs before and after it."""
+    """Prevents: a backward without its helper kernels."""
     fields: dict[str, FieldValue] = {"arch": "gfx950", "hdim_q": 64, "mode": "batch"}
     fields |= {"deterministic": True, "trload": False, "dpad": 8, "dvpad": 8}
     row = first(aiter_tree, "bwd", **fields)
@@ -230,7 +229,7 @@ def test_partners_come_along(aiter_tree: Path) -> None:
         ({"tile": "b64x64"}, {}, "2 numbers after b, while CK's tile has 6"),
         ({"hdim_v": 96}, {}, "hdim_v 64 in place of 96"),
         ({"tile": OWN_TILE}, {"dropped": True}, "which is dropped"),
-        ({"tile": OWN_TILE}, {"family": "fwd_splitkv_combine"}, "comes along with others"),
+        ({"tile": OWN_TILE}, {"family": "fwd_splitkv_combine"}, "is a helper kernel"),
     ],
 )
 def test_what_cannot_be_made_says_why(
@@ -268,4 +267,4 @@ def test_one_behind_another_is_told(aiter_tree: Path) -> None:
     assert [dict(kernel.fields)["hdim_q"] for kernel in mains] == [64]
     (warning,) = [one for one in answer.findings if one.severity == "warning"]
     assert warning.place == "d32"
-    assert "asks the 64x64 bucket before that of 32x32" in warning.found
+    assert "tests the 64x64 bucket before that of 32x32" in warning.found

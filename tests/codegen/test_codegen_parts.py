@@ -12,11 +12,11 @@ import pytest
 
 from qola.aiter.core_file import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
+from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import grouped_check, observe
 from qola.codegen.ck.output import RefusedError, record
 from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
-from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
@@ -153,7 +153,7 @@ def test_grouped_check_finds_what_ck_finds() -> None:
     for trait in (Trait(64, "f"), Trait(128, "f"), Trait(64, "t"), Trait(256, "t")):
         checked(pool, trait)
         pool.append(trait)
-    # The paddings of hdim 128, "f" alone, had been allowed for 64.
+    # The paddings of hdim 128, only "f", had been allowed for 64.
     assert seen == [(64, 0), (64, 1), (256, 0)]
     with pytest.raises(ValueError, match="Duplicate"):
         checked(pool, Trait(128, "f"))
@@ -199,7 +199,7 @@ def test_conditions_are_understood_or_refused() -> None:
     none, some = "t.mask_type == mask_enum::no_mask", "t.mask_type != mask_enum::no_mask"
     found = read_condition(row.format(none, ""))
     assert (found.devices, found.bucket, found.steps) == (("gfx9",), (64, 128), (8, -32))
-    assert found.asked == {"mode": "true", "mask": "mask_enum::no_mask", "foo": "3"}
+    assert found.compared == {"mode": "true", "mask": "mask_enum::no_mask", "foo": "3"}
     assert (found.mask, found.conditional) == (False, False)
     masked = read_condition(row.format(some, " && (a.seqlen_q <= 16)"))
     assert (masked.mask, masked.conditional) == (True, True)
@@ -290,7 +290,7 @@ class Round:
 
 
 def test_an_object_that_holds_itself_is_read_once() -> None:
-    """Prevents: endless recursion into enumerations, classes and what refers back."""
+    """Prevents: endless recursion into enumerations, classes and cyclic references."""
     item = Round()
     item.whole = item
     assert fields_of(item, {}) == {"hdim_q": 64, "layout": "row"}

@@ -104,7 +104,7 @@ def test_one_name_twice(workspace: Bazel) -> None:
     pin = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
     declare(workspace, f'qola.aiter_wheel({pin})\nqola.aiter_local(path = "somewhere")')
     text = failure(workspace, "--nobuild")
-    assert "one name for two things" in text
+    assert "a name is declared twice" in text
     assert 'qola.aiter_local(name = "aiter")' in text
 
 

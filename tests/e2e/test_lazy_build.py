@@ -230,7 +230,7 @@ def test_the_variable(
     qola: Qola, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: TransformerEngine's variable ignored, or winning over an option."""
-    note = "qola: NVTE_CK_JIT is deprecated, use qola build --lazy or --no-lazy\n"
+    note = "chooses the libraries; use qola build --lazy or --no-lazy\n"
     for value, words, lazy, noted in (
         ("On", (), True, 1),
         ("auto", (), False, 1),

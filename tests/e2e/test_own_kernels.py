@@ -14,7 +14,7 @@ from qola.kernel.tile import Tile
 from tests.e2e.nested_bazel import User, user_disk_cache
 
 #: The forward of tests/manifests/own.toml: the cache has it where that was built.
-OWN = KernelConfig.parse(
+OWN = KernelConfig.from_name(
     "fwd.fp16.batch.d32x32.gfx950.b64x64x16x32x32x32_r2x1x1_r2x1x1_w32x32x16_w32x32x16"
     ".p-qr.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.skpad.dpad.dvpad"
 )

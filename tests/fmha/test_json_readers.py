@@ -16,7 +16,7 @@ from qola.fmha.registry import Entry, Registry
 from qola.kernel.archs import FILE, Archs
 from qola.kernel.config import KernelConfig
 
-CONFIG = KernelConfig.parse(
+CONFIG = KernelConfig.from_name(
     "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
     ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value"
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from qola.fmha.kernels import archs_of, build_kernels, grouped
 from qola.kernel.config import KernelConfig
 
-FORWARD = KernelConfig.parse(
+FORWARD = KernelConfig.from_name(
     "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
     ".v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.nskpad.dpad.dvpad"
 )

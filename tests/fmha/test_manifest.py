@@ -69,7 +69,7 @@ def test_every_config_has_a_manifest(forward: Registry) -> None:
         )
     }
     assert told == wanted
-    backward = KernelConfig.parse(
+    backward = KernelConfig.from_name(
         "bwd_dq_dk_dv.fp16.batch.d64x64.gfx950.b32x128x64x32x64x32x32x64x64_r1x4x1_r4x1x1_r1x4x1"
         "_w16x16x32_w16x16x32_o1_maxq0.nmask.bias-bias.dbias.ndropout.kind-no.nrandval.det.trload"
         ".dpad-0.dvpad-0"

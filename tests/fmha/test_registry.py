@@ -140,7 +140,7 @@ def test_json_and_merging(registry: Registry) -> None:
 
 def test_what_a_registry_refuses(registry: Registry) -> None:
     """Prevents: one of two kernels chosen in silence, or an answer that nobody can give."""
-    config = KernelConfig.parse(registry.entries[0].config.name)
+    config = KernelConfig.from_name(registry.entries[0].config.name)
     with pytest.raises(RegistryError, match="one kernel of a name and config"):
         Registry([Entry("a.so", "k", (), config), Entry("a.so", "l", (), config)])
     both = Registry([Entry("a.so", "k", (), config), Entry("b.so", "k", (), config)])

@@ -37,12 +37,6 @@ def test_quickstart_is_the_set_the_readme_counts(repo_root: Path) -> None:
     assert (backward.dtype, backward.hdim, backward.mode) == (("bf16",), ((128, 128),), ("batch",))
 
 
-def test_te_is_all_of_receipt_700(repo_root: Path) -> None:
-    """Prevents: TransformerEngine's library silently filtered."""
-    manifest = shipped(repo_root, "te")
-    assert (manifest.fwd_variants, manifest.bwd_variants) == ((), ())
-
-
 def test_every_key_of_rocm_qola_loads() -> None:
     """Prevents: a manifest that ROCm/QoLA builds being refused here."""
     manifest = loads(
@@ -140,11 +134,6 @@ def test_defaults_are_rocm_qolas() -> None:
     assert (manifest.aiter_commit, manifest.patches_dir, manifest.rocm_versions) == (None, None, ())
     (module,) = manifest.modules
     assert (module.mode, module.receipt, module.drop_srcs, module.overrides) == (None, None, (), ())
-
-
-def test_empty_namespace_is_plain_qola() -> None:
-    """Prevents: namespace = "" refused, which ROCm/QoLA takes as none."""
-    assert loads(f'[qola]\nnamespace = ""\n{MODULE}', file="m.toml").namespace == ""
 
 
 def test_an_empty_variant_keeps_everything() -> None:

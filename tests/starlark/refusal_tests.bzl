@@ -17,13 +17,13 @@ _BUNDLES = {
 _REFUSED = {
     # Prevents: two libraries of one name in a bundle, of which one overwrites the other.
     "mixed_bundle_test": (":mixed", [
-        "lazy libraries and others in one bundle",
+        "lazy and full libraries in one bundle",
         "//tests/starlark:ns_libmodule, ",
         "//tests/starlark:ns_libmodule_lazy (lazy)",
     ]),
     # Prevents: a pack in a bundle whose libraries never look for one.
     "pack_without_lazy_test": (":packed", [
-        "lazy libraries and others in one bundle",
+        "lazy and full libraries in one bundle",
         "pack pack_of_one.qpack",
     ]),
     # Prevents: a lazy bundle with all its kernels in an archive beside it.

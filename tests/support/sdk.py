@@ -8,7 +8,7 @@ from pathlib import Path
 def compiler_of(sdk: Path) -> list[str]:
     """Return the command that compiles with the SDK in a directory, wherever that is.
 
-    The same as rules/rocm/toolchain_config.bzl has for actions.
+    The same as rules/rocm/toolchain.bzl has for actions.
     """
     return [
         f"{sdk}/bin/clang++",

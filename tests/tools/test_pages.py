@@ -74,7 +74,7 @@ def test_targets_on_command_lines_exist() -> None:
 
 def test_promises_name_the_tests_that_hold_them() -> None:
     """Prevents: a promise of SECURITY.md that nothing holds, or whose test is gone."""
-    verified = text_of("SECURITY.md").partition("## What is verified")[2].partition("\n## ")[0]
+    verified = text_of("SECURITY.md").partition("## Verification")[2].partition("\n## ")[0]
     rows = [line for line in verified.splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 8
     for row in rows:

@@ -78,7 +78,7 @@ class KeptByWord(Dropout):
 
 
 @dataclass(frozen=True)
-class Problem:
+class TritonCase:
     """A batch of sequences.
 
     Attributes:
@@ -173,7 +173,7 @@ class Memory:
     [positions, heads, hdim] of 16 bits, with a gap behind each row that holds NaN.
     """
 
-    problem: Problem
+    problem: TritonCase
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -255,7 +255,7 @@ def _launch(memory: Memory, run: Run, function: str, arch: str) -> None:
     run(instance, memory.arguments(instance), (tiles, heads, len(problem.lengths)))
 
 
-def check(problem: Problem, run: Run, backward: bool = True, arch: str = "gfx942") -> None:
+def check(problem: TritonCase, run: Run, backward: bool = True, arch: str = "gfx942") -> None:
     """Run forward, and backward, and hold each result against float64."""
     memory = Memory(problem)
     _launch(memory, run, "attention_forward", arch)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from qola.triton.compile import compile_instance
-from tests.triton.problem import SOURCES, Problem
+from tests.triton.problem import SOURCES, TritonCase
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 PROBLEMS = {
-    "plain_16": Problem(hdim=16, block=(64, 32)),
-    "causal_96_bf16": Problem(hdim=96, dtype="bf16", causal=1, block=(64, 32)),
-    "all_of_it_128": Problem(
+    "plain_16": TritonCase(hdim=16, block=(64, 32)),
+    "causal_96_bf16": TritonCase(hdim=96, dtype="bf16", causal=1, block=(64, 32)),
+    "all_of_it_128": TritonCase(
         varlen=True, bias="heads", dropout=0.1, causal=2, hdim=128, block=(64, 32)
     ),
-    "causal_256": Problem(hdim=256, causal=2, block=(32, 16)),
+    "causal_256": TritonCase(hdim=256, causal=2, block=(32, 16)),
 }
 
 

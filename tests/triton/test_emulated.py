@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.triton.emulated import Emulated
-from tests.triton.problem import Problem, check
+from tests.triton.problem import TritonCase, check
 
 _BLOCKS = (64, 32)
 
 PROBLEMS = {
-    "plain": Problem(((70, 50),), block=_BLOCKS, options={"num_stages": 1}),
-    "all_of_it": Problem(
+    "plain": TritonCase(((70, 50),), block=_BLOCKS, options={"num_stages": 1}),
+    "all_of_it": TritonCase(
         ((33, 70), (90, 40), (0, 3)),
         heads=2,
         heads_k=1,

@@ -11,37 +11,37 @@ import pytest
 
 from qola.reference.formats import Rounding
 from tests.triton.interpreter import run
-from tests.triton.problem import KERNELS, SOURCES, Problem, check
+from tests.triton.problem import KERNELS, SOURCES, TritonCase, check
 
 _VARLEN = ((33, 20), (1, 40), (0, 5), (17, 0), (40, 64))
 
 PROBLEMS = {
-    "all_of_it": Problem(
+    "all_of_it": TritonCase(
         _VARLEN, varlen=True, dropout=0.3, bias="heads", causal=2, heads=4, hdim=32
     ),
-    "plain": Problem(),
-    "one_row": Problem(((1, 1),)),
-    "hdim_16": Problem(hdim=16, causal=1),
-    "hdim_40": Problem(hdim=40, causal=2),
-    "hdim_96": Problem(hdim=96),
-    "hdim_128": Problem(hdim=128, causal=2),
-    "hdim_192": Problem(((20, 20),), hdim=192, causal=1),
-    "hdim_256": Problem(((20, 40),), hdim=256),
-    "top_left": Problem(((70, 50),), causal=1),
-    "bottom_right": Problem(((40, 90),), causal=2),
-    "rows_without_keys": Problem(((90, 40),), causal=2),
-    "whole_tiles": Problem(((64, 64),), causal=1),
-    "batch": Problem(((20, 30),) * 3, causal=2),
-    "shared_heads": Problem(heads=4, heads_k=2, causal=1),
-    "one_head_of_k": Problem(heads=3, heads_k=1),
-    "varlen": Problem(_VARLEN, varlen=True),
-    "varlen_top_left": Problem(_VARLEN, varlen=True, causal=1, heads=4),
-    "varlen_bottom_right": Problem(_VARLEN, varlen=True, causal=2, heads=4),
-    "bias": Problem(bias="heads"),
-    "bias_of_all_heads": Problem(((20, 30),) * 2, bias="all", causal=1),
-    "bias_varlen": Problem(_VARLEN, varlen=True, bias="heads", causal=2),
-    "dropout": Problem(dropout=0.2),
-    "dropout_varlen": Problem(_VARLEN, varlen=True, dropout=0.5, causal=1, heads=4),
+    "plain": TritonCase(),
+    "one_row": TritonCase(((1, 1),)),
+    "hdim_16": TritonCase(hdim=16, causal=1),
+    "hdim_40": TritonCase(hdim=40, causal=2),
+    "hdim_96": TritonCase(hdim=96),
+    "hdim_128": TritonCase(hdim=128, causal=2),
+    "hdim_192": TritonCase(((20, 20),), hdim=192, causal=1),
+    "hdim_256": TritonCase(((20, 40),), hdim=256),
+    "top_left": TritonCase(((70, 50),), causal=1),
+    "bottom_right": TritonCase(((40, 90),), causal=2),
+    "rows_without_keys": TritonCase(((90, 40),), causal=2),
+    "whole_tiles": TritonCase(((64, 64),), causal=1),
+    "batch": TritonCase(((20, 30),) * 3, causal=2),
+    "shared_heads": TritonCase(heads=4, heads_k=2, causal=1),
+    "one_head_of_k": TritonCase(heads=3, heads_k=1),
+    "varlen": TritonCase(_VARLEN, varlen=True),
+    "varlen_top_left": TritonCase(_VARLEN, varlen=True, causal=1, heads=4),
+    "varlen_bottom_right": TritonCase(_VARLEN, varlen=True, causal=2, heads=4),
+    "bias": TritonCase(bias="heads"),
+    "bias_of_all_heads": TritonCase(((20, 30),) * 2, bias="all", causal=1),
+    "bias_varlen": TritonCase(_VARLEN, varlen=True, bias="heads", causal=2),
+    "dropout": TritonCase(dropout=0.2),
+    "dropout_varlen": TritonCase(_VARLEN, varlen=True, dropout=0.5, causal=1, heads=4),
 }
 
 

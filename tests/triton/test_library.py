@@ -25,7 +25,7 @@ from qola.emulate.launch import Options
 from qola.triton.kernel import Argument
 from qola.triton.library import Built, pack, read_built
 from tests.triton.c_library import Attention, Found, Library
-from tests.triton.problem import Memory, Problem, check_backward, check_forward, pack_arguments
+from tests.triton.problem import Memory, TritonCase, check_backward, check_forward, pack_arguments
 
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
 FILES = {Path(path).name: Path(path).absolute() for path in os.environ["QOLA_TEST_LIBRARY"].split()}
@@ -37,10 +37,10 @@ HDIM = 32
 
 #: Served by the library: causal to the bottom right, varlen and not.
 PROBLEMS = {
-    "plain": Problem(((70, 50),), hdim=HDIM, causal=2),
-    "one_row": Problem(((1, 65),), hdim=HDIM, causal=2),
-    "batch": Problem(((33, 64),) * 2, heads=4, heads_k=2, hdim=HDIM, causal=2),
-    "varlen": Problem(
+    "plain": TritonCase(((70, 50),), hdim=HDIM, causal=2),
+    "one_row": TritonCase(((1, 65),), hdim=HDIM, causal=2),
+    "batch": TritonCase(((33, 64),) * 2, heads=4, heads_k=2, hdim=HDIM, causal=2),
+    "varlen": TritonCase(
         ((40, 20), (0, 7), (65, 90)), varlen=True, heads=2, heads_k=1, hdim=HDIM, causal=2
     ),
 }
@@ -61,7 +61,7 @@ def built() -> dict[str, Built]:
     return {one.metadata["name"]: one for one in found}
 
 
-def placed(problem: Problem) -> tuple[Memory, dict[str, Any]]:
+def placed(problem: TritonCase) -> tuple[Memory, dict[str, Any]]:
     """Return a problem's tensors in memory of the device, and all values with addresses."""
     hip, _ = device()
     memory = Memory(problem)
@@ -72,7 +72,7 @@ def placed(problem: Problem) -> tuple[Memory, dict[str, Any]]:
     return memory, memory.values() | addresses
 
 
-def attention(problem: Problem, values: dict[str, Any]) -> Attention:
+def attention(problem: TritonCase, values: dict[str, Any]) -> Attention:
     """Return the structure for a problem."""
     given = {name: values[name] for name, _ in Attention._fields_ if name in values}
     given |= {"dtype": 1, "hdim": problem.hdim, "causal": problem.causal, "d_o": values["do"]}

@@ -8,18 +8,18 @@ from qola.kernel.rules.check import RULES
 _HEAD = """\
 # Rules of kernels
 
-What a [KernelConfig](../guide/python.md#configs-and-rules) has to keep to, in the order in which
-`validate` tells what is broken. A source is a file of Composable Kernel, and words in it. This page
-is written by `./bazelw run //tools/docs:update`.
+A [KernelConfig](../guide/python.md#configs-and-rules) must satisfy these rules. `validate` checks
+them in this order. A source is a file of Composable Kernel, and text in it.
+`./bazelw run //tools/docs:update` writes this page.
 
 | Rule | Because | Source |
 | --- | --- | --- |
 """
 _ARCHS = """
-## What there is
+## Kernels of Composable Kernel
 
-By family and by Composable Kernel's name for archs: data types, and head dimensions of Q for any of
-them. The pinned Composable Kernel's tiles are in [archs.json](../../qola/kernel/archs.json).
+Data types, head dimensions of Q and pipelines, by family and by Composable Kernel's name of the
+arch. The tiles of the pinned Composable Kernel are in [archs.json](../../qola/kernel/archs.json).
 
 | Family | Archs | Data types | Head dimensions | Pipelines |
 | --- | --- | --- | --- | --- |
@@ -36,7 +36,7 @@ def render() -> str:
     archs = pinned()
     offers = []
     for family, arch in dict.fromkeys((offer.family, offer.arch) for offer in archs.offers):
-        of = archs.of(family, arch)
+        of = archs.select(family, arch)
         hdims = sorted({size for offer in of for size in offer.hdims})
         pipelines = sorted({name for offer in of for name in offer.pipelines})
         words = (", ".join(map(str, all_)) for all_ in ([o.dtype for o in of], hdims, pipelines))

@@ -14,7 +14,7 @@ _SPACE = (__package__ or "qola").replace(".", "_")
 _DTYPES = {torch.float16: _c.FP16, torch.bfloat16: _c.BF16, torch.float32: _c.FP32}
 
 
-class _Problem(NamedTuple):
+class _Inputs(NamedTuple):
     """What both operators take beside their tensors, in the order of _PROBLEM."""
 
     bias: torch.Tensor | None
@@ -71,7 +71,7 @@ class _Call:
     """A problem on its way to a library: the arguments, and the tensors they point to."""
 
     def __init__(
-        self, entry: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Problem
+        self, entry: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs
     ) -> None:
         self._entry = entry
         self.group = problem.cu_seqlens_q is not None
@@ -152,7 +152,7 @@ class _Call:
         entry.launch(self.args, _gpu.stream(device))
 
 
-def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Problem) -> None:
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs) -> None:
     """Raise for what C cannot see of tensors; the numbers it checks itself."""
     more = {n: t for n, t in problem._asdict().items() if isinstance(t, torch.Tensor)}
     given = {"query": q, "key": k, "value": v, **more}
@@ -214,7 +214,7 @@ def _results(
 
 
 def _forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> Any:
-    problem, return_lse = _Problem(*rest[:-1]), rest[-1]
+    problem, return_lse = _Inputs(*rest[:-1]), rest[-1]
     _check(q, k, v, problem)
     call = _Call("mha_fwd", q, k, v, problem)
     with _gpu.current(call.held):
@@ -241,7 +241,7 @@ def _gradients(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    problem: _Problem,
+    problem: _Inputs,
     bias_grad: bool,
     sink_grad: bool,
 ) -> Any:
@@ -270,7 +270,7 @@ def _backward(
     d_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any
 ) -> Any:
     out, lse, *numbers, bias_grad, sink_grad = rest
-    problem = _Problem(*numbers)
+    problem = _Inputs(*numbers)
     _check(q, k, v, problem)
     call = _Call("mha_bwd", q, k, v, problem)
     with _gpu.current(call.held):
@@ -298,7 +298,7 @@ def _backward_fake(
     d_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any
 ) -> Any:
     _out, _lse, *given, bias_grad, sink_grad = rest
-    return _gradients(q, k, v, _Problem(*given), bias_grad, sink_grad)
+    return _gradients(q, k, v, _Inputs(*given), bias_grad, sink_grad)
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
@@ -314,12 +314,12 @@ def _backward_of_forward(ctx: Any, d_out: torch.Tensor, *_: Any) -> Any:
     q, k, v, out, lse, *tensors = ctx.saved_tensors
     if lse.numel() == 0:
         raise RuntimeError(f"{_SPACE}: mha_fwd was called without return_lse, which backward needs")
-    wanted = _Problem(*ctx.needs_input_grad[3:-1])
+    wanted = _Inputs(*ctx.needs_input_grad[3:-1])
     wants = [wanted.bias, wanted.sink]
     found = OPS.mha_bwd(d_out, q, k, v, out, lse, *tensors, *ctx.numbers, *wants)
     dq, dk, dv, d_bias, d_sink = found
     of_problem = {"bias": d_bias if wants[0] else None, "sink": d_sink if wants[1] else None}
-    return dq, dk, dv, *map(of_problem.get, _Problem._fields), None
+    return dq, dk, dv, *map(of_problem.get, _Inputs._fields), None
 
 
 def _no_second_derivative(*_: Any) -> Any:

@@ -1,8 +1,8 @@
 """Reads the CSV tables of AITER's later trees: which .co file serves which problems.
 
 ``hsa/<arch>/<module>/**/*.csv`` has a row for each kernel; `hsa/codegen.py -m <module>` makes a C++
-table of all of them, and AITER's C++ selects and loads by that. What a column means is AITER's own
-affair, but for those that a manifest's variants choose by: dtype, hdim_q, hdim_v, mask and mode.
+table of all of them, and AITER's C++ selects and loads by that. qola
+only interprets the columns by which variants select: dtype, hdim_q, hdim_v, mask and mode.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ConfigRow:
     """One row of a table: a kernel and the problems it is for.
 
     Attributes:
-        table: name of its table without suffix, which AITER's C++ knows it by.
-        fields: by column, as written.
-        files: tree-relative paths of its .co file: several where the library picks one by the
+        table: name of its table without suffix, as in AITER's C++.
+        fields: texts by column.
+        files: tree-relative paths of its .co file; several if the library picks one by the
             device's compute units (MI300, MI308).
         place: file and line.
     """
@@ -49,16 +49,16 @@ class ConfigRow:
 
     @property
     def is_helper(self) -> bool:
-        """Whether its kernel runs before or after the main one of a backward."""
+        """Whether its kernel is a helper of the main kernel of a backward."""
         return self.table.endswith(_HELPERS)
 
     def number(self, column: str) -> int | None:
-        """Return a whole number, None where the table has no such column.
+        """Return a whole number, None if the table lacks the column.
 
-        A gap is 0, as `hsa/codegen.py` fills it.
+        A gap is 0, as in `hsa/codegen.py`.
 
         Raises:
-            CodegenError: it is no whole number.
+            CodegenError: it is not a whole number.
         """
         if column not in self.fields:
             return None
@@ -80,7 +80,7 @@ class ConfigTable:
     """One CSV file.
 
     Attributes:
-        module: what `hsa/codegen.py -m` calls it; the folder below ``hsa/<arch>``.
+        module: its name for `hsa/codegen.py -m`, and its folder below ``hsa/<arch>``.
         file: path relative to the tree.
         columns: its header.
         rows: in its order.
@@ -93,7 +93,7 @@ class ConfigTable:
     rows: tuple[ConfigRow, ...]
 
     def text(self, rows: Sequence[ConfigRow]) -> str:
-        """Return the table with these of its rows alone, as CSV."""
+        """Return the table with only these rows, as CSV."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -102,10 +102,10 @@ class ConfigTable:
 
 
 def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
-    """Return the tables of one module for every arch that has some, sorted by file.
+    """Read the tables of one module for all archs, sorted by file.
 
     Raises:
-        CodegenError: there is none, or one that is no such table.
+        CodegenError: there is no table, or a file is not such a table.
     """
     found = sorted((tree.root / tree.hsa_dir).glob(f"*/{module}/**/*.csv"))
     if not found:
@@ -145,10 +145,10 @@ def _read_table(tree: AiterTree, module: str, file: str) -> ConfigTable:
 
 
 def _read_csv(tree: AiterTree, file: str) -> tuple[list[int], list[list[str]]]:
-    """Return the header and the rows of a CSV file, and of each row the line it ends at.
+    """Read a CSV file: the line numbers of its rows, and the header followed by the rows.
 
     Raises:
-        CodegenError: it is not UTF-8, or no CSV.
+        CodegenError: it is not CSV in UTF-8.
     """
     try:
         kept = _without_comments((tree.root / file).read_text(encoding="utf-8-sig"))
@@ -169,21 +169,21 @@ def _read_csv(tree: AiterTree, file: str) -> tuple[list[int], list[list[str]]]:
 def co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:
     """Return the files that a library may load for a row, relative to the tree.
 
-    It is the one beside the table. Where that does not exist and subfolders have code objects,
-    the library picks a subfolder by the device, so that each of them has to have the file.
+    The file is in the table's folder. If it is missing there and subfolders have code objects, the
+    library picks a subfolder by the device, so that each of them must have the file.
     """
-    beside = posixpath.normpath(f"{folder}/{name}")
-    if (tree.root / beside).is_file():
-        return (beside,)
+    file = posixpath.normpath(f"{folder}/{name}")
+    if (tree.root / file).is_file():
+        return (file,)
     parts = sorted(path.name for path in (tree.root / folder).iterdir() if any(path.glob("*.co")))
-    return tuple(posixpath.normpath(f"{folder}/{part}/{name}") for part in parts) or (beside,)
+    return tuple(posixpath.normpath(f"{folder}/{part}/{name}") for part in parts) or (file,)
 
 
 def row_fits(variant: Variant, row: ConfigRow, module: str, direction: str) -> bool:
-    """Whether a row serves a problem that the variant asks for.
+    """Whether a row serves a problem of the variant.
 
-    A column that the table lacks narrows nothing. Of a kernel that runs before or after the main
-    one of a backward, mode and one of the head dims count: some serve every dtype and mask.
+    A missing column matches everything. For helper kernels of a backward only the mode and one of
+    the head dims count: some serve every dtype and mask.
     """
     if not serves_any(variant, module) or _mode(row, module) not in variant.mode:
         return False
@@ -208,7 +208,7 @@ def padded(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int]:
 
 
 def _mode(row: ConfigRow, module: str) -> str:
-    """Return batch or group; a table without that column is for one of them."""
+    """Return batch or group; a table without this column is for one of them."""
     mode = row.number("mode")
     if mode is None:
         return "group" if module.endswith("_varlen") else "batch"
@@ -216,13 +216,10 @@ def _mode(row: ConfigRow, module: str) -> str:
 
 
 def _without_comments(text: str) -> list[tuple[int, str]]:
-    """Return the lines of CSV text that `hsa/codegen.py` reads, with their numbers.
-
-    Comments and blank lines are left out.
-    """
+    """Return the lines of CSV text without comments and blank lines, with their numbers."""
     lines = []
     number = 0
-    # A block comment leaves a mark for every line that it joins to the one it begins in.
+    # A block comment leaves a mark for every line break in it.
     for marked in _BLOCK_COMMENT.sub(lambda m: "\0" * m[0].count("\n"), text).splitlines():
         number += 1 + marked.count("\0")
         line = marked.replace("\0", "")

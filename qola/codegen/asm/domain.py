@@ -1,4 +1,4 @@
-"""What of AITER's v3 (assembly) path a manifest's variants ask for."""
+"""Selects the assembly (v3) kernels that serve problems of a manifest's variants."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FWD = ((128, 128), (192, 128))
 
 
 def v3_bucket(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int] | None:
-    """Return the v3 bucket that a problem goes to, None where v3 has none.
+    """Return the v3 bucket of a problem, None if v3 does not serve it.
 
-    Of the wheels around 0.1.7: forward kernels take exactly their own head dims, backward ones
-    also smaller ones, which they pad; 64 and [192, 128] only themselves.
+    In the wheels around 0.1.7, forward kernels take exactly their own head dims; backward kernels
+    also pad smaller ones, except for 64 and [192, 128].
     """
     if direction == "fwd":
         return (hdim_q, hdim_v) if (hdim_q, hdim_v) in _FWD else None
@@ -27,7 +27,7 @@ def v3_bucket(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int] | Non
 
 
 def fits(variant: Variant, kernel: AsmKernel) -> bool:
-    """Whether a kernel serves a problem that the variant asks for."""
+    """Whether a kernel serves a problem of the variant."""
     hdims = variant.hdim
     return (
         serves_any(variant)
@@ -45,10 +45,10 @@ def fits(variant: Variant, kernel: AsmKernel) -> bool:
 
 
 def serves_any(variant: Variant, module: str = "fmha_v3_fwd") -> bool:
-    """Whether the variant has problems without what v3 cannot do: bias, dropout and the like.
+    """Whether the variant has problems without bias, dropout and other features that v3 lacks.
 
     Args:
-        module: the folder of the assembly kernels; those of other folders than v3's may have sinks.
+        module: the folder of the assembly kernels; kernels outside of v3's folders may have sinks.
     """
     fwd = ["skip"] if not module.startswith("fmha_v3_") else ["skip", "sink"]
     without = ["dropout", *(fwd if _is_fwd(variant) else ("dbias", "deterministic"))]
@@ -83,7 +83,7 @@ _INDENT = ",\n" + " " * 35
 
 
 def domain_header(module_name: str, variants: Sequence[Variant]) -> str:
-    """Return a C++ header with `qola_asm_serves`, true for problems that a variant asks for.
+    """Return a C++ header with `qola_asm_serves`, true for problems of a variant.
 
     A problem it refuses goes to CK. For one it accepts that v3 serves at all, the code object is
     among those of `generate_asm`.

@@ -10,22 +10,143 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.attention import attention_of
 from qola.aiter.includes import closure, include_dirs, includes
+from qola.aiter.preprocess import without_comments
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm.config_headers import SCRIPT, config_header, header_name
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable, padded, read_tables, row_fits
 from qola.codegen.asm.domain import Variant
-from qola.codegen.asm.reach import unreached
+from qola.codegen.asm.script import run_script
 from qola.codegen.asm.set import AsmSet, listed, not_embedded
 from qola.codegen.types import CodeObject, GeneratedSource, Selection
-from qola.errors import Finding
-from qola.files import lossy_text, sha256_of
+from qola.errors import CodegenError, Finding
+from qola.files import lossy_text, sha256_of, write_if_changed
 from qola.folder import Folder
+
+SCRIPT = "codegen.py"
+"""Name of the script, below the tree's directory of code objects."""
+
+#: Prefix of the architecture names of complete tables. It sorts before every arch.
+_WHOLE = "0_"
+
+
+def header_name(module: str) -> str:
+    """Return the name of the header with a module's tables."""
+    return f"asm_{module}_configs.hpp"
+
+
+def config_header(
+    tree: AiterTree, module: str, tables: Sequence[ConfigTable], kept: Collection[ConfigRow]
+) -> bytes:
+    """Return the C++ table of some rows.
+
+    The script infers types and columns from the rows, and fails on a table without rows. So it also
+    gets every complete table, for architectures that are not generated: the C++ is that of AITER's
+    own build without the lines of the other rows.
+
+    Args:
+        tables: all tables of the module for all archs, which the C++ names.
+        kept: the rows to keep.
+
+    Raises:
+        CodegenError: the script fails or writes another file.
+    """
+    script = f"{tree.hsa_dir}/{SCRIPT}"
+    place = f"{script} -m {module}"
+    chosen = {id(row) for row in kept}
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        shutil.copyfile(tree.root / script, root / SCRIPT)
+        for table in tables:
+            below = table.file.removeprefix(f"{tree.hsa_dir}/{table.arch}/")
+            rows = [row for row in table.rows if id(row) in chosen]
+            for arch, text in (
+                (f"{_WHOLE}{table.arch}", table.text(table.rows)),
+                (table.arch, table.text(rows)),
+            ):
+                copy = root / arch / below
+                write_if_changed(copy, text)
+        archs = sorted({row.arch for row in kept})
+        files = run_script(root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
+    if list(files) != [header_name(module)]:
+        raise CodegenError(
+            Finding(
+                place=place,
+                found=", ".join(files),
+                expected=f"{header_name(module)} and no other file",
+                fix="use an AITER tree that this qola serves",
+            )
+        )
+    return files[header_name(module)]
+
+
+#: Definitions of functions that other sources can call: C functions by AITER's macro, and C++.
+_DEFINED = (
+    re.compile(r"^AITER_CTYPES_DEFINE_ENTRYPOINT\w*\(\s*(\w+)", re.MULTILINE),
+    re.compile(
+        r"^(?!static\b|return\b|using\b)[\w:&*<>]+[\w:&*<> \t]*[ \t\n](\w+)\([^;{}]*\)\s*\{",
+        re.MULTILINE,
+    ),
+)
+
+
+def unreached(
+    tree: AiterTree,
+    config: ModuleConfig,
+    drop_srcs: Collection[str],
+    archs_of: Mapping[str, Sequence[str]],
+) -> Iterator[Finding]:
+    """Warn of tables whose kernels a library's entry point cannot launch.
+
+    AITER moves launches between its sources: the function that launches a table's kernels may be
+    compiled into a library that never calls it. Then the library returns "no kernel" for their
+    problems, although it was built without an error.
+
+    Args:
+        archs_of: the architectures with kernels, by module of `hsa/codegen.py`.
+    """
+    texts = {
+        src: without_comments(tree.text(src))
+        for src in config.srcs
+        if (tree.root / src).is_file() and src.rpartition("/")[2] not in drop_srcs
+    }
+    entry = f"mha_{attention_of(config.name).direction}"
+    entries = [src for src, text in texts.items() if re.search(rf"^float\s+{entry}\(", text, re.M)]
+    for module, archs in sorted(archs_of.items()):
+        users = [
+            src
+            for src, text in texts.items()
+            if any(name == header_name(module) for name, _ in includes(text))
+        ]
+        if not archs or not entries or not users or set(users) & set(entries):
+            continue
+        defined = {
+            name
+            for src in users
+            for pattern in _DEFINED
+            for name in pattern.findall(texts[src])
+            if not name.startswith("AITER_")
+        }
+        if any(set(re.findall(r"\w+", texts[src])) & defined for src in entries):
+            continue
+        yield Finding(
+            place=", ".join(users),
+            found=f"{', '.join(sorted(defined)) or 'no function'}, which {entry} in "
+            f"{', '.join(entries)} does not call: the kernels of {module} for {', '.join(archs)} "
+            "are never launched, and their problems are answered with -1",
+            expected="an entry point that launches the embedded kernels, or hsa_subdirs without "
+            f"{module}",
+            fix="use an AITER whose entry point calls it (a fork or a patch may), or remove these "
+            "architectures",
+            severity="warning",
+        )
+
 
 _CONFIG_HEADER = re.compile(r"asm_(\w+)_configs\.hpp")
 
@@ -35,8 +156,8 @@ def config_modules(
 ) -> tuple[str, ...]:
     """Return the modules of `hsa/codegen.py` whose tables a library's sources include, sorted.
 
-    An include counts whatever ``#if`` it stands under. () for a library of AITER's earlier trees,
-    whose assembly path is written by generators of its own.
+    Includes count under every ``#if``. () for a library of AITER's earlier trees, which have other
+    generators of the assembly path.
     """
     if not (tree.root / tree.hsa_dir / SCRIPT).is_file():
         return ()
@@ -53,7 +174,7 @@ def config_modules(
     return tuple(sorted(match[1] for match in found if match))
 
 
-def asked_modules(tree: AiterTree, calls: Iterable[GeneratorCall]) -> tuple[str, ...]:
+def named_modules(tree: AiterTree, calls: Iterable[GeneratorCall]) -> tuple[str, ...]:
     """Return the modules that calls of `hsa/codegen.py` name."""
     script = f"{tree.hsa_dir}/{SCRIPT}"
     named = (call.option("-m", "--module") for call in calls if call.script == script)
@@ -67,19 +188,17 @@ def generate_later_asm(
     archs: Sequence[str],
     out_dir: Folder,
     *,
-    asked: Collection[str] = (),
+    named: Collection[str] = (),
 ) -> AsmSet:
-    """Generate the tables of a library, and say what it embeds.
+    """Generate the tables of a library, and list the code objects that it embeds.
 
-    Tables of modules that the selection does not embed are written, and empty.
+    Tables of modules that the selection does not embed are empty.
 
     Args:
-        tree: the AITER tree; it is not written to.
         config: ``libmha_fwd`` or ``libmha_bwd``.
-        selection: its variants are those of the library's direction; without any, every row of the
-            architectures is kept.
+        selection: without variants, every row of the architectures is kept.
         out_dir: gets ``include/``.
-        asked: modules whose table is written although no source includes it.
+        named: modules whose table is written although no source includes it.
 
     Raises:
         CodegenError: the script fails, or a module has no tables.
@@ -87,10 +206,10 @@ def generate_later_asm(
     modules = config_modules(tree, config, selection.drop_srcs)
     embedded = (selection.embedded or modules) if selection.asm else ()
     made = [
-        _made(
+        _generate_table(
             tree, config, selection, module, archs, out_dir, on=module in {*modules} & {*embedded}
         )
-        for module in sorted({*modules, *asked})
+        for module in sorted({*modules, *named})
     ]
     every = [row for one in made for row in one.rows]
     reached = {one.module: sorted({row.arch for row in one.rows}) for one in made}
@@ -110,8 +229,8 @@ def generate_later_asm(
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What came of one module of `hsa/codegen.py`: its header, the rows in it, the tables read."""
+class _GeneratedTable:
+    """The generated header of one module of `hsa/codegen.py`, its rows, and the files of tables."""
 
     module: str
     header: GeneratedSource
@@ -120,7 +239,7 @@ class _Made:
     findings: tuple[Finding, ...]
 
 
-def _made(
+def _generate_table(
     tree: AiterTree,
     config: ModuleConfig,
     selection: Selection,
@@ -129,8 +248,12 @@ def _made(
     out_dir: Folder,
     *,
     on: bool,
-) -> _Made:
-    """Write the header of one module; without a row where its kernels are not wanted."""
+) -> _GeneratedTable:
+    """Write the header of one module.
+
+    Args:
+        on: whether its kernels are embedded; otherwise the table is empty.
+    """
     direction = attention_of(config.name).direction
     tables = read_tables(tree, module)
     here = [table for table in tables if on and table.arch in archs]
@@ -143,7 +266,7 @@ def _made(
     kept = tuple(row for row in wanted if not _missing(tree, row))
     file = f"include/{header_name(module)}"
     digest = out_dir.write(file, config_header(tree, module, tables, kept))
-    return _Made(
+    return _GeneratedTable(
         module,
         GeneratedSource(header_name(module), file, digest, direction, "table"),
         kept,
@@ -157,7 +280,7 @@ def _includes(path: Path) -> list[str]:
 
 
 def _keepers(row: ConfigRow, module: str, direction: str, variants: Sequence[Variant]) -> list[int]:
-    """Return the variants that want a row; [-1] where there are none at all."""
+    """Return the indices of the variants that select a row; [-1] without variants."""
     if not variants:
         return [-1]
     return [v.index for v in variants if row_fits(v, row, module, direction)]
@@ -170,7 +293,7 @@ def _missing(tree: AiterTree, row: ConfigRow) -> list[str]:
 def _integrity(
     tree: AiterTree, module: str, tables: Sequence[ConfigTable], wanted: Sequence[ConfigRow]
 ) -> list[Finding]:
-    """Compare tables with the files beside them, in both directions, for each architecture."""
+    """Warn of rows without a file, and of files without a row, for each architecture."""
     findings = []
     for arch in sorted({table.arch for table in tables}):
         folder = f"{tree.hsa_dir}/{arch}/{module}"
@@ -180,7 +303,7 @@ def _integrity(
             findings.append(
                 Finding(
                     place=place,
-                    found=f"rows for {listed(lost, folder)}, of which there is no file: the rows "
+                    found=f"rows for {listed(lost, folder)}, whose files are missing: the rows "
                     "are dropped, and no assembly kernel serves their problems",
                     expected="a .co file for each row",
                     severity="warning",
@@ -211,12 +334,12 @@ def _code_objects(tree: AiterTree, rows: Iterable[ConfigRow]) -> tuple[CodeObjec
 
 
 def _served(
-    made: Iterable[_Made],
+    made: Iterable[_GeneratedTable],
     direction: str,
     archs: Sequence[str],
     variants: Sequence[Variant],
 ) -> dict[int, frozenset[tuple[int, int]]]:
-    """Return the head dims of each variant that every architecture has a row for."""
+    """Return the head dims of each variant for which every architecture has a row."""
     found: dict[int, frozenset[tuple[int, int]]] = {}
     for variant in variants:
         own = {
@@ -233,3 +356,47 @@ def _served(
             if all((arch, *padded(direction, *hdim)) in own for arch in archs)
         )
     return found
+
+
+_HOOK = "AITER_EMBEDDED_HSA_MAP"
+
+
+def code_objects(
+    tree: AiterTree,
+    config: ModuleConfig,
+    archs: Sequence[str],
+    subdirs: Sequence[str] | None = None,
+) -> tuple[CodeObject, ...]:
+    """Return the code objects of a module outside attention, if AITER loads embedded ones.
+
+    These are all files in ``hsa/<arch>/<subdir>`` of the modules that its calls of `hsa/codegen.py`
+    name: the tables have a row for each. () for trees whose header cannot load embedded ones.
+
+    Args:
+        subdirs: only these; None for all.
+
+    Raises:
+        CodegenError: no arch has a code object.
+    """
+    named = named_modules(tree, config.generators)
+    header = f"{tree.csrc_dir}/include/aiter_hip_common.h"
+    if not named or _HOOK not in tree.text(header):
+        return ()
+    chosen = [name for name in named if subdirs is None or name in subdirs]
+    found = []
+    for arch in archs:
+        for name in chosen:
+            folder = tree.root / tree.hsa_dir / arch / name
+            for path in sorted(folder.rglob("*.co")):
+                file = path.relative_to(tree.root).as_posix()
+                key = posixpath.join("hsa", posixpath.relpath(file, tree.hsa_dir))
+                found.append(CodeObject(key, file, arch, sha256_of(path), path.stat().st_size))
+    if chosen and not found:
+        raise CodegenError(
+            Finding(
+                f"module {config.name}",
+                f"no code object in {', '.join(chosen)} for {', '.join(archs)}",
+                f"an arch that {tree.hsa_dir} has some for",
+            )
+        )
+    return tuple(found)

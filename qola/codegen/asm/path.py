@@ -1,4 +1,4 @@
-"""A library's assembly path, in the form the tree has it; and libraries that are nothing else."""
+"""Generates the assembly path of a library, and libraries without Composable Kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from qola.aiter.attention import attention_of
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.embed import generate_asm
-from qola.codegen.asm.later import asked_modules, config_modules, generate_later_asm
+from qola.codegen.asm.later import config_modules, generate_later_asm, named_modules
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError, Finding
@@ -22,18 +22,18 @@ def assembly_path(
     archs: Sequence[str],
     out_dir: Folder,
 ) -> AsmSet:
-    """Generate a library's assembly path, as far as its variants can ask for it.
+    """Generate the assembly path of a library for the problems of its variants.
 
     Args:
-        calls: the library's generators that serve this path alone.
+        calls: the library's generators of this path.
         out_dir: gets ``include/``, or ``dispatch/`` and ``kernels/``.
 
     Raises:
-        CodegenError: a generator that fails, or tables or helpers in a form not served.
+        CodegenError: a generator fails, or tables or helpers have an unknown form.
     """
-    asked = asked_modules(tree, calls)
-    if asked or config_modules(tree, config, selection.drop_srcs):
-        return generate_later_asm(tree, config, selection, archs, out_dir, asked=asked)
+    named = named_modules(tree, calls)
+    if named or config_modules(tree, config, selection.drop_srcs):
+        return generate_later_asm(tree, config, selection, archs, out_dir, named=named)
     if not selection.asm:
         return AsmSet()
     return generate_asm(tree, config.name, calls, archs, selection.variants, out_dir)
@@ -42,7 +42,7 @@ def assembly_path(
 def launched_subdirs(
     tree: AiterTree, config: ModuleConfig, drop_srcs: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the folders below ``hsa/<arch>`` whose code objects a library can launch."""
+    """Return the folders below ``hsa/<arch>`` from which a library can launch code objects."""
     own = attention_of(config.name).asm_subdir
     return config_modules(tree, config, frozenset(drop_srcs)) or (own,)
 
@@ -54,11 +54,11 @@ def generate_assembly_only(
     archs: Sequence[str],
     out_dir: Folder,
 ) -> KernelSet:
-    """Generate a library that has assembly kernels and none of Composable Kernel.
+    """Generate a library that only has assembly kernels.
 
     Raises:
-        CodegenError: as `assembly_path`; a tree whose entry sources need Composable Kernel; a
-            variant that no assembly kernel serves; no assembly kernel at all.
+        CodegenError: as `assembly_path`; the entry sources need Composable Kernel, no assembly
+            kernel serves a variant, or there is no assembly kernel.
     """
     script = f"{tree.hsa_dir}/codegen.py"
     calls = [call for call in config.generators if call.script == script]
@@ -95,7 +95,7 @@ def _problems(
     for arch in sorted(set(archs) - set(asm.archs)):
         yield Finding(
             place=f"{place}, {arch}",
-            found="no assembly kernel that the manifest asks for, and -DENABLE_CK=0",
+            found="no assembly kernel for the manifest, and -DENABLE_CK=0",
             expected=f"code objects in {tree.hsa_dir}/{arch}/"
             f"({'|'.join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))})",
             fix=f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
@@ -124,7 +124,7 @@ def _problems(
 
 
 def _undropped(tree: AiterTree, config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
-    """Warn of directions of Composable Kernel that the manifest keeps and the flags leave out."""
+    """Warn of directions of Composable Kernel that the manifest keeps and the flags disable."""
     for call in config.ck_calls:
         direction = call.option("-d", "--direction")
         if direction not in (None, *selection.drop_directions):

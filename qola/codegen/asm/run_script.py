@@ -1,18 +1,17 @@
-"""Runs one of AITER's generator scripts with what it imports and asks of a machine at hand.
+"""Runs one of AITER's generator scripts with stand-ins for modules that ask the machine.
 
 Run as ``python -B -S -m qola.codegen.asm.run_script SEEN --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
 The names of files that the process opens are written to the file SEEN, as JSON.
 
-AITER's own `chip_info` asks `rocminfo`, needs PyTorch's build helpers and takes the architecture
-from the environment. Generators only need to know for which architectures assembly (v3) kernels
-exist. With none, the entry points are generated without a call into v3, and `is_v3_api_check`
-answers -1 ("not served") without a launch.
+AITER's `chip_info` runs `rocminfo`, needs PyTorch's build helpers and reads the architecture from
+the environment. Generators only need the architectures with assembly (v3) kernels. Without any, the
+entry points do not call v3, and `is_v3_api_check` returns -1 ("not served") without a launch.
 
-`hsa/codegen.py` takes them from AITER_GPU_ARCHS, reads its tables with pandas, for which
-`qola.codegen.asm.frames` stands in, and lists them with `glob`, here in a fixed order.
+`hsa/codegen.py` reads the architectures from AITER_GPU_ARCHS, its tables with pandas, replaced by
+`qola.codegen.asm.frames`, and lists them with `glob`, which is made to sort.
 
-Generators of GEMMs ask PyTorch whether there is a GPU, and leave out what was tuned for others.
-A plan must not depend on the machine that makes it: here there is none.
+Generators of GEMMs ask PyTorch for the GPU, and drop kernels that were tuned for others. They find
+no GPU, since a plan must not depend on the machine that makes it.
 """
 
 from __future__ import annotations
@@ -30,61 +29,62 @@ from types import ModuleType
 from typing import Any
 
 from qola.codegen.asm import frames
-from qola.codegen.bytecode import ignore_bytecode
-from qola.codegen.parent import prepare_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.files import disk_error
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
     """Return the module that generators import as `chip_info`, for these architectures.
 
-    What it does not have is AITER's own: how later ones read their tuning tables.
+    Other attributes are those of AITER's module, with which later trees read tuning tables.
     """
     module = ModuleType("chip_info")
-    told = {"get_gfx_list": lambda: list(archs), "get_gfx": lambda: _only(archs)}
+    replaced = {"get_gfx_list": lambda: list(archs), "get_gfx": lambda: _only(archs)}
 
     def further(name: str) -> Any:
-        # Python itself asks each module for __path__.
+        # Python looks up __path__ in every module.
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(_aiters_own(told), name)
+        return getattr(_aiters_chip_info(replaced), name)
 
-    vars(module).update(told, __getattr__=further)
+    vars(module).update(replaced, __getattr__=further)
     return module
 
 
-def _aiters_own(told: Mapping[str, object]) -> ModuleType:
-    """Return AITER's own module, whose place the script has put into Python's path."""
+def _aiters_chip_info(replaced: Mapping[str, object]) -> ModuleType:
+    """Return AITER's module, whose folder the script has added to Python's path."""
     name = "aiters_chip_info"
     if name in sys.modules:
         return sys.modules[name]
     spec = PathFinder.find_spec("chip_info")
     if spec is None or spec.loader is None:
         sys.exit("chip_info: no such file of AITER's in Python's path")
-    # AITER's imports these two, to run rocminfo and to make operators of PyTorch.
+    # It imports these two to run rocminfo and to define operators of PyTorch.
     extension, guard = ModuleType("cpp_extension"), ModuleType("torch_guard")
     vars(extension)["executable_path"] = _no_program
     vars(guard)["torch_compile_guard"] = lambda *_, **__: lambda function: function
     sys.modules.update(cpp_extension=extension, torch_guard=guard)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    vars(module).update(told)
+    vars(module).update(replaced)
     sys.modules[name] = module
     return module
 
 
 def _no_program(name: str) -> str:
-    sys.exit(f"{name}: what is planned must not depend on the GPU of the machine")
+    sys.exit(f"{name}: a plan must not depend on the GPU of the machine")
 
 
 def _only(archs: Sequence[str]) -> str:
     if len(archs) != 1:
-        sys.exit(f"get_gfx() of {', '.join(archs) or 'no arch'}: what it writes is for one arch")
+        sys.exit(
+            f"get_gfx() of {', '.join(archs) or 'no arch'}: the script writes files for one arch"
+        )
     return archs[0]
 
 
 def torch_without_gpu() -> dict[str, ModuleType]:
-    """Return the modules that generators import as `torch`, by name: asked for a GPU, none."""
+    """Return a stand-in for `torch` that finds no GPU: modules by name."""
     torch, cuda = ModuleType("torch"), ModuleType("torch.cuda")
     vars(cuda)["is_available"] = lambda: False
     vars(torch)["cuda"] = cuda
@@ -92,7 +92,7 @@ def torch_without_gpu() -> dict[str, ModuleType]:
 
 
 def sort_globs() -> None:
-    """Make `glob.glob` sort: file systems list in orders of their own, and scripts print it."""
+    """Make `glob.glob` sort: scripts print files in this order, and file systems differ."""
     found = glob.glob
     glob.glob = lambda *args, **kwargs: sorted(found(*args, **kwargs))
 
@@ -101,14 +101,14 @@ def main(argv: list[str]) -> None:
     """Run a script with the arguments that follow it, as ``python SCRIPT`` would.
 
     Args:
-        argv: the file that gets the names of opened files; ``--archs=`` with the architectures the
-            v3 path is generated for, separated by commas; the script; its arguments.
+        argv: the file for the names of opened files; ``--archs=`` with the architectures of the v3
+            path, separated by commas; the script; its arguments.
     """
     seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[2]
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
     sys.modules.update(torch_without_gpu())
-    # As in AITER's own build where there is no GPU to ask.
+    # As in AITER's build on a machine without a GPU.
     os.environ["AITER_GPU_ARCHS"] = os.environ["GPU_ARCHS"] = ";".join(archs)
     ignore_bytecode()
     frames.install()

@@ -1,14 +1,15 @@
-"""Runs AITER's generator scripts, each in a clean folder, and reads what they write."""
+"""Runs AITER's generator scripts, each in a clean folder, and reads the files that they write."""
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.tree import AiterTree, GeneratorCall
+from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
@@ -20,11 +21,11 @@ _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
 
 @dataclass(frozen=True)
 class Written:
-    """What a generator script wrote.
+    """The output of a generator script.
 
     Attributes:
         files: contents by path below its output folder, sorted.
-        opened: absolute names of the files that it opened, in this order.
+        opened: absolute names of the files that it opened, in order.
     """
 
     files: Mapping[str, bytes]
@@ -38,14 +39,14 @@ def run_script(
 
     Args:
         args: its arguments; ``{}`` and ``{0}`` stand for the output folder.
-        archs: what it is told by `chip_info.get_gfx_list`.
+        archs: the result of `chip_info.get_gfx_list`.
 
     Returns:
         Contents by file name, sorted.
 
     Raises:
-        CodegenError: the script fails, writes nothing, or writes what is no C++ source or stands
-            outside the folder it was given.
+        CodegenError: the script fails, writes nothing, or writes a file that is not a C++ source or
+            is outside of its output folder.
     """
     written = run_deep_script(script, args, place, archs)
     if deeper := [name for name in written.files if "/" in name]:
@@ -98,7 +99,7 @@ def _unexpected(place: str, names: Sequence[str]) -> CodegenError:
 def write_source(
     out_dir: Folder, file: str, data: bytes, direction: str, role: str
 ) -> GeneratedSource:
-    """Write a generated source, unless it is there already, and return what describes it."""
+    """Write a generated source, unless it is unchanged, and describe it."""
     digest = out_dir.write(file, data)
     return GeneratedSource(Path(file).name, file, digest, direction, role)
 
@@ -116,13 +117,12 @@ def generate_entry(
 
     Args:
         tree: the AITER tree the generator belongs to.
-        asm_archs: the architectures with a v3 (assembly) dispatch (`AsmSet.archs`): the entry
-            point calls it for them. With one alone it does so whatever the device is.
+        asm_archs: the architectures for which the entry point calls a v3 (assembly) dispatch. For a
+            single one it calls it on every device.
         folder: path below `out_dir`.
 
     Raises:
-        CodegenError: the generator fails, writes nothing, or writes what is no C++ source or
-            stands outside the folder it was given.
+        CodegenError: as `run_script`.
     """
     place = f"{call.script} {' '.join(call.args)}"
     files = run_script(tree.root / call.script, call.args, place, asm_archs)
@@ -130,3 +130,72 @@ def generate_entry(
         write_source(out_dir, f"{folder}/{name}", data, direction, "entry")
         for name, data in files.items()
     ]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The generated files of a module.
+
+    Attributes:
+        files: contents by path below their folder, sorted.
+        inputs: files of the tree from which they were generated.
+    """
+
+    files: Mapping[str, bytes]
+    inputs: tuple[str, ...]
+
+
+def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str]) -> Generated:
+    """Run a module's generators.
+
+    Raises:
+        CodegenError: one fails, writes a file that is not a C++ source, or writes different files
+            for different archs, of which AITER compiles one.
+    """
+    files: dict[str, bytes] = {}
+    inputs: set[str] = set()
+    for call in config.generators:
+        for script, script_archs in _runs(call, archs):
+            written = _run(tree, call, script, script_archs)
+            inputs.update(_inputs(tree, script, written))
+            new = written.files
+            if changed := [name for name in new if files.get(name, new[name]) != new[name]]:
+                raise CodegenError(
+                    Finding(
+                        f"module {config.name}, {call.script}",
+                        f"{', '.join(changed)} is another for each of {', '.join(archs)}",
+                        "a generator whose files are the same for all archs, or one arch",
+                        "a manifest for each arch",
+                    )
+                )
+            files.update(new)
+    return Generated(dict(sorted(files.items())), tuple(sorted(inputs)))
+
+
+def _runs(call: GeneratorCall, archs: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each script of a call with its archs."""
+    if not call.per_arch:
+        yield call.script, archs
+        return
+    yield from ((call.script.replace(ARCH_TOKEN, arch), [arch]) for arch in archs)
+
+
+def _run(tree: AiterTree, call: GeneratorCall, script: str, archs: Sequence[str]) -> Written:
+    root = str(tree.root.absolute())
+    args = [arg.replace(TREE_TOKEN, root) for arg in call.args]
+    if not (tree.root / script).is_file():
+        raise CodegenError(
+            Finding(script, "is not in the tree", "a generator for each arch of the manifest")
+        )
+    return run_deep_script(tree.root / script, args, f"{script} {' '.join(call.args)}", archs)
+
+
+def _inputs(tree: AiterTree, script: str, written: Written) -> Iterator[str]:
+    """Yield the Python and CSV files in a script's folder, and files of the tree that it opened."""
+    folder = (tree.root / script).parent
+    siblings = (path for path in folder.iterdir() if path.suffix in (".py", ".csv"))
+    root = os.path.join(os.path.abspath(tree.root), "")
+    opened = (Path(name) for name in written.opened if name.startswith(root))
+    for path in (*siblings, *opened):
+        if path.is_file():
+            yield os.path.relpath(path, tree.root)

@@ -1,4 +1,4 @@
-"""What the assembly path of a library consists of, whichever form the tree has it in."""
+"""The assembly path of a library, for trees of both forms."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class AsmSet:
     """The assembly path of one module.
 
     Attributes:
-        archs: those with assembly kernels, sorted; for the others, and with none, the path is off.
-        sources: the v3 dispatch of each of them, host code; `archs` holds the one it is for.
-        tables: C++ tables that the module's own sources include, in trees that have them.
-        kernels: helper kernels that the variants' problems need, by name.
-        stubs: one source that defines the other helpers a dispatch names, or none.
-        served: the head dims, as a variant names them, that every architecture asked for has
-            assembly kernels for, by `index` of the variant; one that nothing serves is left out.
-        findings: warnings: why v3 is off, what the tables and the files lack on either side.
-        inputs: files of the tree that decided it, beside code objects and generators.
+        archs: architectures with assembly kernels, sorted; the path is off for the others.
+        sources: host code with the v3 dispatch of each arch in `GeneratedSource.archs`.
+        tables: C++ tables that the module's sources include, in later trees.
+        kernels: helper kernels for the problems of the variants, by name.
+        stubs: at most one source, which defines the other helpers that a dispatch names.
+        served: by `index` of the variant, its head dims for which every requested architecture has
+            assembly kernels; a variant that no kernel serves is left out.
+        findings: warnings: v3 is off, or tables and files do not match.
+        inputs: files of the tree from which it was generated, except code objects and generators.
     """
 
     archs: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class AsmSet:
 
 
 def not_embedded(files: Iterable[str], folder: str, tables: str) -> Finding:
-    """Return the warning of code objects in a folder that its tables do not name."""
+    """Warn of code objects that the tables of their folder do not name."""
     return Finding(
         place=folder,
         found=f"{listed(files, folder)}, which no row names: not embedded",
@@ -47,6 +47,6 @@ def not_embedded(files: Iterable[str], folder: str, tables: str) -> Finding:
 
 
 def listed(files: Iterable[str], folder: str) -> str:
-    """Return the names of code objects of a folder for a message, with their number."""
+    """Format the names and the number of code objects for a message."""
     names = sorted(file.removeprefix(f"{folder}/") for file in files)
     return f"{len(names)} code objects ({', '.join(names)})" if len(names) > 1 else names[0]

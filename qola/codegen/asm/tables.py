@@ -1,8 +1,8 @@
 """Reads AITER's v3 configuration tables: which .co file serves which problems.
 
 Serves the generators of AITER from 2025-11 (wheel 0.1.7.post2.dev18), whose C++ text has a
-`FmhaFwdV3Buf` or `FmhaBwdV3Buf` specialisation per row and the dispatch beside it; and, for checks
-only, the CSV tables that other generators and later AITERs have.
+`FmhaFwdV3Buf` or `FmhaBwdV3Buf` specialisation per row, and the dispatch; and, for checks only, the
+CSV tables of other generators and later AITERs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AsmKernel:
     """One row of a v3 configuration table: a code object and the problems it is for.
 
     Attributes:
-        key: what the library looks it up by, ``hsa/<arch>/<subdir>/<kernel>.co``.
+        key: the library looks it up by ``hsa/<arch>/<subdir>/<kernel>.co``.
         file: tree-relative path of the .co file, which may be missing.
         arch: the architecture, such as ``gfx942``.
         dtype: bf16 or fp16.
@@ -61,9 +61,9 @@ class AsmCall:
     """One launch in a v3 dispatch.
 
     Attributes:
-        kernels: the code objects it may load; the first ones differ only by compute units, and all
-            serve the same problems.
-        helpers: traits types of the kernels that run before and after, in C++.
+        kernels: the code objects that it may load, all for the same problems; the first ones
+            differ only by compute units.
+        helpers: C++ traits types of the helper kernels.
     """
 
     kernels: tuple[AsmKernel, ...]
@@ -71,7 +71,7 @@ class AsmCall:
 
 
 def read_rows(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmKernel, ...]:
-    """Return the table in a generator's text, in its order; rows may share a code object.
+    """Return the rows of the table in a generator's text, in order; rows may share a code object.
 
     Args:
         text: the generator, or the C++ it writes.
@@ -85,10 +85,10 @@ def read_rows(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmKe
 
 
 def read_calls(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmCall, ...]:
-    """Return the launches of a dispatch, in its order.
+    """Return the launches of a dispatch, in order.
 
     Raises:
-        CodegenError: a launch that the table has no row for, or no launch at all.
+        CodegenError: the table lacks the row of a launch, or there is no launch.
     """
     files = {_traits(m["traits"], direction): m["file"] for m in _ROW.finditer(text)}
 
@@ -179,7 +179,7 @@ def _kernels(
 
 
 def _dq_shuffle(kernel: AsmKernel, hsa_dir: str) -> AsmKernel:
-    """Return the kernel that puts dq in order, named as `dq_shuffle_traits_` does."""
+    """Return the kernel that reorders dq, named as in `dq_shuffle_traits_`."""
     group = "_group" if kernel.mode == "group" else ""
     name = f"bwd_hd{kernel.hdim_q}_dq_shuffle{group}.co"
     values = {**vars(kernel), "key": f"{_key_dir(hsa_dir)}/{name}", "file": f"{hsa_dir}/{name}"}

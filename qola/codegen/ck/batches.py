@@ -1,9 +1,9 @@
 """A batch: kernel instances of Composable Kernel in one compile, each in its own file still.
 
-Most of what a compiler does for a kernel instance it does for its neighbours too: it parses the
-same headers, instantiates the same templates and optimises the same functions. What the files
-declare beside specialisations would meet in one translation unit: `local_names` finds these names,
-and the batch has a macro for each, by which it differs from file to file.
+A compiler repeats most of its work for each kernel instance: it parses the same headers,
+instantiates the same templates and optimises the same functions. In one translation unit,
+declarations of two files would collide, apart from specialisations: `local_names` finds their
+names, and a batch defines a macro for each name, which expands to another name for each file.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ _KERNEL = """\
 
 
 def included(sources: Iterable[str]) -> list[str]:
-    """Return what sources include, with its quotes or brackets, in the order first met."""
+    """Return the includes of sources, with quotes or brackets, in order of first occurrence."""
     return list(dict.fromkeys(name for text in sources for name in _INCLUDE.findall(text)))
 
 
 def local_names(source: str) -> tuple[str, ...] | None:
-    """Return what a kernel instance's source declares that another may declare too, sorted.
+    """Return the names that a kernel source declares at namespace scope, sorted.
 
-    That is all at namespace scope, except specialisations and instantiations of what a header
-    declares: these differ in their arguments.
+    Specialisations and instantiations of declarations in headers are left out: they differ in
+    their arguments.
 
     Returns:
-        The names; None where the source has a form that is not among those which CK's generators
-        write, such as a macro of its own: it is compiled alone.
+        The names; None if the source has a form that CK's generators do not write, such as a macro
+        of its own. Such a source is compiled separately.
     """
     text = _COMMENT.sub(" ", source)
     if not _directives_stay_local(text):
@@ -90,7 +90,7 @@ def local_names(source: str) -> tuple[str, ...] | None:
 
 
 def _directives_stay_local(text: str) -> bool:
-    """Say whether the directives of a source mean the same when others come before and after."""
+    """Whether the directives of a source have the same effect among other sources."""
     conditions = 0
     for word, rest in _DIRECTIVE.findall(text):
         if word in ("if", "ifdef", "ifndef", "endif"):
@@ -106,7 +106,7 @@ def _directives_stay_local(text: str) -> bool:
 
 @cache
 def _untemplated(head: str) -> str:
-    """Return the text of a declaration without the parameters of a template in front of it."""
+    """Return a declaration without its template parameters."""
     head = head.lstrip()
     depth = 0
     for position, character in enumerate(head if head.startswith("template") else ""):
@@ -118,19 +118,19 @@ def _untemplated(head: str) -> str:
 
 @cache
 def _declared(head: str) -> str | None:
-    """Return the name that a declaration adds, "" where it adds none, None where that is not clear.
+    """Return the name that a declaration adds, "" if it adds none, None if that is unknown.
 
     Args:
-        head: its text, of a body the opening brace alone.
+        head: its text, up to the opening brace of a body.
     """
     if not head or _SPECIALISATION.match(head) or _INSTANTIATION.match(head):
         return ""
     head = _untemplated(head)
     if alias := _ALIAS.match(head):
         return alias[1]
-    # Without a body it names what is defined elsewhere.
-    what = head.removesuffix("{").rstrip() if head.endswith("{") else ""
-    found = _RECORD.fullmatch(what) or _FUNCTION.fullmatch(what)
+    # A declaration without a body names a definition in another place.
+    definition = head.removesuffix("{").rstrip() if head.endswith("{") else ""
+    found = _RECORD.fullmatch(definition) or _FUNCTION.fullmatch(definition)
     return found[1] if found else None
 
 
@@ -138,10 +138,9 @@ def batch_source(kernels: Sequence[str], includes: Sequence[str], names: Sequenc
     """Return the source of a batch.
 
     Args:
-        kernels: names of the kernel instances, whose sources are in the directory above the
-            batch's.
-        includes: what they include, as `included` gives it.
-        names: what each of them declares, as `local_names` gives it.
+        kernels: names of the kernel instances; their sources are in the parent directory.
+        includes: from `included`.
+        names: from `local_names`.
     """
     return _BATCH.format(
         count=len(kernels),

@@ -1,10 +1,12 @@
-"""Conditions of a dispatch: their C++ as Python, and what they are made of."""
+"""Parses the conditions of a dispatch, and decides which of them cover another."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from types import CodeType
 from typing import NamedTuple
 
@@ -22,17 +24,17 @@ _ALLOWED = (
 
 
 class Part(NamedTuple):
-    """A comparison, and whether it has to hold or its opposite."""
+    """A comparison, and whether it or its opposite must hold."""
 
     text: str
     holds: bool
 
 
 class Joined(NamedTuple):
-    """Formulas of which every one has to hold, or any."""
+    """Formulas of which all must hold, or one."""
 
     every: bool
-    of: tuple[Formula, ...]
+    formulas: tuple[Formula, ...]
 
 
 Formula = bool | Part | Joined
@@ -40,35 +42,35 @@ Formula = bool | Part | Joined
 
 @cache
 def compiled(condition: str) -> CodeType:
-    """Return a condition as Python's code: comparisons, arithmetic, members of `a` and `t`.
+    """Compile a condition to Python code: comparisons, arithmetic, members of `a` and `t`.
 
     Raises:
-        NotUnderstoodError: it has something else.
+        NotUnderstoodError: it contains anything else.
     """
     return compile(_parsed(condition), "<dispatch>", "eval")
 
 
 def conjuncts(condition: str) -> tuple[Formula, ...]:
-    """Return formulas that all have to hold for a condition to hold.
+    """Split a condition into formulas that must all hold.
 
     Raises:
-        NotUnderstoodError: it has something else than `compiled` takes.
+        NotUnderstoodError: as `compiled`.
     """
     found: list[Formula] = []
     for text in _split(condition):
         formula = _formula(text)
-        found += formula.of if isinstance(formula, Joined) and formula.every else [formula]
+        found += formula.formulas if isinstance(formula, Joined) and formula.every else [formula]
     return tuple(found)
 
 
 def _split(condition: str) -> list[str]:
-    """Split a condition where && joins it as a whole: most of its parts are those of others."""
+    """Split a condition at its outer &&. Other conditions share most of the parts."""
     either, every = _outside(condition, "||"), _outside(condition, "&&")
     return [condition] if len(either) > 1 else every
 
 
 def _outside(condition: str, word: str) -> list[str]:
-    """Split a condition at a word where that is in no parentheses."""
+    """Split a condition at an operator outside of parentheses."""
     found = [""]
     depth = 0
     for text in condition.split(word):
@@ -97,7 +99,7 @@ def _parsed(condition: str) -> ast.Expression:
 
 
 def _is_plain(node: ast.AST) -> bool:
-    """Whether a part of a condition means the same in both languages."""
+    """Whether a part of a condition has the same meaning in C++ and Python."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id == "begins"
     if isinstance(node, ast.Compare):
@@ -106,7 +108,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _compared(match: re.Match[str]) -> str:
-    """Return std::string's `compare` as Python; of another part than the whole text, as it was."""
+    """Translate std::string's `compare` to Python, unless it compares a part of the other text."""
     of, length, other = match.groups()
     if length is None:
         return f'{of} == "{other}"'
@@ -135,8 +137,97 @@ def _of(node: ast.expr, holds: bool) -> Formula:
 def _joined(every: bool, formulas: list[Formula]) -> Formula:
     flat: list[Formula] = []
     for one in formulas:
-        flat += one.of if isinstance(one, Joined) and one.every == every else [one]
+        flat += one.formulas if isinstance(one, Joined) and one.every == every else [one]
     if (not every) in flat:
         return not every
     left = tuple(one for one in flat if one is not every)
     return Joined(every, left) if left else every
+
+
+#: Most comparisons whose truth values are all tried.
+_MOST_PARTS = 8
+_MULTIPLE = re.compile(r"(a\.\w+ %) ([1-9]\d*) == 0")
+_BOUND = re.compile(r"([at]\.\w+ <=) (\d+)")
+
+Conjuncts = tuple[Formula, ...]
+Known = dict[str, bool]
+
+
+def covering(behind: Conjuncts, front: Sequence[Conjuncts]) -> tuple[int, ...]:
+    """Return the preceding conditions that together cover a condition, () if they do not.
+
+    Tries all truth values of the comparisons that `behind` leaves open.
+
+    Returns:
+        Indices into `front`: of one condition if one is sufficient, else of all that contribute.
+    """
+    known = {part.text: part.holds for part in behind if isinstance(part, Part)}
+    parts: dict[str, None] = {}
+    able = []
+    for index, one in enumerate(front):
+        value = _all(one, known, parts)
+        if value:
+            return (index,)
+        if value is None:
+            able.append(index)
+    if not able or len(parts) > _MOST_PARTS:
+        return ()
+    taken: dict[int, None] = {}
+    for values in product((False, True), repeat=len(parts)):
+        now = known | dict(zip(parts, values, strict=True))
+        index = next((i for i in able if _all(front[i], now, {})), -1)
+        if index < 0:
+            return ()
+        taken[index] = None
+    return tuple(sorted(taken))
+
+
+def _all(formulas: Iterable[Formula], known: Known, open_: dict[str, None]) -> bool | None:
+    """Return whether all formulas hold, None if that depends on unknown comparisons.
+
+    Args:
+        open_: gets these comparisons.
+    """
+    values = [_value(one, known, open_) for one in formulas]
+    return False if False in values else None if None in values else True
+
+
+def _value(formula: Formula, known: Known, open_: dict[str, None]) -> bool | None:
+    if isinstance(formula, bool):
+        return formula
+    if isinstance(formula, Part):
+        value = known.get(formula.text)
+        if value is None and _follows(formula.text, known):
+            value = True
+        if value is None:
+            open_[formula.text] = None
+            return None
+        return value == formula.holds
+    if formula.every:
+        return _all(formula.formulas, known, open_)
+    values = [_value(one, known, open_) for one in formula.formulas]
+    return True if True in values else None if None in values else False
+
+
+def _follows(part: str, known: Mapping[str, bool]) -> bool:
+    """Whether a comparison follows from another: a multiple of 64 is a multiple of 8."""
+    name, step, bound = _number(part)
+    if not name:
+        return False
+    if step == 1:
+        return True
+    others = (_number(other) for other, holds in known.items() if holds)
+    return any(
+        name == same and ((step and number % step == 0) or (not step and limit <= bound))
+        for same, number, limit in others
+    )
+
+
+@cache
+def _number(part: str) -> tuple[str, int, int]:
+    """Parse `x % step == 0` or `x <= limit`: the left side, step and limit, or ("", 0, 0)."""
+    if match := _MULTIPLE.fullmatch(part):
+        return match[1], int(match[2]), 0
+    if match := _BOUND.fullmatch(part):
+        return match[1], 0, int(match[2])
+    return "", 0, 0

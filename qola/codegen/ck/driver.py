@@ -13,11 +13,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from qola.codegen.answer import FilterAnswer, GeneratorAnswer
-from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
 from qola.codegen.ck.hazards import DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
+from qola.codegen.ck.messages import FilterAnswer, GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
@@ -28,14 +27,13 @@ from qola.codegen.ck.output import (
     record,
     tags_of,
 )
-from qola.codegen.ck.own import arranged, find, keeper_of
-from qola.codegen.ck.predicates import ASKED_FOR, EVERYTHING, VariantFilter
+from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
-from qola.codegen.ck.request import GeneratorRequest
+from qola.codegen.ck.requested import filter_of, find_requested, insert_requested
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.codegen.parent import prepare_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource
 from qola.errors import Finding
 from qola.files import disk_error
@@ -52,7 +50,7 @@ def _dispatch_row(row: Row, keepers: Iterable[VariantFilter] = ()) -> DispatchRo
         conditional=row.conditional,
         labels=tuple(w.label for w in keepers if w.index != EVERYTHING),
         key=row.key,
-        asked=all(w.index == ASKED_FOR for w in keepers),
+        requested=all(w.index == REQUESTED for w in keepers),
     )
 
 
@@ -60,15 +58,15 @@ class _Filtered:
     """A direction whose rows variants can select.
 
     Raises:
-        NotUnderstoodError: what CK does cannot be followed.
-        RefusedError: CK's generator refuses.
+        NotUnderstoodError: CK's generator or its dispatch has an unknown form.
+        RefusedError: CK's generator rejects the request.
     """
 
     def __init__(self, request: GeneratorRequest) -> None:
         self._request = request
         self._bases, self._dispatch, recording = _read(request)
         self._selector = selector = Selector(request, self._bases)
-        self._own, self._refused = find(request, recording, self._dispatch, self._bases)
+        self._own, self._refused = find_requested(request, recording, self._dispatch, self._bases)
         self._tags = tags_of(request.archs, selector.rows, self._offered())
         if selector.rows and not request.dropped:
             check_archs(request.filters, self._tags, [*selector.rows, *selector.outside])
@@ -77,10 +75,10 @@ class _Filtered:
         )
         for found in self._own:
             for row in found.rows:
-                self._keepers[row.key] = [*self._keepers.get(row.key, ()), keeper_of(found.kernel)]
-        self._all = arranged(selector.rows, selector.order, self._own)
+                self._keepers[row.key] = [*self._keepers.get(row.key, ()), filter_of(found.kernel)]
+        self._all = insert_requested(selector.rows, selector.order, self._own)
         made = {key: found.rows for found in self._own if found.made for key in found.types}
-        # Of two kernels with one C++ type, the requested one is built.
+        # Two kernels of one C++ type cannot be linked: the requested one is built.
         self._replaced = {
             row.key for row in self._all if row not in made.get((row.arch, row.main.traits), (row,))
         }
@@ -88,7 +86,7 @@ class _Filtered:
         self._chosen = [
             row for row in self._all if self._keepers.get(row.key) and row.key not in self._replaced
         ]
-        # Entries before these take all of their problems.
+        # Preceding entries take all of their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
             row
@@ -148,7 +146,7 @@ class _Filtered:
         return FilterAnswer(variant.index, rows, tuple(blame), tuple(unserved))
 
     def _padded(self) -> Iterator[Finding]:
-        """Say which head dimensions serve those of variants that CK has no kernels of."""
+        """Warn of head dimensions of variants that larger kernels serve with padding."""
         for variant in self._request.filters:
             kept = any(variant in self._keepers[row.key] for row in self._chosen)
             for (own, serving), dtypes in self._selector.padded(variant).items() if kept else ():
@@ -162,30 +160,29 @@ class _Filtered:
                 )
 
     def _hidden(self) -> Iterator[Finding]:
-        """Warn of kernels that are asked for by themselves and hidden, and of archs without."""
+        """Warn of unreachable requested kernels, and of archs without a kernel."""
         for found in self._own:
             names = {kernel.name for row in found.rows for kernel in row.kernels}
             if found.rows and not names & self._kept.keys() and not self._request.dropped:
                 yield Finding(
                     place=found.kernel.label,
                     found=f"{found.kernel.config.name}: {self._reason(found.rows[0])}",
-                    expected="kernels that problems come to",
-                    fix="ask for it without those in front of it, or set keep_unreachable",
+                    expected="kernels that the dispatch reaches",
+                    fix="request it without the preceding kernels, or set keep_unreachable",
                     severity="warning",
                 )
         for arch, tag in self._tags.items() if self._own else ():
             if self._rows and not any(row.arch in (None, tag) for row in self._rows):
                 yield Finding(
                     place=f"direction {self._request.direction}",
-                    found=f"none of the kernels that are asked for is for {arch}: its dispatch "
-                    "serves no problem",
+                    found=f"no requested kernel is for {arch}: its dispatch serves no problem",
                     expected="a kernel for each architecture",
-                    fix=f"ask for one that is for {arch}, or leave {arch} out",
+                    fix=f"request a kernel for {arch}, or remove {arch}",
                     severity="warning",
                 )
 
     def _text(self, rows: Sequence[Row]) -> str:
-        """Return the dispatch of some rows."""
+        """Render the dispatch of some rows."""
         return self._dispatch.text(row.registered for row in rows)
 
     def _offered(self) -> list[Kernel]:
@@ -202,7 +199,7 @@ class _Filtered:
         return {name: tuple(sorted(values)) for name, values in sorted(found.items())}
 
     def _dispatch_source(self, chosen: Sequence[str], folder: str) -> tuple[GeneratedSource, str]:
-        """Make the dispatch for some of the archs; prove that it calls just the kernels kept."""
+        """Render the dispatch for some of the archs, and prove that it calls the kept kernels."""
         reached = {self._tags[arch] for arch in chosen}
         rows = [row for row in self._rows if row.arch is None or row.arch in reached]
         text = self._text(rows)
@@ -212,7 +209,7 @@ class _Filtered:
         return dispatch_source(direction, name, text, chosen, folder), text
 
     def _prove(self, dispatch: str) -> None:
-        """Check that the dispatch calls just the kernels that are kept for its rows."""
+        """Check that the dispatch calls exactly the kept kernels."""
         called = called_in(dispatch)
         kept = {kernel.traits for row in self._rows for kernel in row.kernels}
         if called != kept:
@@ -221,18 +218,18 @@ class _Filtered:
             )
 
     def _explain(self) -> Iterator[Explanation]:
-        """Yield for every kernel of the receipts in use who keeps it or why it is dropped."""
+        """Explain for every kernel of the used receipts why it is kept or dropped."""
         selector, kept = self._selector, self._kept
-        asked: dict[str, list[str]] = {}
+        requested: dict[str, list[str]] = {}
         for found in self._own:
             for name in {kernel.name for row in found.rows for kernel in row.kernels}:
-                asked.setdefault(name, []).append(found.kernel.label)
+                requested.setdefault(name, []).append(found.kernel.label)
         reasons: dict[str, tuple[Kernel, str]] = {}
         for row in [*self._all, *selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
             reason = self._reason(row) if out and not self._request.dropped else ""
             for kernel in row.kernels:
-                # That it is wanted, and of no use, says more than that another row is not.
+                # An unreachable row is a better reason than a row that no variant selects.
                 if kernel.name not in reasons or row.key in self._unreachable:
                     reasons[kernel.name] = (kernel, reason)
         for name, (kernel, _) in selector.loose().items():
@@ -247,26 +244,26 @@ class _Filtered:
                 dict(sorted(kernel.fields.items())),
                 kept_by=tuple(sorted(kept[name][1])) if name in kept else (),
                 dropped_by="" if name in kept else dropped_by,
-                asked_by=tuple(sorted(asked.get(name, ()))) if name in kept else (),
+                asked_by=tuple(sorted(requested.get(name, ()))) if name in kept else (),
             )
 
     def _reason(self, row: Row) -> str:
-        """Return why a row is not in the dispatch."""
+        """Return the reason why a row is not in the dispatch."""
         if row.key in self._replaced:
-            return "a kernel of the same type in C++ is asked for"
+            return "a kernel of the same type in C++ is requested"
         if row.key not in self._unreachable:
             return self._selector.reason(row)
         front = self._unreachable[row.key]
         if front[0].bucket == row.bucket:
             names = ", ".join(one.main.name for one in front)
-            told = f"rows before it in the dispatch take all its problems: {names}"
+            reason = f"rows before it in the dispatch take all its problems: {names}"
         else:
             size, other = ("{}x{}".format(*one.bucket) for one in (row, front[0]))
-            told = (
-                f"the dispatch asks the {other} bucket before that of {size}, and it takes all "
+            reason = (
+                f"the dispatch tests the {other} bucket before that of {size}, and it takes all "
                 "its problems"
             )
-        return f"unreachable: {told} ([build].keep_unreachable keeps it)"
+        return f"unreachable: {reason} ([build].keep_unreachable keeps it)"
 
     def _buckets_in_front(self) -> dict[str, Bucket]:
         return {key: front[0].bucket for key, front in self._unreachable.items()}

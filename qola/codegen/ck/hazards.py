@@ -1,9 +1,9 @@
-"""Finds what a dispatch cannot do although its kernels could.
+"""Finds problems that a dispatch rejects although it has kernels for them.
 
 A CK dispatch is an if-chain: arch, then dtype, then `else if` over head-dim buckets, then the
 entries of a bucket. It never goes back: a problem that enters a bucket which lacks its class
-(mode, mask, bias, ...) returns -1, even where a later bucket has a kernel for it. Everything here
-is computed from rows; nothing is generated or compiled.
+(mode, mask, bias, ...) returns -1, even if a later bucket has a kernel for it. The hazards are
+computed from the rows, without generating or compiling anything.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class DispatchRow:
     """The part of a dispatch entry that hazards depend on.
 
     Attributes:
-        arch: CK's name of the architecture, empty where the dispatch does not ask.
-        labels: the variants that keep the entry; empty in a base set.
-        key: the row's.
-        asked: it is kept because it is asked for by itself.
+        arch: CK's name of the architecture, "" if the dispatch does not test it.
+        labels: the variants that keep the entry; () in a base set.
+        key: `Row.key`.
+        requested: only a requested kernel keeps it.
     """
 
     arch: str
@@ -39,12 +39,12 @@ class DispatchRow:
     conditional: bool = False
     labels: tuple[str, ...] = ()
     key: str = ""
-    asked: bool = False
+    requested: bool = False
 
 
 @dataclass
 class _Chain:
-    """The buckets of one arch and dtype, in the order in which the dispatch asks them."""
+    """The buckets of one arch and dtype, in the order of the dispatch."""
 
     buckets: dict[Bucket, dict[Problem, list[DispatchRow]]] = field(default_factory=dict)
 
@@ -94,13 +94,13 @@ def find_hazards(
     """Return the hazards of the dispatch that holds `kept`.
 
     Args:
-        base: all rows of the receipts in use, in chain order.
-        kept: those of them that are generated, in chain order, with their variants' labels.
-        origin: how findings call the base set, such as ``receipt 600``.
-        unreachable: those of `kept` that are, by key, with the bucket of what is in front of each.
+        base: all rows of the used receipts, in chain order.
+        kept: the generated rows, in chain order, with their variants' labels.
+        origin: name of the base set in findings, such as ``receipt 600``.
+        unreachable: by the key of each unreachable row of `kept`, the bucket that precedes it.
 
     Returns:
-        Errors for hazards the selection brings about, warnings for those the base set has too.
+        Errors for hazards that the selection causes, warnings for those of the base set.
     """
     full, chosen = _chains(base), _chains(kept)
     return [
@@ -112,7 +112,7 @@ def find_hazards(
 
 @dataclass(frozen=True)
 class _Gap:
-    """Problems of a size that enter bucket `first` in vain though bucket `later` could run them."""
+    """Problems of a size that enter bucket `first`, and that only bucket `later` could run."""
 
     severity: str
     first: Bucket
@@ -152,9 +152,9 @@ def _gaps(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fin
 
 
 def _sizes(buckets: Iterable[Bucket]) -> list[Bucket]:
-    """Return head dims that tell buckets apart: each limit, and the next one that needs padding.
+    """Return head dims that distinguish buckets: each limit, and the next one that needs padding.
 
-    Multiples of 8 only: AITER pads or refuses any other before it asks CK.
+    Multiples of 8 only: AITER pads or rejects any other before it calls CK.
     """
     sizes: dict[Bucket, None] = {}
     for q, v in buckets:
@@ -193,7 +193,7 @@ def _gap_finding(
 
 
 def _differences(missing: list[Problem], present: set[Problem]) -> str:
-    """Return what sets the missing problem classes apart from those present."""
+    """Describe the difference between the missing problem classes and those present."""
     parts = []
     for name in dict(missing[0]):
         here = {dict(p)[name] for p in present}
@@ -224,8 +224,8 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
             after = _largest(groups)
             place = f"{direction} dispatch, hdim {_size(bucket)} ({arch} {dtype})"
             labels = ", ".join(chain.labels(bucket)) or origin
-            alone = all(row.asked for rows in groups.values() for row in rows)
-            if max(after.values()) < max(before.values()) and not alone:
+            only_requested = all(row.requested for rows in groups.values() for row in rows)
+            if max(after.values()) < max(before.values()) and not only_requested:
                 findings.append(
                     Finding(
                         place=place,

@@ -1,11 +1,11 @@
-"""How far a direction of the CK at hand can be followed, and what is not possible then."""
+"""Checks the level of each direction, and the fields that variants and receipts name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from qola.codegen.answer import GeneratorAnswer
+from qola.codegen.ck.messages import GeneratorAnswer
 from qola.codegen.ck.predicates import WITHOUT, VariantFilter, show
 from qola.codegen.ck.receipts import emulated
 from qola.codegen.types import LEVELS
@@ -22,12 +22,12 @@ def check_levels(
     """Return warnings about fields that no variant can name.
 
     Args:
-        native: receipts that CK knows by itself.
-        least: the level that every direction has to reach.
+        native: receipts that CK itself knows.
+        least: the level that every direction must reach.
 
     Raises:
-        CodegenError: a direction does not reach it, or something asks for a field that the
-            kernels do not have.
+        CodegenError: a direction does not reach the level, or a variant or receipt names a field
+            that the kernels do not have.
     """
     findings = [
         Finding(
@@ -40,7 +40,7 @@ def check_levels(
         if LEVELS.index(answer.direction.level) < LEVELS.index(least)
     ]
     if findings:
-        raise CodegenError(findings, "a level that is required is not reached")
+        raise CodegenError(findings, "a required level is not reached")
     filtered = {
         name: answer
         for name, answer in answers.items()
@@ -63,15 +63,15 @@ def check_levels(
 
 
 def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> None:
-    """Check that each direction that is asked for by name has kernels.
+    """Check that each of `add_directions` has kernels.
 
     Raises:
-        CodegenError: naming each that has none, and why.
+        CodegenError: names each direction without kernels, and the reason.
     """
     findings = []
     for direction in sorted(added):
         answer = answers[direction]
-        # No filter counts the kernels that are named one by one.
+        # Filters do not count requested kernels.
         if any(one.rows for one in answer.filters) or answer.kernels:
             continue
         reasons = [
@@ -92,7 +92,7 @@ def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> N
 
 
 def _variants(filtered: Answers, filters: Filters) -> Iterator[Finding]:
-    """Find what variants ask for although no kernel of any direction has it."""
+    """Find fields of variants that no kernel of any direction has."""
     have = {field for answer in filtered.values() for field in answer.fields}
     unknown = {field for answer in filtered.values() for field in answer.unknown}
     for variant in next(iter(filters.values())) if filtered else ():
@@ -102,7 +102,7 @@ def _variants(filtered: Answers, filters: Filters) -> Iterator[Finding]:
 
 
 def _rules(filtered: Answers, filters: Filters, native: Sequence[int]) -> Iterator[Finding]:
-    """Find what rules of receipts ask for although no kernel of the direction has it."""
+    """Find fields of receipts' rules that no kernel of the direction has."""
     for direction, answer in filtered.items():
         have, unknown = set(answer.fields), set(answer.unknown)
         for receipt, label in {one.receipt: one.label for one in filters[direction]}.items():
@@ -114,9 +114,9 @@ def _rules(filtered: Answers, filters: Filters, native: Sequence[int]) -> Iterat
 
 
 def _untestable(name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]) -> bool:
-    """Whether nothing tells which kernels have a value of a field.
+    """Whether kernels cannot be selected by a field.
 
-    Without a field like sink, a kernel has no sinks; unless what it has is called otherwise.
+    A kernel without a field such as sink has no sinks, unless one of the unknown fields means it.
     """
     if name in have:
         return False
@@ -126,10 +126,10 @@ def _untestable(name: str, allowed: Sequence[Any], have: set[str], unknown: set[
 def _finding(
     place: str, name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]
 ) -> Finding:
-    but = f"; what they have and this qola does not know: {', '.join(sorted(unknown))}"
+    but = f"; fields that this qola does not know: {', '.join(sorted(unknown))}"
     return Finding(
         place=place,
-        found=f"{name} {' or '.join(map(show, allowed))}, while no kernel says its {name}"
+        found=f"{name} {' or '.join(map(show, allowed))}, but no kernel has the field {name}"
         + (but if unknown else ""),
         expected=f"a field of this CK's kernels: {', '.join(sorted(have))}",
         fix="use another receipt or variant, or an AITER whose Composable Kernel has it",

@@ -1,4 +1,4 @@
-"""Links the rows of a dispatch to kernel sources by the C++ traits type both name."""
+"""Links the rows of a dispatch to kernel sources by the C++ traits type that both name."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ _CHOSEN = re.compile(
 )
 _COMPARED = re.compile(r"(-?\d+)>(-?\d+)")
 _LAYOUT = str.maketrans("", "", " \t\n()")
-#: Of aliases of aliases.
+#: Most levels of aliases of aliases.
 _DEPTH = 6
 
 
 class NotUnderstoodError(Exception):
-    """What CK's generator does cannot be followed; the text says where."""
+    """CK's generator, or its output, has an unknown form; the message names it."""
 
 
 @contextlib.contextmanager
-def followed() -> Iterator[None]:
-    """Take any failure, while CK's objects are read, for one of following them.
-
-    Raises:
-        NotUnderstoodError: in place of every other exception.
-    """
+def reading_ck() -> Iterator[None]:
+    """Turn every exception into a NotUnderstoodError, while CK's objects are read."""
     try:
         yield
     except NotUnderstoodError:
@@ -41,35 +37,35 @@ def followed() -> Iterator[None]:
 
 
 class Traits(NamedTuple):
-    """A traits type, without the names and spaces by which a text writes it."""
+    """A traits type, with aliases expanded and without spaces."""
 
     name: str
     arguments: str
 
     @property
     def role(self) -> str:
-        """What a kernel of such traits does, "" where the name says no more than fmha_fwd."""
+        """The role of a kernel with such traits, "" if the name is just fmha_fwd."""
         return re.sub(r"^fmha_(?:fwd_|bwd_)?|_?traits_$", "", self.name)
 
 
 Call = tuple[str, tuple[Traits, ...]]
-"""What a row of a dispatch calls: CK's name of its arch, and types of kernels."""
+"""CK's name of a row's arch, and the kernel types that the row calls."""
 
 
 def call_of(row: str) -> Call:
-    """Return what a row of a dispatch calls, by its text."""
+    """Parse the arch and kernel types of a row of a dispatch."""
     return arch_of(row), tuple(traits_of(row))
 
 
 def called_in(dispatch: str) -> set[Traits]:
-    """Return the traits types that a dispatch of many rows calls kernels of."""
+    """Parse the kernel types that a whole dispatch calls."""
     dispatch = compiled_part(dispatch)
     # Rows name their types alike; each ends with a return.
     return {traits for part in dispatch.split("return") for traits in traits_of(part)}
 
 
 def compiled_part(text: str) -> str:
-    """Return C++ without what a choice between types at compile time leaves out."""
+    """Resolve each `if constexpr` that compares two types."""
     return _CHOSEN.sub(_chosen, text) if "if constexpr" in text else text
 
 
@@ -78,7 +74,7 @@ def _chosen(match: re.Match[str]) -> str:
 
 
 def traits_of(text: str) -> list[Traits]:
-    """Return the traits types that a text uses, in its order."""
+    """Parse the traits types that a text uses, in order."""
     text = compiled_part(text)
     never = {m[1] for part in text.split("conditional_t<")[1:] if (m := _NEVER.match(part))}
     used = []
@@ -114,7 +110,7 @@ def _normal(arguments: str) -> str:
 
 
 def _expanded(arguments: str, aliases: Mapping[str, str], depth: int = 0) -> str:
-    """Return template arguments with aliases replaced by what they stand for."""
+    """Expand the aliases in template arguments."""
     return ",".join(
         _expanded(_normal(aliases[part]), aliases, depth + 1)
         if part in aliases and depth < _DEPTH
@@ -124,10 +120,10 @@ def _expanded(arguments: str, aliases: Mapping[str, str], depth: int = 0) -> str
 
 
 class Links:
-    """Which kernel source defines which traits type for which architecture.
+    """The kernel sources that define each traits type.
 
     Attributes:
-        traits, archs: by source; what it is for.
+        traits, archs: the traits types and the arch of each source.
     """
 
     def __init__(self, sources: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""Runs CK's generate.py as it is, and watches what it registers, renders and writes.
+"""Runs CK's generate.py unmodified, and records its registrations, texts and files.
 
-Nothing of CK is known here but habits: a class named ``*ApiPool`` collects the rows of a dispatch
-by methods named ``register*`` and renders them; an object with a ``filename`` is a kernel. What a
-generator writes into its output directory stays in memory, unless it asks for it again.
+The recorder only relies on naming habits of CK: a class named ``*ApiPool`` collects the rows of a
+dispatch with methods named ``register*`` and renders them; an object with a ``filename`` is a
+kernel. Files in the output directory stay in memory, unless the generator reads them again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from typing import Any
 
 
 class UsageError(Exception):
-    """A command line that a generator does not take."""
+    """A generator rejects its command line."""
 
     EXIT_CODE = 2
 
 
 @dataclass(frozen=True)
 class Registered:
-    """One registration: the method's name and all it was given, of which the first is the row."""
+    """One registration: the name of the method and its arguments, of which the first is the row."""
 
     method: str
     args: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Registered:
 
     @property
     def row(self) -> Any:
-        """What was registered, by position or by keyword."""
+        """The registered object, passed by position or by keyword."""
         return next(iter((*self.args, *self.more.values())))
 
 
@@ -50,8 +50,8 @@ class Pool:
     """One pool of a generator.
 
     Attributes:
-        rows: what was registered, in order.
-        renders: (name, arguments, text) of each text that the generator took from it.
+        rows: the registrations, in order.
+        renders: (name, arguments, text) of each text that the generator took from the pool.
     """
 
     make: Callable[[], Any]
@@ -61,7 +61,7 @@ class Pool:
     )
 
     def replay(self, rows: Sequence[Registered]) -> list[str]:
-        """Return what the generator would have taken from the pool, had it these rows alone."""
+        """Render the texts of a new pool that has only these rows."""
         pool = self.make()
         for row in rows:
             getattr(pool, row.method)(*row.args, **row.more)
@@ -73,11 +73,11 @@ class Pool:
 
 @dataclass
 class Recording:
-    """What one run of a generator did.
+    """The record of one run of a generator.
 
     Attributes:
-        files: text of what it wrote, by path below the output directory, in order.
-        kernels: its kernel objects, by the file's name they gave.
+        files: texts of the written files, by path below the output directory, in order.
+        kernels: the kernel objects, by their file names.
     """
 
     pools: list[Pool] = field(default_factory=list)
@@ -86,10 +86,10 @@ class Recording:
 
 
 def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
-    """Run a generator in this process and return what it did.
+    """Run a generator in this process, and record it.
 
     Args:
-        arguments: its command line, in which `output` is the output directory.
+        arguments: its command line, which names `output`.
         output: an existing, empty directory.
     """
     try:
@@ -97,7 +97,7 @@ def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
     except FileNotFoundError as error:
         if not str(error.filename).startswith(os.path.join(output, "")):
             raise
-        # It reads what it wrote, or gives it another name.
+        # It reads or renames a file that it wrote.
         return _observe(script, arguments, output, _kept_on_disk)
 
 
@@ -110,10 +110,10 @@ def _observe(
     recording = Recording()
     before = sys.argv, list(sys.path), builtins.__build_class__
     imported = set(sys.modules)
-    watch = _Watch(recording)
+    recorder = _Recorder(recording)
     sys.argv, sys.path[:0] = [str(script), *arguments], [str(script.parent)]
     textwrap.indent = indent
-    builtins.__build_class__ = functools.partial(_build_class, watch, before[2])
+    builtins.__build_class__ = functools.partial(_build_class, recorder, before[2])
     try:
         with keep(output, recording.files):
             runpy.run_path(str(script), run_name="__main__")
@@ -125,25 +125,25 @@ def _observe(
     finally:
         sys.argv, sys.path[:], builtins.__build_class__ = before
         _forget(script.parent, imported)
-        watch.end()
+        recorder.end()
     return recording
 
 
 def _forget(folder: Path, imported: Container[str]) -> None:
-    """Forget what was imported from a folder: the classes a next run makes are watched anew."""
+    """Unload the modules of a folder, so that the next run creates their classes again."""
     root = os.path.join(os.path.abspath(folder), "")
 
     def is_below(module: Any) -> bool:
         places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
         return any(os.path.abspath(place).startswith(root) for place in places if place)
 
-    # A namespace's path asks for its parent: look at all before the first is gone.
+    # A namespace package looks up its parent: inspect all modules before the first is removed.
     for name in [n for n, m in sys.modules.items() if n not in imported and is_below(m)]:
         del sys.modules[name]
 
 
-class _Watch:
-    """Follows the pools of one run; what happens within a pool's own method is not counted."""
+class _Recorder:
+    """Records the pools of one run. Calls from within a pool's own method are not recorded."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -152,14 +152,14 @@ class _Watch:
         self._undo: list[Callable[[], None]] = []
         self._checks: list[Any] = []
 
-    def made(self, pool: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
+    def add_pool(self, pool: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
         if not self._inside and id(pool) not in self._pools:
             found = Pool(lambda: type(pool)(*args, **more))
             self._pools[id(pool)] = pool, found
             self.recording.pools.append(found)
 
     def put(self, owner: Any, name: str, value: Any) -> None:
-        """Give a class another attribute until the run ends."""
+        """Replace an attribute of a class until the run ends."""
         if name in vars(owner):
             self._undo.append(functools.partial(setattr, owner, name, vars(owner)[name]))
         else:
@@ -167,7 +167,7 @@ class _Watch:
         setattr(owner, name, value)
 
     def check(self, names: dict[str, Any]) -> None:
-        """Have CK's duplicate check grouped, and left out where rows are registered again."""
+        """Group CK's duplicate check, and skip it when rows are registered again."""
         own = "check_duplicates_and_paddings"
         check = names.get(own)
         if check is not None and check not in self._checks:
@@ -176,12 +176,12 @@ class _Watch:
             self._undo.append(lambda: names.update({own: lambda _traits, _trait: None}))
 
     def end(self) -> None:
-        """Leave pools as they were made: what they do from now on is not counted."""
+        """Restore the classes of the pools."""
         for undo in reversed(self._undo):
             undo()
 
     def within(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, such that nothing it does is counted."""
+        """Wrap a function so that its calls are not recorded."""
 
         def run(*args: Any, **more: Any) -> Any:
             outside, self._inside = self._inside, True
@@ -192,12 +192,12 @@ class _Watch:
 
         return run
 
-    def called(self, name: str, function: Callable[..., Any], is_property: bool) -> Any:
-        """Return the method of a pool, watched."""
+    def recorded(self, name: str, function: Callable[..., Any], is_property: bool) -> Any:
+        """Wrap a method of a pool so that it records its calls."""
         inside = self.within(function)
 
         @functools.wraps(function)
-        def watched(pool: Any, *args: Any, **more: Any) -> Any:
+        def method(pool: Any, *args: Any, **more: Any) -> Any:
             if self._inside:
                 return function(pool, *args, **more)
             result = inside(pool, *args, **more)
@@ -209,51 +209,51 @@ class _Watch:
                     found.renders.append((name, None if is_property else (args, more), result))
             return result
 
-        return watched
+        return method
 
 
 def _build_class(
-    watch: _Watch, build: Callable[..., Any], body: Any, name: str, *bases: Any, **more: Any
+    recorder: _Recorder, build: Callable[..., Any], body: Any, name: str, *bases: Any, **more: Any
 ) -> Any:
     made = build(body, name, *bases, **more)
     if isinstance(vars(made).get("filename"), property):
-        _watch_names(made, watch)
+        _record_names(made, recorder)
     if name.endswith("ApiPool"):
-        _watch_pool(made, watch)
-        watch.check(body.__globals__)
+        _record_pool(made, recorder)
+        recorder.check(body.__globals__)
     return made
 
 
-def _watch_names(made: Any, watch: _Watch) -> None:
-    get, kernels = made.filename.fget, watch.recording.kernels
+def _record_names(made: Any, recorder: _Recorder) -> None:
+    get, kernels = made.filename.fget, recorder.recording.kernels
 
     def named(kernel: Any) -> str:
         name: str = get(kernel)
         kernels[name] = kernel
         return name
 
-    watch.put(made, "filename", property(named))
+    recorder.put(made, "filename", property(named))
 
 
-def _watch_pool(made: Any, watch: _Watch) -> None:
+def _record_pool(made: Any, recorder: _Recorder) -> None:
     start = made.__init__
 
     @functools.wraps(start)
     def started(pool: Any, *args: Any, **more: Any) -> None:
-        watch.within(start)(pool, *args, **more)
-        watch.made(pool, args, more)
+        recorder.within(start)(pool, *args, **more)
+        recorder.add_pool(pool, args, more)
 
     found = {name: value for base in made.__mro__[-2::-1] for name, value in vars(base).items()}
-    watch.put(made, "__init__", started)
+    recorder.put(made, "__init__", started)
     for name, value in found.items():
         if isinstance(value, property) and value.fget is not None:
-            watch.put(made, name, property(watch.called(name, value.fget, True)))
+            recorder.put(made, name, property(recorder.recorded(name, value.fget, True)))
         elif inspect.isfunction(value) and not name.startswith("__"):
-            watch.put(made, name, watch.called(name, value, False))
+            recorder.put(made, name, recorder.recorded(name, value, False))
 
 
 class _Written(io.StringIO):
-    """A text file that goes into a dictionary when it is closed."""
+    """A text file that is stored in a dictionary when it is closed."""
 
     def __init__(self, files: dict[str, str], name: str, before: str) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class _Written(io.StringIO):
 
 @contextlib.contextmanager
 def _kept_in_memory(output: Path, files: dict[str, str]) -> Iterator[None]:
-    """Keep the text files that are written below a directory; others go where they always do."""
+    """Keep text files that are written below a directory in memory."""
     root = os.path.join(os.path.abspath(output), "")
     before = builtins.open, io.open, pathlib.Path.open
 
@@ -286,14 +286,14 @@ def _kept_in_memory(output: Path, files: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         builtins.open, io.open, pathlib.Path.open = before  # type: ignore[method-assign]
-    # What got past these functions is on the disk.
+    # Files written in another way are on disk.
     with _kept_on_disk(output, files):
         pass
 
 
 @contextlib.contextmanager
 def _kept_on_disk(output: Path, files: dict[str, str]) -> Iterator[None]:
-    """Take the files that are in a directory in the end out of it."""
+    """Move the files of a directory into memory at the end."""
     yield
     for path in sorted(filter(Path.is_file, output.rglob("*"))):
         files.setdefault(path.relative_to(output).as_posix(), path.read_text(encoding="utf-8"))
@@ -301,7 +301,7 @@ def _kept_on_disk(output: Path, files: dict[str, str]) -> Iterator[None]:
 
 
 def indent(text: str, prefix: str, predicate: Callable[[str], bool] | None = None) -> str:
-    """Do what `textwrap.indent` does, which took twice the time before Python 3.14."""
+    """Replace `textwrap.indent`, which took twice the time before Python 3.14."""
     lines = text.splitlines(keepends=True)
     if predicate is None:
         return "".join([line if line.isspace() else prefix + line for line in lines])
@@ -309,19 +309,19 @@ def indent(text: str, prefix: str, predicate: Callable[[str], bool] | None = Non
 
 
 def grouped_check(check: Callable[[list[Any], Any], None]) -> Callable[[list[Any], Any], None]:
-    """Return CK's duplicate check, given only the traits it would not skip.
+    """Wrap CK's duplicate check so that it only gets traits that it would not skip.
 
-    CK compares every new trait with all earlier ones and skips those that differ in any field but
-    padding: 10 s for the backward direction. Grouping by those fields first gives it the same
-    candidates in linear time. Within a group only paddings are left to compare, and groups repeat
-    each other's: what it has allowed once is not asked again.
+    CK compares every new trait with all earlier ones and skips those that differ in a field other
+    than padding: 10 s for the backward direction. Grouping by these fields first finds the same
+    candidates in linear time. Within a group only paddings differ, and groups repeat combinations
+    of them, so that each allowed combination is checked once.
     """
     groups: dict[int, tuple[list[Any], dict[str, list[Any]]]] = {}
     allowed: set[Any] = set()
     names_of: dict[type, tuple[list[str], list[str]]] = {}
 
     def group(by_key: dict[str, list[Any]], trait: Any) -> tuple[list[Any], Any]:
-        """Return the traits that differ in paddings alone, and what these are."""
+        """Return the earlier traits that differ only in padding, and all their paddings."""
         kind = type(trait)
         if kind not in names_of:
             names = [f.name for f in dataclasses.fields(trait)]

@@ -1,4 +1,4 @@
-"""Runs CK's generator, and describes the kernels and dispatch sources that it writes."""
+"""Runs CK's generator, and describes its kernels and dispatch sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qola.files import sha256_of_text
 
 
 class RefusedError(Exception):
-    """A request that CK's generator, or what it made, cannot serve."""
+    """CK's generator or its output cannot serve a request."""
 
     def __init__(self, found: str, expected: str, fix: str = "") -> None:
         super().__init__(found)
@@ -28,12 +28,12 @@ def record(
     """Run CK's generator for a receipt.
 
     Args:
-        archs: the targets, if the generator has such an option.
+        archs: values of --targets, if the generator has this option.
         output: a directory for its files.
-        more: further arguments of the generator.
+        more: further arguments.
 
     Raises:
-        RefusedError: it has no kernels for an arch, or writes other files than C++ sources.
+        RefusedError: it has no kernels for an arch, or writes files that are not C++ sources.
     """
     arguments = ["-d", direction, "--receipt", str(receipt), *more]
     arguments += ["--output_dir", str(output)]
@@ -42,7 +42,7 @@ def record(
             seen = observe(script, [*arguments, "--targets", ",".join(archs)], output)
         except UsageError:  # older ones have no targets
             seen = observe(script, arguments, output)
-    except OSError:  # of a file, whose name may be an arch's
+    except OSError:  # its file name may contain an arch
         raise
     except Exception as error:  # CK raises plain Exception
         for arch in archs:
@@ -61,7 +61,7 @@ def record(
         raise
     if others := [name for name in seen.files if not name.endswith(".cpp") or "/" in name]:
         raise RefusedError(
-            f"{script.name} wrote {', '.join(others)}", "C++ sources in the output directory alone"
+            f"{script.name} wrote {', '.join(others)}", "only C++ sources, in the output directory"
         )
     return seen
 
@@ -69,9 +69,9 @@ def record(
 def tags_of(
     archs: Iterable[str], rows: Iterable[Row], kernels: Iterable[Kernel]
 ) -> dict[str, str | None]:
-    """Return CK's name for the family each arch belongs to, None where it has none.
+    """Return CK's name for each arch, None if it has none.
 
-    The first entry of the dispatch that takes a device decides.
+    The first entry of the dispatch that takes a device determines the name.
     """
     known: dict[str, tuple[str, ...]] = {}
     for row in rows:
@@ -90,10 +90,10 @@ def tags_of(
 def check_archs(
     filters: Iterable[VariantFilter], tags: Mapping[str, str | None], rows: Sequence[Row]
 ) -> None:
-    """Check that every arch has some of the rows that the receipts have.
+    """Check that every arch has rows in the receipts.
 
     Raises:
-        RefusedError: an arch has none. Its dispatch would serve no problem at all.
+        RefusedError: the dispatch of an arch would serve no problem.
     """
     for arch, tag in tags.items():
         if all(row.arch not in (None, tag) for row in rows):
@@ -108,14 +108,14 @@ def check_archs(
 
 
 def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the architectures a kernel is compiled for, of those with the given tags."""
+    """Return the architectures for which a kernel is compiled."""
     return tuple(arch for arch, tag in tags.items() if kernel.arch in (None, tag))
 
 
 def kernel_instance(
     direction: str, kernel: Kernel, archs: tuple[str, ...], variants: Iterable[int] = ()
 ) -> KernelInstance:
-    """Return the kernel instance that `kernel.source` becomes."""
+    """Describe a kernel as a kernel instance."""
     return KernelInstance(
         name=kernel.name,
         direction=direction,
@@ -130,6 +130,6 @@ def kernel_instance(
 def dispatch_source(
     direction: str, name: str, text: str, archs: Sequence[str], folder: str
 ) -> GeneratedSource:
-    """Return the source that the text of a dispatch becomes."""
+    """Describe the text of a dispatch as a generated source."""
     file, digest = f"{folder}/{name}", sha256_of_text(text)
     return GeneratedSource(name, file, digest, direction, "dispatch", tuple(archs))

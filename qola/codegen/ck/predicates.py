@@ -1,4 +1,4 @@
-"""Which kernels a variant or an emulated receipt keeps: predicates on fields, never on names."""
+"""Selects kernels by variants and emulated receipts: by their fields, never by their names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from qola.codegen.types import Bucket, FieldValue
 if TYPE_CHECKING:
     from qola.manifest.types import BwdVariant, FwdVariant
 
-#: What a kernel without such a field does: split-KV kernels have no dropout, older CKs no sink.
-#: Any other missing field does not matter to the kernel, so that every value is served.
+#: Values of missing fields: split-KV kernels have no dropout, older CKs no sink. A kernel serves
+#: every value of any other missing field.
 WITHOUT = {"dropout": False, "skip": False, "sink": False, "squant": False, "logits": False}
 
 _FWD_DIMENSIONS = ("dtype", "bias", "mask", "lse", "dropout", "skip", "sink", "mode")
 _BWD_DIMENSIONS = ("dtype", "bias", "dbias", "mask", "dropout", "deterministic", "mode")
 
-EVERYTHING, ASKED_FOR = -1, -2
-"""Indices of filters that are no variant's: all of a receipt, and kernels named one by one."""
+EVERYTHING, REQUESTED = -1, -2
+"""Indices of filters without a variant: all of a receipt, and requested kernels."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class VariantFilter:
     """Selects kernels of a receipt, as a variant of the manifest does.
 
     Attributes:
-        index: index of the variant, or EVERYTHING or ASKED_FOR.
+        index: index of the variant, or EVERYTHING or REQUESTED.
         label: the place in the manifest, for messages.
         receipt: the receipt whose kernels are selected.
         where: permitted values of fields.
@@ -61,14 +61,14 @@ class VariantFilter:
 
     @staticmethod
     def nothing(receipt: int) -> VariantFilter:
-        """Return the filter that keeps nothing of a receipt: kernels are named one by one."""
-        return VariantFilter(ASKED_FOR, f"receipt {receipt}", receipt, {"dtype": ()}, None)
+        """Return the filter that keeps nothing of a receipt: only requested kernels are kept."""
+        return VariantFilter(REQUESTED, f"receipt {receipt}", receipt, {"dtype": ()}, None)
 
 
 def mismatches(
     where: Mapping[str, Sequence[FieldValue]], fields: Mapping[str, FieldValue]
 ) -> list[str]:
-    """Return the names in `where` whose allowed values do not hold the kernel's own."""
+    """Return the names in `where` whose allowed values lack the kernel's value."""
     return [
         name
         for name, allowed in where.items()
@@ -78,7 +78,7 @@ def mismatches(
 
 
 def broken_rule(rules: Rules | None, receipt: int, fields: Mapping[str, FieldValue]) -> str:
-    """Return the rule of an emulated receipt that drops a kernel, empty when none does."""
+    """Return the rule of an emulated receipt that drops a kernel, "" if it is kept."""
     if rules is None:
         return f"receipt {receipt}: no kernels of this direction"
     failing = mismatches(dict(rules), fields)
@@ -89,22 +89,22 @@ def broken_rule(rules: Rules | None, receipt: int, fields: Mapping[str, FieldVal
 
 
 def show(value: FieldValue) -> str:
-    """Return a field's value as messages write it."""
+    """Format the value of a field for messages."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def takes(size: Bucket, steps: Bucket) -> bool:
-    """Whether head dims are multiples of the steps, or of a negative step none."""
+    """Whether head dims are multiples of positive steps, and not of negative ones."""
     return all((part % step == 0) == (step > 0) for part, step in zip(size, steps, strict=True))
 
 
 def resolve_hdims(
     wanted: Iterable[Bucket], chain: Sequence[Bucket], serves: Mapping[Bucket, Iterable[Bucket]]
 ) -> tuple[set[Bucket], list[Bucket]]:
-    """Return (buckets that serve the wanted head dims, wanted ones that nothing serves).
+    """Return (buckets that serve the wanted head dims, wanted ones that no bucket serves).
 
-    A bucket of exactly that size serves; else the first bucket of the full dispatch that takes
-    such a problem, as CK would (hdim 96 runs in CK's forward 96x128 bucket).
+    A bucket of this size serves them; otherwise the first bucket of the full dispatch that takes
+    such a problem, as in CK (hdim 96 runs in CK's forward 96x128 bucket).
 
     Args:
         wanted: (hdim_q, hdim_v) pairs.

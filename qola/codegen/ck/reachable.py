@@ -1,32 +1,99 @@
-"""Which rows of a dispatch are unreachable.
+"""Reads the branches of a dispatch from its C++, and finds the rows that no problem reaches.
 
-A dispatch asks conditions within each other: the arch, the data type, the head dimensions, and
-then one row after the other with `else if`. What is behind conditions that take all of its
-problems is never entered. Nothing is called unreachable where that is not clear.
+A dispatch tests conditions within each other: the arch, the data type, the head dimensions, and
+then one row after another with `else if`. A row behind conditions that take all of its problems is
+unreachable. A row counts as reachable unless this is certain.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from qola.codegen.ck.branches import Block, read_branches
-from qola.codegen.ck.conditions import Formula, Part, conjuncts
-from qola.codegen.ck.covering import Conjuncts, covering
-from qola.codegen.ck.link import NotUnderstoodError, call_of
+from qola.codegen.ck.conditions import Conjuncts, Formula, Part, conjuncts, covering
+from qola.codegen.ck.link import NotUnderstoodError, call_of, compiled_part
 from qola.codegen.ck.rows import Row
+
+_START = re.compile(r"\bif\s*\(\s*(?:device_name|t\.data_type|t\.hdim_q)\b")
+#: Begins with letters, which are found sooner than a border of words.
+_IF = re.compile(r"if(?<!\wif)\s*(?:constexpr\s*)?\(")
+_ELSE = re.compile(r"\belse\s*$")
+
+
+@dataclass
+class Block:
+    """A block in braces: its own text, and chains of if and else with inner blocks."""
+
+    text: str = ""
+    chains: list[list[tuple[str, Block]]] = field(default_factory=list)
+
+
+def read_branches(text: str) -> Block:
+    """Return the branches of a dispatch.
+
+    Raises:
+        NotUnderstoodError: it tests neither a device nor a data type, or has an unknown form.
+    """
+    text = compiled_part(text)
+    start = _START.search(text)
+    if start is None:
+        raise NotUnderstoodError("a dispatch that tests neither a device nor a data type")
+    return _block(text, start.start())[0]
+
+
+def _block(text: str, start: int) -> tuple[Block, int]:
+    """Parse the block at a position; also return the position of its closing brace."""
+    found = Block()
+    own, place = [], start
+    while True:
+        opens, end = text.find("{", place), text.find("}", place)
+        end = len(text) if end < 0 else end
+        if opens < 0 or end < opens:
+            own.append(text[place:end])
+            if match := _IF.search(own[-1]):
+                raise NotUnderstoodError(f"{own[-1][match.start() :][:200]} without braces")
+            found.text = "".join(own)
+            return found, end
+        head = text[place:opens]
+        inner, place = _block(text, opens + 1)
+        place += 1
+        before, other, condition = _split(head)
+        if condition is None:  # an initializer or a lambda
+            own.append(f"{before}{{{inner.text}}}")
+            continue
+        own.append(before)
+        if not other:
+            found.chains.append([(condition, inner)])
+        elif found.chains:
+            found.chains[-1].append((condition, inner))
+        else:
+            raise NotUnderstoodError("an else without its if")
+
+
+def _split(head: str) -> tuple[str, bool, str | None]:
+    """Split the text before a brace: text, whether it ends with else, and the condition."""
+    condition = None
+    if match := _IF.search(head):
+        condition = head[match.end() :].rstrip()
+        if not condition.endswith(")") or ";" in condition:
+            raise NotUnderstoodError(f"if({condition.strip()[:200]} without braces")
+        condition, head = condition[:-1], head[: match.start()]
+    if match := _ELSE.search(head):
+        return head[: match.start()], True, condition or "true"
+    return head, False, condition
 
 
 class Leaf(NamedTuple):
-    """A row of a dispatch as it stands there.
+    """A row in the text of a dispatch.
 
     Attributes:
-        conditions: those that lead to it, the outermost first.
-        text: what is in its braces and, outside of them, in those around it.
-        front: rows in front by which it is unreachable, branch by branch; () where it is not.
+        conditions: the nested conditions, the outermost first.
+        text: the text in its braces, after the texts of the outer blocks.
+        front: the preceding rows that make it unreachable, by branch; () if it is reachable.
     """
 
     conditions: tuple[str, ...]
@@ -35,7 +102,7 @@ class Leaf(NamedTuple):
 
 
 def leaves_of(block: Block) -> list[Leaf]:
-    """Return the rows of a dispatch in their order."""
+    """Return the rows of a dispatch in order."""
     return _Reader().read(block)
 
 
@@ -58,8 +125,8 @@ class _Reader:
             groups: dict[Conjuncts, _Group] = {}
             for condition, inner in chain:
                 start = len(self._found)
-                asked, own = _read_condition(condition)
-                group = groups.setdefault(asked, _Group())
+                traits, own = _read_condition(condition)
+                group = groups.setdefault(traits, _Group())
                 taken = tuple(group.rows[i] for i in self._taking(own, group.conditions))
                 self._read(inner, text, (*above, condition), front or taken)
                 rows = range(start, len(self._found))
@@ -68,7 +135,7 @@ class _Reader:
                     group.rows.append(rows)
 
     def _taking(self, own: Conjuncts | None, front: Sequence[Conjuncts]) -> tuple[int, ...]:
-        """Return what `covering` does; rows of other traits ask the same again."""
+        """Cache `covering`: rows with other traits have the same conditions."""
         if own is None or not front:
             return ()
         key = (own, *front)
@@ -79,24 +146,24 @@ class _Reader:
 
 @dataclass
 class _Group:
-    """Branches of a chain that ask for the same traits: those for others take none of theirs."""
+    """Branches of a chain that test the same traits."""
 
     conditions: list[Conjuncts] = field(default_factory=list)
     rows: list[range] = field(default_factory=list)
 
 
 def _read_condition(condition: str) -> tuple[Conjuncts, Conjuncts | None]:
-    """Return the traits that a condition asks for, and what else; None for what is not clear."""
+    """Split a condition into tests of traits and other tests; None if it cannot be parsed."""
     try:
         formulas = conjuncts(condition)
     except NotUnderstoodError:
         return (), None
-    asked: list[Formula] = []
+    traits: list[Formula] = []
     others: list[Formula] = []
     for one in formulas:
         if one is not True:
-            (asked if _is_trait(one) else others).append(one)
-    return tuple(asked), tuple(others)
+            (traits if _is_trait(one) else others).append(one)
+    return tuple(traits), tuple(others)
 
 
 @cache
@@ -110,13 +177,13 @@ def unreachable(
     """Return the unreachable rows of a dispatch.
 
     Args:
-        rows: those that it is written of.
-        render: writes it of some of them.
+        rows: all rows of the dispatch.
+        render: renders the dispatch of some of them.
 
     Returns:
-        By the row's key, rows in front that take its problems: of others for more head
-        dimensions the first one alone. Nothing where the dispatch has another row than these, or
-        is another one to rows that are reached without those that are not.
+        By the key of each unreachable row, the preceding rows that take its problems; of a bucket
+        for more head dimensions, only the first. {} if the dispatch has other rows than `rows`, or
+        if removing the unreachable rows changes the conditions of the others.
     """
     try:
         leaves = leaves_of(read_branches(render(rows)))

@@ -1,7 +1,7 @@
-"""CK's receipts: which ones the CK at hand knows, and those added here.
+"""Finds the receipts that a CK knows, and defines the emulated ones.
 
 A receipt is CK's number for the needs of one framework. CK treats an unknown number as "no
-restriction", so that a typing error would build everything: unknown ones are refused.
+restriction", so that a typing error would build everything: qola refuses unknown numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qola.aiter.tree import AiterTree
 from qola.codegen.types import FieldValue
 from qola.errors import AiterError, CodegenError, Finding
 
-#: Directions that are generated for one module; a receipt counts as known to all of them.
+#: Directions of one module. A receipt of one direction counts as known to all of them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "fwd": ("fwd", "fwd_splitkv", "batch_prefill", "pagedkv_prefill", "fwd_appendkv"),
     "bwd": ("bwd",),
@@ -39,14 +39,14 @@ Rules = tuple[tuple[str, tuple[FieldValue, ...]], ...]
 
 @dataclass(frozen=True)
 class Emulated:
-    """A receipt that is made from another one by rules on kernel fields."""
+    """A receipt that selects kernels of another one by rules on their fields."""
 
     base: int
     rules: Mapping[str, Rules | None]
 
 
-#: Receipt 700 serves TransformerEngine. Later AITER trees bring it as a patch to CK; where CK
-#: knows it by itself, CK's own is used.
+#: Receipt 700 serves TransformerEngine. Later AITER trees patch CK to have it; CK's own receipt has
+#: priority.
 EMULATED: Mapping[int, Emulated] = {
     700: Emulated(
         base=600,
@@ -62,7 +62,7 @@ EMULATED: Mapping[int, Emulated] = {
             ),
             "fwd_splitkv": None,
             "batch_prefill": None,
-            # Not AITER's, but asked for by name.
+            # AITER does not have these; add_directions does.
             "pagedkv_prefill": (("dtype", ("fp16", "bf16")),),
             "fwd_appendkv": (("dtype", ("fp16", "bf16")),),
             "bwd": (
@@ -81,7 +81,7 @@ def family_of(direction: str) -> str:
 
 @cache
 def receipts_in(source: str) -> frozenset[int]:
-    """Return the numbers that the Python text `source` compares a name `receipt` with."""
+    """Return the numbers with which a Python text compares the name `receipt`."""
     found: set[int] = set()
     for node in ast.walk(parse(source)):
         if isinstance(node, ast.Compare) and getattr(node.left, "id", "") == "receipt":
@@ -96,10 +96,10 @@ def receipts_in(source: str) -> frozenset[int]:
 
 
 def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
-    """Return the receipts the CK at `fmha_dir` knows for a family.
+    """Return the receipts that a CK knows for a family.
 
-    They are read from the comparisons in its op modules, or wherever it has its code; 0 is its
-    documented default.
+    They are the numbers in comparisons of its op modules, or of all modules if these have other
+    names. 0 is the documented default.
     """
     ops = [fmha_dir / "codegen/ops" / f"{OPS[direction]}.py" for direction in FAMILIES[family]]
     found = [path for path in ops if path.is_file()] or sorted(fmha_dir.rglob("*.py"))
@@ -124,7 +124,7 @@ def _receipts_of(path: Path) -> frozenset[int]:
 
 
 def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
-    """Return, sorted, every receipt that can be asked for: CK's own and those of `EMULATED`.
+    """Return CK's own receipts and those of `EMULATED`, sorted.
 
     Args:
         module: AITER's name of the module; those of the backward family have ``_bwd`` in it.
@@ -140,11 +140,11 @@ def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
 
 
 def emulated(receipt: int, native: Iterable[int]) -> Emulated | None:
-    """Return how to make `receipt`, None where CK does it by itself."""
+    """Return the rules of an emulated receipt, None if CK knows the receipt."""
     return None if receipt in native else EMULATED.get(receipt)
 
 
 def source(receipt: int, native: Iterable[int]) -> int:
-    """Return the receipt that CK is asked for."""
+    """Return the receipt that is passed to CK's generator."""
     made = emulated(receipt, native)
     return made.base if made else receipt

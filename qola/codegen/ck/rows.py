@@ -1,4 +1,4 @@
-"""The rows and kernels of a direction, made of what was seen of CK's generator."""
+"""Derives the rows and kernels of a direction from the recording of CK's generator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_of, followed
+from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_of, reading_ck
 from qola.codegen.ck.observe import Pool, Recording, Registered
 from qola.codegen.ck.vocabulary import (
-    ASKED,
+    CONDITION_FIELDS,
     Condition,
     fields_of,
     read_condition,
@@ -20,10 +20,11 @@ from qola.codegen.types import FieldValue
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel instance as CK describes it.
+    """One kernel of CK.
 
     Attributes:
-        source: its text.
+        fields: see `KernelInstance.fields`.
+        source: text of its C++ source.
     """
 
     role: str
@@ -39,18 +40,18 @@ class Row:
     """One entry of a dispatch if-chain.
 
     Attributes:
-        key: sets it apart from other rows, in every receipt alike.
-        registered: what CK registered.
-        call: what its text calls.
-        main: the kernel that its fields are of; others run before and after it.
-        fields: what variants and receipts select by.
+        key: identifies the row in every receipt.
+        registered: CK's registration.
+        call: the arch and the kernel types that its text calls.
+        main: the kernel with these fields; helper kernels run before and after it.
+        fields: the fields by which variants and receipts select.
         problem: the (field, value) pairs the entry's condition compares for equality.
-        arch: CK's name of the architecture, None where the dispatch does not ask.
+        arch: CK's name of the architecture, None if the dispatch does not test it.
         bucket: (hdim_q, hdim_v) up to which its bucket of the chain accepts a problem.
-        steps: hdim_q and hdim_v must be multiples of these, of a negative one none.
-        bm0: tile length along q where the chain picks tiles by it, else None.
+        steps: hdim_q and hdim_v must be multiples of these; if a step is negative, they must not.
+        bm0: tile length along q if the chain picks tiles by it, else None.
         conditional: the entry serves only some sequence lengths, device loads or masks.
-        devices: how the names of devices begin that it is for.
+        devices: prefixes of the names of the devices that it serves.
     """
 
     key: str
@@ -70,7 +71,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """All a receipt gives: rows in chain order, and kernels that no row calls.
+    """The content of a receipt: rows in chain order, and kernels that no row calls.
 
     Attributes:
         unknown: fields that the dispatch compares and no variant can name, with their values.
@@ -82,10 +83,11 @@ class Base:
 
 
 class Dispatch:
-    """The dispatch of a recording, which can be rendered of other rows.
+    """The dispatch of a recording, which can be rendered with other rows.
 
     Raises:
-        NotUnderstoodError: it is not made by one pool alone, or not again the same.
+        NotUnderstoodError: several pools make the dispatch, or rendering it again gives another
+            text.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -98,7 +100,7 @@ class Dispatch:
         found = {name: _between(text, texts) for name, text in recording.files.items()}
         files = {name: parts for name, parts in found.items() if parts}
         if len(files) != 1:
-            raise NotUnderstoodError(f"what the pool renders is in {len(files)} files, not in one")
+            raise NotUnderstoodError(f"the texts of the pool are in {len(files)} files, not in one")
         ((self.name, self._parts),) = files.items()
         # By the ids of rows, with the rows, so that their ids are not used again.
         self._texts: dict[tuple[int, ...], tuple[list[Registered], str]] = {}
@@ -106,20 +108,20 @@ class Dispatch:
             raise NotUnderstoodError("the dispatch of all rows, rendered again, differs")
 
     def text(self, rows: Iterable[Registered]) -> str:
-        """Return the dispatch that calls these rows, in their order, and nothing else."""
+        """Render the dispatch of these rows, in their order."""
         chosen = list(rows)
         key = tuple(map(id, chosen))
         if key not in self._texts:
-            with followed():
+            with reading_ck():
                 made = [*self._pool.replay(chosen), ""]
             parts = zip(self._parts, made, strict=True)
             self._texts[key] = chosen, "".join(part + text for part, text in parts)
         return self._texts[key][1]
 
     def pool_of(self, rows: Iterable[Registered]) -> Pool:
-        """Return the pool as it would have been seen, had it these rows alone."""
+        """Return the pool as if the generator had only registered these rows."""
         chosen = list(rows)
-        with followed():
+        with reading_ck():
             texts = self._pool.replay(chosen)
         renders = [
             (name, call, text)
@@ -127,12 +129,8 @@ class Dispatch:
         ]
         return Pool(self._pool.make, chosen, renders)
 
-    def row_texts(self) -> list[str]:
-        """Return the dispatch of each row alone, without what every dispatch begins with."""
-        return self.texts_of(self.rows)
-
     def texts_of(self, rows: Iterable[Registered]) -> list[str]:
-        """Return the same of other rows."""
+        """Render the dispatch of each row separately, without the common beginning."""
         texts = ["".join(self._pool.replay([row])) for row in rows]
         empty, first = "".join(self._pool.replay([])), "".join(texts[:1])
         same = (a == b for a, b in zip(empty, first, strict=False))
@@ -141,7 +139,7 @@ class Dispatch:
 
 
 def _between(text: str, renders: Sequence[str]) -> list[str]:
-    """Return what a file has before, between and after the texts; [] if not all are there."""
+    """Split a file at the texts; [] if it lacks one."""
     parts = []
     for render in renders:
         part, found, text = text.partition(render) if render else ("", "", "")
@@ -152,12 +150,12 @@ def _between(text: str, renders: Sequence[str]) -> list[str]:
 
 
 def read_base(direction: str, recording: Recording, dispatch: Dispatch) -> Base:
-    """Return the rows and kernels of a recording.
+    """Read the rows and kernels of a recording.
 
     Raises:
-        NotUnderstoodError: a row or kernel cannot be followed, or they do not fit each other.
+        NotUnderstoodError: a row or kernel has an unknown form, or they do not match.
     """
-    with followed():
+    with reading_ck():
         return _Reader(direction, recording, dispatch).base()
 
 
@@ -168,10 +166,12 @@ class _Reader:
         self._rows = dispatch.rows
         self._links = Links({n: t for n, t in recording.files.items() if n != dispatch.name})
         self._links.check()
-        self._texts = dispatch.row_texts()
+        self._texts = dispatch.texts_of(dispatch.rows)
         self._conditions = [read_condition(text) for text in self._texts]
         self._masks = self._mask_words()
-        self._asked: list[str] = max((list(c.asked) for c in self._conditions), key=len, default=[])
+        self._compared: list[str] = max(
+            (list(c.compared) for c in self._conditions), key=len, default=[]
+        )
         self._kernels: dict[str, Kernel] = {}
 
     def base(self) -> Base:
@@ -183,12 +183,12 @@ class _Reader:
             rows.append(row if count == 1 else replace(row, key=f"{row.key} {count}"))
         called = set(self._kernels)
         loose = [self._kernel(name, None) for name in self._links.traits if name not in called]
-        names = {name for name in self._asked if name not in ASKED.values()}
+        names = {name for name in self._compared if name not in CONDITION_FIELDS.values()}
         unknown = {n: frozenset(row.fields[n] for row in rows) for n in sorted(names)}
         return Base(_in_chain_order(rows), loose, unknown)
 
     def _mask_words(self) -> dict[str, bool]:
-        """Return which of CK's words for masks mean one, by the conditions they bring about."""
+        """Return whether each of CK's words for masks means a mask, derived from the conditions."""
         words: dict[str, bool] = {}
         for row, condition in zip(self._rows, self._conditions, strict=True):
             word = without_enum(getattr(row.row, "mask", None))
@@ -216,7 +216,7 @@ class _Reader:
             main=own,
             kernels=tuple(self._kernel(name, condition) for name in kernels),
             fields=fields,
-            problem=tuple((name, fields[name]) for name in self._asked),
+            problem=tuple((name, fields[name]) for name in self._compared),
             arch=own.arch,
             bucket=condition.bucket,
             steps=condition.steps,
@@ -233,11 +233,11 @@ class _Reader:
         return files[0]
 
     def _kernel(self, file: str, condition: Condition | None, item: Any = None) -> Kernel:
-        """Return the kernel of a source, made once.
+        """Return the kernel of a source.
 
         Args:
-            condition: that of a row which calls it, None if none does.
-            item: the row's object, where it is the row's main kernel.
+            condition: of a row that calls the kernel, None if no row does.
+            item: the row's object if this is the row's main kernel.
         """
         if file not in self._kernels:
             (traits,) = self._links.traits[file]
@@ -260,18 +260,18 @@ class _Reader:
             found["hdim_v"] = condition.bucket[1] if condition else found["hdim_q"]
         if item is None or condition is None:
             return found
-        if "lse" not in self._asked:
+        if "lse" not in self._compared:
             # Every split kernel writes lse for the combine step; callers get it or not from there.
             found.pop("lse", None)
         words = {"true": True, "false": False}
-        for name in self._asked:
-            word = condition.asked.get(name, "")
+        for name in self._compared:
+            word = condition.compared.get(name, "")
             found.setdefault(name, words.get(word, word))
         return found
 
 
 def _in_chain_order(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in the order in which the dispatch asks: by arch, dtype, head dims."""
+    """Sort rows in the order of the dispatch: by arch, dtype, head dims."""
     chain: dict[Any, dict[Any, dict[Any, list[Row]]]] = {}
     for row in rows:
         by_bucket = chain.setdefault(row.arch, {}).setdefault(row.fields["dtype"], {})

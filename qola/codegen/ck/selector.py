@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.predicates import (
-    ASKED_FOR,
     EVERYTHING,
+    REQUESTED,
     VariantFilter,
     broken_rule,
     mismatches,
@@ -15,16 +16,15 @@ from qola.codegen.ck.predicates import (
     show,
 )
 from qola.codegen.ck.receipts import Emulated, emulated, source
-from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Kernel, Row
 from qola.codegen.types import Bucket
 
 
 def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
-    """Return the union of row sequences, each of them in its own order.
+    """Merge row sequences, keeping the order of each.
 
-    A row that the sequences so far do not have goes right before the next one they have: the
-    chains of two receipts are the same enumeration with different parts left out.
+    A new row is placed before the next row that is already there: the chains of two receipts are
+    the same enumeration with different parts left out.
     """
     merged = list(sequences[0]) if sequences else []
     for sequence in sequences[1:]:
@@ -44,7 +44,9 @@ class Selector:
     """Applies receipts and variants to the rows of one direction.
 
     Attributes:
-        order: rows of CK's own receipts in use, of which `rows` are those that the receipts have.
+        order: rows of all used receipts of CK.
+        rows, outside: the rows of `order` that the filters' receipts have, and the others.
+        hdims: buckets by arch and dtype, and unserved head dims, by the index of a filter.
     """
 
     def __init__(self, request: GeneratorRequest, bases: Mapping[int, Base]) -> None:
@@ -70,7 +72,7 @@ class Selector:
         return source(receipt, self._native)
 
     def rule(self, row: Row, receipt: int) -> str:
-        """Return the rule by which a receipt drops a row, empty when it has the row."""
+        """Return the rule by which a receipt drops a row, "" if it has the row."""
         if row.key not in self._members[self._source(receipt)]:
             return f"receipt {receipt}: not in CK's set"
         made = self._emulated(receipt)
@@ -101,7 +103,7 @@ class Selector:
         return chains
 
     def padded(self, variant: VariantFilter) -> dict[tuple[Bucket, Bucket], list[str]]:
-        """Return dtypes by the head dims of a variant and the larger bucket that serves them."""
+        """Return dtypes by (head dims of a variant, larger bucket that serves them)."""
         found: dict[tuple[Bucket, Bucket], set[str]] = {}
         dtypes = variant.where.get("dtype")
         for (_, dtype), chain in self._chains(variant).items():
@@ -112,7 +114,7 @@ class Selector:
         return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}
 
     def failing(self, row: Row, variant: VariantFilter) -> list[str]:
-        """Return the dimensions by which a variant leaves a row out; its receipt comes first."""
+        """Return the dimensions by which a variant drops a row, or the rule of its receipt."""
         rule = self.rule(row, variant.receipt)
         if rule:
             return [rule]
@@ -129,7 +131,7 @@ class Selector:
 
     def reason(self, row: Row) -> str:
         """Return why no variant keeps a row."""
-        if all(w.index == ASKED_FOR for w in self._filters):
+        if all(w.index == REQUESTED for w in self._filters):
             return "no [[kernels]] names it, and there are no variants"
         failing = [self.failing(row, w) for w in self._filters]
         common = set.intersection(*map(set, failing))
@@ -151,7 +153,7 @@ class Selector:
     def loose(self) -> dict[str, tuple[Kernel, bool]]:
         """Return kernels that no row calls, by name, and whether each is kept.
 
-        A filter keeps them if it keeps all of one of CK's own receipts.
+        Only a filter that keeps all of one of CK's own receipts keeps them.
         """
         kernels: dict[str, tuple[Kernel, bool]] = {}
         for variant in self._filters:
@@ -170,10 +172,10 @@ class Selector:
             dims = sorted(
                 {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
             )
-            asked, there = (
+            wanted, there = (
                 ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (variant.hdims, dims)
             )
-            lines.append(f"hdim: wanted {asked}, there is only {there}")
+            lines.append(f"hdim: wanted {wanted}, there is only {there}")
         for name, allowed in variant.where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
                 have = sorted({self._value(row, name) for row in rows})

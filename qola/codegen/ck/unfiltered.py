@@ -1,7 +1,7 @@
-"""A direction whose rows cannot be followed: all that CK writes for a receipt.
+"""Generates all of a receipt, for a direction whose dispatch qola cannot parse.
 
-Level linked: every type of kernel that the dispatch names is defined by just one source for an
-arch, so that the sources are known to be kernels, by role and arch. Level opaque: not even that.
+Level linked: exactly one source for each arch defines each kernel type of the dispatch, so that the
+role and arch of each source are known. Level opaque: the sources are not understood either.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.codegen.answer import FilterAnswer, GeneratorAnswer
-from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, followed
+from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, reading_ck
+from qola.codegen.ck.messages import FilterAnswer, GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
@@ -22,33 +22,32 @@ from qola.codegen.ck.output import (
     tags_of,
 )
 from qola.codegen.ck.receipts import emulated, source
-from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Kernel
 from qola.codegen.ck.vocabulary import fields_of
 from qola.codegen.types import Direction, Explanation, FieldValue, Level
 from qola.errors import Finding
 
 DISPATCH = "_api.cpp"
-"""How CK's names of a dispatch end."""
+"""Ending of the names of CK's dispatch sources."""
 
 _NO_KERNELS = "@".join(["no_kernel_of_this_name"] * 3)
-"""CK's filter, with a part for each kind of kernel."""
+"""A value of CK's --filter, with a part for each kind of kernel."""
 
 
 def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
     """Generate all of a receipt.
 
     Args:
-        reason: why the rows cannot be followed.
+        reason: why the dispatch cannot be parsed.
 
     Raises:
-        RefusedError: the receipt is made by rules on rows.
+        RefusedError: the receipt selects rows by rules.
     """
     direction = request.direction
     if request.kernels:
         raise RefusedError(
-            f"{request.kernels[0].label}, of rows that cannot be followed: {reason}",
-            "variants and receipts alone, or a Composable Kernel that qola can follow",
+            f"{request.kernels[0].label}, of a dispatch that cannot be parsed: {reason}",
+            "only variants and receipts, or a Composable Kernel that qola can parse",
         )
     receipt, none = _receipt(request, reason)
     more = ("--filter", _NO_KERNELS) if none else ()
@@ -93,7 +92,7 @@ def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
 
 
 def _receipt(request: GeneratorRequest, reason: str) -> tuple[int, bool]:
-    """Return the receipt to generate, and whether the direction gets no kernels of it."""
+    """Return the receipt to generate, and whether all of its kernels are left out."""
     native, direction = request.native, request.direction
     made = {one.receipt: emulated(one.receipt, native) for one in request.filters}
     some = [receipt for receipt, of in made.items() if not of or of.rules[direction] is not None]
@@ -101,16 +100,15 @@ def _receipt(request: GeneratorRequest, reason: str) -> tuple[int, bool]:
         return source(request.filters[0].receipt, native), True
     if len(some) > 1 or made[some[0]]:
         raise RefusedError(
-            f"receipt {' and '.join(map(str, some))} of rows that cannot be followed: {reason}",
+            f"receipt {' and '.join(map(str, some))} of a dispatch that cannot be parsed: {reason}",
             f"one receipt of this CK's own: {', '.join(map(str, native))}",
-            "write a receipt that has all that is wanted, or leave the direction out "
-            "with drop_directions",
+            "choose one receipt with all wanted kernels, or add the direction to drop_directions",
         )
     return some[0], False
 
 
 def _kernels(direction: str, seen: Recording) -> tuple[Level, str, list[Kernel]]:
-    """Return the level, why it is not linked, and the kernels."""
+    """Return the level, the reason why it is not linked, and the kernels."""
     sources = {n: text for n, text in seen.files.items() if not n.endswith(DISPATCH)}
     try:
         return "linked", "", _linked(direction, seen, sources)
@@ -155,9 +153,9 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
 
 
 def _fields(kernel: Any) -> Mapping[str, FieldValue]:
-    """Return the fields of CK's object, none where they cannot be read: no one selects by them."""
+    """Return the fields of CK's object, {} if it cannot be read; nothing selects by them."""
     try:
-        with followed():
+        with reading_ck():
             return {} if kernel is None else fields_of(kernel, {})
     except NotUnderstoodError:
         return {}

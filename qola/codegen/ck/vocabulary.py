@@ -1,6 +1,6 @@
-"""What CK's generators mean: fields of their objects, and conditions of their dispatch.
+"""Translates CK's names: attributes of its objects, and members in conditions of its dispatch.
 
-CK renames from time to time; what is written here are names and words, never a version.
+CK renames from time to time. The tables list all names, and no versions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ALIASES = {
     "pipeline_tag": "pipeline",
     "tr_load": "trload",
 }
-#: What sets no kernel apart from another.
+#: Attributes that do not distinguish kernels, or are part of the tile.
 _WITHOUT_MEANING = frozenset(
     {"idx", "mask_impl", "constraint", "occupancy", "disabled", "max_seq_q"}
 )
 _TILE = ("bm0", "bn0", "bk0", "bn1", "bk1", "bk0max")
 
-#: Field that a condition of the dispatch asks for.
-ASKED = {
+#: Fields, by the members that conditions of the dispatch compare.
+CONDITION_FIELDS = {
     "is_group_mode": "mode",
     "is_v_rowmajor": "vlayout",
     "has_logits_soft_cap": "logits",
@@ -61,20 +61,20 @@ _DEVICE = re.compile(r'\bcompare\(\s*0\s*,\s*\d+\s*,\s*"(gfx\w+)"\s*\)')
 
 @dataclass(frozen=True)
 class Condition:
-    """What one row of a dispatch asks of a problem.
+    """The condition of one row of a dispatch.
 
     Attributes:
-        devices: beginnings of the device names it is for, () for any.
-        bucket, steps: head dims up to which, and of which multiples, it takes problems; of a
-            negative step no multiples.
-        asked: fields whose value it compares, in its order, with the word of the condition.
-        conditional: it takes only some sequence lengths, device loads or masks.
+        devices: prefixes of device names, () for any device.
+        bucket: largest (hdim_q, hdim_v).
+        steps: hdim_q and hdim_v must be multiples of these; if a step is negative, they must not.
+        compared: the compared fields, in order, with their values in C++.
+        conditional: the row serves only some sequence lengths, device loads or masks.
     """
 
     devices: tuple[str, ...]
     bucket: tuple[int, int]
     steps: tuple[int, int]
-    asked: Mapping[str, str]
+    compared: Mapping[str, str]
     mask: bool | None
     conditional: bool
 
@@ -83,7 +83,7 @@ def read_condition(row: str) -> Condition:
     """Read the text of a dispatch that has a single row.
 
     Raises:
-        NotUnderstoodError: it asks for head dims in a way that is not known.
+        NotUnderstoodError: its comparison of head dims has an unknown form.
     """
     bucket = _BUCKET.search(row)
     if bucket is None:
@@ -95,7 +95,7 @@ def read_condition(row: str) -> Condition:
 
 @cache
 def _read_own(condition: str) -> Condition:
-    """Read what a row asks once the head dims are in its bucket. Many rows ask the same."""
+    """Read the part of a condition that follows the bucket. Many rows have the same one."""
     own = without_comments(condition)
     steps = {"hdim_q": 1, "hdim_v": 1}
     for name, step, sign in _STEP.findall(own):
@@ -103,30 +103,30 @@ def _read_own(condition: str) -> Condition:
             raise NotUnderstoodError(f"{name} in the condition `{own.strip()[:400]}`")
         steps[name] = int(step) if sign == "=" else -int(step)
     masks = _MASK.findall(own)
-    asked = {}
+    compared = {}
     for owner, member, word in _MEMBER.findall(own):
-        if member in ASKED or (owner == "t" and member not in _PLACE):
-            asked[field_asked(member)] = word
+        if member in CONDITION_FIELDS or (owner == "t" and member not in _PLACE):
+            compared[_field_of(member)] = word
     return Condition(
         devices=(),
         bucket=(0, 0),
         steps=(steps["hdim_q"], steps["hdim_v"]),
-        asked=asked,
+        compared=compared,
         mask=("==", "no_mask") not in masks if masks else None,
         conditional="<" in own or any(m[0] == "==" and m[1] != "no_mask" for m in masks),
     )
 
 
-def field_asked(member: str) -> str:
-    """Return the field that a member of the problem's traits stands for."""
-    return ASKED.get(member) or re.sub(r"^(?:is|has|do)_|_type$", "", member)
+def _field_of(member: str) -> str:
+    """Return the field of a member of the problem's traits."""
+    return CONDITION_FIELDS.get(member) or re.sub(r"^(?:is|has|do)_|_type$", "", member)
 
 
 def fields_of(item: Any, masks: Mapping[str, bool]) -> dict[str, FieldValue]:
-    """Return the fields of an object of CK, by our names.
+    """Return the fields of a `KernelConfig` that an object of CK has.
 
     Args:
-        masks: what each of CK's words for a mask stands for.
+        masks: by each of CK's words for masks, whether there is a mask.
     """
     plain = _flat(item)
     found: dict[str, FieldValue] = {}
@@ -151,12 +151,12 @@ def fields_of(item: Any, masks: Mapping[str, bool]) -> dict[str, FieldValue]:
 
 
 def without_enum(value: Any) -> Any:
-    """Return an enumeration's member as its name, unless it is a word or number itself."""
+    """Return the name of an enumeration's member, unless it is a text or number itself."""
     return value.name if isinstance(value, Enum) and not isinstance(value, (str, int)) else value
 
 
 def _flat(item: Any) -> dict[str, Any]:
-    """Return the plain values of an object and of those it holds; CK's prefix F_ is left out."""
+    """Return the plain values of an object and of its attributes, without CK's prefix F_."""
     found: dict[str, Any] = {}
     for written, given in vars(item).items():
         name = written[2:] if written.startswith("F_") else written
@@ -171,9 +171,9 @@ def _flat(item: Any) -> dict[str, Any]:
 
 
 def _held(name: str, value: Any) -> dict[str, Any]:
-    """Return the values of an object that others hold: an arch, a tile, a pipeline."""
+    """Return the values of an attribute that is an object: an arch, a tile, a pipeline."""
     if id(value) not in _HELD:
-        # What is met again within itself, and a class, has no values.
+        # An object within itself, and a class, have no values.
         _HELD[id(value)] = value, {}
         if isinstance(value, type):
             found = {}

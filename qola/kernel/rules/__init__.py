@@ -1,1 +1,1 @@
-"""Rules of kernels, by what they are about."""
+"""Rules for kernel configs."""

@@ -1,4 +1,4 @@
-"""What a config has to keep to so that Composable Kernel can be compiled for it, rule by rule."""
+"""The rules that a config must satisfy so that Composable Kernel compiles for it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ RULES: dict[str, Rule] = {
         tiles.lds,
     )
 }
-"""All rules by name: fifteen that CK's own dispatcher has too, the last of them in parts by family,
-then those for tiles of one's own."""
+"""All rules by name: first the fifteen of CK's dispatcher, the last one split by family, then rules
+for other tiles."""
 
 
 def validate(config: KernelConfig, archs: Archs | None = None) -> tuple[Broken, ...]:
     """Return every rule that a config breaks, in the order of `RULES`.
 
     Args:
-        archs: what there is for each arch, by default in the pinned CK.
+        archs: by default those of the pinned CK.
     """
     known = pinned() if archs is None else archs
     return tuple(
@@ -61,10 +61,10 @@ def validate(config: KernelConfig, archs: Archs | None = None) -> tuple[Broken, 
 
 
 def check(config: KernelConfig, archs: Archs | None = None) -> None:
-    """Refuse a config that CK cannot be compiled for.
+    """Check that CK can be compiled for a config.
 
     Raises:
-        InvalidError: with all that is wrong.
+        InvalidError: with all findings.
     """
     findings = [broken.finding for broken in validate(config, archs)]
     if any(finding.severity == "error" for finding in findings):

@@ -1,4 +1,4 @@
-"""Rules of what there is: archs, families, data types, pipelines."""
+"""Rules for archs, families, data types and pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arch(config: KernelConfig, archs: Archs) -> Wrong:
 
 @rule(
     "family",
-    "a family has kernels for some archs alone",
+    "a family only has kernels for some archs",
     (f"{OPS}/fmha_fwd_splitkv.py", "def get_factory(target"),
 )
 def family(config: KernelConfig, archs: Archs) -> Wrong:
@@ -33,11 +33,11 @@ def family(config: KernelConfig, archs: Archs) -> Wrong:
 
 @rule(
     "dtype",
-    "tiles are listed by data type, and an arch lacks some",
+    "an arch only has tiles for some data types",
     (f"{OPS}/fmha_fwd.py", "def get_hdim_tile_size_dict(dtype"),
 )
 def dtype(config: KernelConfig, archs: Archs) -> Wrong:
-    offers = archs.of(config.family, config.arch)
+    offers = archs.select(config.family, config.arch)
     if offers and config.dtype not in {offer.dtype for offer in offers}:
         yield f"dtype {config.dtype}", f"one of {', '.join(offer.dtype for offer in offers)}"
 
@@ -48,7 +48,7 @@ def dtype(config: KernelConfig, archs: Archs) -> Wrong:
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "PIPELINE_MAP = {"),
 )
 def pipeline(config: KernelConfig, archs: Archs) -> Wrong:
-    offers = archs.of(config.family, config.arch)
+    offers = archs.select(config.family, config.arch)
     known = {name for offer in offers for name in offer.pipelines or (None,)}
     if offers and config.pipeline not in known and not (by_trload(config) or is_v3(config)):
         yield f"pipeline {config.pipeline}", f"one of {', '.join(sorted(map(str, known)))}"
@@ -56,7 +56,7 @@ def pipeline(config: KernelConfig, archs: Archs) -> Wrong:
 
 @rule(
     "trload",
-    "loads that transpose are instructions of gfx950",
+    "transposing loads are instructions of gfx950",
     (f"{OPS}/fmha_fwd.py", "class KernelComponentFactoryGfx950"),
 )
 def trload(config: KernelConfig, archs: Archs) -> Wrong:
@@ -66,12 +66,12 @@ def trload(config: KernelConfig, archs: Archs) -> Wrong:
     forward = config.family == "fwd" and config.trload is not None and not is_v3(config)
     if forward and config.trload != by_trload(config):
         found = f"trload {config.trload} with pipeline {config.pipeline}"
-        yield found, "both of it, or neither"
+        yield found, "both, or neither"
 
 
 @rule(
     "v3",
-    "the third version of the forward is for archs that CK lists it for",
+    "CK lists the archs of the third version of the forward",
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "PIPELINE_ENUM_MAP = {"),
 )
 def v3(config: KernelConfig, archs: Archs) -> Wrong:

@@ -1,4 +1,4 @@
-"""A rule, and what is said where a config breaks it."""
+"""The type of a rule, and helpers of rules."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from qola.errors import ExitCode, Finding, QolaError, Severity
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
 
-#: What is wrong, and what would be right.
+#: Pairs of the found and the expected value.
 Wrong = Iterator[tuple[str, str]]
 Check = Callable[[KernelConfig, Archs], Wrong]
 
 OPS = "example/ck_tile/01_fmha/codegen/ops"
 PIPELINE = "include/ck_tile/ops/fmha/pipeline"
-"""Where sources of rules are, in Composable Kernel."""
+"""Directories of Composable Kernel with the sources of rules."""
 
 
 class InvalidError(QolaError):
     """A config that breaks rules."""
 
     exit_code = ExitCode.CODEGEN
-    default_title = "no kernel can be made of the config"
+    default_title = "the config is not a valid kernel"
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Rule:
     """One rule.
 
     Attributes:
-        reason: why there is one.
-        source: where it is from: a file of CK, and words in it.
-        severity: where it is a warning, CK is just said to have few such kernels.
+        reason: the reason for the rule.
+        source: a file of CK, and text in it.
+        severity: a warning if CK merely has few such kernels.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a config breaks, and how."""
+    """A rule that a config breaks, with the finding."""
 
     rule: Rule
     finding: Finding
@@ -53,15 +53,15 @@ class Broken:
 def rule(
     name: str, reason: str, source: tuple[str, str], severity: Severity = "error"
 ) -> Callable[[Check], Rule]:
-    """Make a rule of the function that checks it."""
+    """Turn a check function into a rule."""
     return lambda check: Rule(name, reason, source, check, severity)
 
 
 def by_trload(config: KernelConfig) -> bool:
-    """Whether a forward kernel's pipeline is that of transposing loads."""
+    """Whether a forward kernel uses the pipeline with transposing loads."""
     return config.pipeline == "qr_async_trload"
 
 
 def is_v3(config: KernelConfig) -> bool:
-    """Whether it is the third version of the forward."""
+    """Whether a kernel uses the third version of the forward."""
     return config.pipeline in ("v3", "qr_async_trload_v3")

@@ -1,4 +1,4 @@
-"""Rules of the problems that a kernel is for: head dimensions, masks, bias, dropout, padding."""
+"""Rules for the problems of a kernel: head dimensions, masks, bias, dropout, padding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hdim_192_128(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "logits_bias",
-    "the soft cap is on logits without a bias",
+    "the soft cap applies to logits without a bias",
     (f"{OPS}/fmha_fwd.py", "logits_soft_cap is only allowed if no bias"),
 )
 def logits_bias(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -49,7 +49,7 @@ def logits_bias(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "symmetric",
-    "transposing loads, and the third version, are written for these sizes",
+    "transposing loads and the third version only support these sizes",
     (f"{OPS}/fmha_fwd.py", "(hdim, hdim_v) not in [(64, 64), (128, 128)]"),
 )
 def symmetric(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -60,7 +60,7 @@ def symmetric(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "group_padding",
-    "lengths of a group are not known to be those of whole tiles",
+    "sequence lengths of a group may not be multiples of the tile",
     (f"{OPS}/fmha_fwd.py", "in group mode, spad/skpad must be true"),
 )
 def group_padding(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -71,7 +71,7 @@ def group_padding(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "async_padding",
-    "what is loaded ahead is checked against lengths and head dimensions",
+    "prefetching checks sequence lengths and head dimensions",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs_async.hpp", "Problem::kPadHeadDimV == true"),
 )
 def async_padding(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -82,7 +82,7 @@ def async_padding(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "paged",
-    "paged-KV prefill reads K and V by a table of pages",
+    "paged-KV prefill reads K and V through a block table",
     (f"{OPS}/fmha_pagedkv_prefill.py", "F_pagedkv"),
 )
 def paged(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -92,7 +92,7 @@ def paged(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "dbias",
-    "only a bias of elements has a gradient",
+    "only an elementwise bias has a gradient",
     (f"{OPS}/fmha_bwd.py", 'if (bias == "no" or bias == "alibi") and dbias == "t"'),
 )
 def dbias(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -102,13 +102,13 @@ def dbias(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "dropout",
-    "the backward has a kind of dropout where it has dropout",
+    "a backward with dropout has a kind of dropout",
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "DROPOUT_CHECK_MAP = {"),
 )
 def dropout(config: KernelConfig, _archs: Archs) -> Wrong:
     kind = config.dropout_kind
     if kind is not None and (kind != "no") != config.dropout:
-        yield f"dropout {config.dropout} of kind {kind}", "dropout and a kind, or no of both"
+        yield f"dropout {config.dropout} of kind {kind}", "dropout and a kind, or neither"
     if kind is not None and kind.endswith("_storerandval") != config.randval:
         yield f"randval {config.randval} with kind {kind}", "a kind that ends with _storerandval"
 
@@ -121,12 +121,12 @@ def dropout(config: KernelConfig, _archs: Archs) -> Wrong:
 def trload_padding(config: KernelConfig, _archs: Archs) -> Wrong:
     loads = config.family == "bwd_dq_dk_dv" and config.trload
     if loads and (config.dpad != config.dvpad or config.dpad == 1):
-        yield f"dpad {config.dpad}, dvpad {config.dvpad}", "0 or 8, the same of both"
+        yield f"dpad {config.dpad}, dvpad {config.dvpad}", "0 or 8, the same for both"
 
 
 @rule(
     "max_rows",
-    "tiles for few rows of Q are for one length a batch, without a mask",
+    "tiles for a short seqlen_q need mode batch and no mask",
     (f"{OPS}/fmha_bwd.py", 'if (mode == "group" or ("no" not in mask)) and tile.max_seq_q != 0'),
 )
 def max_rows(config: KernelConfig, _archs: Archs) -> Wrong:

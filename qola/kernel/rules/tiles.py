@@ -1,4 +1,4 @@
-"""Rules of tiles: what fits together, and on an arch."""
+"""Rules for tiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qola.kernel.rules.model import OPS, PIPELINE, Wrong, rule
 
 #: Families that multiply Q with K, then P with V.
 _FORWARD = ("fwd", "fwd_splitkv", "fwd_pagedkv", "batch_prefill")
-#: Numbers of a tile's block, its products with waves, and those with matrix instructions.
+#: Counts of a tile's block sizes, its products with waves, and those with matrix instructions.
 _ARITY = {
     **dict.fromkeys(_FORWARD, (6, 2, 2)),
     "fwd_splitkv_combine": (1, 0, 0),
@@ -19,27 +19,27 @@ _ARITY = {
     "bwd_dot_do_o": (1, 0, 0),
     "bwd_convert_dq": (2, 0, 0),
 }
-#: Of append-KV: threads of a block, and bytes that each reads at once.
+#: Append-KV: threads of a block, and bytes that a thread reads at once.
 _APPENDING, _READ = 256, 16
-#: Steps of the head dimension beside powers of two.
+#: Steps of the head dimension in addition to powers of two.
 _HEAD_TILES = (48, 96, 160, 192)
-#: Bytes of an element of K and V, 1 of the rest.
+#: Bytes of an element of K and V; 1 for other data types.
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-#: Copies of K and V in LDS, of a pipeline that loads ahead.
+#: Copies of K and V in LDS, for pipelines that prefetch.
 _COPIES = {"qr_async": 3}
 
 
 @rule(
     "arity",
-    "a family's kernels are templates of so many numbers",
+    "the templates of a family have a fixed number of sizes",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "BlockTile::at(number<5>{})"),
 )
 def arity(config: KernelConfig, _archs: Archs) -> Wrong:
     found, wanted = _sizes(config), _ARITY[config.family]
-    for what, has, needs in zip(("block", "waves", "warps"), found, wanted, strict=True):
+    for part, has, needs in zip(("block", "waves", "warps"), found, wanted, strict=True):
         if has != needs:
-            yield f"{has} numbers or products of {what}", f"{needs} for {config.family}"
-    # CK leaves convert_dq's second number at 0 where it decides nothing.
+            yield f"{has} numbers or products of {part}", f"{needs} for {config.family}"
+    # CK leaves convert_dq's second number at 0 if it is unused.
     if config.family != "bwd_convert_dq" and any(number < 1 for number in _numbers(config)):
         yield f"{min(_numbers(config))} in a tile", "numbers above 0"
 
@@ -55,20 +55,20 @@ def _numbers(config: KernelConfig) -> list[int]:
 
 
 def _uneven(parts: Mapping[str, tuple[int, int]]) -> Wrong:
-    """Yield the sizes that are no multiples of what divides them."""
+    """Yield the sizes that are not multiples of their divisors."""
     for name, (size, step) in parts.items():
         if size % step:
             yield f"{name} {size}", f"a multiple of {step}"
 
 
 def _is_whole(config: KernelConfig) -> bool:
-    """Whether a tile has all the numbers that other rules are about, none of them 0."""
+    """Whether a tile has all the numbers that other rules use, and all are positive."""
     return _sizes(config) == _ARITY[config.family] and min(_numbers(config)) > 0
 
 
 @rule(
     "mfma",
-    "of 256 head dimensions, CK schedules matrix instructions eight at a time",
+    "for head dimension 256, CK schedules matrix instructions eight at a time",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(NumMfmaInsts % 8 == 0)"),
 )
 def mfma(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -87,7 +87,7 @@ def mfma(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "per_cu",
-    "-1 leaves the blocks of a compute unit to the pipeline; others are asked of the compiler",
+    "-1 leaves the blocks per compute unit to the pipeline; other values are compiler hints",
     (f"{OPS}/fmha_fwd.py", "-1 will let pipeline decide the occupancy"),
 )
 def per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -97,7 +97,7 @@ def per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "waves",
-    "the waves of the first product are those of the others, or a part of them",
+    "the waves of the other products are multiples of those of the first",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "static_assert(NumGemm1Warps % NumGemm0Warps == 0)"),
 )
 def waves(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -112,7 +112,7 @@ def waves(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "combine_tile",
-    "splits are put together so many columns of O at a time",
+    "the combine kernel processes bn1 columns of O at a time",
     (f"{OPS}/fmha_fwd_splitkv.py", "static_assert({F_bn1} % {F_bn1comb} == 0)"),
 )
 def combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -123,7 +123,7 @@ def combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "warps",
-    "matrix instructions of an arch have certain sizes",
+    "an arch has matrix instructions of fixed sizes",
     (f"{OPS}/fmha_fwd.py", "F_wm0: int"),
 )
 def warps(config: KernelConfig, archs: Archs) -> Wrong:
@@ -137,7 +137,7 @@ def warps(config: KernelConfig, archs: Archs) -> Wrong:
 
 @rule(
     "whole_tile",
-    "a tile is a number of waves' tiles, and the head dimension a number of steps",
+    "a tile consists of whole tiles of waves, and the head dimension of whole steps",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "kQKHeaddim should be divisible by kK0"),
 )
 def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -168,7 +168,7 @@ def _too_small(config: KernelConfig, of_q: int, of_v: int) -> Wrong:
 
 @rule(
     "append_tile",
-    "threads of a block copy as many rows at a time as there are of them, and whole rows",
+    "the threads of a block copy whole rows, and each a part of one",
     (f"{PIPELINE}/block_fmha_pipeline_problem.hpp", "static constexpr index_t kBlockSize = 256"),
 )
 def append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -191,7 +191,7 @@ def append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "head_tile",
-    "Q is held in registers in sizes that the compiler is told of",
+    "CK has code for these sizes of Q in registers",
     (
         f"{PIPELINE}/tile_fmha_shape.hpp",
         "only Headdim of 48, 96, 160, 192 and power-of-two is supported",
@@ -206,7 +206,7 @@ def head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "steps",
-    "a pipeline that loads K while it multiplies goes through the head dimension in two steps",
+    "a pipeline that loads K during multiplication needs at least two steps of the head dimension",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(2 <= k0_loops)"),
 )
 def steps(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -218,7 +218,7 @@ def steps(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "backward_tile",
-    "the backward's five products share their operands, so its tile's numbers hang together",
+    "the backward's five products share operands, which relates the sizes of its tile",
     (f"{PIPELINE}/block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp", "kM0 should equal to kK1"),
 )
 def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
@@ -253,7 +253,7 @@ def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 @rule(
     "lds",
-    "K and V of a step lie in the LDS of a block, as often as a pipeline loads ahead",
+    "the LDS of a block holds K or V of a step, with copies for prefetching",
     ("include/ck_tile/core/arch/arch.hpp", "get_smem_capacity()"),
 )
 def lds(config: KernelConfig, archs: Archs) -> Wrong:

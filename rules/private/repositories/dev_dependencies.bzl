@@ -1,6 +1,6 @@
 """Repositories that only qola's own tests and linters use."""
 
-load(":debian_repository.bzl", "debian_repository")
+load(":debian_packages.bzl", "debian_repository")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load(":pip_repository.bzl", "pip_repository")
 
@@ -100,10 +100,10 @@ _sdist_directory = repository_rule(
 )
 
 def _dev_dependencies_impl(mctx):
-    for name in ["cmake", "dev", "notebooks", "npm", "torch"]:
+    for name in ["browser", "cmake", "dev", "notebooks", "npm", "torch"]:
         pip_repository(
             name = "qola_pip_" + name,
-            directory = name in ["dev", "notebooks", "torch"],
+            directory = name in ["browser", "dev", "notebooks", "torch"],
             # Not on PyPI, and for one version of Python.
             optional = name == "torch",
             requirements = Label("//third_party/python:{}.txt".format(name)),
@@ -132,5 +132,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @qola_pip_torch, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_nginx and @qola_sanitizers.",
+    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @qola_pip_torch, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_nginx and @qola_sanitizers.",
 )

@@ -1,13 +1,14 @@
-"""Finds the Python that a build's modules are for, and describes its PyTorch."""
+"""The Python that a build's modules are for: its interpreter, its headers and its PyTorch."""
 
 load("@bazel_skylib//lib:shell.bzl", "shell")
+load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "host_python")
 
-# Python looks for its virtual environment beside the name that it is started by.
+# Python finds its virtual environment by the name that it is started under.
 _STARTED_AS = "exec -a {name} {program}"
 
 def base_program(pyvenv):
-    """Returns the Python that a virtual environment was made of.
+    """Returns the base interpreter of a virtual environment.
 
     Args:
       pyvenv: text of its pyvenv.cfg.
@@ -20,7 +21,7 @@ def base_program(pyvenv):
         key, _, value = line.partition("=")
         keys[key.strip()] = value.strip()
 
-    # venv says `version`, virtualenv and uv say `version_info`.
+    # venv writes `version`; virtualenv and uv write `version_info`.
     version = (keys.get("version") or keys.get("version_info", "")).split(".")[:2]
     home = keys.get("home", "")
     if not home.startswith("/") or len(version) != 2 or [part for part in version if not part.isdigit()]:
@@ -39,14 +40,14 @@ def _command(rctx, python):
     if not base or _version(rctx, [python]) == base.version:
         return "exec " + shell.quote(str(python))
 
-    # In bazelw's private tree a link to /usr/bin/python3 leads to the tree's Python, which has another version. The
-    # machine's is there as python3.11.
+    # In bazelw's private tree a link to /usr/bin/python3 resolves to the tree's Python of another version. The
+    # machine's is available as python3.11.
     return _STARTED_AS.format(name = shell.quote(str(python)), program = shell.quote(base.path))
 
 def module_python(rctx):
-    """Finds the Python that imports what is built: that of QOLA_TORCH, else the one that repository rules run.
+    """Finds the Python that imports the built modules: QOLA_TORCH, else the Python of repository rules.
 
-    `qola build` sets QOLA_TORCH to its own Python unless it is set.
+    `qola build` sets QOLA_TORCH to its own Python if it is not set.
 
     Args:
       rctx: the repository context.
@@ -59,15 +60,12 @@ def module_python(rctx):
     return struct(command = _command(rctx, python), name = str(python))
 
 def run_module_python(rctx, python, arguments):
-    """Runs a Python that module_python returned.
+    """Runs a Python, and returns the result of rctx.execute.
 
     Args:
       rctx: the repository context.
-      python: the Python.
-      arguments: its arguments.
-
-    Returns:
-      What rctx.execute returns.
+      python: result of module_python.
+      arguments: arguments of the interpreter.
     """
     return rctx.execute(["bash", "-c", python.command + ' "$@"', "bash"] + arguments)
 
@@ -76,18 +74,100 @@ def probe_torch(rctx, python):
 
     Args:
       rctx: the repository context.
-      python: what module_python returned.
+      python: result of module_python.
 
     Returns:
-      What rules/torch/probe.py prints, {} without a PyTorch; or the error, a string.
+      The output of rules/torch/probe.py, {} without a PyTorch; or the error, a string.
     """
     probe = rctx.path(Label("//rules/torch:probe.py"))
     rctx.watch(probe)
 
-    # -I: the answer must not depend on the directory that Bazel runs in.
+    # -I: the result must not depend on the directory that Bazel runs in.
     result = run_module_python(rctx, python, ["-I", str(probe)])
     return json.decode(result.stdout.strip()) if result.return_code == 0 else result.stderr.strip()
 
 def pybind11_defines(found):
     """Returns the macros that give a module the type registry of PyTorch's pybind11."""
     return ["PYBIND11_{}=\\\"{}\\\"".format(name, value) for name, value in found["pybind11"].items()]
+
+_BUILD = '''# Written by @qola//rules/private/repositories:module_python.bzl.
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**/*.h"]) + glob(["multiarch/**/*.h"], allow_empty = True),
+    includes = ["include", "multiarch"],
+    visibility = ["//visibility:public"],
+)
+'''
+
+# Modules share registered types only if both use the same pybind11.
+_TORCH_PYBIND11 = '''
+cc_library(
+    name = "pybind11",
+    hdrs = glob(["pybind11/**/*.h"]),
+    defines = {defines},
+    includes = ["."],
+    visibility = ["//visibility:public"],
+)
+'''
+
+_OWN_PYBIND11 = '''
+alias(
+    name = "pybind11",
+    actual = "@qola_pip_pybind11//:headers",
+    visibility = ["//visibility:public"],
+)
+'''
+
+def link_headers(rctx, include, name):
+    """Links Python's headers into a repository.
+
+    Args:
+      rctx: the repository context.
+      include: the directory that has Python.h.
+      name: name of the link; a directory multiarch may be added next to it.
+    """
+    rctx.watch(include.get_child("patchlevel.h"))
+    rctx.symlink(include, name)
+
+    # Debian's pyconfig.h includes the architecture's by a path below
+    # /usr/include, where the compiler does not search.
+    multiarch = include.dirname.get_child("x86_64-linux-gnu", include.basename)
+    if multiarch.exists:
+        rctx.symlink(multiarch, "multiarch/x86_64-linux-gnu/" + include.basename)
+
+def _python_headers_impl(rctx):
+    python = module_python(rctx)
+    result = run_module_python(rctx, python, ["-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+    include = rctx.path(result.stdout.strip()) if result.return_code == 0 else None
+    if not include or not include.get_child("Python.h").exists:
+        fail(finding(
+            "ToolchainError: no headers of Python",
+            place = python.name,
+            found = "no Python.h in {}".format(include) if include else result.stderr.strip() or "exit code {}".format(result.return_code),
+            expected = "the headers of this Python, which imports a module of the manifest",
+            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_TORCH to a Python that has them",
+        ))
+    link_headers(rctx, include, "include")
+    torch = probe_torch(rctx, python)
+
+    # A PyTorch that cannot be imported is an error only for torch modules.
+    root = rctx.path(torch["root"]).get_child("include", "pybind11") if type(torch) == "dict" and torch else None
+    if root and root.get_child("pybind11.h").exists:
+        rctx.watch(root.get_child("detail", "common.h"))
+        rctx.symlink(root, "pybind11")
+        build = _BUILD + _TORCH_PYBIND11.format(defines = repr(pybind11_defines(torch)))
+    else:
+        build = _BUILD + _OWN_PYBIND11
+    rctx.file("BUILD.bazel", build, executable = False)
+
+python_headers = repository_rule(
+    implementation = _python_headers_impl,
+    configure = True,
+    doc = """Offers headers as //:headers (Python's) and //:pybind11 (PyTorch's if there is one, else the pinned one).
+
+They belong to the Python of module_python. Fetched only for manifests with a Python module.""",
+    environ = ["QOLA_PYTHON", "QOLA_TORCH"],
+)

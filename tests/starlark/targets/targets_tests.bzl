@@ -19,13 +19,13 @@ _OWN = {
 }
 _REPOSITORY = {
     "bundle": "bundle",
-    "lazy": "lazy_bundle",
+    "bundle_tar": "bundle.tar",
+    "lazy_bundle": "lazy_bundle",
     "lazy_wheel": "qola_ci_lazy-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
     "libmha_bwd": "ci_libmha_bwd.so",
     "libmha_fwd_lazy": "lazy/ci_libmha_fwd.so",
     "pack": "pack.qpack",
     "static": "static/libqola_ci.a",
-    "tar": "bundle.tar",
     "wheel": "qola_ci-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
 }
 _IN_WILDCARDS = ["tagged", "tagged_libmha_bwd", "tagged_libmha_fwd", "tagged_tar"]

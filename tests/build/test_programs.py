@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.build.bazel import BuildOptions
-from qola.build.several import Made, build_several
+from qola.build.programs import BuiltProgram, build_programs
 from qola.errors import ManifestError, PlanError
 
 _BAZEL = f"""#!{sys.executable}
@@ -64,12 +64,14 @@ name = "libmha_fwd"
 """
 
 
-def several(tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST) -> dict[str, Made]:
+def several(
+    tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST
+) -> dict[str, BuiltProgram]:
     bazel = tmp_path / "bazel"
     bazel.write_text(_BAZEL + text)
     bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
     environ = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return build_several(
+    return build_programs(
         {name: f"{manifest}# {name}\n" for name in names},
         *("dispatch", BuildOptions(quiet=True), {**os.environ, **environ}),
     )
@@ -83,9 +85,9 @@ def workspace(tmp_path: Path) -> Path:
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:
     """Prevents: a kernel that does not compile and takes a hundred others with it."""
     found = several(tmp_path, _ONE_FAILS, "first", "second", "third")
-    assert [bool(found[name].program) for name in ("first", "second", "third")] == [1, 0, 1]
+    assert [bool(found[name].path) for name in ("first", "second", "third")] == [1, 0, 1]
     assert "no such tile" in found["second"].error
-    assert found["first"] == Made(workspace(tmp_path) / "first")
+    assert found["first"] == BuiltProgram(workspace(tmp_path) / "first")
     module = (workspace(tmp_path) / "MODULE.bazel").read_text()
     assert module.count("qola.manifest(") == 3
     assert '"qola_first", "qola_second", "qola_third", "qola_rocm"' in module

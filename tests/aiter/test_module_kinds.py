@@ -12,10 +12,6 @@ import pytest
 
 from qola.aiter.module_kinds import Include, ModuleKind, classify
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import PlanError
-from qola.manifest.load import loads
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 
 CONFIG = "aiter/jit/optCompilerConfig.json"
 
@@ -124,26 +120,3 @@ def test_a_source_that_is_dropped_does_not_count(small: Path) -> None:
     assert classify(read_tree(small), "module_own", drop_srcs=["bind.cu"]).kind == "torch_free"
     only = [("srcs", ("f'{AITER_CSRC_DIR}/own/own.cu'",))]
     assert classify(read_tree(small), "module_own", overrides=only).kind == "torch_free"
-
-
-def test_every_module_of_the_other_mode_is_named(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a second run to learn of the second module."""
-    text = """\
-[build]
-architectures = ["gfx950"]
-mode = "cpp_itfs"
-[[modules]]
-name = "libmha_fwd"
-[[modules]]
-name = "module_activation"
-[[modules]]
-name = "module_norm"
-mode = "cpp_itfs"
-"""
-    with pytest.raises(PlanError) as caught:
-        resolve(Request("m", loads(text, file="m.toml"), tree))
-    findings = caught.value.findings
-    assert [finding.found for finding in findings] == [
-        "module_activation in mode cpp_itfs",
-        "module_norm in mode cpp_itfs",
-    ]

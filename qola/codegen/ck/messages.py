@@ -1,4 +1,4 @@
-"""The answer of a generator process: kernels, dispatch sources and their texts, for one direction.
+"""The request to a generator process, and its answer.
 
 A packed answer is JSON followed by the texts. Quoting 30 MB of sources as JSON strings would cost
 as much as generating them.
@@ -10,9 +10,61 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource, KernelInstance
+from qola.codegen.ck.predicates import VariantFilter
+from qola.codegen.types import (
+    Bucket,
+    Direction,
+    Explanation,
+    GeneratedSource,
+    KernelInstance,
+    RequestedKernel,
+)
 from qola.errors import Finding
 from qola.json_types import WrongValueError, parse_json, reader
+
+
+@dataclass(frozen=True)
+class GeneratorRequest:
+    """A request for the kernels and the dispatch of one direction.
+
+    Attributes:
+        script: path of CK's generate.py.
+        native: receipts that this CK itself knows, sorted.
+        folders: for each set of archs of a library, the folder of its dispatch; the set of all
+            archs comes first.
+        dropped: the direction has no kernels; its dispatch returns -1.
+        explain: explain for each kernel why it is kept or dropped.
+        keep_unreachable: keep kernels that the dispatch cannot reach.
+        origin: names of the receipts for messages.
+        scratch: directory for the generator's output; "" in the key of a cached answer.
+    """
+
+    script: str
+    direction: str
+    native: tuple[int, ...]
+    archs: tuple[str, ...]
+    folders: tuple[tuple[tuple[str, ...], str], ...]
+    filters: tuple[VariantFilter, ...]
+    kernels: tuple[RequestedKernel, ...]
+    dropped: bool
+    explain: bool
+    keep_unreachable: bool
+    origin: str
+    scratch: str = ""
+
+    def to_json(self) -> str:
+        """Return the request as JSON, the same text for equal requests."""
+        return json.dumps(self, default=vars, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> GeneratorRequest:
+        """Return the request that `to_json` wrote.
+
+        Raises:
+            WrongValueError: the text is not such a request.
+        """
+        request: GeneratorRequest = reader(GeneratorRequest)(parse_json(text))
+        return request
 
 
 @dataclass(frozen=True)

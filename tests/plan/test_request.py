@@ -1,14 +1,71 @@
-"""[[kernels]]: names of configs, what is read and planned of them, and what is refused."""
+"""Requests of plans: BuildSpec as JSON, watched directories, and [[kernels]] by name."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from qola.aiter.tree import read_tree
 from qola.errors import Finding, ManifestError
 from qola.manifest.load import Manifest, loads
-from qola.plan.resolve import check_requested, requested_kernels
+from qola.plan.inputs import watched_dirs
+from qola.plan.request import Request
+from qola.plan.resolve import check_requested, requested_kernels, resolve
+from qola.plan.spec import BuildSpec
+
+
+def test_a_spec_is_read_as_it_was_written() -> None:
+    """Prevents: an option that Bazel plans without."""
+    spec = BuildSpec(("gfx942", "gfx950"), "pybind", "linked", override_aiter_commit=True)
+    assert BuildSpec.from_json(spec.to_json(), "m.toml") == spec
+    assert BuildSpec.from_json(BuildSpec().to_json(), "m.toml") == BuildSpec()
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"archs": "gfx950"}, ".archs: 'gfx950', expected a list"),
+        ({"mode": "torch"}, ".mode: 'torch', expected"),
+        ({"require": "all"}, ".require: 'all', expected 'opaque' or"),
+    ],
+)
+def test_a_wrong_spec_is_refused(change: dict[str, object], found: str) -> None:
+    """Prevents: a traceback in Bazel, or a plan with another spec."""
+    text = json.dumps({**json.loads(BuildSpec().to_json()), **change})
+    with pytest.raises(ManifestError) as error:
+        BuildSpec.from_json(text, "m.toml")
+    (finding,) = error.value.findings
+    assert (finding.place, finding.found.startswith(found)) == ("spec of m.toml", True)
+
+
+MODULES = """\
+[[modules]]
+name = "libmha_fwd"
+{fwd}
+
+[[modules]]
+name = "libmha_bwd"
+hsa_subdirs = []
+"""
+SOURCES = "aiter_meta/csrc/cpp_itfs"
+
+
+@pytest.mark.parametrize(
+    ("fwd", "expected"),
+    [
+        ("", ["aiter/configs", *(f"aiter_meta/hsa/{a}/fmha_v3_fwd" for a in ("gfx942", "gfx950"))]),
+        ("hsa_subdirs = []\nsrcs = [\"f'{AITER_CSRC_DIR}/cpp_itfs'\"]", ["aiter/configs", SOURCES]),
+    ],
+)
+def test_directories_that_decide_a_plan(aiter_tree: Path, fwd: str, expected: list[str]) -> None:
+    """Prevents: a code object, table or source added to a local tree that no plan takes up."""
+    manifest = loads(MODULES.format(fwd=fwd), file="m.toml")
+    archs = ("gfx942", "gfx950")
+    request = Request("m", manifest, read_tree(aiter_tree), BuildSpec(archs, "cpp_itfs"))
+    assert watched_dirs(resolve(request)) == tuple(expected)
+
 
 HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
 FORWARD = (

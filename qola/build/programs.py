@@ -1,0 +1,167 @@
+"""Builds libraries and the programs that run them without a GPU: of one manifest, or of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qola.build import workspace
+from qola.build.bazel import BuildOptions, build
+from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.build.forms import modules_with_kernels
+from qola.build.outputs import OutputBase
+from qola.build.progress import planned_kernels
+from qola.build.results import describe_failure, results_of
+from qola.build.setup import ResolvedBuild, Setup, resolve_build, set_up, write_workspace
+from qola.cache import cache_directory, locked
+from qola.checkout.request import AiterOptions
+from qola.errors import QolaError
+from qola.files import sha256_of_text, write_if_changed
+from qola.manifest.load import load
+from qola.plan.spec import BuildRequest
+from qola.progress import log
+from qola.ruleset import ruleset_root
+
+__all__ = ["BuiltProgram", "build_program", "build_programs"]
+
+_PROGRAMS = "programs"
+
+
+@dataclass(frozen=True)
+class BuiltProgram:
+    """The program that runs the libraries of a manifest.
+
+    Attributes:
+        path: None if the program or its libraries do not build.
+        error: error messages of the plan or the compiler, "" if it was built.
+    """
+
+    path: Path | None
+    error: str = ""
+
+
+def build_program(
+    name: str, chosen: ResolvedBuild, options: BuildOptions, environ: Mapping[str, str]
+) -> BuiltProgram:
+    """Build the libraries of a manifest, and a program that runs their host code.
+
+    Args:
+        name: one of `workspace.PROGRAMS`, whose package defines the program's arguments.
+
+    Raises:
+        QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
+            is at fault.
+    """
+    setup = set_up(chosen, environ)
+    place, directory = chosen.manifest.file, setup.directory
+    names = modules_with_kernels(chosen.modules, place)
+    with setup.workspace() as outputs:
+        text = setup.made.program_file(name, names)
+        write_if_changed(directory / name / "BUILD.bazel", text)
+        log.info(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
+        target = f"//{name}:{name}"
+        events = build(setup.bazel, directory, [target], options, environ)
+        (result,) = results_of(events, {name: target}).values()
+        # The program runs after other builds may start.
+        outputs.keep()
+        return _find_program(name, result, events)
+
+
+def build_programs(
+    manifests: Mapping[str, str],
+    kind: str,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    aiter_root: str | Path | None = None,
+) -> dict[str, BuiltProgram]:
+    """Build a program for each manifest in one run of Bazel; a failure stops no other manifest.
+
+    Args:
+        manifests: text of each manifest, by a name that is valid for a Bazel repository.
+        kind: one of `workspace.PROGRAMS`.
+
+    Raises:
+        QolaError: nothing could be tried: the AITER tree or this machine is at fault, or a
+            manifest is invalid.
+    """
+    digest = sha256_of_text(ruleset_root().as_posix())[:16]
+    directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"
+    with ExitStack() as stack:
+        stack.enter_context(locked(directory, "build of kernels"))
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in manifests.items():
+            write_if_changed(directory / f"{name}.toml", text)
+        setups = _set_up_all(directory, manifests, aiter_root, environ)
+        first = next(iter(setups.values()))
+        # Names of manifests are digests, so no build overwrites the programs of another.
+        outputs = stack.enter_context(first.output_base(directory))
+        _write(directory, setups, kind, outputs)
+        labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
+        log.info(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
+        kernels = _planned_kernels(setups.values())
+        events = build(first.bazel, directory, [*labels.values()], options, environ, kernels)
+        try:
+            results = results_of(events, labels)
+        except QolaError as error:
+            # No target was tried. The plans' errors may have one cause or many.
+            return dict.fromkeys(labels, BuiltProgram(None, str(error)))
+        return {name: _find_program(name, result, events) for name, result in results.items()}
+
+
+def _find_program(name: str, result: TargetResult, events: EventReader) -> BuiltProgram:
+    programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
+    if result.success and programs:
+        return BuiltProgram(programs[0])
+    return BuiltProgram(None, describe_failure(result, events))
+
+
+def _set_up_all(
+    directory: Path,
+    names: Iterable[str],
+    aiter_root: str | Path | None,
+    environ: Mapping[str, str],
+) -> dict[str, Setup]:
+    """Return the setup of each manifest; choose the AITER tree once."""
+    setups: dict[str, Setup] = {}
+    chosen: ResolvedBuild | None = None
+    for name in names:
+        file = directory / f"{name}.toml"
+        if chosen is None:
+            chosen = resolve_build(BuildRequest(file, aiter=AiterOptions(aiter_root)), environ)
+        else:
+            manifest = load(file, display=file.name)
+            chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
+        setups[name] = set_up(chosen, environ)
+    return setups
+
+
+def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: OutputBase) -> None:
+    """Write the common workspace."""
+    made = [setup.made for setup in setups.values()]
+    first = next(iter(setups.values()))
+    files = dict(first.made.files(first.bazel_version, directory, outputs.base))
+    files["MODULE.bazel"] = workspace.module_text(first.made.ruleset, first.made.aiter, made)
+    # Only programs are built.
+    files["BUILD.bazel"] = workspace.programs_text([])
+    programs = []
+    for name, setup in setups.items():
+        files |= setup.made.manifest_files()
+        modules = modules_with_kernels(setup.chosen.modules, setup.chosen.manifest.file)
+        programs.append(setup.made.program(name, kind, modules))
+    files[f"{_PROGRAMS}/BUILD.bazel"] = workspace.programs_text(programs)
+    write_workspace(directory, files)
+
+
+def _planned_kernels(setups: Iterable[Setup]) -> Callable[[Path], Mapping[str, int]]:
+    """Return a function that reads the kernels of all plans, see `planned_kernels`."""
+    readers = [
+        planned_kernels(setup.made.name, [module.name for module in setup.chosen.modules])
+        for setup in setups
+    ]
+
+    def read(external: Path) -> Mapping[str, int]:
+        return {name: count for reader in readers for name, count in reader(external).items()}
+
+    return read

@@ -1,0 +1,427 @@
+"""Finds or makes the dispatch rows of the kernels that a manifest requests by config.
+
+A kernel that CK enumerates is its row. For any other, the objects of the most similar row are
+copied with other values and rendered by CK's own templates. No class of a generator is known here:
+`vocabulary.fields_of` reads the fields of its objects, and only the values from which it read them
+are replaced. The result is read like every row, and must have exactly the requested fields.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qola.codegen.ck.link import NotUnderstoodError, Traits, call_of, reading_ck, traits_of
+from qola.codegen.ck.messages import GeneratorRequest
+from qola.codegen.ck.observe import Pool, Recording, Registered
+from qola.codegen.ck.predicates import REQUESTED, VariantFilter, show
+from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
+from qola.codegen.ck.vocabulary import ALIASES, without_enum
+from qola.codegen.types import FieldValue, RequestedKernel
+from qola.errors import Finding
+
+#: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
+_PART = re.compile(r"([brw])(\d+(?:x\d+)*)")
+_PER_CU, _MOST_ROWS = re.compile(r"o(-?\d+)"), re.compile(r"maxq(\d+)")
+#: The occupancy of a tile whose notation has none.
+_ANY_NUMBER = -1
+#: Attributes that are copied as they are.
+_COPIED = frozenset({"arch", "mask_impl", "constraint"})
+
+#: Names of fields in an object for a pipeline.
+_IN_PIPELINE = {"pipeline": "tag"}
+
+Values = Mapping[str, Any]
+
+
+def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, bool]) -> Values:
+    """Return the values, by CK's attribute names, that give an object these fields.
+
+    Args:
+        item: an object of CK with other values.
+        fields: only those that differ.
+        masks: by each of CK's words for masks, whether there is a mask.
+
+    Raises:
+        NotUnderstoodError: CK has no word for the mask, or no attributes for the tile.
+    """
+    found: dict[str, Any] = {}
+    names = {ours: theirs for theirs, ours in ALIASES.items()}
+    for name, value in fields.items():
+        for word in (name, names.get(name, name), _IN_PIPELINE.get(name, name)):
+            found[word] = value
+    if "mask" in fields and isinstance(fields["mask"], bool):
+        words = [word for word, means in masks.items() if means == fields["mask"]]
+        if not words:
+            raise NotUnderstoodError(f"no word for mask {fields['mask']}")
+        found["mask"] = words[0]
+    if "dropout_kind" in fields:
+        found["dropout"] = fields["dropout_kind"]
+    if "tile" in fields:
+        found.update(_tile_values(item, str(fields["tile"])))
+    return found
+
+
+def altered(item: Any, values: Values, *, held: str = "") -> Any:
+    """Copy an object, and the objects in its attributes, with other values.
+
+    Args:
+        held: the name of the attribute that holds it.
+    """
+    made = copy.copy(item)
+    for written, given in vars(item).items():
+        name = written.removeprefix("F_")
+        now = without_enum(given)
+        if name in _COPIED or (name == "tag" and held != "pipeline"):
+            continue
+        if now is None or isinstance(now, (str, int)):
+            if name in values:
+                # Dataclasses of CK may be frozen.
+                object.__setattr__(made, written, _as(now, values[name]))
+        elif hasattr(now, "__dict__") and not isinstance(now, type):
+            object.__setattr__(made, written, altered(now, values, held=name))
+    return made
+
+
+def _as(now: Any, value: Any) -> Any:
+    """Convert a value to the type of the current one: t and f, or numbers as text."""
+    if isinstance(value, bool) and not isinstance(now, bool):
+        return "t" if value else "f"
+    return str(value) if isinstance(now, str) and isinstance(value, int) else value
+
+
+def _tile_values(item: Any, notation: str) -> dict[str, int]:
+    """Return the numbers of a tile by the attributes of an object's tile.
+
+    Raises:
+        NotUnderstoodError: it has no tile, or a tile with another count of numbers.
+    """
+    tile = next((v for n, v in vars(item).items() if n.removeprefix("F_") == "tile"), None)
+    if tile is None or not hasattr(tile, "__dict__"):
+        raise NotUnderstoodError("CK's kernels of the family have no tile of their own")
+    members = [name.removeprefix("F_") for name in vars(tile)]
+    found: dict[str, int] = {}
+    for letter in "brw":
+        own = [name for name in members if name.startswith(letter)]
+        parts = [match[2] for match in _PART.finditer(notation) if match[1] == letter]
+        numbers = [int(number) for part in parts for number in part.split("x")]
+        if len(own) != len(numbers):
+            words = f"{len(numbers)} numbers after {letter}, while CK's tile has {len(own)}"
+            raise NotUnderstoodError(f"the tile {notation} has {words}")
+        found.update(zip(own, numbers, strict=True))
+    for member, pattern, usual in (
+        ("occupancy", _PER_CU, _ANY_NUMBER),
+        ("max_seq_q", _MOST_ROWS, 0),
+    ):
+        if member in members:
+            match = re.search(f"_{pattern.pattern}(?:_|$)", notation)
+            found[member] = int(match[1]) if match else usual
+    return found
+
+
+def text_of(item: Any, known: str, like: Any) -> str:
+    """Render the source of a kernel with CK's template.
+
+    Args:
+        known: source of the kernel `like`, which identifies the property with the source.
+
+    Raises:
+        NotUnderstoodError: no property has this source.
+    """
+    for name in _properties(like):
+        if _value(like, name) == known:
+            return str(getattr(item, name))
+    raise NotUnderstoodError(f"no property of {type(like).__name__} is a kernel's source")
+
+
+def kernels_held(row: Any) -> Iterator[Any]:
+    """Yield the kernels in the properties of a dispatch object, such as helper kernels."""
+    for name in _properties(row):
+        value = _value(row, name)
+        if isinstance(getattr(type(value), "filename", None), property):
+            yield value
+
+
+def _properties(item: Any) -> list[str]:
+    return [name for name in dir(type(item)) if isinstance(getattr(type(item), name), property)]
+
+
+def _value(item: Any, name: str) -> Any:
+    try:
+        return getattr(item, name)
+    except Exception:  # CK's property does not apply to this object
+        return None
+
+
+#: Fields that decide which row is most similar, in descending order of importance.
+_SIMILAR = ("pipeline", "trload", "dtype", "mode", "hdim_q", "hdim_v", "mask", "bias")
+
+
+def filter_of(kernel: RequestedKernel) -> VariantFilter:
+    """Return the filter that keeps a requested kernel."""
+    return VariantFilter(REQUESTED, kernel.label, 0, {}, None)
+
+
+@dataclass(frozen=True)
+class RequestedRows:
+    """The dispatch rows of a requested kernel.
+
+    Attributes:
+        made: CK does not enumerate the kernel.
+    """
+
+    kernel: RequestedKernel
+    rows: tuple[Row, ...]
+    made: bool
+
+    @property
+    def types(self) -> set[tuple[str | None, Traits | None]]:
+        """The C++ types by which a dispatch calls it; two kernels of one type cannot be linked."""
+        return {(row.arch, row.main.traits) for row in self.rows}
+
+
+def find_requested(
+    request: GeneratorRequest,
+    recording: Recording,
+    dispatch: Dispatch,
+    bases: Mapping[int, Base],
+) -> tuple[list[RequestedRows], list[Finding]]:
+    """Return the rows of requested kernels, and a finding for each that cannot be generated.
+
+    Args:
+        recording, dispatch: those of the first receipt in `bases`.
+    """
+    direction, base = request.direction, next(iter(bases.values()))
+    if request.dropped:
+        expected = "no drop_directions with its direction"
+        found = f"kernels of {direction}, which is dropped"
+        return [], [Finding(kernel.label, found, expected) for kernel in request.kernels]
+    requested: list[RequestedRows] = []
+    wrong: list[Finding] = []
+    types: dict[tuple[str | None, Traits | None], RequestedKernel] = {}
+    for own in request.kernels:
+        try:
+            rows = _find_rows(direction, recording, dispatch, base, own)
+        except NotUnderstoodError as error:
+            expected = (
+                f"a kernel that CK's templates for {direction} {own.config.role} can be made of"
+            )
+            wrong.append(Finding(own.label, f"{own.config.name}: {error}", expected))
+            continue
+        others = [types[key] for key in rows.types if key in types]
+        if others:
+            found = f"{own.config.name}: of the same type in C++ as {others[0].label}"
+            expected = "kernels that differ in more than waves and matrix instructions"
+            wrong.append(Finding(own.label, found, expected, "a manifest for each of the two"))
+            continue
+        types.update(dict.fromkeys(rows.types, own))
+        requested.append(rows)
+    return requested, wrong
+
+
+def _find_rows(
+    direction: str, recording: Recording, dispatch: Dispatch, base: Base, own: RequestedKernel
+) -> RequestedRows:
+    rows = tuple(row for row in base.rows if row.main.role == own.config.role)
+    if not rows:
+        roles = ", ".join(sorted({row.main.role for row in base.rows})) or "none"
+        raise NotUnderstoodError(
+            f"{own.config.role} is a helper kernel, or missing: main kernels are {roles}"
+        )
+    if same := tuple(row for row in rows if row.main.fields == own.config.fields()):
+        return RequestedRows(own, same, made=False)
+    like = _most_like(rows, own)
+    alike = [row for row in rows if row.main.name == like.main.name and row.arch == like.arch]
+    made = _Maker(direction, recording, dispatch, base, own, like.main)
+    with reading_ck():
+        return RequestedRows(own, made.rows(alike), made=True)
+
+
+def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
+    """Return the row whose fields are most similar to a kernel's.
+
+    Raises:
+        NotUnderstoodError: no row is for its arch, or the rows have other fields.
+    """
+    arch = own.config.arch
+    of_arch = [row for row in rows if row.arch == arch]
+    if not of_arch:
+        known = ", ".join(sorted({str(row.arch) for row in rows}))
+        raise NotUnderstoodError(f"arch {arch}, while CK has kernels for {known} here")
+
+    def likeness(row: Row) -> tuple[int, int]:
+        same = [n for n, value in own.config.fields().items() if row.main.fields.get(n) == value]
+        weight = sum(1 << i for i, n in enumerate(reversed(_SIMILAR)) if n in same)
+        return weight, len(same)
+
+    best = max(of_arch, key=likeness)
+    have, want = set(best.main.fields), set(own.config.fields())
+    if have != want:
+        words = [f"{name} left out" for name in sorted(have - want)]
+        words += [f"{name}, which they do not have" for name in sorted(want - have)]
+        raise NotUnderstoodError(f"fields of such kernels: {', '.join(words)}")
+    return best
+
+
+class _Maker:
+    """Makes the rows and sources of a requested kernel from those of a similar one."""
+
+    def __init__(
+        self,
+        direction: str,
+        recording: Recording,
+        dispatch: Dispatch,
+        base: Base,
+        own: RequestedKernel,
+        like: Kernel,
+    ) -> None:
+        self._direction, self._recording, self._dispatch = direction, recording, dispatch
+        self._own = own
+        self._item = recording.kernels.get(f"{like.name}.cpp")
+        self._like = like
+        self._known = {
+            (kernel.traits, kernel.arch): kernel
+            for kernel in (*(k for row in base.rows for k in row.kernels), *base.loose)
+        }
+        self._masks = _mask_words(base)
+
+    def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
+        """Copy the rows of the similar kernel for this one.
+
+        Raises:
+            NotUnderstoodError: they cannot be copied, or are rows of a third kernel.
+        """
+        changes = {
+            name: value
+            for name, value in self._own.config.fields().items()
+            if self._like.fields[name] != value
+        }
+        if self._item is None:
+            raise NotUnderstoodError(f"no object of CK gave {self._like.name} its name")
+        values = values_of(self._item, changes, self._masks)
+        kernel = altered(self._item, values)
+        registered = [_altered_row(row.registered, values) for row in alike]
+        files = {kernel.filename: text_of(kernel, self._like.source, self._item)}
+        items = {kernel.filename: kernel}
+        for one in registered:
+            self._add_helpers(one, files, items)
+        made = read_base(self._direction, *self._recording_of(registered, files, items)).rows
+        for row in made:
+            self._check(row)
+        # The kernel of this name would be compiled in place of the requested one.
+        if kernel.filename in self._recording.files:
+            raise NotUnderstoodError(f"CK has another kernel that it calls {kernel.filename}")
+        return tuple(
+            replace(row, kernels=tuple(self._known_helper(one) for one in row.kernels))
+            for row in made
+        )
+
+    def _add_helpers(self, row: Registered, files: dict[str, str], items: dict[str, Any]) -> None:
+        """Add sources of a row's helper kernels: CK's, or rendered by the row's object."""
+        (text,) = self._dispatch.texts_of([row])
+        arch, called = call_of(text)
+        held = list(kernels_held(row.row))
+        main = traits_of(next(iter(files.values())))
+        for traits in called:
+            if traits in main:
+                continue
+            known = self._known.get((traits, arch or None))
+            if known is not None:
+                files[f"{known.name}.cpp"] = known.source
+                item = self._recording.kernels.get(f"{known.name}.cpp")
+                if item is not None:
+                    items[f"{known.name}.cpp"] = item
+                continue
+            for item in held:
+                like = self._recorded_like(item)
+                source = text_of(item, self._recording.files[like.filename], like)
+                if traits in traits_of(source):
+                    files[item.filename], items[item.filename] = source, item
+
+    def _recorded_like(self, item: Any) -> Any:
+        """Return a recorded kernel of the same class."""
+        for known in self._recording.kernels.values():
+            if type(known) is type(item) and known.filename in self._recording.files:
+                return known
+        raise NotUnderstoodError(f"CK wrote no {type(item).__name__}")
+
+    def _recording_of(
+        self, rows: Sequence[Registered], files: Mapping[str, str], items: Mapping[str, Any]
+    ) -> tuple[Recording, Dispatch]:
+        """Return the recording of CK's generator as if it had only registered these rows."""
+        pool: Pool = self._dispatch.pool_of(rows)
+        text = self._dispatch.text(rows)
+        seen = Recording([pool], {**files, self._dispatch.name: text}, dict(items))
+        return seen, Dispatch(seen)
+
+    def _check(self, row: Row) -> None:
+        found, wanted = row.main.fields, self._own.config.fields()
+        wrong = [
+            f"{name} {show(found.get(name))} in place of {show(value)}"
+            for name, value in sorted(wanted.items())
+            if found.get(name) != value
+        ]
+        if wrong or found.keys() != wanted.keys():
+            raise NotUnderstoodError(f"CK makes another kernel of it, with {', '.join(wrong)}")
+
+    def _known_helper(self, kernel: Kernel) -> Kernel:
+        """Return CK's own helper kernel if there is one: it is the same for all rows."""
+        own = kernel.fields == self._own.config.fields()
+        return kernel if own else self._known.get((kernel.traits, kernel.arch), kernel)
+
+
+def _altered_row(registered: Registered, values: Mapping[str, Any]) -> Registered:
+    """Return the registration of a copied kernel."""
+    args = tuple(altered(one, values) if one is registered.row else one for one in registered.args)
+    more = {
+        name: altered(one, values) if one is registered.row else one
+        for name, one in registered.more.items()
+    }
+    return replace(registered, args=args, more=more)
+
+
+def _mask_words(base: Base) -> dict[str, bool]:
+    """Return whether CK's words for masks mean a mask, from the rows that have them."""
+    return {
+        word: bool(row.main.fields["mask"])
+        for row in base.rows
+        if isinstance(word := getattr(row.registered.row, "mask", None), str)
+        and isinstance(row.main.fields.get("mask"), bool)
+    }
+
+
+def insert_requested(
+    rows: Sequence[Row], order: Sequence[Row], found: Sequence[RequestedRows]
+) -> list[Row]:
+    """Insert the rows of requested kernels into rows.
+
+    CK's own rows keep their places. A row that was made, or that the receipts do not have, comes
+    before the others of its bucket; a new bucket before the first one that takes its problems.
+
+    Args:
+        order: all rows of the receipts, including `rows`.
+    """
+    have = {row.key for row in rows}
+    requested = {row.key: row for kernel in found for row in kernel.rows}
+    ordered = [row for row in order if row.key in have or row.key in requested]
+    known = {row.key for row in ordered}
+    for row in reversed([row for key, row in requested.items() if key not in known]):
+        ordered.insert(_place(ordered, row), row)
+    return ordered
+
+
+def _place(ordered: Sequence[Row], row: Row) -> int:
+    """Return the position of a new row; archs keep their order."""
+    of_arch = [n for n, other in enumerate(ordered) if other.arch == row.arch]
+    chain = [n for n in of_arch if ordered[n].fields["dtype"] == row.fields["dtype"]]
+    same = [n for n in chain if ordered[n].bucket == row.bucket]
+    taking = [n for n in chain if _takes(ordered[n].bucket, row.bucket)]
+    last = max(chain or of_arch, default=len(ordered) - 1) + 1
+    return min(same or taking, default=last)
+
+
+def _takes(bucket: tuple[int, int], size: tuple[int, int]) -> bool:
+    return size[0] <= bucket[0] and size[1] <= bucket[1]

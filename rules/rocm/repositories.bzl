@@ -1,0 +1,266 @@
+"""The repositories @qola_rocm (the choice of ROCm), @qola_rocm_sdk (the pinned compiler) and @qola_rocm_headers."""
+
+load("//rules/private:finding.bzl", "finding")
+load("//rules/private/repositories:debian_packages.bzl", "fetch_packages", "read_pins")
+load("//rules/private/repositories:host_python.bzl", "host_python")
+load(":detect.bzl", "detect_rocm")
+
+_HEADER = """# Written by @qola//rules/rocm:repositories.bzl from {origin}.
+# Make it again: bazel fetch --force --repo=@qola_rocm
+
+"""
+
+_PINNED = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
+
+exports_files(["mirrors.json", "rocm.json"])
+
+rocm_toolchain(
+    name = "toolchain",
+    cc_toolchain = "@qola_rocm_sdk//:sdk",
+)
+
+alias(
+    name = "headers",
+    actual = "@qola_rocm_headers//:headers",
+    visibility = ["//visibility:public"],
+)
+
+alias(
+    name = "hip_runtime",
+    actual = "@qola_rocm_sdk//:sdk_hip_runtime",
+    visibility = ["//visibility:public"],
+)
+"""
+
+_LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+exports_files(["mirrors.json", "rocm.json"])
+
+rocm_cc_toolchain(
+    name = "local",
+    identity = {identity},
+    include_dirs = {include_dirs},
+    library_dir = {library_dir},
+    optional_flags = {flags},
+    tools = {tools},
+    rocm_path = {prefix},
+)
+
+rocm_toolchain(
+    name = "toolchain",
+    cc_toolchain = ":local",
+)
+
+# A local ROCm has them next to HIP's headers, where the compiler searches.
+cc_library(
+    name = "headers",
+    visibility = ["//visibility:public"],
+)
+
+cc_library(
+    name = "hip_runtime",
+    linkopts = {hip_linkopts},
+    visibility = ["//visibility:public"],
+)
+"""
+
+# Stands in for a missing ROCm.
+_NONE = struct(
+    amd_clang = False,
+    clang_version = "",
+    flags = [],
+    hip_version = "",
+    identity = "",
+    include_dirs = [],
+    library_dir = "",
+    prefix = "",
+    rocm_version = "",
+    tools = {tool: "missing_rocm.sh" for tool in ["ar", "gcc", "ld", "nm", "objcopy", "objdump", "strip"]},
+)
+
+def choice(environment, path):
+    """Resolves the choice of ROCm.
+
+    Args:
+      environment: the value of QOLA_ROCM, "" or None where it is not set.
+      path: the rocm() tag's path, or "".
+
+    Returns:
+      A struct with mode, "pinned" or "local", and path, the only prefix to
+      search, or ""; None for an invalid QOLA_ROCM.
+    """
+    if environment == "pinned":
+        return struct(mode = "pinned", path = "")
+    if environment == "local":
+        return struct(mode = "local", path = path)
+    if environment and environment.startswith("/"):
+        return struct(mode = "local", path = environment)
+    if environment:
+        return None
+    return struct(mode = "local" if path else "pinned", path = path)
+
+def _write(rctx, build, versions):
+    rctx.file("BUILD.bazel", build, executable = False)
+    rctx.file("rocm.json", json.encode(versions) + "\n", executable = False)
+
+    # Separate from rocm.json, which is an input of actions: a mirror changes no key.
+    rctx.file("mirrors.json", json.encode(rctx.attr.mirrors) + "\n", executable = False)
+
+def _pinned(rctx):
+    pins = read_pins(rctx, rctx.attr.lock)
+    sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
+    _write(rctx, _PINNED.format(origin = "third_party/rocm"), {
+        "amd_clang": False,
+        "clang_version": sdk["clang_version"],
+        "hip_version": sdk["hip_version"],
+        "origin": "offered" if pins.offered else "pinned",
+        "rocm_version": sdk["rocm_version"],
+    })
+
+def _local(rctx, path):
+    rocm = detect_rocm(rctx, path, rctx.getenv("ROCM_PATH"))
+    if not rocm and path and path == rctx.attr.path:
+        fail(finding(
+            "ToolchainError: no ROCm at this path",
+            place = "rocm(path = \"{}\")".format(path),
+            found = "no runnable {}/bin/hipcc with libamdhip64.so".format(path),
+            expected = "the prefix of a ROCm installation, such as /opt/rocm",
+            fix = "correct the path, or leave it out to build with the ROCm that qola pins",
+        ))
+    if not rocm:
+        rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
+        rocm = _NONE
+    values = {
+        name: repr(getattr(rocm, name))
+        for name in ["flags", "identity", "include_dirs", "library_dir", "prefix", "tools"]
+    }
+    hip_linkopts = (["-L" + rocm.library_dir] if rocm.library_dir else []) + ["-lamdhip64"]
+    _write(rctx, _LOCAL.format(hip_linkopts = repr(hip_linkopts), origin = "the ROCm on this machine", **values), {
+        "amd_clang": rocm.amd_clang,
+        "clang_version": rocm.clang_version,
+        "hip_version": rocm.hip_version,
+        "identity": rocm.identity,
+        "origin": "local",
+        "rocm_version": rocm.rocm_version,
+    })
+
+def _rocm_repository_impl(rctx):
+    environment = rctx.getenv("QOLA_ROCM")
+    chosen = choice(environment, rctx.attr.path)
+    if not chosen:
+        fail(finding(
+            "ToolchainError: an invalid choice of ROCm",
+            place = "QOLA_ROCM in the environment, or --repo_env=QOLA_ROCM",
+            found = environment,
+            expected = "pinned (the ROCm that qola fetches), local (that of this machine) or the absolute path of one",
+            fix = "--repo_env=QOLA_ROCM=local",
+        ))
+    if chosen.mode == "pinned":
+        _pinned(rctx)
+    else:
+        _local(rctx, chosen.path)
+
+rocm_repository = repository_rule(
+    implementation = _rocm_repository_impl,
+    attrs = {
+        "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
+        "mirrors": attr.string_list(doc = "Debian mirrors to try first for the pinned ROCm's packages."),
+        "path": attr.string(doc = "Prefix of a local ROCm; empty: the pinned ROCm, unless QOLA_ROCM is set."),
+        "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "Versions and optional flags of the pinned compiler."),
+    },
+    configure = True,
+    doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
+
+QOLA_ROCM=pinned, local or a path takes precedence over the rocm() tag. Defines
+@qola_rocm//:toolchain, :headers (of ROCm's libraries), :hip_runtime (for any
+program that calls HIP, whatever links it), rocm.json (versions) and
+mirrors.json (Debian mirrors, for @qola_rocm_sdk).
+""",
+    environ = ["QOLA_ROCM", "ROCM_PATH"],
+)
+
+_SDK_BUILD = """# Written by @qola//rules/rocm:repositories.bzl from the pinned ROCm packages.
+# Make it again: bazel fetch --force --repo=@qola_rocm_sdk
+
+load("@qola//rules/rocm:toolchain.bzl", "rocm_sdk")
+
+package(default_visibility = ["//visibility:public"])
+
+exports_files(glob(["sdk/bin/*", "sdk/rocm/lib/*"]))
+
+rocm_sdk(
+    name = "sdk",
+    optional_flags = {flags},
+)
+"""
+
+def _rocm_sdk_repository_impl(rctx):
+    pins = read_pins(rctx, rctx.attr.lock)
+    sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
+    rctx.watch(rctx.attr.layout)
+    python = host_python(rctx)
+    fetch_packages(
+        rctx,
+        lock = rctx.attr.lock,
+        mirrors = json.decode(rctx.read(rctx.attr.mirrors)),
+        mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
+    )
+    rctx.report_progress("laying out the SDK")
+    result = rctx.execute([python, "-B", "-I", rctx.path(rctx.attr.layout), ".", "sdk"])
+    if result.return_code != 0:
+        fail(finding(
+            "ToolchainError: the pinned ROCm packages do not match the layout",
+            place = rctx.attr.layout,
+            found = (result.stderr or result.stdout).strip(),
+            expected = "every file the layout names in a package of {}".format(rctx.attr.lock),
+            fix = "correct the layout or the lock, they belong together",
+        ))
+    for group in ["compiler", "sysroot"]:
+        rctx.delete(group)
+    rctx.file("BUILD.bazel", _SDK_BUILD.format(flags = repr(sdk["optional_flags"])), executable = False)
+
+rocm_sdk_repository = repository_rule(
+    implementation = _rocm_sdk_repository_impl,
+    attrs = {
+        "layout": attr.label(default = Label("//rules/rocm:lay_out_sdk.py"), doc = "The script that arranges the packages' files."),
+        "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
+        "mirrors": attr.label(doc = "mirrors.json of @qola_rocm: Debian mirrors to ask first.", mandatory = True),
+        "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "Versions and optional flags of the pinned compiler."),
+    },
+    doc = "The pinned ROCm, fetched when the first action needs a compiler.",
+    environ = ["QOLA_PYTHON"],
+)
+
+_HEADERS_BUILD = """# Written by @qola//rules/rocm:repositories.bzl from the pinned packages.
+# Make it again: bazel fetch --force --repo=@qola_rocm_headers
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["headers/usr/include/**"]),
+    includes = ["headers/usr/include"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _rocm_headers_repository_impl(rctx):
+    fetch_packages(
+        rctx,
+        lock = rctx.attr.lock,
+        mirrors = rctx.attr.mirrors,
+        mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
+    )
+    rctx.file("BUILD.bazel", _HEADERS_BUILD, executable = False)
+
+rocm_headers_repository = repository_rule(
+    implementation = _rocm_headers_repository_impl,
+    attrs = {
+        "lock": attr.label(default = Label("//third_party/rocm_headers:packages.lock"), doc = "The pinned packages."),
+        "mirrors": attr.string_list(doc = "Debian mirrors to ask first."),
+    },
+    doc = """rocPRIM, rocThrust, hipCUB, hipRAND, and what PyTorch's headers for ROCm include.
+
+Fetched when the pinned ROCm compiles the first module that may include them.""",
+)
