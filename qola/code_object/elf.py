@@ -42,7 +42,7 @@ _LARGEST_IMAGE = 1 << 28
 def explain_errors(finding: Finding, error: type[QolaError] = QolaError) -> Iterator[None]:
     """Raise a finding for each exception that a damaged file can cause in its readers.
 
-    The message of the exception is appended to what was found.
+    The message of the exception is appended to `finding.found`.
     """
     try:
         yield

@@ -11,7 +11,7 @@ function sort(head) {
   const table = head.closest("table");
   const rows = [...table.tBodies[0].rows].map((row) => [value(row, head.cellIndex), row]);
   rows.sort(([a], [b]) => {
-    // What is not known comes last, whichever way.
+    // Unknown values come last in both orders.
     if (a === "" || b === "") return (a === "") - (b === "");
     const order = numbers ? a - b : a.localeCompare(b, "en", { numeric: true });
     return down ? -order : order;
@@ -44,7 +44,7 @@ function show(field) {
   more.hidden = shown === "";
 }
 
-// Paper shows what details hold.
+// Print the content of details.
 for (const [event, open] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     for (const details of document.querySelectorAll("tbody details")) details.open = open;

@@ -6,8 +6,8 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolch
 load("//rules/private:cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS")
 load("//rules/private:compile.bzl", "HOST_ONLY")
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
+load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(
@@ -175,17 +175,17 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
     """Kernels in Triton as a shared library: its functions find, load and launch them.
 
     Makes `<name>/<namespace>_triton.so` (`qola_triton.so` without a namespace),
-    and beside it `<namespace>_triton-<arch>.qpack` for each arch, which are
-    looked for there when a kernel is launched: a machine needs the packs of its
-    own archs alone. The functions, of C, are those of cc/triton/qola_triton.h
+    and `<namespace>_triton-<arch>.qpack` for each arch in the same directory,
+    where the library searches them at a launch: a machine needs only the packs
+    of its own archs. The C functions are those of cc/triton/qola_triton.h
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
-    headers; it needs HIP's runtime. The library is the same with packs and
-    without: the output groups `library` and `packs` are one of these each. With
-    --@qola//:compress the code objects in packs are compressed. The library has
-    a digest of each as its packs have it, and loads no other.
+    headers; it needs HIP's runtime. It does not depend on the packs: the output
+    groups `library` and `packs` build one of them. With --@qola//:compress the
+    code objects in packs are compressed. The library contains the digest of each
+    code object in its packs, and loads no others.
 
-    Of several kernels that have what is asked for, the first one is taken: in
-    the order of `tuning`, then of `kernels`, and of each kernel's values.
+    If several kernels serve a problem, the library takes the first: in the order
+    of `tuning`, then of `kernels`, and of each kernel's values.
 
     Example:
         qola_triton_library(
@@ -197,11 +197,11 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
     Args:
       name: target name.
       kernels: labels of qola_triton_kernel targets.
-      namespace: what names of files and functions begin with.
+      namespace: prefix of the names of files and functions.
       tuning: label of a JSON file with a list of objects, the kernels to prefer:
         `kernel`, `arch` and choices, such as
         `[{"kernel": "attention_forward", "arch": "gfx942", "HDIM": 64, "BLOCK_M": 128}]`.
-      manifest: in a manifest's repository, labels by what they are of it: `plan`,
+      manifest: in a manifest's repository, its labels by name: `plan`,
         `bundle_files` and `config`, qola_config.h. With them the library can be in
         a qola_bundle.
       tags: tags of all targets.
