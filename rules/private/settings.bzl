@@ -86,7 +86,14 @@ _selected_archs = rule(
 )
 
 def subsets(archs):
-    """Returns the non-empty subsets of a list of archs, each in the list's order."""
+    """Lists the sets of archs that --@qola//:archs can select of a manifest's.
+
+    Args:
+      archs: the list.
+
+    Returns:
+      The non-empty subsets, each in the list's order.
+    """
     found = [[]]
     for arch in archs:
         found = found + [subset + [arch] for subset in found]
@@ -94,13 +101,16 @@ def subsets(archs):
 
 # buildifier: disable=unnamed-macro
 def by_archs(archs, value_of):
-    """Returns a select over the archs that --@qola//:archs selects of a manifest's.
+    """Selects a value by the archs that --@qola//:archs selects of a manifest's.
 
     Declares the conditions once per package.
 
     Args:
       archs: sorted archs of the manifest.
       value_of: function from the list of selected archs to the attribute value.
+
+    Returns:
+      The select.
     """
     name = "archs." + ".".join(archs)
     conditions = {name + ".on." + ".".join(selected): selected for selected in subsets(archs)}

@@ -6,8 +6,8 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolch
 load("//rules/private:cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS")
 load("//rules/private:compile.bzl", "HOST_ONLY")
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
+load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(

@@ -33,7 +33,7 @@ class Generator:
     def ask(
         self, archs: tuple[str, ...] = BOTH, *, cached: bool = True, out: Path | None = None
     ) -> tuple[KernelSet, int]:
-        """Return what is generated, and how often the generator ran for it."""
+        """Return the generated files, and the number of runs of the generator."""
         before = self.runs
         selection = Selection(keep_unreachable=True)
         module = self.tree.module("libmha_fwd")
@@ -64,7 +64,7 @@ def fetched(generator: Generator) -> Generator:
 
 
 def test_an_answer_is_cached(fetched: Generator, tmp_path: Path) -> None:
-    """Prevents: a generator that runs for what it has said before, or other files for it."""
+    """Prevents: a generator that runs although its answer is cached, or wrong files from it."""
     found, runs = fetched.ask(cached=False, out=tmp_path / "a")
     assert (runs, len(found.kernels) > 0) == (1, True)
     assert fetched.ask() == (found, 1)
@@ -159,8 +159,8 @@ def test_nothing_of_the_machine_reaches_a_generator(
     (tmp_path / "path").mkdir()
     (tmp_path / "path/installed.py").write_text("")
     wanted = "'QOLA_X' in os.environ, os.listdir('.'), [p for p in sys.path if os.path.isdir(p)]"
-    beside = "__import__('importlib.util').util.find_spec"
-    found = f"[{beside}(name) is None for name in ('tests', 'installed', 'pytest', 'numpy')]"
+    find = "__import__('importlib.util').util.find_spec"
+    found = f"[{find}(name) is None for name in ('tests', 'installed', 'pytest', 'numpy')]"
     use_in_kernels(fetched, f"[{wanted}, {found}, hash('x')]")
     record_digest(fetched.tree.root)
     first, _ = fetched.ask(cached=False)

@@ -44,7 +44,7 @@ def run(
     flags: Sequence[str] = (),
     embedded: Sequence[str] | None = None,
 ) -> KernelSet:
-    """Generate a library without CK; `more` are sources beside its own."""
+    """Generate a library without CK; `more` are additional sources."""
     parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     config = tree.module(module, more_flags=NO_CK[module])
@@ -70,7 +70,7 @@ def keys_of(made: KernelSet) -> list[str]:
 
 
 def test_a_library_has_what_its_tables_name(tree: AiterTree) -> None:
-    """Prevents: a row without its code object, a code object for MI300 alone, or a stale digest."""
+    """Prevents: a row without its code object, a code object only for MI300, or a stale digest."""
     made = run(tree, "libmha_fwd", GFX9)
     assert (made.kernels, made.sources, made.warnings) == ((), (), ())
     assert made.headers == ("asm_fmha_v3_fwd_configs.hpp",)
@@ -260,7 +260,7 @@ def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
 
 
 def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
-    """Prevents: a library without CK that has nothing for what the manifest asks."""
+    """Prevents: a library without CK that serves no problem of the manifest."""
     text = "[[mha_fwd_variants]]\nhdim = [128, 96]\n[[mha_fwd_variants]]\nhdim = 128"
     text += "\nhas_dropout = true\n"
     first, second = error_of(lambda: run(tree, "libmha_fwd", GFX9, text)).findings
@@ -363,7 +363,7 @@ def test_numbers_of_a_row() -> None:
 
 @pytest.mark.parametrize("text", ["x", "0.5", "1e2", "nan", "."])
 def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) -> None:
-    """Prevents: a row chosen for every mask, as what its mask is cannot be read."""
+    """Prevents: a row chosen for every mask because its mask cannot be parsed."""
     folder = tree.root / "hsa/gfx942/fmha_v3_fwd"
     (folder / "more.csv").write_text(
         f"/* of\nlines */\nmask,knl_name,co_name # names\n\n1,a,a.co\n{text},b,b.co\n"

@@ -113,7 +113,7 @@ def test_buckets(direction: str, problem: tuple[int, int], bucket: tuple[int, in
 
 
 def test_fits_looks_at_every_dimension() -> None:
-    """Prevents: a dimension of the manifest that does not narrow what is embedded."""
+    """Prevents: a dimension of the manifest that does not narrow the embedded kernels."""
     (variant,) = variants(
         "bwd",
         '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n',

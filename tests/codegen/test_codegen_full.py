@@ -34,7 +34,7 @@ def tree(aiter_tree: Path) -> AiterTree:
 @pytest.mark.parametrize(
     ("module", "receipt", "archs", "targets"),
     [
-        # "gfx9,gfx950" is generate.py's default, which is what AITER gets.
+        # "gfx9,gfx950" is generate.py's default, which AITER uses.
         ("libmha_fwd", 600, BOTH, "gfx9,gfx950"),
         ("libmha_fwd", 100, ("gfx942",), "gfx9"),
         ("libmha_fwd", 2, ("gfx950",), "gfx950"),
@@ -45,7 +45,7 @@ def tree(aiter_tree: Path) -> AiterTree:
 def test_a_full_receipt_is_identical_to_ck(
     tree: AiterTree, tmp_path: Path, module: str, receipt: int, archs: tuple[str, ...], targets: str
 ) -> None:
-    """Prevents: a kernel or a dispatch that differs from what AITER itself would compile."""
+    """Prevents: a kernel or a dispatch that differs from the one that AITER compiles."""
     forward = module == "libmha_fwd"
     directions = ("fwd", "fwd_splitkv", "batch_prefill") if forward else ("bwd",)
     expected: dict[str, bytes] = {}
@@ -97,7 +97,7 @@ def test_receipt_700_backward(
 
 
 def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
-    """Return what a dispatch of one arch and dtype asks of each head dim, by its bucket."""
+    """Return the conditions of a dispatch of one arch and dtype on each head dim, by bucket."""
     head = r"if\(t\.hdim_q <= (\d+) && t\.hdim_v <= (\d+)\)"
     _, *parts = re.split(head, dispatch.read_text())
     # What follows the last one ends the dispatch: brackets and -1.
@@ -118,16 +118,16 @@ def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> Non
         rows, left = (re.split(r"\bif\(\(", of) for of in (before[bucket], text))
         assert [row.strip() for row in left if row not in rows] == []
     gone = {k.name for k in every.kernels} - {k.name for k in reached.kernels}
-    told = {e.name: e.dropped_by for e in reached.explanations}
+    reasons = {e.name: e.dropped_by for e in reached.explanations}
     assert gone
     stays = "([build].keep_unreachable keeps it)"
     row = "unreachable: rows before it in the dispatch take all its problems: "
-    assert {told[name] for name in gone if not told[name].startswith(row)} == {
-        f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
+    assert {reasons[name] for name in gone if not reasons[name].startswith(row)} == {
+        f"unreachable: the dispatch tests the {front} bucket before that of {own}, and it "
         f"takes all its problems {stays}"
         for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
     }
-    instead = {told[n].removeprefix(row) for n in gone if told[n].startswith(row)}
+    instead = {reasons[n].removeprefix(row) for n in gone if reasons[n].startswith(row)}
     assert instead
     named = {name for text in instead for name in text.removesuffix(stays).strip().split(", ")}
     assert named <= {kernel.name for kernel in reached.kernels}
@@ -143,8 +143,8 @@ def test_a_library_of_one_arch_gets_that_arch_s_dispatch(tree: AiterTree, tmp_pa
         run(tree, tmp_path / module, module=module, receipt=700, archs=BOTH)
         for arch in BOTH:
             run(tree, tmp_path / module / arch, module=module, receipt=700, archs=(arch,))
-            alone = files_of(tmp_path / module / arch / "dispatch")
-            assert files_of(tmp_path / module / f"dispatch_{arch}") == alone
+            single = files_of(tmp_path / module / arch / "dispatch")
+            assert files_of(tmp_path / module / f"dispatch_{arch}") == single
 
 
 def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def tree(aiter_tree: Path) -> AiterTree:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
-    """Return a cache for tests of what is made of answers."""
+    """Return a cache for tests of cached answers."""
     return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
 
@@ -427,7 +427,7 @@ def test_the_environment_does_not_matter(
     assert run(tree, tmp_path / "b", QUICKSTART, receipt=700) == expected
 
 
-#: Put before what starts each generator: logs every path that the process asks the system about.
+#: Code before the start of each generator: logs every path that the process accesses.
 WATCH = """\
 import os, posix, sys
 log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -456,7 +456,7 @@ sys.addaudithook(hook)
 def test_the_pinned_generators_ask_nothing_of_the_machine(
     tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a cached plan that something beside the tree decided, of an AITER to be pinned."""
+    """Prevents: a cached plan of a pinned AITER that depends on a file outside of the tree."""
     log = tmp_path / "log"
     monkeypatch.setattr(process, "_START", WATCH.format(log=str(log)) + process._START)
     scratch = tmp_path / "scratch"

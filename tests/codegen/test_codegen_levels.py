@@ -1,4 +1,4 @@
-"""Composable Kernels of all kinds: how far each is followed, and what comes of it."""
+"""The level of each direction of different Composable Kernels, and the generated files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
 
 
 def plant_byte_code(source: Path) -> None:
-    """Put byte code beside a source that is not of it, and that Python takes unseen."""
+    """Write byte code that does not match its source, and that Python loads unchecked."""
     text = source.read_text()
     source.write_text("raise SystemExit('planted')\n")
     py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
@@ -47,7 +47,7 @@ def plant_byte_code(source: Path) -> None:
 
 
 def test_byte_code_is_not_read(tmp_path: Path) -> None:
-    """Prevents: generators that do what no source of the tree says, and no digest of it has."""
+    """Prevents: generators that run code which is in no source and no digest of the tree."""
     tree = make_tree(tmp_path / "tree")
     folder = tree.root / tree.fmha_dir
     plant_byte_code(folder / "switches.py")
@@ -55,7 +55,7 @@ def test_byte_code_is_not_read(tmp_path: Path) -> None:
     result = subprocess.run(plain, capture_output=True, text=True, check=False, env={})
     assert result.stderr == "planted\n"
     assert run(tree, tmp_path / "out").kernels
-    # The same of AITER's scripts, and of what they start.
+    # The same for AITER's scripts, and the programs that they start.
     child = [sys.executable, "-c", f"import sys; sys.path += [{str(folder)!r}]; import switches"]
     (folder / "asm.py").write_text(
         f"import subprocess, switches\nsubprocess.run({child}, check=True)\n"
@@ -95,7 +95,7 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
 def test_variants_select_from_any_pool(
     tmp_path: Path, on: tuple[str, ...], places: dict[str, str], archs: int, kept: int
 ) -> None:
-    """Prevents: kernels or a dispatch that differ from what this CK itself has for a variant."""
+    """Prevents: kernels or a dispatch that differ from those of this CK for a variant."""
     tree = make_tree(tmp_path / "tree", *on, **places)
     assert tree.has_ck
     found = run(tree, tmp_path / "out")

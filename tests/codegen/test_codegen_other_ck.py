@@ -95,7 +95,7 @@ def test_variants_select(
 def test_a_full_receipt_is_identical(
     tree: AiterTree, tmp_path: Path, module: str, direction: str
 ) -> None:
-    """Prevents: a kernel or a dispatch that differs from what this CK writes by itself."""
+    """Prevents: a kernel or a dispatch that differs from the one that this CK writes."""
     own = tmp_path / "own"
     own.mkdir()
     script = tree.root / FMHA / "generate.py"

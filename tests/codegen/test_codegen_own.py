@@ -102,7 +102,7 @@ def generated(
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("direction", ROLES)
 def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction: str) -> None:
-    """Prevents: a kernel that is not what CK's template gives, or is launched by another row."""
+    """Prevents: a kernel that differs from CK's template, or is launched by another row."""
     recording, dispatch, base = seen(aiter_tree, direction)
     names = list(dict.fromkeys(row.main.name for row in base.rows))
     for name in names[:: len(names) // 12]:
@@ -131,10 +131,10 @@ def test_a_kernel_of_ck_is_its_row(aiter_tree: Path) -> None:
     row = first(aiter_tree, "fwd", **FORWARD)
     answer = generated(aiter_tree, "fwd", asked(row, "fwd"))
     assert [kernel.name for kernel in answer.kernels] == [row.main.name]
-    told = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True).explanations
-    (kept,) = (one for one in told if not one.dropped_by)
+    explanations = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True).explanations
+    (kept,) = (one for one in explanations if not one.dropped_by)
     assert (kept.name, kept.asked_by) == (row.main.name, ("here",))
-    assert {one.dropped_by for one in told} == {"", NOT_NAMED}
+    assert {one.dropped_by for one in explanations} == {"", NOT_NAMED}
     (source,) = answer.sources
     assert answer.texts[source.file] == seen(aiter_tree, "fwd").dispatch.text([row.registered])
 
@@ -174,7 +174,7 @@ def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
     ],
 )
 def test_own_tiles_over_a_cache(aiter_tree: Path, direction: str, tile: str, text: str) -> None:
-    """Prevents: a direction that a manifest adds, whose kernels are CK's tiles alone."""
+    """Prevents: a direction that a manifest adds, whose kernels only have CK's tiles."""
     rows = seen(aiter_tree, direction).base.rows
     like = next(row for row in rows if row.main.fields["dtype"] == "fp16")
     own = asked(like, direction, hdim_q=64, hdim_v=64, tile=tile)
@@ -206,7 +206,7 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
 
 @pytest.mark.thorough
 def test_partners_come_along(aiter_tree: Path) -> None:
-    """Prevents: a backward without what runs before and after it."""
+    """Prevents: a backward without its helper kernels."""
     fields: dict[str, FieldValue] = {"arch": "gfx950", "hdim_q": 64, "mode": "batch"}
     fields |= {"deterministic": True, "trload": False, "dpad": 8, "dvpad": 8}
     row = first(aiter_tree, "bwd", **fields)

@@ -153,7 +153,7 @@ def test_grouped_check_finds_what_ck_finds() -> None:
     for trait in (Trait(64, "f"), Trait(128, "f"), Trait(64, "t"), Trait(256, "t")):
         checked(pool, trait)
         pool.append(trait)
-    # The paddings of hdim 128, "f" alone, had been allowed for 64.
+    # The paddings of hdim 128, only "f", had been allowed for 64.
     assert seen == [(64, 0), (64, 1), (256, 0)]
     with pytest.raises(ValueError, match="Duplicate"):
         checked(pool, Trait(128, "f"))
@@ -290,7 +290,7 @@ class Round:
 
 
 def test_an_object_that_holds_itself_is_read_once() -> None:
-    """Prevents: endless recursion into enumerations, classes and what refers back."""
+    """Prevents: endless recursion into enumerations, classes and cyclic references."""
     item = Round()
     item.whole = item
     assert fields_of(item, {}) == {"hdim_q": 64, "layout": "row"}

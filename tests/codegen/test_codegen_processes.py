@@ -53,7 +53,7 @@ def running(folder: Path) -> list[bytes]:
 
 
 def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
-    """Prevents: generators, and what they start, that go on for 15 minutes after kill -9."""
+    """Prevents: generators and their children that run for 15 minutes after kill -9."""
     words = script(tmp_path, ENDLESS)
     code = (
         "import sys; from pathlib import Path; from qola.codegen.process import run_module\n"
@@ -94,7 +94,7 @@ def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
 
 
 def test_a_generator_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a wait for what a generator has left running, or for one that closed its output."""
+    """Prevents: a wait for a child that a generator left running, or that closed its output."""
     monkeypatch.setattr(process, "TIMEOUT", 1)
     for text in (ENDLESS, "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)"):
         with pytest.raises(CodegenError, match="no end after 1 s"):
@@ -117,7 +117,7 @@ def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> No
 
 
 def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
-    """Prevents: a traceback for CK's generator where it ends without what Python does at an end."""
+    """Prevents: a traceback for CK's generator if it ends without Python's cleanup."""
     tree = make_tree(tmp_path / "tree")
     generator = tree.root / tree.fmha_dir / "generate.py"
     generator.write_text(generator.read_text() + "\nimport os\nos._exit(0)\n")

@@ -63,7 +63,7 @@ def hidden(text: str) -> dict[int, tuple[tuple[int, int], ...]]:
         (["!(a.seqlen_q <= 16)", "a.seqlen_q <= 16", "a.seqlen_k <= 16"], {2: (0, 1)}),
         (["(false) || (true)", "true"], {1: (0,)}),
         (["false", "true"], {}),
-        # What is not understood takes nothing, and is behind what takes all.
+        # A condition that cannot be parsed takes nothing; preceding ones may take all of it.
         (["num_blocks(64) < 3", "num_blocks(64) < 3"], {}),
         (["a.b ? true : false", "true", "true"], {2: (1,)}),
         (["(a.b < 1) && (a.c < 1) || (a.d < 1)", "(a.b < 1)"], {}),

@@ -20,6 +20,7 @@ from qola.plan.planner import build_plan
 from qola.plan.python_module import plan_python_module
 from qola.plan.request import Module, Request
 from qola.plan.resolve import resolve
+from qola.plan.spec import BuildSpec
 from qola.repository import __main__ as repository
 from qola.repository import build_files as emit
 from tests.support.later_tree import write_pybind_tree
@@ -95,7 +96,7 @@ def test_nothing_of_it_where_there_is_none(plan: Planning) -> None:
     assert "python_module" not in text
 
 
-@pytest.mark.parametrize("changes", [{"mode": "cpp_itfs"}, {}])
+@pytest.mark.parametrize("changes", [{"spec": BuildSpec(mode="cpp_itfs")}, {}])
 def test_the_other_mode_is_refused(changes: dict[str, Any], plan: Planning) -> None:
     """Prevents: a C++ library with nothing to call in it."""
     mode = "" if changes else 'mode = "cpp_itfs"\n'

@@ -6,7 +6,7 @@ Values have the types that pandas gives them: a column of whole numbers holds `i
 or a fraction `float`, any other `str`. Any other use raises AttributeError, TypeError or
 `FrameError`, so that a script that needs more fails instead of printing another table.
 
-tests/python/codegen/test_codegen_asm_frames.py compares it with pandas if that is installed.
+tests/codegen/test_codegen_asm_frames.py compares it with the output of pandas 3.1.
 """
 
 from __future__ import annotations

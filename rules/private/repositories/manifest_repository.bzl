@@ -1,7 +1,7 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
-load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 load(":aiter.bzl", "watch_patches")
+load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
 # Of the rules for a manifest.
 MANIFEST_ATTRS = {

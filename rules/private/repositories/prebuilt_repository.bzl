@@ -1,9 +1,9 @@
 """prebuilt_repository: a manifest's libraries, prebuilt where somebody has them, else built."""
 
 load("//rules/private:finding.bzl", "finding")
+load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
 load(":host_python.bzl", "run_qola")
 load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
-load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
 
 _VARIABLE = "QOLA_PREBUILT"
 

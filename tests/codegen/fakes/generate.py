@@ -1,7 +1,7 @@
 """A small generator of the kind of Composable Kernel's, written for tests.
 
-`switches.py` beside it says in what it differs from the one that has none: what CKs of other years
-did, and what one may do some day. Receipt 600 is everything, 7 one variant of it.
+`switches.py` in its folder selects differences from the default: behaviour of earlier and of
+possible future CKs. Receipt 600 is everything, 7 one variant of it.
 """
 
 from __future__ import annotations
