@@ -1,9 +1,9 @@
-"""Prints how many files and bytes the actions of a build read, by kind of action and of input.
+"""Prints the number and size of files that the actions of a build read, by mnemonic and group.
 
     ./bazelw build --execution_log_json_file=/tmp/log.json //:quickstart_libmha_fwd
     ./bazelw --in-tree python3 bench/action_inputs.py /tmp/log.json
 
-A clean output base logs every action, those that come from a cache too.
+With a clean output base, the log has every action, including cache hits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from qola.cli.console import Table, size, to_text  # noqa: E402
 from qola.report.execution_log import LoggedFile, Spawn, read_spawns  # noqa: E402
 
-#: What a path is, by the first pattern found in it.
+#: Group of a path, by the first pattern that matches.
 GROUPS = (
     ("device libraries", re.compile(r"/amdgcn/")),
     ("HIP headers", re.compile(r"/(rocm|hip)/(include|share)/")),
@@ -38,13 +38,12 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Group:
-    """What the actions of one kind read of one group.
+    """The inputs of one group, of all actions with one mnemonic.
 
     Attributes:
         files: files per action, on average.
         bytes: bytes per action, on average.
-        distinct_bytes: bytes over all actions, what several read counted once: what a client
-            uploads and, in the end, each worker keeps.
+        distinct_bytes: bytes of distinct files over all actions: a client uploads these.
     """
 
     mnemonic: str
@@ -55,12 +54,12 @@ class Group:
 
 
 def group_of(path: str) -> str:
-    """Return the name of the group a path belongs to."""
+    """Return the name of a path's group."""
     return next((name for name, pattern in GROUPS if pattern.search(path)), OTHER)
 
 
 def summarize(spawns: Iterable[Spawn]) -> list[Group]:
-    """Return what actions read, by mnemonic and in the order of GROUPS."""
+    """Return the inputs of actions, by mnemonic and in the order of GROUPS."""
     actions: dict[str, int] = {}
     read: dict[tuple[str, str], list[LoggedFile]] = {}
     for spawn in spawns:
@@ -83,7 +82,7 @@ def summarize(spawns: Iterable[Spawn]) -> list[Group]:
 
 
 def to_table(groups: Iterable[Group]) -> Table:
-    """Return the groups as a table, with a line for each mnemonic's sum."""
+    """Return a table of groups, with a total for each mnemonic."""
     rows = []
     listed = list(groups)
     for mnemonic in dict.fromkeys(group.mnemonic for group in listed):
@@ -106,7 +105,7 @@ def to_table(groups: Iterable[Group]) -> Table:
 def main() -> None:
     """Read a log and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("log", type=Path, help="what --execution_log_json_file wrote")
+    parser.add_argument("log", type=Path, help="file of --execution_log_json_file")
     log = parser.parse_args().log
     print(to_text(to_table(summarize(read_spawns(log)))))
 

@@ -1,4 +1,4 @@
-"""AITER's own way: its generator, its flags, hipcc and ninja, as aiter/jit/core.py does it."""
+"""Builds as aiter/jit/core.py does: AITER's generator, its flags, hipcc and ninja."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMMON_FLAGS = [
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
 ]
-# aiter/jit/core.py: those of HIP sources. The optional ones are the SDK's (sdk_facts).
+# aiter/jit/core.py: flags of HIP sources. The optional ones come from sdk_facts.
 _HIP_FLAGS = [
     "-DLEGACY_HIPBLAS_DIRECT",
     "-DUSE_PROF_API=1",
@@ -55,7 +55,7 @@ _LINK_FLAGS = [
     "-ffunction-sections",
     "-fdata-sections",
     "-Wl,--gc-sections",
-    # AMD's clang links with it by itself.
+    # The default of AMD's clang.
     "-fuse-ld=lld",
 ]
 _DIRECTIONS = {module: direction for direction, module in MODULES.items()}
@@ -63,11 +63,7 @@ _DIRECTIONS = {module: direction for direction, module in MODULES.items()}
 
 @dataclass(frozen=True)
 class Module:
-    """A library in build.ninja.
-
-    Attributes:
-        sources: its sources, absolute.
-    """
+    """A library in build.ninja, with absolute paths of its sources."""
 
     name: str
     sources: tuple[Path, ...]
@@ -81,14 +77,12 @@ def build_file(
     includes: Sequence[Path],
     link_flags: Sequence[str],
 ) -> str:
-    """Return build.ninja as AITER's _write_ninja_file writes it, with a rule for headers besides.
+    """Return build.ninja like AITER's _write_ninja_file, with two improvements.
 
-    AITER's own rule for HIP sources has no depfile, so that a changed header goes unnoticed; here
-    it has one. All modules are in one file, so that no core waits at the end of the first.
+    Sources depend on their headers, through depfiles, and one file builds all modules concurrently.
 
     Args:
         includes: include directories, in search order.
-        link_flags: of every link.
     """
     blocks = [
         "ninja_required_version = 1.3",
@@ -126,12 +120,12 @@ def _escape(path: Path) -> str:
 
 
 class AiterNinja(NinjaBuild):
-    """A build directory of AITER's."""
+    """The build with AITER's flags."""
 
     name = "aiter"
 
     def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Generate, write build.ninja and run ninja: see NinjaBuild."""
+        """Generate, write build.ninja and run ninja."""
         patterns = self.patterns(more=more)
         runs, modules = [], []
         for module in planned.plan.modules:
@@ -150,7 +144,7 @@ class AiterNinja(NinjaBuild):
         return [*runs, self.ninja()]
 
     def ninja(self) -> Run:
-        """Run ninja on what is there."""
+        """Run ninja."""
         return self.run(["ninja", "-v", "-j", str(self.setting.jobs)])
 
     def library(self, direction: str) -> Path:

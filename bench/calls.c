@@ -1,4 +1,4 @@
-/* calls LIBRARY ENTRY HDIM MASK CALLS: what loading a library and calling it takes; prints a JSON object.
+/* calls LIBRARY ENTRY HDIM MASK CALLS: measures loading and calling a library; prints a JSON object.
  *
  * Compiled once per namespace, against qola_c.h of its bundle, for bench/calls.py. bf16, one sequence of 128 rows.
  */
@@ -28,7 +28,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Bytes of memory that the process has, with those of files that are mapped. */
+/* Resident bytes of the process, including mapped files. */
 static long resident(void)
 {
     long size = 0, pages = 0;
@@ -49,8 +49,8 @@ static void* memory(size_t bytes)
 
 static qola_tensor tensor(int dim)
 {
-    qola_tensor made = {memory((size_t)ROWS * HEADS * dim * 4), (int64_t)ROWS * HEADS * dim, dim, (int64_t)HEADS * dim};
-    return made;
+    qola_tensor result = {memory((size_t)ROWS * HEADS * dim * 4), (int64_t)ROWS * HEADS * dim, dim, (int64_t)HEADS * dim};
+    return result;
 }
 
 static qola_mha_args problem(int dim, int mask)
@@ -100,13 +100,13 @@ int main(int argc, char** argv)
     qola_mha_args args = problem(dim, atoi(argv[4]));
     if(backward)
         args.d_o = tensor(dim), args.dq = tensor(dim), args.dk = tensor(dim), args.dv = tensor(dim);
-    /* One of the largest: asking would load the kernels before the clock runs. */
+    /* Large enough for every kernel: a query would load the kernels before the measurement. */
     args.workspace_size = 1 << 26;
     args.workspace      = memory(args.workspace_size);
 
-    const double asked = seconds();
-    status             = call(&args, NULL);
-    const double first = seconds() - asked;
+    const double called = seconds();
+    status              = call(&args, NULL);
+    const double first  = seconds() - called;
     if(status != QOLA_OK)
     {
         fprintf(stderr, "%s: status %d\n", name, status);

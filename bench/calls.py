@@ -1,13 +1,12 @@
-"""Measures lazy libraries: first calls, calls of loaded kernels, loading; beside full libraries.
+"""Measures first calls, calls of loaded kernels and loading, of lazy and full libraries.
 
     ./bazelw build //cc/fake_hip @qola_quickstart//:bundle @qola_quickstart//:lazy_bundle
     python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --sdk SDK --work EMPTY_DIRECTORY \
         --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
 
-Prints a table. The device is the fake HIP runtime's: what is
-measured is what happens before a kernel runs. Problems are bf16 with head dimension 128. Compiles
-are compared with one command of a distribution's clang a kernel, one after the other, as ck-jit
-makes kernels; everything else with the full library.
+Prints a table. The fake HIP runtime is the device, so a call ends where the kernel would start.
+Problems are bf16 with head dimension 128. Compiles are compared with a distribution's clang, one
+command per kernel, one after the other, like ck-jit; the other rows with the full library.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.errors import BenchError
+from bench.processes import BenchError
 from bench.report import quantity
 from bench.setting import ROOT, as_distributed, place_flags
 from qola.errors import Finding, QolaError
@@ -34,11 +33,7 @@ _CALLS = 200_000
 
 @dataclass(frozen=True)
 class Side:
-    """A way to have kernels.
-
-    Attributes:
-        environ: what the library reads of the environment.
-    """
+    """A bundle, with the environment variables that its library reads."""
 
     bundle: Path
     environ: Mapping[str, str]
@@ -46,7 +41,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Caller:
-    """The program of calls.c, and the device it sees."""
+    """The program of calls.c, with its environment."""
 
     program: Path
     environ: Mapping[str, str]
@@ -93,7 +88,7 @@ def build_caller(sdk: Path, bundle: Path, output: Path) -> None:
 
 
 def compiles(work: Path, lazy: Path, sdk: Path) -> dict[str, Side]:
-    """Return who compiles kernels: this project, and a plain command a kernel."""
+    """Return the two ways to compile kernels: this project, and one plain command per kernel."""
     plain = work / "distributed"
     as_distributed(sdk, plain)
     return {
@@ -122,7 +117,7 @@ Row = tuple[str, str, str, float]
 
 
 def seconds(value: float) -> str:
-    """Return a time for people."""
+    """Format a time."""
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if value * scale < 1000:
             return f"{value * scale:.3g} {unit}"
@@ -130,7 +125,7 @@ def seconds(value: float) -> str:
 
 
 def kilobytes(value: float) -> str:
-    """Return a size for people."""
+    """Format a size."""
     return quantity(value, "bytes")
 
 
@@ -140,7 +135,7 @@ def row(name: str, ours: float, theirs: float, text: Callable[[float], str]) -> 
 
 
 def first_calls(caller: Caller, sides: Mapping[str, Side]) -> list[Row]:
-    """Measure calls whose kernels are compiled."""
+    """Measure calls that compile kernels."""
     rows = []
     for name, entry, mask in (
         ("first forward call", "mha_fwd", _NO_MASK),
@@ -157,7 +152,7 @@ def first_calls(caller: Caller, sides: Mapping[str, Side]) -> list[Row]:
 
 
 def loads(caller: Caller, full: Side, cached: Side, pack: Side) -> list[Row]:
-    """Measure what is left where kernels are at hand."""
+    """Measure loading, and calls of compiled kernels."""
     rows: list[Row] = []
     for entry, of in (("mha_fwd", "forward"), ("mha_bwd", "backward")):
         theirs = caller.least(full, entry, _CALLS)
@@ -207,7 +202,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
     """Measure everything; return the table's rows."""
     args.work.mkdir(parents=True, exist_ok=True)
     sdk, work = args.sdk.absolute(), args.work.resolve()
-    # Caches trust nothing in a bundle that others may write to, or that is a link elsewhere.
+    # Caches reject bundles that others may write to, or that contain links.
     lazy = Path(shutil.copytree(args.lazy, work / "lazy", copy_function=shutil.copyfile))
     (lazy / "bin/qola-kernels").chmod(0o755)
     shutil.rmtree(next((lazy / "share/qola").iterdir()) / "packs", ignore_errors=True)

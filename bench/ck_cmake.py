@@ -1,4 +1,4 @@
-"""CK's way: generate.py, CMake and ninja, as example/ck_tile/01_fmha/CMakeLists.txt does it."""
+"""Builds as CK's example/ck_tile/01_fmha/CMakeLists.txt does: generate.py, CMake and ninja."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PLACE = "generate.py in CMake"
 
 
 class CkCmake(NinjaBuild):
-    """A build directory of CMake's."""
+    """The build with CMake."""
 
     name = "cmake"
 
     def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Configure and build: see NinjaBuild."""
+        """Configure and build."""
         patterns = self.patterns(more=more)
         self.directory.mkdir(parents=True, exist_ok=True)
         configured = self.run(self._configure(patterns))
@@ -32,15 +32,15 @@ class CkCmake(NinjaBuild):
             for line in (self.directory / f"{api}_blob_list.txt").read_text("utf-8").splitlines()
         ]
         digests = planned.digests()
-        # Before half an hour of compiling: by name, and once they are there by what they hold.
+        # By name before half an hour of compiling, and by content afterwards.
         check_same(digests, {name: digests.get(name, "") for name in listed}, _PLACE)
         built = self.ninja()
-        made = {name: sha256_of(self.directory / name) for name in listed}
-        check_same(digests, made, _PLACE)
+        theirs = {name: sha256_of(self.directory / name) for name in listed}
+        check_same(digests, theirs, _PLACE)
         return [configured, built]
 
     def ninja(self) -> Run:
-        """Build what is configured."""
+        """Build the configured project."""
         cmake = self.setting.tools / "cmake"
         return self.run([cmake, "--build", ".", "-j", str(self.setting.jobs)])
 

@@ -1,11 +1,11 @@
-"""Measures how fast kernels are emulated: instructions of waves a second.
+"""Measures the speed of the emulator, in instructions of waves per second.
 
     ./bazelw build //cc/fake_hip @qola_quickstart//:libmha_fwd @qola_quickstart//:libmha_fwd_caller
     python3 -m bench.emulate --runtime libamdhip64.so.7 --library quickstart_libmha_fwd.so \
         --caller libmha_fwd_caller.so --arch gfx950 --dtype bf16 --dim 128
 
-Runs a forward of one sequence and four heads, bound once before it is timed, at each number of
-waves that go on together, and prints a JSON object. One process is one core.
+Runs a forward of one sequence and four heads with several numbers of concurrent waves, after one
+warm-up call, and prints a JSON object. One process uses one core.
 """
 
 from __future__ import annotations

@@ -15,62 +15,68 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure, ours, report, rows
-from bench.errors import BenchError
+from bench.processes import BenchError
 from bench.workload import ARCH, WORKLOADS
 from qola.errors import Finding, QolaError
 
 _EPILOG = """\
-Rows, each with "vs AITER with ninja" and "vs CK with CMake" after it; what they mean is in
-docs/internals/performance.md:
+Rows, each with the suffix "vs AITER with ninja" or "vs CK with CMake". Their meaning is explained
+in docs/internals/performance.md:
 
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the command line's parser."""
+def _parser() -> argparse.ArgumentParser:
     names = "\n".join(f"  {kind.name}" for kind in rows.KINDS)
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="bench/run",
-        description="Build the same kernels with the same compiler by AITER's own flags and "
-        "ninja, by CK's generate.py and CMake, and by this project, and print what each took. "
-        "Wants an idle machine; on two cores 20 to 45 minutes.",
+        description="Build the same kernels with the same compiler with AITER's own flags and "
+        "ninja, with CK's generate.py and CMake, and with this project, and compare time, memory "
+        "and size. Needs an idle machine; takes 20 to 45 minutes on two cores.",
         epilog=_EPILOG + names,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
-    made.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    made.add_argument(
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument(
         "--from",
         type=Path,
         metavar="FILE",
         dest="source",
-        help="print the table of a file that --json wrote; measure nothing",
+        help="print the table of a file written by --json, without measuring",
     )
-    made.add_argument(
+    parser.add_argument(
         "--workload",
         choices=sorted(WORKLOADS),
         default="default",
-        help="what to build, of bench/workloads; families: as many kernels of a kind as "
-        "TransformerEngine has; quick: one small kernel, for trying this out",
+        help="manifest in bench/workloads to build; families: as many kernels per family as "
+        "TransformerEngine has; quick: one small kernel, as a check",
     )
-    made.add_argument(
-        "--only", nargs="+", default=[], metavar="ROW", help="only rows whose names begin like this"
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help="measure only rows whose names begin with ROW",
     )
-    made.add_argument(
-        "--keep", type=Path, metavar="DIR", help="work in this directory, and leave it as it is"
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="work in this directory, and keep it"
     )
-    made.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="compiles at a time (all cores)"
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="concurrent compiles (default: all cores)",
     )
-    return made
+    return parser
 
 
 @contextmanager
-def work_directory(keep: Path | None) -> Iterator[Path]:
-    """Make the directory to work in; remove it at the end unless it is to be kept.
+def _work_directory(keep: Path | None) -> Iterator[Path]:
+    """Create the directory to work in; remove it at the end unless `keep` names it.
 
     Raises:
-        BenchError: the directory to keep holds something.
+        BenchError: `keep` is not empty.
     """
     if keep is None:
         directory = Path(tempfile.mkdtemp(prefix="qola-bench-"))
@@ -86,8 +92,8 @@ def work_directory(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def machine() -> dict[str, Any]:
-    """Return what the machine is like; nothing that names it."""
+def _machine() -> dict[str, Any]:
+    """Return cores, memory and processor of this machine, without its name."""
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     found = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
     described = {
@@ -97,8 +103,8 @@ def machine() -> dict[str, Any]:
     return {**described, "processor": found[1]} if found else described
 
 
-def progress() -> Callable[[str], None]:
-    """Return what prints a line to standard error, with the time since now."""
+def _progress() -> Callable[[str], None]:
+    """Return a function that prints a line to standard error, with the elapsed time."""
     start = time.monotonic()
 
     def say(line: str) -> None:
@@ -108,26 +114,26 @@ def progress() -> Callable[[str], None]:
     return say
 
 
-def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None]:
-    """Measure; return the JSON object, and the error after which the rest was not measured."""
+def _measure(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None]:
+    """Measure; return the report, and the error that ended the measurement early."""
     chosen = rows.choose(args.only)
     workload = WORKLOADS[args.workload]
-    # What bench/bootstrap.py sets is for this process alone.
-    own = ("PYTHONPATH", "PYTHONSAFEPATH", "QOLA_BENCH_PACKAGES")
+    # Set by bench/python for this process only.
+    own = ("PYTHONPATH", "QOLA_BENCH_PACKAGES")
     packages = Path(os.environ["QOLA_BENCH_PACKAGES"])
     environ = {key: value for key, value in os.environ.items() if key not in own}
     failed = None
-    with work_directory(args.keep) as work:
+    with _work_directory(args.keep) as work:
         bench = measure.Bench(
-            work, packages, workload, rows.steps(chosen), args.jobs, environ, progress()
+            work, packages, workload, rows.steps(chosen), args.jobs, environ, _progress()
         )
         try:
             bench.run()
         except QolaError as error:
-            # Twenty minutes of measurements are not thrown away for the last of them.
+            # Report the measurements before the failure.
             failed = error
     found = bench.results
-    made = report.report(
+    reported = report.report(
         rows.rows(chosen, found.values),
         found.values,
         command=f"bench/run --workload {workload.name}",
@@ -137,25 +143,25 @@ def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None
             "kernels": found.kernels,
             "kernels_with_variant": found.more,
         },
-        machine=machine(),
+        machine=_machine(),
         versions=found.versions,
         jobs=args.jobs,
-        notes=[*found.notes, *(["Not complete: a step failed."] if failed else [])],
+        notes=[*found.notes, *(["Incomplete: a step failed."] if failed else [])],
     )
-    return made, failed
+    return reported, failed
 
 
-def read_report(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file.
+def _read_report(file: Path) -> dict[str, Any]:
+    """Read a report.
 
     Raises:
-        BenchError: there is none in it.
+        BenchError: the file is not a report of bench/run.
     """
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BenchError(
-            Finding(f"--from {file}", str(error), "a file that bench/run --json wrote")
+            Finding(f"--from {file}", str(error), "a file written by bench/run --json")
         ) from error
     if found.get("schema") != report.SCHEMA_VERSION:
         expected = f'"schema": {report.SCHEMA_VERSION}'
@@ -164,8 +170,8 @@ def read_report(file: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; return the exit code."""
-    args = parser().parse_args(arguments)
+    """Run the command line; return the exit code."""
+    args = _parser().parse_args(arguments)
     failed: QolaError | None = None
     try:
         if args.json and not args.json.parent.is_dir():
@@ -173,9 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Finding(f"--json {args.json}", "no such directory", "a file in a directory")
             )
         if args.source:
-            found = read_report(args.source)
+            found = _read_report(args.source)
         else:
-            found, failed = measured(args)
+            found, failed = _measure(args)
     except QolaError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -1,19 +1,19 @@
-"""The steps of bench/run: prepares what all sides need, then measures one side after the other."""
+"""The steps of bench/run: prepares compiler and sources, then measures one side after the other."""
 
 from __future__ import annotations
 
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import nginx, ours, processes
+from bench import ours, processes
 from bench.aiter_ninja import AiterNinja
 from bench.ck_cmake import CkCmake
-from bench.kernel_actions import kernel_seconds, ran
 from bench.ninja_build import NinjaBuild
 from bench.ours import Ours
 from bench.processes import Run
@@ -31,11 +31,12 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Measurements:
-    """What was measured so far.
+    """Results so far.
 
     Attributes:
-        values: measurements by side and name, in seconds or bytes as the name says.
+        values: measurements by side and name; the name ends with the unit, seconds or bytes.
         kernels: number of kernel instances by direction.
+        more: the same with the further variant.
     """
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -45,12 +46,12 @@ class Measurements:
     notes: list[str] = field(default_factory=list)
 
     def add(self, side: str, values: Mapping[str, float]) -> None:
-        """Add measurements of a side."""
+        """Add measurements of a side by name."""
         self.values.setdefault(side, {}).update(values)
 
 
 def totals(runs: Sequence[Run]) -> dict[str, float]:
-    """Return sum and peaks of programs that ran one after the other, as a cold build's."""
+    """Return the measurements of a cold build that consists of consecutive programs."""
     return {
         "cold_seconds": sum(run.seconds for run in runs),
         "compiler_peak_bytes": max(run.compiler_peak_bytes for run in runs),
@@ -59,12 +60,12 @@ def totals(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def per_kernel(seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the mean per kernel of sums by direction."""
+    """Return the mean time per kernel from sums by direction."""
     return {f"kernel_{d}_seconds": total / counts[d] for d, total in seconds.items()}
 
 
 def sizes(library: Callable[[str], Path], counts: Mapping[str, int]) -> dict[str, float]:
-    """Return each direction's library's bytes, and these by the number of its kernels."""
+    """Return the size of each direction's library, in total and per kernel."""
     found: dict[str, float] = {}
     for direction, count in counts.items():
         size = library(direction).stat().st_size
@@ -78,10 +79,10 @@ class Bench:
     """A run of bench/run.
 
     Attributes:
-        work: directory for everything, empty.
+        work: an empty directory for all files.
         packages: directory of the pinned CMake and ninja.
-        steps: steps to take by side, see bench.rows.steps.
-        jobs: compiles at a time.
+        steps: steps by side, see bench.rows.steps.
+        jobs: number of concurrent compiles.
     """
 
     work: Path
@@ -119,24 +120,24 @@ class Bench:
         return self.results
 
     @contextmanager
-    def _step(self, what: str) -> Iterator[None]:
-        self.progress(what)
+    def _step(self, title: str) -> Iterator[None]:
+        self.progress(title)
         start = time.monotonic()
         yield
         self.progress(f"  took {time.monotonic() - start:.1f} s")
 
     @contextmanager
     def _prepared(self, tools: Path) -> Iterator[Setting]:
-        """Fetch compiler and AITER, so that nobody's measurement holds a download."""
-        made = self._ours("prepare", self.work / "no_cache")
-        with ours.stopped_at_end(made):
-            made.write(self.workload.manifest(more=False), wheel_pin())
-            made.build("--nobuild")
+        """Fetch compiler and AITER, so that no measurement includes a download."""
+        first = self._ours("prepare", self.work / "no_cache")
+        with ours.stopped_at_end(first):
+            first.write(self.workload.manifest(more=False), wheel_pin())
+            first.build("--nobuild")
             sdk = self.work / "sdk"
             # hipcc does not quote what it passes on, and canonical repository names have a ~.
-            as_distributed(made.external("qola_rocm_sdk", "sdk"), sdk)
+            as_distributed(first.external("qola_rocm_sdk", "sdk"), sdk)
             aiter = self.work / "aiter_tree"
-            aiter.symlink_to(made.external("aiter", "aiter_meta").parent)
+            aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
         yield Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)
 
     def _ours(self, name: str, disk_cache: Path, *options: str) -> Ours:
@@ -191,7 +192,9 @@ class Bench:
             built, spawns = first.logged_build()
         self.results.add("ours", totals([fetched, built]))
         self.results.add("ours", {"fetch_seconds": fetched.seconds, "build_seconds": built.seconds})
-        self.results.add("ours", per_kernel(kernel_seconds(spawns, base.compiled()), base.counts()))
+        self.results.add(
+            "ours", per_kernel(ours.kernel_seconds(spawns, base.compiled()), base.counts())
+        )
         library = {direction: first.library(MODULES[direction]) for direction in base.kernels}
         self.results.add("ours", sizes(library.__getitem__, base.counts()))
         if "noop" in steps:
@@ -207,21 +210,25 @@ class Bench:
         with self._step(f"ours: warm rebuild elsewhere, {cache}"), ours.stopped_at_end(elsewhere):
             run, spawns = elsewhere.logged_build()
         self.results.add("ours", {name: run.seconds})
-        missed = ran(spawn for spawn in spawns if spawn.mnemonic not in _NEVER_CACHED)
+        missed = Counter(
+            spawn.mnemonic
+            for spawn in spawns
+            if not spawn.cached and spawn.mnemonic not in _NEVER_CACHED
+        )
         if missed:
             counts = ", ".join(f"{n} {mnemonic}" for mnemonic, n in sorted(missed.items()))
-            self.results.notes.append(f"The {cache} did not have all: {counts} ran again.")
+            self.results.notes.append(f"Missing in the {cache}: {counts} ran again.")
 
     @contextmanager
     def _remote(self) -> Iterator[str]:
         log = self.work / "log.txt"
         with self._step("preparing: nginx"):
-            start = nginx.script(self.work, log, self.environ)
-        with nginx.serving(start, self.work / "remote_cache", log) as url:
+            start = ours.fetch_cache_server(self.work, log, self.environ)
+        with ours.cache_server(start, self.work / "remote_cache", log) as url:
             yield url
 
 
-# Made by Bazel itself, in no time.
+# Bazel performs these itself, within milliseconds.
 _NEVER_CACHED = ("SymlinkTree", "FileWrite", "TemplateExpand")
 
 
@@ -246,9 +253,9 @@ def wheel_pin() -> dict[str, str]:
 
 
 def versions(setting: Setting) -> dict[str, str]:
-    """Return the versions of what takes part."""
+    """Return the versions of all programs and sources."""
 
-    def said(*command: str) -> str:
+    def version_of(*command: str) -> str:
         output = processes.run(
             command, setting.log, cwd=setting.work, environ=setting.rocm_environ()
         ).output
@@ -261,7 +268,7 @@ def versions(setting: Setting) -> dict[str, str]:
         "clang": facts["clang_version"],
         "HIP": facts["hip_version"],
         "Bazel": (ROOT / ".bazelversion").read_text(encoding="utf-8").strip(),
-        "CMake": said(str(setting.tools / "cmake"), "--version"),
-        "ninja": said(str(setting.tools / "ninja"), "--version"),
+        "CMake": version_of(str(setting.tools / "cmake"), "--version"),
+        "ninja": version_of(str(setting.tools / "ninja"), "--version"),
         "Python": ".".join(map(str, sys.version_info[:3])),
     }

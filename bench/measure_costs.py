@@ -1,10 +1,11 @@
-"""Measures what kernels cost to compile, for `qola plan --estimate`.
+"""Measures the compile costs that `qola plan --estimate` uses, and writes qola/inspect/costs.json.
 
-    bench/python bench/measure_costs.py --aiter TREE
+    bench/python bench/measure_costs.py --aiter TREE        # C++: 8 minutes
+    python3 -m venv VENV && VENV/bin/pip install --require-hashes -r third_party/python/triton.txt
+    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --triton          # Triton: half a minute
 
-Compiles a handful of kernel instances and dispatch sources of small plans, one after the other,
-with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/inspect/costs.json.
-CPU seconds, because they hold on a busy machine too. Takes some eight minutes.
+Compiles sample kernel instances and dispatch sources, one after the other, with the flags of
+rules/rocm/flags.bzl. CPU seconds also hold on a busy machine.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import ast
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +32,14 @@ from qola.plan.model import KernelInstance, Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
+from qola.triton import own
+from qola.triton.kernel import instance_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
 COSTS = ROOT / "qola/inspect/costs.json"
-PARTS = ("kernels", "sources")
+TRITON_HDIMS = (64, 128, 256)
 SMALL = """
 [build]
 architectures = ["gfx950"]
@@ -59,7 +64,7 @@ has_alibi = false
 has_dropout = false
 deterministic = false
 """
-# A larger dispatch of each direction: what an entry costs is the slope between the two.
+# A larger dispatch of each direction: the cost of an entry is the slope between the two.
 LARGE = """
 [build]
 architectures = ["gfx950"]
@@ -89,13 +94,13 @@ KERNELS = (
     ("bwd", "dot_do_o", 128),
     ("bwd", "convert_dq", 128),
 )
-# A dispatch of the full set is a matter of minutes, and known from these two.
+# A dispatch of the full set takes minutes; the two directions suffice to estimate it.
 DISPATCHES = ("fwd", "bwd")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A hipcc and what it is given."""
+    """A hipcc with its version and flags, and llvm-size."""
 
     command: tuple[str, ...]
     version: str
@@ -103,8 +108,8 @@ class Compiler:
     size_tool: str
 
 
-def constants(path: Path) -> dict[str, Any]:
-    """Return the lists and dicts a .bzl file assigns: Starlark's literals are Python's."""
+def _constants(path: Path) -> dict[str, Any]:
+    """Return the constants of a .bzl file, whose literals are also Python's."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
         node.targets[0].id: ast.literal_eval(node.value)
@@ -114,8 +119,8 @@ def constants(path: Path) -> dict[str, Any]:
 
 
 def find_compiler(hipcc: str) -> Compiler:
-    """Return the compiler with every flag it accepts, as rules/rocm/detect.bzl does."""
-    bzl = constants(ROOT / "rules/rocm/flags.bzl")
+    """Return the compiler with the flags that it accepts, like rules/rocm/detect.bzl."""
+    bzl = _constants(ROOT / "rules/rocm/flags.bzl")
     command = ("env", "-u", "ROCM_PATH", "HIP_PLATFORM=amd", hipcc)
     text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"^(HIP version|InstalledDir): (\S+)", text.stdout, re.MULTILINE))
@@ -135,39 +140,28 @@ def find_compiler(hipcc: str) -> Compiler:
     return Compiler(command, version, tuple(flags), f"{found['InstalledDir']}/llvm-size")
 
 
-def cpu_model() -> str:
-    """Return the processor's name."""
+def _cpu_model() -> str:
     match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return match[1] if match else "unknown processor"
 
 
-def spent(command: Sequence[str]) -> tuple[float, int]:
-    """Run a command; return the CPU seconds of its processes, and the most bytes one of them had.
-
-    Raises:
-        CalledProcessError: it failed.
-    """
-    process = subprocess.Popen(command)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, list(command))
-    return round(usage.ru_utime + usage.ru_stime, 1), usage.ru_maxrss * 1024
+def _cpu_seconds(command: Sequence[str]) -> float:
+    """Run a command; return the CPU seconds of its processes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return round(used, 1)
 
 
 class Bench:
-    """Compiles sources of plans and takes the time.
-
-    Attributes:
-        peak_bytes: most memory that a process of the last compile had.
-    """
+    """Compiles sources of plans and measures their cost."""
 
     def __init__(self, compiler: Compiler, tree: Path, work: Path) -> None:
-        self.peak_bytes = 0
         self._compiler, self._tree, self._work = compiler, tree, work
 
     def plan(self, name: str, text: str) -> Plan:
-        """Plan a manifest below the working directory."""
+        """Plan a manifest, below the working directory."""
         (self._work / name).mkdir()
         request = Request(name, loads(text, file=name), read_tree(self._tree))
         return build_plan(resolve(request), Folder(self._work / name))
@@ -179,24 +173,24 @@ class Bench:
 
         Args:
             source: path below the plan's directory.
-            host: take the time of the host pass alone as well.
+            host: also measure the host pass separately.
         """
         object_file = self._work / "out.o"
         command = [
             *self._flags(plan, headers, copts),
             *("-c", str(self._work / plan.name / source), "-o", str(object_file)),
         ]
-        cost = {"cpu_seconds": self._cpu_seconds(command)}
+        cost = {"cpu_seconds": _cpu_seconds(command)}
         if host:
             host_only = [*command, "--cuda-host-only", "-fsyntax-only"]
-            cost["host_cpu_seconds"] = self._cpu_seconds(host_only)
+            cost["host_cpu_seconds"] = _cpu_seconds(host_only)
         size = subprocess.run(
             [self._compiler.size_tool, object_file], capture_output=True, text=True, check=True
         )
         return {
             **cost,
             "object_bytes": object_file.stat().st_size,
-            # Fourth column: what ends up in a library, without relocations and symbols.
+            # Fourth column: the part that ends up in a library, without relocations and symbols.
             "linked_bytes": int(size.stdout.splitlines()[1].split()[3]),
         }
 
@@ -211,15 +205,6 @@ class Bench:
             *copts,
         ]
 
-    def _cpu_seconds(self, command: Sequence[str]) -> float:
-        seconds, self.peak_bytes = spent(command)
-        return seconds
-
-
-def middle(kernels: Sequence[KernelInstance]) -> KernelInstance:
-    """Return one kernel instance that stands for the others: neither first nor last by name."""
-    return sorted(kernels, key=lambda kernel: kernel.name)[len(kernels) // 2]
-
 
 def _hdim(kernel: KernelInstance) -> object:
     return kernel.fields.get("hdim_q", kernel.fields.get("hdim_v"))
@@ -229,31 +214,35 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the cost of each entry of KERNELS."""
     for direction, role, hdim in KERNELS:
         wanted = (direction, role, hdim)
-        alike = [k for k in plan.kernels if (k.direction, k.role, _hdim(k)) == wanted]
-        if not alike:
+        matching = [k for k in plan.kernels if (k.direction, k.role, _hdim(k)) == wanted]
+        if not matching:
             sys.exit(f"the plan has no {role} with hdim {hdim}")
-        kernel = middle(alike)
+        kernel = sorted(matching, key=lambda k: k.name)[len(matching) // 2]
         copts = plan.module(kernel.module).copts
         cost = bench.compile(plan, kernel.source, direction, copts, host=True)
-        cost["further_cpu_seconds"] = further_seconds(bench, plan, kernel, cost["cpu_seconds"])
+        cost["further_cpu_seconds"] = _further_seconds(bench, plan, kernel, cost["cpu_seconds"])
         entry = {"direction": direction, "role": role, "hdim": hdim}
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
-def further_seconds(bench: Bench, plan: Plan, kernel: KernelInstance, alone: float) -> float:
-    """Return what a kernel instance costs as a further one in the batch that it is in."""
+def _further_seconds(bench: Bench, plan: Plan, kernel: KernelInstance, single: float) -> float:
+    """Return the additional cost of a kernel instance within its batch.
+
+    Args:
+        single: its cost in a compile of its own.
+    """
     for batch in plan.batches:
         members = [plan.kernels[index] for index in batch.kernels]
         if kernel in members:
             copts = plan.module(kernel.module).copts
             cost = bench.compile(plan, batch.file, kernel.direction, copts, host=False)
-            seconds = (float(cost["cpu_seconds"]) - alone) / (len(members) - 1)
+            seconds = (float(cost["cpu_seconds"]) - single) / (len(members) - 1)
             return round(max(0.0, seconds), 1)
-    return alone
+    return single
 
 
 def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
-    """Yield the cost of the dispatch sources, with the number of kernels each one calls."""
+    """Yield the cost of each dispatch source, with the number of kernels that it calls."""
     for module in plan.modules:
         for source in module.sources:
             if source.role == "dispatch" and source.direction in DISPATCHES:
@@ -267,54 +256,57 @@ def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
                 }
 
 
-def lines(values: Sequence[dict[str, Any]]) -> str:
-    """Return a JSON list with one entry a line."""
-    return "[\n" + ",\n".join(f"    {json.dumps(value)}" for value in values) + "\n  ]"
+def measure_triton(directory: Path) -> Iterator[dict[str, Any]]:
+    """Yield the cost of each of qola's Triton kernels, each compiled in its own process."""
+    for function in sorted(own.FILES):
+        for hdim in TRITON_HDIMS:
+            constexprs = {"HDIM": str(hdim), "dtype": "bf16"}
+            code = directory / f"{instance_name(function, constexprs, ARCH)}.hsaco"
+            command = [sys.executable, "-m", "qola.triton", f"--name={code.stem}"]
+            command += [f"--function={function}", f"--arch={ARCH}"]
+            command += [f"--source={own.DIRECTORY / own.FILES[function]}"]
+            command += [f"--choice={name}={value}" for name, value in constexprs.items()]
+            command += [f"--code={code}", f"--metadata={code.with_suffix('.json')}"]
+            seconds, size = _cpu_seconds(command), code.stat().st_size
+            entry = {"kernel": function, "hdim": hdim, "dtype": "bf16", "cpu_seconds": seconds}
+            yield {**entry, "object_bytes": size, "linked_bytes": size}
+
+
+def _logged(costs: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for cost in costs:
+        print(json.dumps(cost), file=sys.stderr)
+        yield cost
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure, and replace the measured part of the file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
+    measured = parser.add_mutually_exclusive_group(required=True)
+    measured.add_argument("--aiter", type=Path, help="AITER source tree: measure C++ kernels")
+    measured.add_argument("--triton", action="store_true", help="measure kernels in Triton")
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
     args = parser.parse_args()
-    compiler = find_compiler("hipcc")
-    costs: dict[str, list[dict[str, Any]]] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(compiler, args.aiter.resolve(), Path(directory))
-        small = bench.plan("small", SMALL)
-        measured: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-            "kernels": lambda: measure_kernels(bench, small),
-            "sources": lambda: (
-                cost
-                for plan in (small, bench.plan("large", LARGE))
-                for cost in measure_sources(bench, plan)
-            ),
-        }
-        for part in PARTS:
-            costs[part] = []
-            for cost in measured[part]():
-                print(json.dumps(cost), file=sys.stderr)
-                costs[part].append(cost)
-    command = "bench/python bench/measure_costs.py --aiter TREE"
-    cpu = cpu_model()
-    head = {"schema": 1, "command": command, "compiler": compiler.version, "cpu": cpu}
-    # Of bench/measure_triton.py, which has its own.
-    kept = json.loads(COSTS.read_text(encoding="utf-8"))
-    if "triton" in kept:
-        head["triton"], costs["triton_kernels"] = kept["triton"], kept["triton_kernels"]
-    write(args.output, {**head, "arch": ARCH}, costs)
-
-
-def write(
-    file: Path, head: Mapping[str, object], parts: Mapping[str, Sequence[dict[str, Any]]]
-) -> None:
-    """Write a file of costs, an entry a line."""
-    texts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    texts += [f"  {json.dumps(part)}: {lines(entries)}" for part, entries in parts.items()]
-    file.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
+    costs: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if args.triton:
+            costs["triton"] = f"triton {version('triton')}; {_cpu_model()}"
+            costs["triton_kernels"] = list(_logged(measure_triton(directory)))
+        else:
+            os.environ.pop("ROCM_PATH", None)
+            compiler = find_compiler("hipcc")
+            bench = Bench(compiler, args.aiter.resolve(), directory)
+            plans = bench.plan("small", SMALL), bench.plan("large", LARGE)
+            costs |= {"compiler": compiler.version, "cpu": _cpu_model(), "arch": ARCH}
+            costs["kernels"] = list(_logged(measure_kernels(bench, plans[0])))
+            costs["sources"] = [c for plan in plans for c in _logged(measure_sources(bench, plan))]
+    lists = {key: value for key, value in costs.items() if isinstance(value, list)}
+    texts = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in costs.items() if k not in lists]
+    for key, entries in lists.items():
+        lines = ",\n".join(f"    {json.dumps(entry)}" for entry in entries)
+        texts.append(f"  {json.dumps(key)}: [\n{lines}\n  ]")
+    args.output.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    os.environ.pop("ROCM_PATH", None)
     main()

@@ -1,35 +1,34 @@
-"""This project's way: Bazel in workspaces as `qola build` makes them, each with its output base."""
+"""Builds with this project: Bazel in workspaces of `qola build`, each with its own output base."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
-from bench.errors import BenchError
-from bench.processes import Run
+from bench.processes import BenchError, Run
 from bench.setting import ROOT
 from qola.build import workspace
 from qola.build.bazel import child_environment
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding
+from qola.layout import KERNEL_COMPILE
 from qola.report.execution_log import Spawn, read_spawns
-
-_STOP_SECONDS = 60
+from tools.remote.loopback import free_port, listening
 
 
 @dataclass
 class Ours:
-    """A workspace with an output base of its own.
+    """A workspace and its output base.
 
     Attributes:
-        directory: what is below: workspace/ and output_base/.
-        jobs: actions at a time.
+        directory: contains workspace/ and output_base/.
+        jobs: number of concurrent actions.
     """
 
     directory: Path
@@ -51,7 +50,7 @@ class Ours:
         Args:
             pin: package, version and sha256 of the AITER wheel.
         """
-        made = workspace.Workspace(
+        content = workspace.Workspace(
             name="bench",
             manifest=manifest,
             modules=tuple(self.modules),
@@ -61,13 +60,10 @@ class Ours:
         )
         directory = self.directory / "workspace"
         version = (ROOT / ".bazelversion").read_text(encoding="utf-8")
-        workspace.write(directory, made.files(version, directory, self.output_base))
+        workspace.write(directory, content.files(version, directory, self.output_base))
 
     def build(self, *more: str) -> Run:
-        """Build the libraries.
-
-        Args:
-            more: further options, such as --nobuild.
+        """Build the libraries with further options, such as --nobuild.
 
         Raises:
             BenchError: Bazel failed.
@@ -82,7 +78,7 @@ class Ours:
         )
 
     def logged_build(self) -> tuple[Run, list[Spawn]]:
-        """Build, and return the actions besides."""
+        """Build the libraries; also return the actions of the execution log."""
         log = self.directory / "execution.json"
         run = self.build(f"--execution_log_json_file={log}")
         return run, list(read_spawns(log))
@@ -101,11 +97,7 @@ class Ours:
         )
 
     def library(self, module: str) -> Path:
-        """Return the path of a module's library.
-
-        Raises:
-            BenchError: there is not just one.
-        """
+        """Return the path of a module's library."""
         files = self.bazel("cquery", "--output=files", f"//:{module}").output.split()
         found = sorted({name for name in files if name.endswith(".so")})
         if len(found) != 1:
@@ -115,11 +107,11 @@ class Ours:
         return Path(root) / found[0]
 
     def external(self, name: str, inside: str) -> Path:
-        """Return the directory of a repository, whatever its canonical name is."""
+        """Return a path in a repository by its apparent name."""
         found = sorted(self.output_base.glob(f"external/*{name}/{inside}"))
         if len(found) != 1:
-            finding = f"{len(found)} directories external/*{name}/{inside}"
-            raise BenchError(Finding("Bazel's output base", finding, "one"))
+            count = f"{len(found)} directories external/*{name}/{inside}"
+            raise BenchError(Finding("Bazel's output base", count, "one"))
         return found[0]
 
     def shutdown(self) -> None:
@@ -137,7 +129,7 @@ class Ours:
 
 @contextmanager
 def stopped_at_end(ours: Ours) -> Iterator[Ours]:
-    """Stop the server when the block ends, however it ends."""
+    """Stop the Bazel server at the end of the block."""
     try:
         yield ours
     finally:
@@ -145,6 +137,59 @@ def stopped_at_end(ours: Ours) -> Iterator[Ours]:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory in which Bazel has made things read-only."""
+    """Remove a directory that contains read-only files of Bazel."""
     subprocess.run(["chmod", "-R", "u+w", "--", str(directory)], check=False, capture_output=True)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def kernel_seconds(
+    spawns: Iterable[Spawn], compiled: Mapping[str, Iterable[str]]
+) -> dict[str, float]:
+    """Return the sum of the compile times of each direction's kernels.
+
+    Args:
+        spawns: actions of a build without cache hits.
+        compiled: names of batches, and of kernel instances outside batches, by direction.
+
+    Raises:
+        BenchError: a compile is not in the log, or came from a cache.
+    """
+    sums = dict.fromkeys(compiled, 0.0)
+    direction_of = {name: direction for direction, names in compiled.items() for name in names}
+    for spawn in spawns:
+        if spawn.mnemonic == KERNEL_COMPILE and spawn.name in direction_of:
+            if spawn.cached:
+                found = f"{spawn.mnemonic} of {spawn.name} by {spawn.runner}"
+                raise BenchError(Finding("execution log", found, "a build without cache hits"))
+            sums[direction_of.pop(spawn.name)] += spawn.seconds
+    if direction_of:
+        found = f"no action for {len(direction_of)} kernels, such as {min(direction_of)}"
+        raise BenchError(Finding("execution log", found, "an action for each kernel"))
+    return sums
+
+
+def fetch_cache_server(work: Path, log: Path, environ: Mapping[str, str]) -> Path:
+    """Fetch //tools/remote:nginx_cache; return a script that starts it."""
+    bazel = ["bazel", f"--output_base={work / 'nginx_output_base'}"]
+    path = work / "nginx.sh"
+    arguments = ["--symlink_prefix=/", f"--script_path={path}", "//tools/remote:nginx_cache"]
+    for command in (["run", *arguments], ["shutdown"]):
+        processes.run([*bazel, *command], log, cwd=ROOT, environ=child_environment(environ))
+    return path
+
+
+@contextmanager
+def cache_server(start: Path, directory: Path, log: Path) -> Iterator[str]:
+    """Serve a remote cache during the block, and yield its URL.
+
+    Raises:
+        BenchError: the server does not answer.
+    """
+    port, name = free_port(), "//tools/remote:nginx_cache"
+    argv = [str(start), "--directory", str(directory), "--port", str(port)]
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(listening(argv, port, name=name, log=log))
+        except RuntimeError as error:
+            raise BenchError(Finding(name, str(error), "a server that answers")) from None
+        yield f"http://127.0.0.1:{port}"

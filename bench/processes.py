@@ -1,4 +1,4 @@
-"""Runs programs; takes their time, and the memory of them and all they start."""
+"""Runs programs and measures their time and memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from bench.errors import BenchError
-from qola.errors import Finding
+from qola.errors import Finding, QolaError
 
-PROC = Path("/proc")
 _INTERVAL_SECONDS = 0.2
 _LOG_LINES = 25
 _COMPILER = re.compile(r"clang(\+\+)?(-\d+)?")
 
 
+class BenchError(QolaError):
+    """A step of the benchmark failed, or the two sides would build different kernels."""
+
+    exit_code: ClassVar[int] = 1
+    default_title: ClassVar[str] = "the benchmark failed"
+
+
 @dataclass(frozen=True)
 class Run:
-    """What running a program took.
+    """Time and memory of a program.
 
     Attributes:
         seconds: wall time.
-        compiler_peak_bytes: largest resident set of one compiler process, 0 where none was seen.
+        compiler_peak_bytes: largest resident set of one compiler process, 0 if none was seen.
         build_peak_bytes: largest sum of resident sets at one time.
     """
 
@@ -37,92 +43,44 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Process:
-    """A process at one time.
-
-    Attributes:
-        pid: its id.
-        parent: its parent's id.
-        peak_bytes: the largest its resident set ever was.
-    """
-
-    pid: int
+class _Process:
     parent: int
     compiler: bool
     resident_bytes: int
     peak_bytes: int
 
 
-@dataclass
-class Peaks:
-    """The largest values of the samples so far, in bytes."""
-
-    compiler: int = 0
-    build: int = 0
-
-    def add(self, sample: Iterable[Process]) -> None:
-        """Take note of the processes of one time."""
-        processes = list(sample)
-        self.build = max(self.build, sum(p.resident_bytes for p in processes))
-        self.compiler = max([self.compiler, *(p.peak_bytes for p in processes if p.compiler)])
-
-
-def is_compiler(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line is clang's; the SDK's wrapper runs it through its own loader."""
-    return any(_COMPILER.fullmatch(arg.rpartition("/")[2]) for arg in arguments[:8])
-
-
-def parse_status(text: str, arguments: Sequence[str]) -> Process | None:
-    """Return a process from /proc/PID/status and its command line; None for one that has ended."""
-    found = dict(re.findall(r"^(Pid|PPid|VmRSS|VmHWM):\s+(\d+)", text, re.MULTILINE))
-    if len(found) != 4:
-        return None
-    return Process(
-        pid=int(found["Pid"]),
-        parent=int(found["PPid"]),
-        compiler=is_compiler(arguments),
-        resident_bytes=int(found["VmRSS"]) * 1024,
-        peak_bytes=int(found["VmHWM"]) * 1024,
-    )
-
-
-def below(processes: Iterable[Process], roots: Iterable[int]) -> list[Process]:
-    """Return the processes with these ids, and all that these started."""
-    everyone = list(processes)
-    children: dict[int, list[Process]] = {}
-    for process in everyone:
-        children.setdefault(process.parent, []).append(process)
-    wanted = set(roots)
-    queue = [process for process in everyone if process.pid in wanted]
-    found: dict[int, Process] = {}
-    while queue:
-        process = queue.pop()
-        if process.pid not in found:
-            found[process.pid] = process
-            queue += children.get(process.pid, [])
-    return list(found.values())
-
-
-def _everyone() -> list[Process]:
-    found = []
-    for entry in PROC.iterdir():
-        if entry.name.isdigit():
-            try:
-                status = (entry / "status").read_text(encoding="utf-8", errors="replace")
-                line = (entry / "cmdline").read_bytes().decode("utf-8", errors="replace")
-            except OSError:
-                continue
-            process = parse_status(status, line.split("\0"))
-            found += [process] if process else []
+def _processes() -> dict[int, _Process]:
+    """Return all processes of this machine by their ids."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            status = (entry / "status").read_text(encoding="utf-8", errors="replace")
+            line = (entry / "cmdline").read_bytes().decode("utf-8", errors="replace")
+        except OSError:
+            continue  # the process has ended
+        values = dict(re.findall(r"^(PPid|VmRSS|VmHWM):\s+(\d+)", status, re.MULTILINE))
+        if len(values) == 3:
+            # The SDK's wrapper runs clang through its own loader.
+            programs = (argument.rpartition("/")[2] for argument in line.split("\0")[:8])
+            found[int(entry.name)] = _Process(
+                parent=int(values["PPid"]),
+                compiler=any(map(_COMPILER.fullmatch, programs)),
+                resident_bytes=int(values["VmRSS"]) * 1024,
+                peak_bytes=int(values["VmHWM"]) * 1024,
+            )
     return found
 
 
 @dataclass
 class _Sampler:
-    """Watches processes in a thread of its own, while a block runs."""
+    """Samples, in a thread, the memory of processes and of all their descendants."""
 
     roots: Callable[[], Iterable[int]]
-    peaks: Peaks = field(default_factory=Peaks)
+    compiler_peak_bytes: int = 0
+    build_peak_bytes: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> _Sampler:
@@ -136,7 +94,15 @@ class _Sampler:
 
     def _watch(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
-            self.peaks.add(below(_everyone(), self.roots()))
+            everything, wanted, sampled = _processes(), set(self.roots()), []
+            while pids := wanted & everything.keys():
+                sampled += [everything.pop(pid) for pid in pids]
+                wanted = {pid for pid, p in everything.items() if p.parent in pids}
+            self.build_peak_bytes = max(
+                self.build_peak_bytes, sum(p.resident_bytes for p in sampled)
+            )
+            compilers = [p.peak_bytes for p in sampled if p.compiler]
+            self.compiler_peak_bytes = max([self.compiler_peak_bytes, *compilers])
 
 
 def run(
@@ -150,11 +116,11 @@ def run(
     """Run a program to its end.
 
     Args:
-        log: file its standard error is added to.
-        roots: ids of further processes whose memory counts: a server it asks.
+        log: file to which its standard error is appended.
+        roots: ids of further processes whose memory counts, such as a server.
 
     Raises:
-        BenchError: it failed; the end of what it said is in the error.
+        BenchError: the program failed; with the end of its output.
     """
     with log.open("a", encoding="utf-8") as errors:
         errors.write("$ " + " ".join(map(str, command)) + "\n")
@@ -181,13 +147,13 @@ def run(
             raise
         seconds = time.monotonic() - start
     if process.returncode != 0:
-        said = (output + log.read_text(encoding="utf-8")).splitlines()[-_LOG_LINES:]
+        end = (output + log.read_text(encoding="utf-8")).splitlines()[-_LOG_LINES:]
         raise BenchError(
             Finding(
                 " ".join(map(str, command))[:300],
-                f"exit code {process.returncode}\n" + "\n".join(line[:300] for line in said),
+                f"exit code {process.returncode}\n" + "\n".join(line[:300] for line in end),
                 "exit code 0",
-                "bench/run --keep DIRECTORY leaves the whole log there",
+                "see log.txt in the directory of bench/run --keep DIRECTORY",
             )
         )
-    return Run(seconds, sampler.peaks.compiler, sampler.peaks.build, output)
+    return Run(seconds, sampler.compiler_peak_bytes, sampler.build_peak_bytes, output)

@@ -1,4 +1,4 @@
-"""What bench/run hands out: a table for people, JSON for programs (report.schema.json)."""
+"""The report of bench/run, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def report(
     """Return the JSON object.
 
     Args:
-        command: what was run, without names of files.
+        command: the command line without file names.
         workload: name of the manifest, archs, and counts of its kernels by direction.
-        jobs: compiles at a time, on every side.
+        jobs: number of concurrent compiles on each side.
     """
     return {
         "schema": SCHEMA_VERSION,
@@ -62,7 +62,7 @@ def report(
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return a measurement for people."""
+    """Format a measurement."""
     if unit == "s":
         return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
     return f"{value / 1e6:,.1f} MB" if value >= 1e7 else f"{value / 1e3:,.1f} kB"
@@ -80,7 +80,7 @@ def _cells(found: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
 
 
 def circumstances(found: Mapping[str, Any]) -> str:
-    """Return in a few lines on what, and of what, it was measured."""
+    """Describe machine, kernels and versions in three lines."""
     machine, workload = found["machine"], found["workload"]
     kernels = ", ".join(f"{n} {d}" for d, n in sorted(workload["kernels"].items()))
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
@@ -96,7 +96,7 @@ def text(found: Mapping[str, Any]) -> str:
     """Return the table for a terminal, from the JSON object."""
     lines = [_HEAD, *_cells(found)]
     numbers = align([line[:-1] for line in lines], text_columns=1)
-    # Verdicts are words, and begin at one place.
+    # Verdicts are aligned to the left.
     table = [f"{row}  {line[-1]}".rstrip() for row, line in zip(numbers, lines, strict=True)]
     return "\n".join([*table, "", circumstances(found), *(f"- {n}" for n in found["notes"])])
 

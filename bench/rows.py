@@ -1,4 +1,4 @@
-"""The rows of bench/run's table: what is compared with what, and what came out."""
+"""The rows of bench/run's table: each compares one measurement of this project and a contender."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.errors import BenchError
+from bench.processes import BenchError
 from qola.errors import Finding
 
 Unit = Literal["s", "bytes"]
 
 CONTENDERS = {"aiter": "AITER with ninja", "cmake": "CK with CMake"}
-"""Who this project is compared with, by the name its measurements begin with."""
+"""Name of each contender, by its key in measurements."""
 
 _SAME = 0.03
 
@@ -23,7 +23,7 @@ class Kind:
 
     Attributes:
         name: the row's name, without the contender.
-        ours: name of our measurement, whose end says its unit.
+        ours: name of our measurement; it ends with the unit.
         theirs: name of the contender's measurement.
     """
 
@@ -60,7 +60,7 @@ KINDS = (
     _alike("peak memory, compiler", "compiler_peak_bytes"),
     _alike("peak memory, build", "build_peak_bytes"),
 )
-"""docs/internals/performance.md says what each of them means."""
+"""docs/internals/performance.md explains each of them."""
 
 _STEPS = {
     "disk_seconds": "disk",
@@ -86,12 +86,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Theirs by ours: more than 1 where this project is better."""
+        """Theirs divided by ours: above 1 if this project is better."""
         return self.theirs / self.ours
 
     @property
     def verdict(self) -> str:
-        """The ratio in words; what is lost is said as plainly as what is won."""
+        """The ratio as a phrase."""
         better, worse = ("faster", "slower") if self.kind.unit == "s" else ("smaller", "larger")
         if abs(self.ratio - 1) <= _SAME:
             return "the same"
@@ -104,13 +104,10 @@ def row_name(kind: Kind, contender: str) -> str:
 
 
 def choose(only: Sequence[str]) -> list[tuple[Kind, str]]:
-    """Return the rows to measure.
-
-    Args:
-        only: how their names begin; empty for all.
+    """Return the rows whose names begin with one of the prefixes `only`, or all rows without one.
 
     Raises:
-        BenchError: a name that no row has.
+        BenchError: no row begins with a prefix.
     """
     every = [(kind, contender) for kind in KINDS for contender in CONTENDERS]
     if not only:
@@ -125,7 +122,7 @@ def choose(only: Sequence[str]) -> list[tuple[Kind, str]]:
 
 
 def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
-    """Return the steps to take by contender ("ours" among them); every other needs the cold one."""
+    """Return the steps to take by contender (including "ours"); each needs the cold build."""
     needed: dict[str, set[str]] = {}
     for kind, contender in chosen:
         needed.setdefault("ours", {"cold"}).add(_STEPS.get(kind.ours, "cold"))
@@ -136,7 +133,7 @@ def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
 def rows(
     chosen: Iterable[tuple[Kind, str]], measured: Mapping[str, Mapping[str, float]]
 ) -> list[Row]:
-    """Return the rows of which both sides were measured, in the table's order.
+    """Return the rows with measurements of both sides, in the table's order.
 
     Raises:
         BenchError: a measurement is not above zero.

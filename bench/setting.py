@@ -1,4 +1,4 @@
-"""What every contender of bench/run is given: the same compiler, sources, tools and jobs."""
+"""The common setting of all sides of bench/run: compiler, sources, tools and jobs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Setting:
-    """Where things are.
+    """Directories and environment.
 
     Attributes:
         tools: directory with the programs ninja and cmake.
-        jobs: compiles at a time.
+        jobs: number of concurrent compiles.
     """
 
     work: Path
@@ -31,7 +31,7 @@ class Setting:
 
     @property
     def log(self) -> Path:
-        """The file for what programs say."""
+        """The file for the output of programs."""
         return self.work / "log.txt"
 
     @property
@@ -56,7 +56,7 @@ class Setting:
 
 
 def place_flags(sdk: Path) -> list[str]:
-    """Return the flags by which an SDK's clang finds the SDK's parts and no others."""
+    """Return the flags with which an SDK's clang uses only files of the SDK."""
     return [
         "-no-canonical-prefixes",
         f"--sysroot={sdk / 'sysroot'}",
@@ -66,7 +66,7 @@ def place_flags(sdk: Path) -> list[str]:
 
 
 def as_distributed(sdk: Path, target: Path) -> None:
-    """Make an SDK of the same files whose compiler has libc's allocator, which theirs has."""
+    """Create an SDK whose compiler uses libc's allocator, like those of distributions."""
     (target / "bin").mkdir(parents=True)
     for part in sdk.iterdir():
         if part.name != "bin":
@@ -79,6 +79,6 @@ def as_distributed(sdk: Path, target: Path) -> None:
 
 
 def sdk_facts() -> dict[str, Any]:
-    """Return what is known of the pinned compiler: its versions, the flags it accepts."""
+    """Return the versions of the pinned compiler and the optional flags that it accepts."""
     found: dict[str, Any] = json.loads((ROOT / "third_party/rocm/sdk.json").read_text("utf-8"))
     return found

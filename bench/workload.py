@@ -1,4 +1,4 @@
-"""What bench/run builds: a manifest, and the patterns by which CK's generate.py makes the same."""
+"""The workloads of bench/run: manifests, and patterns of CK's generate.py for the same kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.errors import BenchError
+from bench.processes import BenchError
 from qola.aiter.tree import AiterTree
 from qola.errors import Finding
 from qola.folder import Folder
@@ -18,20 +18,20 @@ from qola.plan.resolve import resolve
 
 DIRECTORY = Path(__file__).resolve().parent / "workloads"
 ARCH = "gfx950"
-# Of AITER's C++ interface; the manifests' 700 is a part of it, which the patterns cut out.
+# AITER's C++ interface; the patterns select the subset that the manifests' receipt 700 contains.
 RECEIPT = 600
 MODULES = {"fwd": "libmha_fwd", "bwd": "libmha_bwd"}
-"""AITER's module of a direction."""
+"""AITER's module by direction."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is built, and what it becomes with one variant more.
+    """A manifest, and the same manifest with one more variant.
 
     Attributes:
         name: name of the manifest, and of the manifest's further variant.
         patterns: pattern of generate.py (fnmatch) by direction.
-        more: patterns where the manifest has the further variant.
+        more: patterns for the manifest with the further variant.
     """
 
     name: str
@@ -93,10 +93,10 @@ WORKLOADS = {
 
 @dataclass(frozen=True)
 class Source:
-    """A source that theirs compile too.
+    """A source other than kernels that the contenders also compile.
 
     Attributes:
-        generated: generate.py makes it, from the pattern.
+        generated: generate.py writes it, according to the pattern.
     """
 
     module: str
@@ -117,12 +117,12 @@ class Planned:
     kernels: Mapping[str, tuple[str, ...]]
 
     def other_sources(self) -> list[Source]:
-        """Return the sources that are no kernel instances: dispatch and entry sources."""
+        """Return dispatch and entry sources."""
         return [
             Source(
                 module.name,
                 source.file,
-                # Directions without kernels have a dispatch that no pattern could ask for.
+                # No pattern selects the dispatch of a direction without kernels.
                 source.role == "dispatch" and source.direction in self.kernels,
             )
             for module in self.plan.modules
@@ -130,7 +130,7 @@ class Planned:
         ]
 
     def digests(self) -> dict[str, str]:
-        """Return the sha256 of what generate.py makes, by file name."""
+        """Return the sha256 of each file that generate.py writes, by name."""
         found = {f"{kernel.name}.cpp": kernel.sha256 for kernel in self.plan.kernels}
         for module in self.plan.modules:
             for source in module.sources:
@@ -139,10 +139,7 @@ class Planned:
         return found
 
     def compiled(self) -> dict[str, set[str]]:
-        """Return the names of what this project compiles by direction.
-
-        These are batches, and kernel instances in none.
-        """
+        """Return the names of batches, and of kernel instances outside batches, by direction."""
         found: dict[str, set[str]] = {direction: set() for direction in self.kernels}
         for module in self.plan.modules:
             names = self.plan.compiled_as(module)
@@ -159,21 +156,21 @@ def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) ->
     """Plan a workload."""
     directory.mkdir(parents=True)
     manifest = loads(workload.manifest(more=more), file=f"{workload.name}.toml")
-    made = build_plan(resolve(Request("bench", manifest, tree)), Folder(directory))
+    planned = build_plan(resolve(Request("bench", manifest, tree)), Folder(directory))
     kernels: dict[str, list[str]] = {}
-    for kernel in made.kernels:
+    for kernel in planned.kernels:
         kernels.setdefault(kernel.direction, []).append(kernel.name)
-    return Planned(made, directory, {d: tuple(sorted(names)) for d, names in kernels.items()})
+    return Planned(planned, directory, {d: tuple(sorted(names)) for d, names in kernels.items()})
 
 
 def check_same(ours: Mapping[str, str], theirs: Mapping[str, str], place: str) -> None:
-    """Make sure that both sides compile the same files.
+    """Check that both sides compile the same files.
 
     Args:
         ours: sha256 by file name, of the plan.
 
     Raises:
-        BenchError: a file is missing on a side, or differs.
+        BenchError: a file is missing on one side, or differs.
     """
     findings = [
         *_listed(place, "which the plan does not have", theirs.keys() - ours.keys()),
@@ -188,14 +185,14 @@ def check_same(ours: Mapping[str, str], theirs: Mapping[str, str], place: str) -
         raise BenchError(findings, "the kernels to compare are not the same")
 
 
-def _listed(place: str, what: str, names: Iterable[str]) -> list[Finding]:
+def _listed(place: str, fault: str, names: Iterable[str]) -> list[Finding]:
     found = sorted(names)
     if not found:
         return []
     return [
         Finding(
             place,
-            f"{len(found)} files {what}, such as {found[0]}",
+            f"{len(found)} files {fault}, such as {found[0]}",
             "the kernels of the manifest, no more and no fewer",
             "make the pattern in bench/workload.py fit the manifest in bench/workloads/",
         )

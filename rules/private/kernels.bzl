@@ -186,7 +186,7 @@ kernel_objects = rule(
 
 Each kernel instance and each batch is an action, which runs when its object is
 requested. One target declares them all: a target for each of 21,800 would
-double the cost of Bazel's analysis (bench/scale.py).
+double the cost of Bazel's analysis.
 """,
     fragments = ["cpp"],
     provides = [KernelObjectsInfo],
@@ -255,7 +255,7 @@ hip_object = rule(
     doc = """One kernel instance, or a batch of them, as one position-independent object.
 
 Libraries link it through CcInfo: a cc_library around each of 21,800 would
-double the cost of Bazel's analysis (bench/scale.py).
+double the cost of Bazel's analysis.
 """,
     fragments = ["cpp"],
     provides = [CcInfo, KernelObjectInfo],

@@ -1,7 +1,6 @@
 """How Bazel's graph grows with the number of kernel instances.
 
-bench/scale.py measures time and memory on all 18,500; these are counts, which are the same on every
-machine, of a matrix that is analysed in seconds.
+These are counts, which are the same on every machine, of a matrix that is analysed in seconds.
 """
 
 from __future__ import annotations

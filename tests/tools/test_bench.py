@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import report, rows
-from bench.errors import BenchError
+from bench.processes import BenchError
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
 from qola.files import sha256_of
