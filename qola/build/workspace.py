@@ -30,7 +30,7 @@ common --experimental_disk_cache_gc_max_size=20G
 # A server keeps a gigabyte of memory. Before it ends, it trims the disk cache, when idle.
 startup --max_idle_secs=60
 common --experimental_disk_cache_gc_idle_delay=5s
-# Shared with other manifests (docs/guide/qola-build.md#what-is-kept).
+# Shared with other manifests (docs/guide/qola-build.md#workspaces-and-output-bases).
 startup {output_base}
 build --sandbox_default_allow_network=false
 """

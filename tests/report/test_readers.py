@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -189,3 +191,11 @@ def test_the_command_says_what_is_wrong(
     assert main(["report", *words], {}, directory=tmp_path) == 1
     assert found.format(tmp_path) in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_packages_are_named() -> None:
+    """Prevents: a traceback for an installation without the extra report."""
+    program = "import sys; sys.modules['msgpack'] = None; import qola.code_object"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "-m pip install msgpack" in run.stderr
