@@ -73,7 +73,8 @@ def reader(hint: Any) -> Reader:
 
     Args:
         hint: a dataclass, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]``, a ``Literal``,
-            a tuple or mapping or None, a plain type of JSON or a union of such; ``Any`` takes all.
+            a dataclass, tuple or mapping or None, a plain type of JSON or a union of such; ``Any``
+            takes all.
     """
     parts, origin = get_args(hint), get_origin(hint)
     if isinstance(hint, type) and is_dataclass(hint):
@@ -90,7 +91,7 @@ def reader(hint: Any) -> Reader:
         return _one_of(lambda value: value in parts, " or ".join(map(repr, parts)))
     if origin in (Union, types.UnionType):
         known = [part for part in parts if part is not NoneType]
-        if len(known) == 1 and get_origin(known[0]):
+        if len(known) == 1 and (get_origin(known[0]) or is_dataclass(known[0])):
             some = reader(known[0])
             return lambda value: None if value is None else some(value)
     plain = frozenset(parts if origin in (Union, types.UnionType) else (hint,))

@@ -1,7 +1,4 @@
-"""The program of the bundle rules: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one.
-
-``torch-wheel`` packs modules that Python imports.
-"""
+"""The program of the bundle rules: makes bundles, and packs them and torch modules."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from qola.files import disk_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line of the bundle rules."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="qola.bundle", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
     builder = commands.add_parser("build", help="make the directory of a bundle")
@@ -30,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     archiver.add_argument("--prefix", required=True, help="the one directory in the tar file")
     wheel = commands.add_parser("wheel", help="pack a directory as a Python wheel")
     for packer in (archiver, wheel):
-        packer.add_argument("--directory", required=True, type=Path, help="what to pack")
+        packer.add_argument("--directory", required=True, type=Path, help="directory to pack")
         packer.add_argument("--output", required=True, type=Path, help="file to write")
-    torch = commands.add_parser("torch-wheel", help="pack modules that Python imports as a wheel")
+    torch = commands.add_parser("torch-wheel", help="pack torch modules as a wheel")
     torch.add_argument("--inputs", required=True, type=Path, help="JSON: see TorchWheel")
     torch.add_argument("--output", required=True, type=Path, help="file to write")
     wheel.add_argument(
@@ -40,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="a library that users of the wheel bring, such as libamdhip64.so.7; repeatable",
+        help="a library that users of the wheel install, such as libamdhip64.so.7; repeatable",
     )
     args = parser.parse_args(argv)
     try:
@@ -56,14 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
     except (QolaError, OSError) as error:
-        told = error if isinstance(error, QolaError) else disk_error(error)
-        print(told, file=sys.stderr)
-        return told.exit_code
+        failure = error if isinstance(error, QolaError) else disk_error(error)
+        print(failure, file=sys.stderr)
+        return failure.exit_code
     return 0
 
 
 def _fix_time() -> None:
-    # The library gives this time to the list of files that it adds.
+    # The wheel library uses this time for RECORD.
     os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
 
 

@@ -1,4 +1,4 @@
-"""Packs a directory into a tar file whose bytes depend on names and contents alone."""
+"""Packs a directory into a tar file whose bytes depend only on names and contents."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from qola.files import writing
 
 
 def pack(directory: Path, output: Path, prefix: str) -> None:
-    """Write `output`, an uncompressed tar file of `directory`, all of it below one named `prefix`.
+    """Write `output`, an uncompressed tar file of `directory` below the directory `prefix`.
 
-    Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755,
-    other files 0644; symlinks are followed.
-    Not compressed: deflate's bytes differ from one zlib to the next.
+    Entries are sorted, owned by 0:0 without names, with time 0; directories, libraries and programs
+    (bin/) have mode 0755, other files 0644; symlinks are followed. Deflate's bytes would depend on
+    the version of zlib.
 
     Raises:
         OSError: the file cannot be written.
@@ -40,5 +40,5 @@ def _entry(name: str, *, directory: bool = False) -> tarfile.TarInfo:
 
 
 def is_executable(name: str) -> bool:
-    """Whether a file is a program (in bin/) or library, by its path below its one directory."""
+    """Return whether a path in an archive is a program (in bin/ of its directory) or a library."""
     return name.split("/")[1:2] == ["bin"] or name.endswith(".so")

@@ -1,4 +1,4 @@
-"""Writes a bundle: copies its files, then says what they are in manifest.json and the SBOM."""
+"""Writes a bundle: copies its files, and describes them in manifest.json and the SBOM."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from typing import Any
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
-from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
-from qola.bundle.triton import TritonInput, compiler_of, is_own, module_record
+from qola.bundle.pack_files import labels_of_pack
+from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json, triton_record
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
+from qola.json_types import reader
 from qola.layout import CONFIGS, RECORD, SBOM
 from qola.plan.model import Plan
 
-#: Of the C functions, and words of C++ for them; the others need not include these.
+#: The C API and its C++ wrapper, which the other public headers need not include.
 C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
 _CONFIGS = "aiter/configs/"
 _TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")
@@ -53,17 +54,31 @@ class LazyInput:
 
 
 @dataclass(frozen=True)
-class BundleInputs:
-    """Everything a bundle is made from; paths are relative to the working directory.
+class TritonInput:
+    """A library of kernels in Triton.
 
     Attributes:
-        archs: what the libraries are built for: all of the plan's, or some.
-        headers: the headers that may be read.
-        rocm: JSON with the toolchain's versions.
-        generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
-        lazy: of lazy libraries; None: the libraries have their kernels inside.
-        static: an archive of the same modules, None for none.
-        triton: the library of kernels in Triton, None for none.
+        packs: the pack of each arch.
+        headers: by path below include/.
+    """
+
+    library: str
+    packs: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BundleInputs:
+    """All inputs of a bundle; paths are relative to the working directory.
+
+    Attributes:
+        archs: archs of the libraries, all of the plan's or some of them.
+        headers: the declared headers; others may not be read.
+        rocm: JSON file with the toolchain's versions.
+        generated_at: a UTC time such as 2026-01-31T00:00:00Z for manifest.json, "" for none.
+        lazy: files of lazy libraries; None if the libraries contain their kernels.
+        static: an archive of the same modules, or None.
+        triton: the library of kernels in Triton, or None.
     """
 
     name: str
@@ -83,65 +98,46 @@ class BundleInputs:
 
     @staticmethod
     def from_json(text: str) -> BundleInputs:
-        """Read what rules/private/bundle.bzl writes."""
-        data = json.loads(text)
-        libraries = tuple(
-            LibraryInput(library["path"], tuple(library["include_dirs"]))
-            for library in data.pop("libraries")
-        )
-        lists = {
-            key: tuple(data.pop(key)) for key in ("archs", "headers", "configs", "license_files")
-        }
-        lazy = data.pop("lazy", None)
-        if lazy:
-            lazy = LazyInput(**{**lazy, "packs": tuple(lazy["packs"])})
-        triton = data.pop("triton", None)
-        if triton:
-            triton = TritonInput(**triton)
-        parts = {"libraries": libraries, "lazy": lazy, "triton": triton}
-        return BundleInputs(**{**data, **lists, **parts})
+        """Read a file of rules/private/bundle.bzl."""
+        inputs: BundleInputs = reader(BundleInputs)(json.loads(text))
+        return inputs
 
 
 def build(inputs: BundleInputs, output: Path) -> None:
-    """Write the bundle into the directory `output`, which is made or empty.
+    """Write the bundle into the directory `output`, which is missing or empty.
 
     Raises:
-        BundleError: a license is missing, headers do not fit one directory or are undeclared, or
-            a library is none of the plan's attention libraries.
+        BundleError: a license is missing, headers conflict in one include directory or are
+            undeclared, or a library is not an attention library of the plan.
     """
-    created = _created(inputs.generated_at)
+    created = _parse_time(inputs.generated_at)
     plan = Plan.from_json(_text(inputs.plan))
-    entries = _entries(plan, inputs)
+    public_headers = _public_headers(plan, inputs)
     headers = (file for headers in plan.header_sets for file in headers.files)
-    # Kernels in Triton have nothing of AITER's.
+    # Kernels in Triton contain no code of AITER.
     components = licenses.needed(headers) if inputs.libraries else ("qola",)
     texts = licenses.collect(
-        [
-            *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
-            ("qola", _text(inputs.qola_license)),
-        ],
-        place=inputs.tree,
-        components=components,
+        inputs.license_files, inputs.qola_license, place=inputs.tree, components=components
     )
     files = _Files(output)
     facts = {}
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
-        target = files.copy(library.path, f"lib/{name}", components)
-        facts[name] = LibraryFacts(**vars(files.facts(f"lib/{name}")), symbols=exported(target))
+        files.copy(library.path, f"lib/{name}", components)
+        facts[name] = files.library_facts(f"lib/{name}")
     static = None
     if inputs.static:
         name = f"lib/{posixpath.basename(inputs.static)}"
         files.copy(inputs.static, name, components)
         static = files.facts(name)
-    for name, file in _headers(inputs, entries).items():
+    for name, file in _find_headers(inputs, public_headers).items():
         files.copy(file, f"include/{name}", _origin(inputs, file))
     for file in inputs.configs:
         name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
         files.copy(file, f"{CONFIGS}/{name}", ("aiter",))
     if inputs.lazy:
         _copy_lazy(inputs.lazy, files, components)
-    triton = [_copy_triton(inputs.triton, plan, files)] if inputs.triton else []
+    triton = _copy_triton(inputs.triton, plan, files) if inputs.triton else None
     for component, license in texts.items():
         files.write(license.text, license.path, (component,))
     rocm = json.loads(_text(inputs.rocm))
@@ -155,25 +151,25 @@ def build(inputs: BundleInputs, output: Path) -> None:
         generated_at=inputs.generated_at or None,
         lazy=inputs.lazy is not None,
         static=static,
-        more=triton,
+        triton=triton,
     )
     for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
         files.write(text, path, ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
-    # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
+    # The SBOM omits manifest.json, because `qola build` replaces it by a record of its run.
     write_if_changed(output / RECORD, to_json(record))
     write_if_changed(output / SBOM, sbom.to_json(document))
 
 
 class _Files:
-    """The files of a bundle in the making."""
+    """Writes the files of a bundle, and remembers their components."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
         self._components: dict[str, tuple[str, ...]] = {}
 
     def copy(self, source: str, path: str, components: tuple[str, ...]) -> Path:
-        """Copy a file's content; its mode and times are the building machine's."""
+        """Copy a file's content, without its mode and times, which depend on the machine."""
         target = self._target(path, components)
         with writing(target):
             shutil.copyfile(source, target)
@@ -185,6 +181,9 @@ class _Files:
     def facts(self, path: str) -> FileFacts:
         target = self._output / path
         return FileFacts(path, target.stat().st_size, sha256_of(target))
+
+    def library_facts(self, path: str) -> LibraryFacts:
+        return LibraryFacts(**vars(self.facts(path)), symbols=exported(self._output / path))
 
     def written(self) -> tuple[sbom.BundleFile, ...]:
         return tuple(
@@ -204,41 +203,46 @@ class _Files:
         return target
 
 
-def _copy_lazy(lazy: LazyInput, files: _Files, everything: tuple[str, ...]) -> None:
-    """Copy what lazy libraries need: sources, packs and the program."""
+def _copy_lazy(lazy: LazyInput, files: _Files, all_components: tuple[str, ...]) -> None:
+    """Copy the files of lazy libraries: sources, packs and the program."""
     for module, root in sorted(lazy.roots.items()):
         for path in sorted(p for p in Path(root).rglob("*") if p.is_file()):
             name = path.relative_to(root).as_posix()
             own = name.startswith("include/") and not name.startswith("include/qola/")
-            components = (licenses.component_of(name),) if own else everything
+            components = (licenses.component_of(name),) if own else all_components
             files.copy(str(path), f"{lazy.namespace_dir}/{module}/{name}", components)
     for pack in lazy.packs:
         name = posixpath.basename(pack)
-        files.copy(pack, f"{lazy.namespace_dir}/packs/{name}", everything)
+        files.copy(pack, f"{lazy.namespace_dir}/packs/{name}", all_components)
     files.copy(lazy.tool, "bin/qola-kernels", ("qola",)).chmod(0o755)
 
 
 def _copy_triton(triton: TritonInput, plan: Plan, files: _Files) -> dict[str, Any]:
-    """Copy library, packs and headers; return what manifest.json says of them."""
-    place = f"lib/{posixpath.basename(triton.library)}"
-    target = files.copy(triton.library, place, ("qola",))
+    """Copy library, packs and headers; return the library's entry in manifest.json."""
+    path = f"lib/{posixpath.basename(triton.library)}"
+    files.copy(triton.library, path, ("qola",))
     packs = {}
     for arch, pack in sorted(triton.packs.items()):
         name = f"lib/{posixpath.basename(pack)}"
-        # What a user's kernel is licensed under is not known here.
-        files.copy(pack, name, ("qola",) if is_own(plan) else ())
+        # The license of a user's kernel is unknown.
+        files.copy(pack, name, ("qola",) if all(kernel.own for kernel in plan.triton) else ())
         packs[arch] = files.facts(name)
     for name, header in sorted(triton.headers.items()):
         files.copy(header, f"include/{name}", ("qola",))
-    facts = LibraryFacts(**vars(files.facts(place)), symbols=exported(target))
-    return module_record(plan, facts, packs, compiler_of(triton.packs))
+    return triton_record(plan, files.library_facts(path), packs, compiler_of(triton.packs))
+
+
+def compiler_of(packs: Mapping[str, str]) -> str:
+    """Return the compiler of the kernels in packs, such as triton 3.9.0."""
+    found = {label[2] for arch, pack in packs.items() for label in labels_of_pack(Path(pack), arch)}
+    return ", ".join(sorted(found))
 
 
 def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _created(generated_at: str) -> datetime:
+def _parse_time(generated_at: str) -> datetime:
     try:
         return datetime.strptime(generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
@@ -247,8 +251,8 @@ def _created(generated_at: str) -> datetime:
         ) from None
 
 
-def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
-    """Return the name that the public header of each library has, by the library's path."""
+def _public_headers(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
+    """Return the public header of each library, by the library's path."""
     known = {module.library: module.public_header.name for module in plan.modules}
     python = {module.library for module in plan.python_modules}
     python |= {module.library for module in plan.torch_modules}
@@ -259,27 +263,28 @@ def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
             findings.append(
                 Finding(
                     library.path,
-                    "a module that Python imports, with pybind11 in it",
-                    "attention libraries: a bundle has the licenses and headers of these alone",
-                    "leave it out of the qola_bundle; the file is an output of its qola_library",
+                    "a Python module, which contains pybind11",
+                    "attention libraries: a bundle has licenses and headers of these only",
+                    "remove it from the qola_bundle; the file is an output of its qola_library",
                 )
             )
         elif name not in known:
             expected = f"one of {', '.join(sorted(known))}" if known else "a library of that plan"
-            findings.append(Finding(library.path, f"no library of {inputs.plan}", expected))
+            findings.append(Finding(library.path, f"not a library of {inputs.plan}", expected))
     if findings:
         raise BundleError(findings)
     return {lib.path: known[posixpath.basename(lib.path)] for lib in inputs.libraries}
 
 
-def _headers(inputs: BundleInputs, entries: Mapping[str, str]) -> dict[str, str]:
-    """Return what include/ holds, as flatten; raise BundleError for an undeclared header, too."""
-    flat = flatten(
-        Path(),
-        [HeaderUser((entries[lib.path], *C_HEADERS), lib.include_dirs) for lib in inputs.libraries],
+def _find_headers(inputs: BundleInputs, public_headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of include/; raise BundleError for conflicts and undeclared headers."""
+    users = (
+        HeaderUser((public_headers[lib.path], *C_HEADERS), lib.include_dirs)
+        for lib in inputs.libraries
     )
-    # Without a sandbox the whole tree can be read; a bundle must not depend on that.
-    declared = {posixpath.normpath(header) for header in inputs.headers}
+    flat = flatten(Path(), list(users))
+    # Without a sandbox the whole tree is readable; the bundle must not depend on that.
+    declared = set(map(posixpath.normpath, inputs.headers))
     undeclared = [file for file in flat.values() if file not in declared]
     if undeclared:
         raise BundleError(

@@ -1,4 +1,4 @@
-"""The CMake package of a bundle: what find_package(qola CONFIG) reads (docs/guide/cmake.md)."""
+"""Writes the CMake package of a bundle for find_package(qola CONFIG) (docs/guide/cmake.md)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ include("${{CMAKE_CURRENT_LIST_DIR}}/{targets}")
 _qola_package()
 """
 
-# Of each component in a file of its own, since qola build installs modules one after another
-# into one directory, and each may be for other archs.
+# One file per component: qola build installs modules one after another into one directory, and
+# their archs may differ.
 _COMPONENT = """\
 # Written by qola {version}: the component {component} of this bundle.
 set(_qola_{component}_FILE {file})
@@ -38,7 +38,7 @@ set(_qola_{component}_SIZE {size})
 set(qola_{component}_ARCHS {archs})
 """
 
-# A version alone means what CMake's SameMinorVersion and SameMajorVersion mean; a range, itself.
+# A single version has the meaning of CMake's SameMinorVersion or SameMajorVersion.
 _VERSION = """\
 # Written by qola {version}: which versions of qola's CMake package this one can stand in for.
 set(PACKAGE_VERSION {qola})
@@ -68,7 +68,7 @@ endif()
 
 
 def package(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a bundle's CMake package: texts by their paths below the bundle."""
+    """Return the texts of a bundle's CMake package, by path in the bundle."""
     aiter = record["inputs"]["aiter"]
     archs = " ".join(map(_quoted, record["archs"]))
     config = _CONFIG.format(
@@ -82,7 +82,7 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         lazy="TRUE" if record["lazy"] else "FALSE",
         targets=TARGETS,
     )
-    # Until 1.0, minor versions may break.
+    # Until 1.0, minor versions may be incompatible.
     major, minor = record["qola"].split(".")[:2]
     breaking = {"MAJOR": major, "MINOR": minor} if major == "0" else {"MAJOR": major}
     version = _VERSION.format(
@@ -98,12 +98,12 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         cmake_file(component): _COMPONENT.format(
             version=record["qola"],
             component=component,
-            file=_quoted(posixpath.basename(one["library"])),
-            size=one["size"],
-            archs=" ".join(map(_quoted, one.get("archs", record["archs"]))),
+            file=_quoted(posixpath.basename(module["library"])),
+            size=module["size"],
+            archs=" ".join(map(_quoted, module.get("archs", record["archs"]))),
         )
-        + _packs(component, one.get("packs", ()))
-        for component, one in files.items()
+        + _packs(component, module.get("packs", ()))
+        for component, module in files.items()
     }
     return {
         CMAKE_CONFIG: config,
@@ -114,11 +114,11 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _packs(component: str, packs: Iterable[Mapping[str, Any]]) -> str:
-    """Return where the packs are: a program that is installed takes those it wants with it."""
+    """Return the list of packs, from which an installed program selects its own."""
     names = " ".join(_quoted(posixpath.basename(pack["path"])) for pack in packs)
     return f"set(_qola_{component}_PACKS {names})\n" if names else ""
 
 
 def _quoted(text: str) -> str:
-    # CMake's escapes are JSON's where text is plain; $ and ; would mean something else.
+    # CMake's escapes are JSON's, except for $ and ;.
     return json.dumps(text, ensure_ascii=False).replace("$", "\\$").replace(";", "\\;")

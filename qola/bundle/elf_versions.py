@@ -1,4 +1,4 @@
-"""Reads what programs and libraries of a bundle need of the system they are loaded on."""
+"""Reads the system libraries and symbol versions that programs and libraries of a bundle need."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _COMPRESSED = b"CCOB"
 
 @dataclass(frozen=True)
 class ElfNeeds:
-    """The needs of one file, named relative to the bundle.
+    """Requirements of one file.
 
     Attributes:
-        path: the file; of a kernel in a pack, the pack and the kernel.
-        libraries: names of shared libraries, as the loader looks for them, sorted.
-        versions: by version, such as GLIBC_2.14: the library that has to have it.
-        symbols: by version: the symbols that are bound to it, sorted; often none for a version
-            that only the linker recorded.
-        undefined: all symbols that others have to define, weak ones left out.
+        path: the file, relative to the bundle; for a kernel in a pack, "PACK: KERNEL".
+        libraries: sonames of shared libraries, sorted.
+        versions: required symbol versions, such as GLIBC_2.14, with the library that defines each.
+        symbols: symbols bound to each version, sorted; often none for a version that only the
+            linker recorded.
+        undefined: all undefined symbols, except weak ones.
     """
 
     path: str
@@ -45,13 +45,13 @@ class ElfNeeds:
 
 
 def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
-    """Return what each program and library below a directory needs, sorted by path.
+    """Return the requirements of each program and library below a directory, sorted by path.
 
-    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out, as
-    are compressed ones. Of the kernels in a pack, which need the same, one speaks for all that do.
+    GPU code objects are skipped, compressed ones too: they are ELF files, but the system's loader
+    does not load them. Kernels in a pack with equal requirements are listed once.
 
     Raises:
-        BundleError: a file that begins as an ELF file or a pack does and is none.
+        BundleError: a file begins like an ELF file or a pack, and is malformed.
     """
     found = []
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
@@ -70,11 +70,11 @@ def _needs_of_pack(path: Path, name: str) -> Iterator[ElfNeeds]:
     for kernel, library in pack_files.kernels_of_pack(path, name):
         if library.startswith(_COMPRESSED):
             continue
-        for one in _read(f"{name}: {kernel}", io.BytesIO(library)):
-            what = repr(replace(one, path=""))
-            if what not in seen:
-                seen.add(what)
-                yield one
+        for needs in _read(f"{name}: {kernel}", io.BytesIO(library)):
+            key = repr(replace(needs, path=""))
+            if key not in seen:
+                seen.add(key)
+                yield needs
 
 
 def _read(name: str, file: BinaryIO) -> list[ElfNeeds]:
@@ -86,11 +86,10 @@ def _read(name: str, file: BinaryIO) -> list[ElfNeeds]:
 
 
 def system_floor(needs: Iterable[ElfNeeds]) -> tuple[str, ...]:
-    """Return the libraries that a system has to bring, each with the versions it has to reach.
+    """Return the required system libraries, as values of Requires-External in a wheel's METADATA.
 
-    A line is a value of Requires-External in a wheel's METADATA: a library's name and, in
-    parentheses, the highest version of each kind: libstdc++.so.6 (CXXABI_1.3.9, GLIBCXX_3.4.21).
-    Libraries that the files bring themselves are left out.
+    A value is a library's name and, in parentheses, the highest version of each kind:
+    libstdc++.so.6 (CXXABI_1.3.9, GLIBCXX_3.4.21). Libraries among the files are omitted.
     """
     needs = tuple(needs)
     own = {one.path.rsplit("/", 1)[-1] for one in needs}
@@ -125,7 +124,7 @@ def _needs(name: str, elf: ELFFile) -> ElfNeeds:
     dynamic = elf.get_section_by_name(".dynamic")
     needed: list[str] = []
     if isinstance(dynamic, DynamicSection):
-        # pyelftools sets this attribute without declaring it.
+        # pyelftools sets this attribute without a declaration.
         tags = dynamic.iter_tags("DT_NEEDED")
         needed = [str(tag.needed) for tag in tags]  # type: ignore[attr-defined]
     required = elf.get_section_by_name(".gnu.version_r")
@@ -145,7 +144,7 @@ def _needs(name: str, elf: ELFFile) -> ElfNeeds:
                 undefined.add(symbol.name)
             if isinstance(numbers, GNUVerSymSection) and isinstance(required, GNUVerNeedSection):
                 number = numbers.get_symbol(index)["ndx"]
-                # 0 and 1 come as names (VER_NDX_LOCAL, VER_NDX_GLOBAL): without a version.
+                # 0 and 1 are returned as names (VER_NDX_LOCAL, VER_NDX_GLOBAL): no version.
                 if isinstance(number, int) and (entry := required.get_version(number)):
                     symbols.setdefault(str(entry[1].name), set()).add(symbol.name)
     return ElfNeeds(
@@ -161,7 +160,7 @@ def exported(library: Path) -> tuple[str, ...]:
     """Return the defined dynamic symbols of a library, demangled and sorted.
 
     Raises:
-        BundleError: no ELF file, or one without dynamic symbols.
+        BundleError: the file is not an ELF file with dynamic symbols.
     """
     try:
         with library.open("rb") as file:
@@ -179,8 +178,8 @@ def exported(library: Path) -> tuple[str, ...]:
 
 
 def demangle(name: str) -> str:
-    """Return a symbol as C++ source names it; a name that is not mangled as it is."""
+    """Return the C++ name of a mangled symbol; other symbols unchanged."""
     if not name.startswith("_Z"):
         return name
-    # None for manglings the demangler does not know: then the symbol itself is the truth.
+    # The demangler returns None for manglings that it does not know.
     return str(itanium_demangler.parse(name) or name)

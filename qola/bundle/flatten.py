@@ -1,7 +1,7 @@
-"""Brings headers of several include directories under one, so that a user needs one -I.
+"""Merges headers of several include directories into one, so that users need a single -I.
 
-A header keeps its path below the include directory it comes from. Whether every #include then
-still leads to the same file is not assumed but looked up, for each of them.
+A header keeps its path below its include directory. Each #include is resolved before and after the
+merge, and must find the same file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class HeaderUser:
     """The headers that users of one library include.
 
     Attributes:
-        roots: headers as a user writes them: ``qola_mha_fwd.h``.
-        include_dirs: where they and theirs are looked for, in the compiler's order.
+        roots: headers as in a user's #include: ``qola_mha_fwd.h``.
+        include_dirs: include directories in the compiler's order.
     """
 
     roots: tuple[str, ...]
@@ -30,14 +30,14 @@ class HeaderUser:
 
 
 def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
-    """Return the headers that `users` need: path below the one include directory -> file.
+    """Return the headers that `users` need, by path in the merged include directory.
 
     Args:
-        root: directory that include directories and files are relative to.
+        root: base directory of include directories and files.
 
     Raises:
-        BundleError: a root is missing, two different files want one path, or an #include would
-            lead somewhere else than before.
+        BundleError: a root is missing, two different files have the same path, or an #include would
+            find another file than before.
     """
     findings: list[Finding] = []
     flat: dict[str, str] = {}
@@ -45,7 +45,7 @@ def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
     for user in users:
         dirs = [posixpath.normpath(d) for d in user.include_dirs]
         findings += [
-            Finding(f'#include "{name}"', f"in none of {', '.join(dirs)}", "a public header")
+            Finding(f'#include "{name}"', f"not in {', '.join(dirs)}", "a public header")
             for name in user.roots
             if find(root, name, dirs) is None
         ]
@@ -53,7 +53,7 @@ def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
             name = landing(file, dirs)
             if name is None:
                 findings.append(
-                    Finding(file, "reached by a relative path only", f"a file below {dirs}")
+                    Finding(file, "included only by a relative path", f"a file below {dirs}")
                 )
                 continue
             edges[file] = (name, dirs)
@@ -64,26 +64,26 @@ def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
                         f"include/{name}",
                         f"{other} and {file}, which differ",
                         "one file: a bundle has one include directory",
-                        "bundle libraries apart whose modules have different include directories",
+                        "separate bundles for modules with different include directories",
                     )
                 )
     for file, (name, its_dirs) in sorted(edges.items()):
-        findings += _misled(root, flat, file, name, its_dirs)
+        findings += _changed_includes(root, flat, file, name, its_dirs)
     if findings:
-        raise BundleError(dict.fromkeys(findings), "the headers do not fit one include directory")
+        raise BundleError(dict.fromkeys(findings), "the headers conflict in one include directory")
     return dict(sorted(flat.items()))
 
 
 def landing(file: str, include_dirs: Iterable[str]) -> str | None:
-    """Return the path of `file` below the deepest include directory that holds it, if one does."""
+    """Return the path of `file` below its deepest include directory, or None outside of all."""
     found = [d for d in include_dirs if file.startswith(d + "/")]
     return file[len(max(found, key=len)) + 1 :] if found else None
 
 
-def _misled(
+def _changed_includes(
     root: Path, flat: Mapping[str, str], file: str, name: str, dirs: Sequence[str]
 ) -> list[Finding]:
-    """Find the #include lines of one header that would not lead to the file they led to."""
+    """Find the #include lines of one header that would find another file after the merge."""
     findings = []
     text = lossy_text(root / file)
     for spelled, quoted in includes(text):
@@ -96,9 +96,9 @@ def _misled(
             findings.append(
                 Finding(
                     f"{file}: #include {spelled}",
-                    f"would lead to {f'include/{after}' if after in flat else 'no file'}",
-                    target or "no file of the bundle: it is the system's or HIP's",
-                    "bundle libraries apart whose modules have different include directories",
+                    f"would find {f'include/{after}' if after in flat else 'no file'}",
+                    target or "no file of the bundle, but one of the system or HIP",
+                    "separate bundles for modules with different include directories",
                 )
             )
     return findings

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from qola.errors import BundleError, Finding
 
-#: What a bundle holds parts of, by its directory below licenses/, and what to do without its text.
+#: Components of a bundle by directory below licenses/, and the license file that each needs.
 COMPONENTS = {
-    "aiter": "a LICENSE file beside the tree's sources (a wheel has it in its .dist-info)",
+    "aiter": "a LICENSE file next to the tree's sources (in a wheel: in .dist-info)",
     "composable_kernel": "3rdparty/composable_kernel/LICENSE "
     "(git submodule update --init --recursive)",
     "qola": "qola's own LICENSE",
 }
 
-# The grant that makes a text the MIT license, whatever stands around it.
+# A text with this grant is the MIT license.
 _MIT = (
     "permission is hereby granted, free of charge, to any person obtaining a copy of this software "
     'and associated documentation files (the "software"), to deal in the software without '
@@ -29,7 +30,9 @@ _MIT = (
 class License:
     """The license of a component.
 
-    `spdx` is of the SPDX license list, or LicenseRef-<component> for a text qola does not know.
+    Attributes:
+        spdx: identifier of the SPDX license list, or LicenseRef-<component> for an unknown text.
+        path: its file in the bundle.
     """
 
     spdx: str
@@ -38,52 +41,60 @@ class License:
 
 
 def component_of(path: str) -> str:
-    """Return the component that a license file of the AITER tree belongs to."""
+    """Return the component of a license file or header of the AITER tree."""
     return "composable_kernel" if "composablekernel/" in path.replace("_", "") else "aiter"
 
 
 def needed(headers: Iterable[str]) -> tuple[str, ...]:
-    """Return the components that libraries with these headers of the AITER tree are made of.
+    """Return the components of libraries with these headers of the AITER tree.
 
-    Libraries of assembly kernels alone may come from a tree without Composable Kernel.
+    Libraries with only assembly kernels may come from a tree without Composable Kernel.
     """
     of_tree = {component_of(header) for header in headers}
     return tuple(name for name in COMPONENTS if name in ("aiter", "qola") or name in of_tree)
 
 
 def identify(component: str, text: str) -> License:
-    """Return the license that `text` is."""
+    """Identify the license of a text."""
     plain = re.sub(r"\s+", " ", text).replace("\u201c", '"').replace("\u201d", '"').lower()
     spdx = "MIT" if _MIT in plain else f"LicenseRef-{component.replace('_', '-')}"
     return License(spdx, text, f"licenses/{component}/LICENSE")
 
 
 def collect(
-    texts: Iterable[tuple[str, str]], *, place: str, components: Sequence[str] = tuple(COMPONENTS)
+    files: Iterable[str],
+    qola_license: str,
+    *,
+    place: str,
+    components: Sequence[str] = tuple(COMPONENTS),
 ) -> Mapping[str, License]:
-    """Return the license of each component, in the order given.
+    """Read the license of each component, in the order of `components`.
 
     Args:
-        texts: (component, text) pairs; those of other components do not count.
-        place: where AITER came from, for messages.
+        files: license files of the AITER tree; those of other components are ignored.
+        qola_license: qola's own license file.
+        place: the source of AITER, for messages.
 
     Raises:
         BundleError: a component has no license, or several.
     """
     found: dict[str, set[str]] = {component: set() for component in components}
-    for component, text in texts:
+    for component, file in (
+        *((component_of(file), file) for file in files),
+        ("qola", qola_license),
+    ):
         if component in found:
-            found[component].add(text)
+            found[component].add(Path(file).read_text(encoding="utf-8"))
     findings = [
         Finding(
             f"licenses/{component}",
             f"{len(found[component]) or 'no'} license texts in {place}",
             f"one: {COMPONENTS[component]}",
-            "use an AITER source that has it: a bundle without may not be passed on",
+            "use an AITER source with it: a bundle without the license may not be distributed",
         )
         for component in components
         if len(found[component]) != 1
     ]
     if findings:
-        raise BundleError(findings, "the bundle's licenses are not complete")
+        raise BundleError(findings, "the bundle's licenses are incomplete")
     return {component: identify(component, min(found[component])) for component in components}

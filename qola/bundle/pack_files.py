@@ -1,4 +1,4 @@
-"""Reads the kernel libraries in a pack, a file of lazy libraries' kernels (cc/runtime/pack.h)."""
+"""Reads packs, the files with kernels of lazy libraries (format: cc/runtime/pack.h)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def labels_of_pack(file: Path, name: str) -> list[tuple[str, ...]]:
     """Return name, arch and compiler of each kernel in a pack.
 
     Args:
-        name: what an error calls the file.
+        name: name of the file in errors.
 
     Raises:
-        BundleError: the pack ends before what its table names.
+        BundleError: the pack is truncated.
     """
     with file.open("rb") as pack:
         return [tuple(label.split("\t")) for label, _, _ in _table(pack, name)]
 
 
 def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and arch of each kernel in a pack, and its library with what follows it.
+    """Yield the label (name and arch) and the content of each kernel in a pack.
 
     Args:
-        name: what an error calls the file.
+        name: name of the file in errors.
 
     Raises:
-        BundleError: the pack ends before what its table names, or names parts of it twice.
+        BundleError: the pack is truncated, or its entries overlap.
     """
     with file.open("rb") as pack:
         left = end = os.fstat(pack.fileno()).st_size
@@ -50,7 +50,7 @@ def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _table(pack: BinaryIO, name: str) -> list[tuple[str, int, int]]:
     """Return label, offset and size of each kernel."""
-    # Python takes the memory for a read before it reads: ask for no more than is there.
+    # Python allocates the buffer of a read first: never request more than the file's size.
     end = os.fstat(pack.fileno()).st_size
     header = pack.read(_HEADER.size)
     if len(header) < _HEADER.size:
@@ -67,5 +67,5 @@ def _table(pack: BinaryIO, name: str) -> list[tuple[str, int, int]]:
 
 def _short(name: str) -> BundleError:
     return BundleError(
-        Finding(name, "a pack that ends too early", "a whole pack", "make or fetch it again")
+        Finding(name, "a truncated pack", "a complete pack", "build or fetch it again")
     )

@@ -1,4 +1,4 @@
-"""pkg-config files of a bundle, one for each library. docs/guide/cmake.md explains them."""
+"""Writes a pkg-config file for each library of a bundle (docs/guide/cmake.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DESCRIPTIONS = {
 
 
 def texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files, texts by their paths below the bundle."""
+    """Return the texts of pkg-config files, by path in the bundle."""
     archs = {component_of(m["name"]): m["archs"] for m in record["modules"] if "archs" in m}
     libs = {
         component_of(module["name"]): (
@@ -41,7 +41,7 @@ def texts(record: Mapping[str, Any]) -> dict[str, str]:
         for module in record["modules"]
     }
     if record["static"]:
-        # A linker reads archives from left to right: what is needed comes last.
+        # A linker reads archives from left to right: dependencies come last.
         system = "-lamdhip64 -lstdc++ -lm -lpthread -ldl"
         libs[STATIC] = (
             "attention for AMD GPUs, as one static library",

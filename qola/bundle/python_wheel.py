@@ -1,4 +1,4 @@
-"""Packs a bundle as a Python wheel, so that pip brings libraries to where Python finds them."""
+"""Packs a bundle as a Python wheel, so that pip installs the libraries."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ Libraries of AMD GPU kernels, built by qola from AITER {aiter}:
 `python -m {package} --path` prints their directory, which also has headers, CMake and pkg-config
 files, licenses and an SBOM. manifest.json there says what each library was made of.
 """
-#: What else is beside the bundle's files, as it is.
+#: Python modules of in_wheel/ in the package, verbatim.
 _MODULES = ("_c.py", "_operators.py", "torch.py")
 EPOCH = 315532800
-"""A zip file's earliest time, 1980-01-01, in Unix seconds. A wheel states no other, so that its
-bytes depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPOCH to it."""
+"""A zip file's earliest time, 1980-01-01, in Unix seconds. All files of a wheel have it, so that
+its bytes depend only on contents: callers of `write_wheel` set SOURCE_DATE_EPOCH to it."""
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -83,20 +83,20 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str] = ()) -> None:
     """Write a bundle's directory as a wheel.
 
-    Stored, not compressed: deflate's bytes differ from one zlib to the next. What the files need of
-    the system is compared with what the platform promises, and stated as Requires-External in
-    METADATA, which pip does not act upon. Symlinks are followed. AITER's tuning tables are left
-    out: AITER's Python reads them for its GEMMs and MoE, and no library of a bundle does.
+    Files are stored uncompressed, because deflate's bytes depend on the version of zlib. The system
+    requirements of the files are checked against the platform, and recorded as Requires-External in
+    METADATA, which pip ignores. Symlinks are followed. AITER's tuning tables are omitted: only
+    AITER's Python reads them, for GEMMs and MoE.
 
     Args:
-        output: the file to write. Its name says what the Python package and its version are, and
-            for which platform it is: qola_te-1.2.3-py3-none-linux_x86_64.whl.
-        external_libraries: as of check_platform.
+        output: the wheel to write. Its name contains package, version and platform:
+            qola_te-1.2.3-py3-none-linux_x86_64.whl.
+        external_libraries: see check_platform.
 
     Raises:
-        BundleError: the name is none that Python takes for a wheel's, or as check_platform.
+        BundleError: the name is not a wheel's name, or as check_platform.
     """
-    package, version, _ = parts_of(output.name)
+    package, version, _ = parse_wheel_name(output.name)
     texts = {
         "__init__.py": _INIT.format(version=version),
         "__main__.py": _MAIN.format(package=package),
@@ -104,13 +104,13 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
     modules = Path(__file__).with_name("in_wheel")
     for name in _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
-    description = _described(directory / RECORD, package)
+    description = _describe(directory / RECORD, package)
     metadata = (f"Summary: {_SUMMARY}", _PYTHON)
     pack_wheel(directory, output, texts, metadata, external_libraries, description, (CONFIGS,))
 
 
-def _described(record: Path, package: str) -> str:
-    """Return the description of a wheel: what its libraries are, and where they are found."""
+def _describe(record: Path, package: str) -> str:
+    """Return the description of a wheel: its libraries and their location."""
     bundle = json.loads(record.read_text(encoding="utf-8"))
     libraries = [
         f"- {module['library']} ({module['name']}), for {', '.join(bundle['archs'])}\n"
@@ -128,19 +128,19 @@ def pack_wheel(
     metadata: Iterable[str],
     external_libraries: Iterable[str],
     description: str,
-    left_out: tuple[str, ...] = (),
+    omitted: tuple[str, ...] = (),
 ) -> None:
     """Write a package of files and texts as a wheel.
 
     Args:
-        texts: what the package has beside the files below `directory`.
+        texts: further files of the package, in addition to those of `directory`.
         metadata: lines of METADATA that differ between wheels.
-        left_out: directories below `directory` that the package does not have.
+        omitted: directories of `directory` that the package omits.
 
     Raises:
         BundleError: as `write_wheel`.
     """
-    package, version, tag = parts_of(output.name)
+    package, version, tag = parse_wheel_name(output.name)
     needs = read_needs(directory)
     check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
     external = (f"Requires-External: {line}" for line in system_floor(needs))
@@ -155,14 +155,18 @@ def pack_wheel(
     texts[f"{info}/WHEEL"] = _WHEEL.format(qola=__version__, tag=tag)
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
         for name, path in _files(directory):
-            if not name.startswith(tuple(f"{folder}/" for folder in left_out)):
+            if not name.startswith(tuple(f"{folder}/" for folder in omitted)):
                 wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
         for name, text in texts.items():
             wheel.writestr(_entry(name), text)
 
 
-def parts_of(name: str) -> tuple[str, str, str]:
-    """Return package, version and tag of a wheel's file name."""
+def parse_wheel_name(name: str) -> tuple[str, str, str]:
+    """Parse a wheel's file name into package, version and tag.
+
+    Raises:
+        BundleError: Python does not accept the name.
+    """
     try:
         parse_wheel_filename(name)
         package, version, tag = name.removesuffix(".whl").split("-", 2)
@@ -172,7 +176,7 @@ def parts_of(name: str) -> tuple[str, str, str]:
                 name,
                 str(error),
                 "a wheel's name, such as qola_te-1.2.3-py3-none-linux_x86_64.whl: a package with "
-                "small letters, digits and _, and a version as Python writes it",
+                "small letters, digits and _, and a version in Python's form",
                 "set package and version of the qola_wheel",
             )
         ) from None

@@ -1,4 +1,4 @@
-"""manifest.json: what a bundle is made from and what is in it (docs/guide/bundle.md)."""
+"""manifest.json: the inputs and contents of a bundle (docs/guide/bundle.md)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from qola.files import sha256_of_json
+from qola.layout import TRITON
 from qola.plan.model import Plan, PlannedModule
 
 SCHEMA_VERSION = 1
-"""Raised with every change that an existing reader of manifest.json would misread."""
+"""Incremented with every incompatible change of manifest.json."""
 
 _ORIGIN_KEYS = ("kind", "package", "version", "sha256", "remote", "commit")
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Facts about any file; its size is in bytes."""
+    """Path, size in bytes and digest of a file."""
 
     path: str
     size: int
@@ -29,7 +30,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class LibraryFacts(FileFacts):
-    """Facts about a built library; its exported symbols are demangled and sorted."""
+    """Facts about a library, with its exported symbols, demangled and sorted."""
 
     symbols: tuple[str, ...]
 
@@ -45,23 +46,24 @@ def manifest_record(
     generated_at: str | None,
     lazy: bool = False,
     static: FileFacts | None = None,
-    more: Sequence[Mapping[str, Any]] = (),
+    triton: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return manifest.json as data.
 
     Args:
-        libraries: the bundle's libraries by file name; modules without one are left out.
-        generated_at: a time to state; None for none, which is what makes bundles comparable.
-        lazy: the libraries load their kernels when these are first called.
+        libraries: the bundle's libraries by file name; modules without a library are omitted.
+        generated_at: a time to record; without it, equal bundles have equal bytes.
+        lazy: the libraries load kernels at their first call.
         static: the archive of the same modules.
-        more: what is said of libraries that are no modules of AITER.
+        triton: the entry of the library of kernels in Triton, see `triton_record`.
     """
     modules = [
         _module(plan, module, libraries[module.library], frozenset(archs))
         for module in plan.modules
         if module.library in libraries
     ]
-    modules += map(dict, more)
+    if triton:
+        modules.append(dict(triton))
     return {
         "schema": SCHEMA_VERSION,
         "qola": plan.qola,
@@ -82,7 +84,7 @@ def manifest_record(
         },
         "modules": modules,
         "summary": {"total": len(modules), "success": len(modules), "failed": 0},
-        # What ROCm/QoLA's manifest.json has besides, in its form.
+        # Further keys of ROCm/QoLA's manifest.json.
         "generated_at": generated_at,
         "gpu_archs": ";".join(archs),
         "aiter_root": None,
@@ -91,7 +93,7 @@ def manifest_record(
 
 
 def _source(origin: Mapping[str, Any]) -> dict[str, str]:
-    """Return what others may know of AITER.json: no path and no password of this machine."""
+    """Return the public part of AITER.json, without paths and passwords of this machine."""
     source = {key: str(origin[key]) for key in _ORIGIN_KEYS if key in origin}
     if remote := public_url(source.pop("remote", "")):
         source["remote"] = remote
@@ -99,7 +101,7 @@ def _source(origin: Mapping[str, Any]) -> dict[str, str]:
 
 
 def public_url(url: str) -> str:
-    """Return a URL without user and password; "" for what is none that others could use."""
+    """Return a URL without user and password; "" for a URL of this machine only."""
     parts = urlsplit(url)
     if parts.scheme not in ("git", "http", "https", "ssh") or not parts.hostname:
         return ""
@@ -107,17 +109,26 @@ def public_url(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def told_module(
+def triton_record(
+    plan: Plan, library: LibraryFacts, packs: Mapping[str, FileFacts], compiler: str
+) -> dict[str, Any]:
+    """Return the entry of the library of kernels in Triton, in the form of a module's."""
+    kernels = {kernel.name: [i.name for i in kernel.instances] for kernel in plan.triton}
+    return {
+        **_library_record(TRITON, library, library.symbols, kernels),
+        "archs": sorted(packs),
+        "compiler": compiler,
+        "packs": [{"arch": arch, **asdict(facts)} for arch, facts in sorted(packs.items())],
+    }
+
+
+def _library_record(
     name: str,
     library: LibraryFacts,
     entry_points: Sequence[str],
     kernels: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Return what manifest.json says of any library.
-
-    Args:
-        kernels: names of kernel instances, by direction or by kernel.
-    """
+    """Return the entry of a library; `kernels` has instance names by direction or kernel."""
     return {
         "name": name,
         "success": True,
@@ -127,7 +138,7 @@ def told_module(
         "sha256": library.sha256,
         "entry_points": list(entry_points),
         "symbols": list(library.symbols),
-        "kernels": {of: {"count": len(own), "names": list(own)} for of, own in kernels.items()},
+        "kernels": {key: {"count": len(own), "names": list(own)} for key, own in kernels.items()},
         "levels": {},
         "md_name": PurePosixPath(library.path).stem,
         "so_path": library.path,
@@ -148,12 +159,12 @@ def _module(
     entry_points = {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
     sorted_kernels = {direction: sorted(names) for direction, names in sorted(kernels.items())}
     return {
-        **told_module(module.name, library, sorted(entry_points), sorted_kernels),
-        "levels": {found.name: found.level for found in module.directions},
+        **_library_record(module.name, library, sorted(entry_points), sorted_kernels),
+        "levels": {d.name: d.level for d in module.directions},
         "code_objects": [
-            dict(sorted(vars(found).items()))
-            for found in module.code_objects
-            if found.arch in archs
+            dict(sorted(vars(code_object).items()))
+            for code_object in module.code_objects
+            if code_object.arch in archs
         ],
     }
 

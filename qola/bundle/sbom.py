@@ -1,4 +1,4 @@
-"""The bundle's software bill of materials, in SPDX 2.3, written and validated by spdx-tools."""
+"""Writes the bundle's software bill of materials in SPDX 2.3, validated by spdx-tools."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class BundleFile:
     """A file of the bundle.
 
     Attributes:
-        sha1, sha256: digests; SPDX asks for the first of every file.
-        components: keys of licenses.COMPONENTS that it is made from; none for a user's own.
+        sha1, sha256: digests; SPDX requires the first for every file.
+        components: its components, keys of licenses.COMPONENTS; none for a user's own file.
     """
 
     path: str
@@ -68,16 +68,17 @@ def document(
     """Return the bill of materials of a bundle.
 
     Args:
-        files: every file of the bundle but this one and manifest.json, the record of a run.
-        created: what the document says about when it was made.
+        files: every file of the bundle except this one and manifest.json.
+        created: creation time stated by the document.
     """
     lines = [sha256_of_json(record), *(f"{f.sha256} {f.path}" for f in files)]
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     spdx_files = [_file(file, licenses) for file in files]
+    tools = _tools(record)
     packages = [
         _bundle(record, spdx_files, licenses, name),
         *_components(record, licenses),
-        *_tools(record),
+        *tools,
     ]
     relationships = [Relationship(_DOCUMENT, RelationshipType.DESCRIBES, _BUNDLE)]
     relationships += [
@@ -89,8 +90,7 @@ def document(
         for component in file.components
     ]
     relationships += [
-        Relationship(tool.spdx_id, RelationshipType.BUILD_TOOL_OF, _BUNDLE)
-        for tool in _tools(record)
+        Relationship(tool.spdx_id, RelationshipType.BUILD_TOOL_OF, _BUNDLE) for tool in tools
     ]
     relationships += [
         Relationship(_file_id(file.path), RelationshipType.DYNAMIC_LINK, _ROCM)
@@ -102,7 +102,7 @@ def document(
             spdx_version="SPDX-2.3",
             spdx_id=_DOCUMENT,
             name=name,
-            # Has to be unique, and the same for the same bundle: it names the content.
+            # Unique, and equal for equal bundles: a digest of the content.
             document_namespace=f"https://spdx.org/spdxdocs/{name}-{digest}",
             creators=[Actor(ActorType.TOOL, f"qola-{record['qola']}")],
             created=created,
@@ -122,7 +122,7 @@ def to_json(document: Document) -> str:
     """Return the text of sbom.spdx.json.
 
     Raises:
-        ValueError: the library finds the document invalid.
+        ValueError: the document is invalid.
     """
     stream = io.StringIO()
     write_document_to_stream(document, stream, validate=True)
@@ -136,7 +136,7 @@ def _expression(licenses: Mapping[str, License], components: Sequence[str]) -> A
 
 @cache
 def _licensing() -> Any:
-    # Reads its index of licenses each time.
+    # Cached: it reads its index of licenses at every call.
     return get_spdx_licensing()
 
 
@@ -145,7 +145,7 @@ def _component_id(component: str) -> str:
 
 
 def _file_id(path: str) -> str:
-    # Paths that differ in other characters than an identifier may have stay apart by the digest.
+    # The digest distinguishes paths that differ only in characters forbidden in identifiers.
     suffix = hashlib.sha256(path.encode()).hexdigest()[:8]
     return f"SPDXRef-{re.sub(r'[^A-Za-z0-9.-]', '-', path)}-{suffix}"
 
@@ -174,21 +174,26 @@ def _file_type(path: str) -> FileType:
     return FileType.DOCUMENTATION if path.startswith("licenses/") else FileType.TEXT
 
 
+def _package(spdx_id: str, name: str, purpose: PackagePurpose, **more: Any) -> Package:
+    """Return a package about which nothing is asserted except `more`."""
+    unknown = ("download_location", "license_concluded", "license_declared", "copyright_text")
+    values: dict[str, Any] = {key: SpdxNoAssertion() for key in unknown}
+    values |= {"files_analyzed": False, "primary_package_purpose": purpose, **more}
+    return Package(spdx_id=spdx_id, name=name, **values)
+
+
 def _bundle(
     record: Mapping[str, Any], files: Sequence[File], licenses: Mapping[str, License], name: str
 ) -> Package:
     code = calculate_package_verification_code(list(files))
     code.excluded_files = [f"./{RECORD}", f"./{SBOM}"]
-    return Package(
-        spdx_id=_BUNDLE,
-        name=name,
-        download_location=SpdxNoAssertion(),
+    return _package(
+        _BUNDLE,
+        name,
+        PackagePurpose.LIBRARY,
         files_analyzed=True,
         verification_code=code,
         license_concluded=_expression(licenses, list(licenses)),
-        license_declared=SpdxNoAssertion(),
-        copyright_text=SpdxNoAssertion(),
-        primary_package_purpose=PackagePurpose.LIBRARY,
         summary=f"AMD GPU attention libraries for {', '.join(record['archs'])}",
     )
 
@@ -200,30 +205,15 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
     patched = "".join(
         f"; patched with {patch['name']} (sha256 {patch['sha256']})" for patch in aiter["patches"]
     )
-
-    def package(component: str, name: str, purpose: PackagePurpose, **more: Any) -> Package:
-        expression = _expression(licenses, [component])
-        return Package(
-            spdx_id=_component_id(component),
-            name=name,
-            files_analyzed=False,
-            license_concluded=expression,
-            license_declared=expression,
-            copyright_text=SpdxNoAssertion(),
-            primary_package_purpose=purpose,
-            **{"download_location": SpdxNoAssertion(), **more},
-        )
-
-    about: dict[str, tuple[str, PackagePurpose, dict[str, Any]]] = {
+    digests = [source["sha256"]] if "sha256" in source else []
+    facts: dict[str, tuple[str, PackagePurpose, dict[str, Any]]] = {
         "aiter": (
             "AITER",
             PackagePurpose.SOURCE,
             {
                 "version": aiter["id"] or aiter["version"] or None,
                 "download_location": location,
-                "checksums": [Checksum(ChecksumAlgorithm.SHA256, source["sha256"])]
-                if "sha256" in source
-                else [],
+                "checksums": [Checksum(ChecksumAlgorithm.SHA256, value) for value in digests],
                 "external_references": references,
                 "source_info": f"from a {source.get('kind', 'local')} source{patched}",
             },
@@ -235,20 +225,22 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
         ),
         "qola": ("qola", PackagePurpose.APPLICATION, {"version": record["qola"]}),
     }
-    # A bundle of kernels in Triton alone has nothing of the others.
-    return [
-        package(component, name, purpose, **more)
-        for component, (name, purpose, more) in about.items()
-        if component in licenses
-    ]
+    packages = []
+    for component, (name, purpose, more) in facts.items():
+        # A bundle with only kernels in Triton contains no other component than qola.
+        if component in licenses:
+            license = _expression(licenses, [component])
+            more |= {"license_concluded": license, "license_declared": license}
+            packages.append(_package(_component_id(component), name, purpose, **more))
+    return packages
 
 
 def _origin(
     source: Mapping[str, str],
 ) -> tuple[str | SpdxNoAssertion, list[ExternalPackageRef]]:
-    """Return where an AITER source can be had: a download location, and references."""
+    """Return download location and references of an AITER source."""
     if source.get("kind") == "wheel":
-        # Which index it came from is the building machine's own choice, and not stated.
+        # The index is a setting of the building machine, and not stated.
         purl = f"pkg:pypi/{source['package']}@{source['version']}"
         category = ExternalPackageRefCategory.PACKAGE_MANAGER
         return SpdxNoAssertion(), [ExternalPackageRef(category, "purl", purl)]
@@ -258,36 +250,23 @@ def _origin(
 
 
 def _tools(record: Mapping[str, Any]) -> list[Package]:
-    """Return what compiled the bundle's files."""
-    compilers = {module["compiler"] for module in record["modules"] if "compiler" in module}
-    return [_rocm(record), *map(_triton, sorted(compilers))]
-
-
-def _triton(compiler: str) -> Package:
-    return Package(
-        spdx_id="SPDXRef-triton",
-        name="Triton",
-        version=compiler.removeprefix("triton "),
-        download_location=SpdxNoAssertion(),
-        files_analyzed=False,
-        license_concluded=SpdxNoAssertion(),
-        license_declared=SpdxNoAssertion(),
-        copyright_text=SpdxNoAssertion(),
-        primary_package_purpose=PackagePurpose.APPLICATION,
-    )
-
-
-def _rocm(record: Mapping[str, Any]) -> Package:
+    """Return the compilers of the bundle's files."""
     toolchain = record["inputs"]["toolchain"]
-    return Package(
-        spdx_id=_ROCM,
-        name="ROCm HIP",
+    rocm = _package(
+        _ROCM,
+        "ROCm HIP",
+        PackagePurpose.FRAMEWORK,
         version=toolchain["hip_version"],
-        download_location=SpdxNoAssertion(),
-        files_analyzed=False,
-        license_concluded=SpdxNoAssertion(),
-        license_declared=SpdxNoAssertion(),
-        copyright_text=SpdxNoAssertion(),
         source_info=f"with clang {toolchain['clang_version']}",
-        primary_package_purpose=PackagePurpose.FRAMEWORK,
     )
+    compilers = {module["compiler"] for module in record["modules"] if "compiler" in module}
+    triton = [
+        _package(
+            "SPDXRef-triton",
+            "Triton",
+            PackagePurpose.APPLICATION,
+            version=compiler.removeprefix("triton "),
+        )
+        for compiler in sorted(compilers)
+    ]
+    return [rocm, *triton]

@@ -1,4 +1,4 @@
-"""Packs torch modules as a Python wheel, for the PyTorch and the Python they were built for."""
+"""Packs torch modules as a Python wheel for one version of PyTorch and of Python."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.bundle import licenses
-from qola.bundle.python_wheel import pack_wheel, parts_of
+from qola.bundle.python_wheel import pack_wheel, parse_wheel_name
 from qola.errors import BundleError, Finding
+from qola.json_types import reader
 
 _INIT = '''\
 """Modules of AITER for PyTorch {torch}, built by qola."""
@@ -23,15 +24,15 @@ __version__ = {version!r}
 
 @dataclass(frozen=True)
 class TorchWheel:
-    """What a wheel of torch modules is made of.
+    """All inputs of a wheel of torch modules.
 
     Attributes:
-        modules: the libraries.
-        stubs: their type stubs.
-        torch: version of the PyTorch that they are for.
-        python: version of the Python that they are for, 3.11.
+        modules: paths of the libraries.
+        stubs: paths of their type stubs.
+        torch: required version of PyTorch.
+        python: required version of Python, such as 3.11.
         license_files: license texts of the AITER tree.
-        external_libraries: as of `qola.bundle.platform_policy.check_platform`.
+        external_libraries: see `qola.bundle.platform_policy.check_platform`.
     """
 
     modules: tuple[str, ...]
@@ -44,31 +45,23 @@ class TorchWheel:
 
     @staticmethod
     def from_json(text: str) -> TorchWheel:
-        """Read what a rule writes."""
-        data = json.loads(text)
-        lists = ("modules", "stubs", "license_files", "external_libraries")
-        return TorchWheel(**{**data, **{key: tuple(data[key]) for key in lists}})
+        """Read a file of the rule for torch wheels."""
+        inputs: TorchWheel = reader(TorchWheel)(json.loads(text))
+        return inputs
 
 
 def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
     """Write torch modules, and the type stubs of each, as a package of a wheel.
 
     Args:
-        output: the file to write: qola_te_torch-1.2.3-cp311-cp311-linux_x86_64.whl.
+        output: the wheel to write, such as qola_te_torch-1.2.3-cp311-cp311-linux_x86_64.whl.
 
     Raises:
-        BundleError: a license is missing, two modules have one name, or as
-            `qola.bundle.python_wheel.write_wheel`.
+        BundleError: a license is missing, two modules have the same name, or as `pack_wheel`.
     """
-    _, version, _ = parts_of(output.name)
+    _, version, _ = parse_wheel_name(output.name)
     texts = {"__init__.py": _INIT.format(torch=inputs.torch, version=version), "py.typed": ""}
-    found = licenses.collect(
-        [
-            *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
-            ("qola", _text(inputs.qola_license)),
-        ],
-        place=output.name,
-    )
+    found = licenses.collect(inputs.license_files, inputs.qola_license, place=output.name)
     texts |= {license.path: license.text for license in found.values()}
     metadata = (
         f"Summary: Modules of AITER for PyTorch {inputs.torch}, built by qola",
@@ -87,10 +80,6 @@ def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
 def _link(place: Path, file: str) -> None:
     if place.is_symlink():
         raise BundleError(
-            Finding(place.name, f"{place.readlink()} and {file}", "modules of different names")
+            Finding(place.name, f"{place.readlink()} and {file}", "modules with different names")
         )
     place.symlink_to(Path(file).absolute())
-
-
-def _text(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8")

@@ -281,6 +281,9 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "rocm": "rocm.json",
         "generated_at": "",
         "archs": RECORD["archs"],
+        "lazy": None,
+        "static": None,
+        "triton": None,
     }
     (root / "inputs.json").write_text(json.dumps(inputs))
     for path in root.rglob("*"):

@@ -1,4 +1,4 @@
-"""What a bundle says of the library of kernels in Triton."""
+"""manifest.json, SBOM and package files of the library of kernels in Triton."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
-from qola.bundle.build import BundleInputs
-from qola.bundle.record import FileFacts, LibraryFacts, manifest_record
-from qola.bundle.triton import TritonInput, compiler_of, is_own, module_record
+from qola.bundle.build import BundleInputs, TritonInput, compiler_of
+from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, triton_record
 from qola.triton.library import Built, pack
 from tests.support import plans
 
@@ -35,12 +34,12 @@ def record(**changes: Any) -> dict[str, Any]:
         origin={"kind": "local"},
         toolchain={"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"},
         generated_at=None,
-        more=[module_record(PLAN, library, PACKS, "triton 3.9.0")],
+        triton=triton_record(PLAN, library, PACKS, "triton 3.9.0"),
     )
 
 
 def test_manifest_json_has_library_and_packs() -> None:
-    """Prevents: packs that an installer does not know of; kernels that nobody finds listed."""
+    """Prevents: packs missing in manifest.json; kernels missing in it."""
     (module,) = record()["modules"]
     assert (module["name"], module["md_name"], module["size"]) == ("triton", "ns_triton", 7)
     names = ["attention_forward-HDIM_64-gfx90a", "attention_forward-HDIM_64-gfx942"]
@@ -50,9 +49,9 @@ def test_manifest_json_has_library_and_packs() -> None:
     assert record()["summary"]["total"] == 1
 
 
-def test_cmake_and_pkg_config_know_it() -> None:
+def test_cmake_and_pkg_config_find_it() -> None:
     """Prevents: a library that find_package and pkg-config do not find, or for other archs."""
-    # Beside libraries for one arch, which say nothing of Triton's.
+    # The archs of other libraries do not restrict it.
     whole = {**record(), "archs": ["gfx942"]}
     text = cmake.package(whole)["lib/cmake/qola/qola-triton.cmake"]
     assert 'set(_qola_triton_FILE "ns_triton.so")\nset(_qola_triton_SIZE 7)\n' in text
@@ -63,43 +62,37 @@ def test_cmake_and_pkg_config_know_it() -> None:
     assert "archs=gfx90a gfx942\n" in text
 
 
-def test_the_sbom_of_kernels_in_triton_alone() -> None:
-    """Prevents: AITER among what a bundle has nothing of; MIT said of a user's own kernels."""
+def test_the_sbom_of_only_kernels_in_triton() -> None:
+    """Prevents: AITER listed without its code; the MIT license for a user's kernels."""
     files = [
         sbom.BundleFile("lib/ns_triton.so", "0" * 40, "0" * 64, ("qola",)),
         sbom.BundleFile("lib/ns_triton-gfx942.qpack", "1" * 40, "1" * 64, ()),
     ]
     texts = {"qola": licenses.identify("qola", MIT)}
     document = sbom.document(record(), files, texts, name="small", created=datetime(1970, 1, 1))
-    told = json.loads(sbom.to_json(document))
-    packages = {package["name"]: package.get("versionInfo") for package in told["packages"]}
+    written = json.loads(sbom.to_json(document))
+    packages = {package["name"]: package.get("versionInfo") for package in written["packages"]}
     assert packages == {"small": None, "qola": "1.0", "ROCm HIP": "7.2.5", "Triton": "3.9.0"}
-    licensed = {file["fileName"]: file.get("licenseConcluded") for file in told["files"]}
+    licensed = {file["fileName"]: file.get("licenseConcluded") for file in written["files"]}
     assert licensed["./lib/ns_triton.so"] == "MIT"
     assert licensed["./lib/ns_triton-gfx942.qpack"] in (None, "NOASSERTION")
 
 
-def test_whose_kernels_and_compiler() -> None:
-    """Prevents: a user's kernel taken for one of qola's."""
-    assert is_own(PLAN)
-    theirs = plans.triton_kernel("mine", "gfx942", own=False)
-    assert not is_own(replace(PLAN, triton=(*PLAN.triton, theirs)))
-
-
 def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
     """Prevents: an SBOM with another Triton than compiled the kernels."""
-    told = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
+    metadata = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
     file = tmp_path / "a.qpack"
-    file.write_bytes(pack([Built("f", b"code", told)]))
+    file.write_bytes(pack([Built("f", b"code", metadata)]))
     assert compiler_of({"gfx942": str(file)}) == "triton 3.9.0"
 
 
 def test_inputs_as_the_rule_writes_them() -> None:
-    """Prevents: a library that is among the inputs and that the bundle does not have."""
+    """Prevents: a library among the inputs that the bundle lacks."""
     lists = ("archs", "libraries", "headers", "configs", "license_files")
     texts = ("name", "plan", "tree", "qola_license", "rocm", "generated_at")
     triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}
     data: dict[str, Any] = {key: [] for key in lists} | dict.fromkeys(texts, "x")
+    data |= {"lazy": None, "static": None}
     inputs = BundleInputs.from_json(json.dumps({**data, "triton": triton}))
     assert inputs.triton == TritonInput("a.so", {"gfx942": "a.qpack"}, {"a.h": "b/a.h"})
     assert BundleInputs.from_json(json.dumps({**data, "triton": None})).triton is None

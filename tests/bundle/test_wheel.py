@@ -170,7 +170,7 @@ def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
         check_platform([first], "manylinux_2_5_x86_64", first.libraries[1:])
     for length in (12, 60, len(content) - 1):
         pack.write_bytes(content[:length])
-        with pytest.raises(BundleError, match=r"ns\.qpack\n +found +a pack that ends too early"):
+        with pytest.raises(BundleError, match=r"ns\.qpack\n +found +a truncated pack"):
             read_needs(bundle)
 
 
@@ -230,5 +230,5 @@ def test_a_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> 
 def test_torch_modules_of_one_name(torch_modules: TorchWheel, tmp_path: Path) -> None:
     """Prevents: a wheel with one of two modules, whichever came last."""
     twice = replace(torch_modules, modules=torch_modules.modules * 2)
-    with pytest.raises(BundleError, match="modules of different names"):
+    with pytest.raises(BundleError, match="modules with different names"):
         write_torch_wheel(twice, tmp_path / TORCH_NAME)
