@@ -51,7 +51,7 @@ def test_an_action_that_is_not_deterministic() -> None:
         "  outputs   b.o",
         "  outputs that differ:",
         "    b.o: '4' != '40'",
-        "  meaning   equal command, environment and inputs, but different outputs: not deterministic",
+        "  meaning   equal command, environment and inputs, different outputs: not deterministic",
     ]
 
 

@@ -363,16 +363,16 @@ Q, K, V = (torch.zeros(2, 2, 32, D, dtype=torch.float16) for _ in range(3))
         ((Q, K[:, :1], V[:, :1]), {}, "key has 1 heads, query 2: enable_gqa=True"),
         ((Q, K[:1], V), {}, r"key is \(1, 2, 32, 32\), expected \(2, 2, 32, 32\)"),
         ((Q, K, V[:, :, :9]), {}, r"value is \(2, 2, 9, 32\), expected \(2, 2, 32, 32\)"),
-        ((Q, K.float(), V), {}, "key is of torch.float32, expected torch.float16"),
-        ((Q.double(), K, V), {}, "query is of torch.float64, expected one of"),
+        ((Q, K.float(), V), {}, "key is torch.float32, expected torch.float16"),
+        ((Q.double(), K, V), {}, "query is torch.float64, expected one of"),
         ((Q[0], K, V), {}, "query has 3 dimensions, expected 4"),
         (
             (Q, K, V),
             {"alibi_slopes": torch.zeros(3)},
             r"alibi_slopes is \(3,\), expected \(2,\) or",
         ),
-        ((Q, K, V), {"sink": torch.zeros(2).half()}, "sink is of torch.float16, expected torch.f"),
-        ((Q, K, V), {"window": (1, 0), "is_causal": True}, "is_causal beside window"),
+        ((Q, K, V), {"sink": torch.zeros(2).half()}, "sink is torch.float16, expected torch.f"),
+        ((Q, K, V), {"window": (1, 0), "is_causal": True}, "is_causal and window"),
         ((Q, K, V), {"scale": 0.0}, "scale: 0"),
     ],
 )
@@ -388,7 +388,7 @@ def test_what_does_not_fit_is_named(
 @pytest.mark.parametrize(
     ("to", "more", "said"),
     [
-        (torch.bfloat16, {}, r"mha_fwd: no kernel .*asked for: dtype=2, batch=2, nhead_q=2"),
+        (torch.bfloat16, {}, r"mha_fwd: no kernel .*arguments: dtype=2, batch=2, nhead_q=2"),
         (torch.float16, {"dropout_p": 1.0}, "mha_fwd: dropout: expected a number"),
         (
             torch.float16,

@@ -180,7 +180,7 @@ def _meaning(one: Spawn, other: Spawn, outputs: frozenset[str]) -> str:
     if one.arguments != other.arguments or one.environment != other.environment:
         return "the commands differ: they contain a path, a user name or a variable"
     if one.output_digests != other.output_digests:
-        return "equal command, environment and inputs, but different outputs: not deterministic"
+        return "equal command, environment and inputs, different outputs: not deterministic"
     return "the same action belongs to different targets"
 
 

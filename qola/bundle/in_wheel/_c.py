@@ -1,4 +1,4 @@
-"""The C functions of this package's libraries (include/qola_c.h), by ctypes. Needs no torch."""
+"""Calls the C functions of this package's libraries (include/qola_c.h) with ctypes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BIAS_ELEMENTWISE, BIAS_ALIBI = 1, 2
 
 
 class Tensor(ctypes.Structure):
-    """A qola_tensor."""
+    """The C structure qola_tensor."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -32,7 +32,7 @@ def _each(kind: Any, names: str) -> list[tuple[str, Any]]:
 
 
 class Arguments(ctypes.Structure):
-    """A qola_mha_args."""
+    """The C structure qola_mha_args."""
 
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
@@ -65,28 +65,28 @@ class Arguments(ctypes.Structure):
     ]
 
     def __init__(self, **values: Any) -> None:
-        """Set fields; all others are 0."""
+        """Set fields by name; the others are 0."""
         super().__init__(struct_size=ctypes.sizeof(Arguments), **values)
 
     def __str__(self) -> str:
-        """Return the numbers that are set."""
+        """Return the numbers other than 0."""
         left_out = (Tensor, ctypes.c_void_p)
         names = [field[0] for field in self._fields_[1:] if field[1] not in left_out]
         return ", ".join(f"{n}={getattr(self, n):g}" for n in names if getattr(self, n))
 
 
 class NoKernelError(RuntimeError):
-    """No kernel of the library serves a problem."""
+    """The library has no kernel for a problem."""
 
 
 class Entry:
     """An entry point of a library."""
 
     def __init__(self, library: Path, prefix: str, name: str) -> None:
-        """Load the library, and with it HIP's runtime.
+        """Load the library and the HIP runtime.
 
         Raises:
-            RuntimeError: it cannot be loaded, or the process has two of HIP's runtimes now.
+            RuntimeError: the library cannot be loaded, or the process has two HIP runtimes.
         """
         self.name = name
         try:
@@ -102,58 +102,58 @@ class Entry:
         self._last_error.restype = ctypes.c_char_p
 
     def workspace_size(self, args: Arguments) -> int:
-        """Return the bytes of device memory that the problem needs.
+        """Return the size in bytes of the workspace for the problem.
 
         Raises:
-            RuntimeError: as launch.
+            RuntimeError: see launch.
         """
         size = _U64()
         self._check(args, self._workspace_size(args, size))
         return size.value
 
     def launch(self, args: Arguments, stream: int) -> None:
-        """Launch the problem on a stream.
+        """Launch the kernels for the problem on a stream.
 
         Raises:
-            NoKernelError: no kernel of the library serves it.
-            RuntimeError: it was refused.
+            NoKernelError: the library has no kernel for the problem.
+            RuntimeError: the library refused the problem.
         """
         self._check(args, self._launch(args, stream))
 
     def _check(self, args: Arguments, status: int) -> None:
         if status:
             kind = NoKernelError if status == _NO_KERNEL else RuntimeError
-            raise kind(f"{self.name}: {self._last_error().decode()} (asked for: {args})")
+            raise kind(f"{self.name}: {self._last_error().decode()} (arguments: {args})")
 
 
 _entries: dict[str, Entry] = {}
 
 
 def entry(name: str) -> Entry:
-    """Return an entry point, loading its library when it is first asked for.
+    """Return an entry point; its first use loads the library.
 
     Raises:
-        RuntimeError: the bundle lacks it, or as Entry.
+        RuntimeError: no library has the entry point; or see Entry.
     """
     if name not in _entries:
         record = json.loads((_HERE / "manifest.json").read_text(encoding="utf-8"))
         prefix = "_".join(filter(None, ("qola", record["namespace"]))) + "_"
         for module in record["modules"]:
-            if name in {of.rpartition("::")[2] for of in module["entry_points"]}:
+            if name in {point.rpartition("::")[2] for point in module["entry_points"]}:
                 _entries[name] = Entry(_HERE / module["library"], prefix, name)
                 break
         else:
-            raise RuntimeError(f"{_HERE}: no library has {name}; its manifest has to")
+            raise RuntimeError(f"{_HERE}: no library has {name}; add its module to the manifest")
     return _entries[name]
 
 
 def _check_runtimes() -> None:
-    """Memory and streams of one runtime mean nothing to the other."""
+    """Check that there is one HIP runtime: it cannot use memory and streams of another."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     paths = {line.split(None, 5)[5] for line in maps if "libamdhip64" in line}
     if len(paths) > 1:
         found = " and ".join(sorted(paths))
         raise RuntimeError(
-            f"two HIP runtimes in one process: {found}; put a link libamdhip64.so.7 to the one "
-            "that torch has first on LD_LIBRARY_PATH"
+            f"two HIP runtimes in one process: {found}; put a directory with a link "
+            "libamdhip64.so.7 to torch's runtime first on LD_LIBRARY_PATH"
         )

@@ -1,4 +1,4 @@
-"""The operators `mha_fwd` and `mha_bwd`: what they ask of the C functions, and torch of them."""
+"""The torch operators `mha_fwd` and `mha_bwd`, which call the C functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DTYPES = {torch.float16: _c.FP16, torch.bfloat16: _c.BF16, torch.float32: _c.FP
 
 
 class _Inputs(NamedTuple):
-    """What both operators take beside their tensors, in the order of _PROBLEM."""
+    """Common arguments of both operators, in the order of _PROBLEM."""
 
     bias: torch.Tensor | None
     alibi_slopes: torch.Tensor | None
@@ -39,19 +39,19 @@ _PROBLEM = (
     "Tensor? rng, SymInt max_seqlen_q, SymInt max_seqlen_k, int mask, SymInt window_left, "
     "SymInt window_right, float scale, float dropout_p, float logits_soft_cap, bool deterministic"
 )
-#: Tensors of a problem; they come first.
+#: Number of tensors in _PROBLEM; they come first.
 _TENSORS = 6
 
 
 class _Gpu:
-    """What a launch asks torch about its device. Tests put another one in its place."""
+    """Device functions of torch; tests replace them."""
 
     def check(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.device.type != "cuda" or torch.version.hip is None:
-            of = "" if torch.version.hip else f" (torch {torch.__version__} is built without ROCm)"
+            note = "" if torch.version.hip else f" (torch {torch.__version__} lacks ROCm)"
             raise RuntimeError(
-                f"{_SPACE}: {name} is on {tensor.device}{of}, and these kernels run on AMD GPUs "
-                'alone: move it there, .to("cuda") with a torch for ROCm, or call '
+                f"{_SPACE}: {name} is on {tensor.device}{note}, but these kernels only run on AMD "
+                'GPUs: move it there, .to("cuda") with a torch for ROCm, or call '
                 "torch.nn.functional.scaled_dot_product_attention"
             )
 
@@ -68,7 +68,7 @@ _gpu = _Gpu()
 
 
 class _Call:
-    """A problem on its way to a library: the arguments, and the tensors they point to."""
+    """A call of a C function: its arguments, and the tensors that they point to."""
 
     def __init__(
         self, entry: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs
@@ -106,7 +106,7 @@ class _Call:
         if problem.bias is not None:
             self.args.bias_type = _c.BIAS_ELEMENTWISE
             whole = (q.size(0), q.size(1), q.size(2), k.size(2))
-            # Whole rows; a sequence or head may have those of another one.
+            # Rows are contiguous; batch and head may be broadcast.
             rows = problem.bias.expand(*problem.bias.shape[:-2], *whole[2:]).contiguous()
             self.rows("bias", rows.expand(whole))
         elif problem.alibi_slopes is not None:
@@ -121,7 +121,7 @@ class _Call:
             self.args.drop_offset_ptr = self.args.drop_seed_ptr + 8
 
     def address(self, tensor: torch.Tensor) -> int:
-        """Return where a tensor lies, and keep it there until the launch."""
+        """Return the address of a tensor, and hold a reference until the launch."""
         self.held.append(tensor)
         return int(tensor.data_ptr())
 
@@ -146,14 +146,14 @@ class _Call:
         entry, device = _c.entry(self._entry), self.held[0].device
         size = entry.workspace_size(self.args)
         if size:
-            # Given back at once: what takes it next is behind this launch on its stream.
+            # Freed at once: torch reuses it only behind this launch on the stream.
             workspace = torch.empty(size, dtype=torch.uint8, device=device)
             self.args.workspace, self.args.workspace_size = self.address(workspace), size
         entry.launch(self.args, _gpu.stream(device))
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs) -> None:
-    """Raise for what C cannot see of tensors; the numbers it checks itself."""
+    """Check devices, dtypes and shapes of tensors; the C functions check the numbers."""
     more = {n: t for n, t in problem._asdict().items() if isinstance(t, torch.Tensor)}
     given = {"query": q, "key": k, "value": v, **more}
     for name, tensor in given.items():
@@ -161,12 +161,12 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs) 
         if tensor.device != q.device:
             raise ValueError(f"{name} is on {tensor.device}, expected {q.device}, as query")
     if q.dtype not in _DTYPES:
-        raise ValueError(f"query is of {q.dtype}, expected one of {[*map(str, _DTYPES)]}")
+        raise ValueError(f"query is {q.dtype}, expected one of {[*map(str, _DTYPES)]}")
     kinds = {"alibi_slopes": torch.float32, "sink": torch.float32}
     kinds.update(cu_seqlens_q=torch.int32, cu_seqlens_k=torch.int32, rng=torch.int64)
     for name, tensor in given.items():
         if tensor.dtype != kinds.get(name, q.dtype):
-            raise ValueError(f"{name} is of {tensor.dtype}, expected {kinds.get(name, q.dtype)}")
+            raise ValueError(f"{name} is {tensor.dtype}, expected {kinds.get(name, q.dtype)}")
     group = "cu_seqlens_q" in given
     for name in ("query", "key", "value"):
         if given[name].dim() != 4 - group:
@@ -185,9 +185,9 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: _Inputs) 
             found = tuple(given[name].shape)
             raise ValueError(f"{name} is {found}, expected {' or '.join(map(str, shapes))}")
     if "bias" in given and "alibi_slopes" in given:
-        raise ValueError("alibi_slopes beside attn_mask: expected one of them")
+        raise ValueError("alibi_slopes and attn_mask: expected one of them")
     if group != ("cu_seqlens_k" in given):
-        raise ValueError("cu_seqlens_q, cu_seqlens_k: one of them alone")
+        raise ValueError("cu_seqlens_q, cu_seqlens_k: expected both")
     if problem.dropout_p and "rng" not in given:
         raise ValueError("dropout_p without rng")
 
@@ -227,7 +227,7 @@ def _forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> A
         except _c.NoKernelError:
             if return_lse:
                 raise
-            # Libraries for training have kernels that store it alone.
+            # Libraries for training only have kernels that store LSE.
             call.lse(_results(q, v, True)[1])
             call.launch()
     return out, lse
@@ -245,7 +245,7 @@ def _gradients(
     bias_grad: bool,
     sink_grad: bool,
 ) -> Any:
-    """Return memory for dq, dk, dv, d_bias and d_sink; nothing for those that nobody wants."""
+    """Allocate dq, dk, dv, d_bias and d_sink; empty tensors for gradients that are not needed."""
     bias = problem.bias if bias_grad and problem.bias is not None else q.new_empty(0)
     sink = problem.sink if sink_grad and problem.sink is not None else q.new_empty(0)
     return (
@@ -258,11 +258,11 @@ def _gradients(
 
 
 def _summed(gradient: torch.Tensor, heads: int) -> torch.Tensor:
-    """Sum up over the heads of Q that have one head of K."""
+    """Sum up the gradients of the heads of Q that share one head of K."""
     if gradient.size(1) == heads:
         return gradient
     parts = gradient.unflatten(1, (heads, -1)).sum(2)
-    # In memory as _rows_before_heads has it.
+    # In the memory layout of _rows_before_heads.
     return parts if parts.dim() == 3 else parts.transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -275,7 +275,7 @@ def _backward(
     call = _Call("mha_bwd", q, k, v, problem)
     with _gpu.current(call.held):
         dq, dk, dv, d_bias, d_sink = _gradients(q, k, v, problem, bias_grad, sink_grad)
-        # Of each head of Q: kernels write them beside each other.
+        # One gradient for each head of Q: kernels do not sum up.
         dk_all = dk if k.size(1) == q.size(1) else _rows_before_heads(k, q.size(1), k.size(-1))
         dv_all = dv if k.size(1) == q.size(1) else _rows_before_heads(v, q.size(1), v.size(-1))
         given = {"o": out, "d_o": d_out, "dq": dq, "dk": dk_all, "dv": dv_all}
@@ -304,7 +304,7 @@ def _backward_fake(
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     q, k, v, *rest = inputs
     out, lse = output
-    # Kernels have no gradient of it.
+    # Kernels do not compute a gradient of LSE.
     ctx.mark_non_differentiable(lse)
     ctx.save_for_backward(q, k, v, out, lse, *rest[:_TENSORS])
     ctx.numbers = rest[_TENSORS:-1]

@@ -1,8 +1,8 @@
-"""PyTorch operators over this package's libraries: attention on AMD GPUs, forward and backward.
+"""PyTorch functions for this package's libraries: attention on AMD GPUs, forward and backward.
 
-`attention` is called as torch.nn.functional.scaled_dot_product_attention, `attention_varlen` with
-sequences that lie behind each other. Both are `torch.ops.<package>.mha_fwd` and `.mha_bwd`, which
-torch.compile and FakeTensor know. Libraries are loaded at the first call.
+`attention` has the interface of torch.nn.functional.scaled_dot_product_attention;
+`attention_varlen` takes packed sequences. Both call the operators `torch.ops.<package>.mha_fwd` and
+`.mha_bwd`, which support torch.compile and FakeTensor. The first call loads the libraries.
 """
 
 from __future__ import annotations
@@ -39,30 +39,31 @@ def attention(
     return_lse: bool = False,
     deterministic: bool | None = None,
 ) -> Any:
-    """Return attention of [batch, head, row, dim], as scaled_dot_product_attention does.
+    """Compute attention like torch.nn.functional.scaled_dot_product_attention.
 
     Args:
-        query: any strides, such as those of a transposed [batch, row, head, dim]; without gaps in
-            the last dimension, or it is copied. So are key and value.
-        key: with enable_gqa it may have fewer heads, a divisor of query's.
-        value: of as many heads as key, of another dimension where there are kernels for it.
-        attn_mask: True where a key is seen, or a bias of query's dtype, added to the scores; it is
-            broadcast to [batch, head, row of query, row of key]. A bias may need a gradient.
-        dropout_p: applied whether or not anything is trained, seeded by torch.randint.
-        is_causal: from the top left, as in torch; from the bottom right: window=(-1, 0).
-        scale: 1 / sqrt(dim) where None.
+        query: [batch, nhead_q, seqlen_q, hdim_q] with any strides, such as those of a transposed
+            [batch, seqlen_q, nhead_q, hdim_q]. A tensor whose last stride is not 1 is copied; so
+            are key and value.
+        key: [batch, nhead_k, seqlen_k, hdim_q]. With enable_gqa, nhead_k is a divisor of nhead_q.
+        value: [batch, nhead_k, seqlen_k, hdim_v]; hdim_v may differ if the library has kernels.
+        attn_mask: booleans, True for visible keys, or a bias of query's dtype that is added to the
+            scores; broadcast to [batch, nhead_q, seqlen_q, seqlen_k]. A bias may need a gradient.
+        dropout_p: dropout probability, also applied outside of training; seeded by torch.randint.
+        is_causal: causal mask from the top left, like torch; from the bottom right: window=(-1, 0).
+        scale: factor of the scores; None: 1 / sqrt(hdim_q).
         enable_gqa: see key.
-        alibi_slopes: float32 [head] or [batch, head].
-        window: keys that are seen before and after the diagonal from the bottom right; -1 is all.
-        sink: float32 [head], a score that takes part in the softmax.
-        logits_soft_cap: forward alone.
-        return_lse: also return the log-sum-exp of the scores, float32 [batch, head, row]. It has no
-            gradient.
-        deterministic: gradients are the same bits on every run; None: as torch is set.
+        alibi_slopes: float32 [nhead_q] or [batch, nhead_q].
+        window: visible keys before and after the diagonal from the bottom right; -1: all.
+        sink: float32 [nhead_q], an additional score in the softmax.
+        logits_soft_cap: soft cap of the scores; forward only.
+        return_lse: also return the log-sum-exp of the scores, float32 [batch, nhead_q, seqlen_q].
+            It has no gradient.
+        deterministic: compute bitwise reproducible gradients; None: torch's setting.
 
     Raises:
-        RuntimeError: a tensor is on no AMD GPU, or no kernel of the library serves the problem.
-        ValueError: shapes or types do not fit each other.
+        RuntimeError: a tensor is not on an AMD GPU, or the library has no kernel for the problem.
+        ValueError: shapes or dtypes are inconsistent.
     """
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         hidden = attn_mask.logical_not()
@@ -101,26 +102,27 @@ def attention_varlen(
     return_lse: bool = False,
     deterministic: bool | None = None,
 ) -> Any:
-    """Return attention of sequences that lie behind each other, [row, head, dim].
+    """Compute attention of packed sequences of different lengths.
 
-    What is not said here is as `attention` has it. Key and value may have fewer heads.
+    Arguments without a description, and errors, are those of `attention`. nhead_k may be a divisor
+    of nhead_q.
 
     Args:
-        query: the rows of all sequences.
-        key: theirs, of other lengths where cu_seqlens_k says so.
-        value: as key.
-        cu_seqlens_q: int32 [sequences + 1], the first row of each sequence, and their number.
-        cu_seqlens_k: the same of key.
-        max_seqlen_q: rows of the longest sequence.
-        max_seqlen_k: the same of key.
+        query: [total_q, nhead_q, hdim_q], the concatenated sequences.
+        key: [total_k, nhead_k, hdim_q].
+        value: [total_k, nhead_k, hdim_v].
+        cu_seqlens_q: int32 [batch + 1], the first index of each sequence in query, and total_q.
+        cu_seqlens_k: int32 [batch + 1], the same for key.
+        max_seqlen_q: length of the longest sequence in query.
+        max_seqlen_k: length of the longest sequence in key.
         dropout_p: see attention.
-        is_causal: from the bottom right of each sequence.
+        is_causal: causal mask from the bottom right of each sequence.
         scale: see attention.
-        alibi_slopes: float32 [head] or [sequence, head].
+        alibi_slopes: float32 [nhead_q] or [batch, nhead_q].
         window: see attention.
         sink: see attention.
         logits_soft_cap: see attention.
-        return_lse: also return the log-sum-exp, float32 [head, row].
+        return_lse: also return the log-sum-exp, float32 [nhead_q, total_q].
         deterministic: see attention.
     """
     return _attention(
@@ -148,9 +150,9 @@ def _attention(
     return_lse: bool,
     deterministic: bool | None,
 ) -> Any:
-    """Call the operator; `tensors` and what follows stand in its order."""
+    """Call the operator mha_fwd; `tensors` and `longest` are in the order of its arguments."""
     if window is not None and mask != _c.MASK_NONE:
-        raise ValueError("is_causal beside window: expected one of them; (left, 0) is causal")
+        raise ValueError("is_causal and window: expected one of them; (left, 0) is causal")
     if scale == 0:
         raise ValueError("scale: 0, expected another number, or None for 1 / sqrt(dim)")
     left, right = window or (-1, -1)
@@ -162,7 +164,7 @@ def _attention(
         deterministic = torch.are_deterministic_algorithms_enabled()
     rng = None
     if dropout_p and tensors[0] is not None:
-        # Seed and offset. An operation of torch's own: graphs replay it, and keep calls apart.
+        # Seed and offset, by an operation of torch: each replay of a graph draws new ones.
         rng = torch.randint(1 << 62, (2,), dtype=torch.int64, device=tensors[0].device)
     trained = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     numbers = (scale or 0.0, dropout_p, logits_soft_cap, deterministic, return_lse or trained)
