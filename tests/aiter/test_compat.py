@@ -32,7 +32,6 @@ from qola.manifest.load import loads
 from qola.plan.generate import GeneratedModule
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
-from tools.docs.compat_table import table
 
 CONFIG = "aiter/jit/optCompilerConfig.json"
 FWD, BWD = "csrc/cpp_itfs/mha_fwd.cu", "csrc/cpp_itfs/mha_bwd.cu"
@@ -295,21 +294,6 @@ def test_status_and_counts() -> None:
         Check("a", "", "", found) for found in ((), (warning,), (warning, Finding("p", "f", "e")))
     ]
     assert Report(tuple(checks)).counts == {"ok": 1, "degraded": 1, "broken": 1}
-
-
-def test_the_table_of_several_trees(repo_root: Path) -> None:
-    """Prevents: a page that calls supported what is broken, or leaves a library out."""
-    sound = json.loads((repo_root / "tests/golden/compat.json").read_text("utf-8"))
-    rows = table({"small": sound, "no tree": {"checks": []}}).splitlines()[2:]
-    assert rows == [
-        "| small | libmha_bwd without Composable Kernel | gfx942, gfx950 | ok |  |",
-        "| small | libmha_fwd without Composable Kernel | gfx942, gfx950 | ok |  |",
-        "| small | libmha_fwd without Composable Kernel, gfx1250 | gfx1250 | ok |  |",
-        "| no tree | none |  | broken | `tree` |",
-    ]
-    check = next(check for check in sound["checks"] if check["check"] == "entries")
-    check["status"] = "broken"
-    assert "| gfx942, gfx950 | broken | `entries` |" in table({"small": sound})
 
 
 def test_compile_tries_what_nothing_speaks_against(tree: Path) -> None:

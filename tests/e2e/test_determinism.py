@@ -214,7 +214,7 @@ def test_an_action_that_differs_is_named(builds: tuple[Built, Built]) -> None:
     assert found is not None
     text = execlog.render(found)
     assert text.startswith("2 of 2 actions differ; first:\n  target    //:noise\n"), text
-    assert "it is not deterministic" in text
+    assert "but different outputs: not deterministic" in text
 
 
 def test_by_another_user(builds: tuple[Built, Built]) -> None:

@@ -51,7 +51,7 @@ def test_an_action_that_is_not_deterministic() -> None:
         "  outputs   b.o",
         "  outputs that differ:",
         "    b.o: '4' != '40'",
-        "  meaning   same command, environment and inputs, other outputs: it is not deterministic",
+        "  meaning   equal command, environment and inputs, but different outputs: not deterministic",
     ]
 
 
@@ -63,7 +63,7 @@ def test_a_path_on_the_command_line() -> None:
     text = report([one], [other])
     assert "    - -I/home/one\n    + -I/home/other\n" in text
     assert "-f1" not in text
-    assert "meaning   the builds ask for different things" in text
+    assert "meaning   the commands differ" in text
 
 
 def tree(**digests: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Writes compile_commands.json, by which clangd and editors know how each file is compiled.
+"""Writes compile_commands.json with the compile command of each file, for clangd and editors.
 
-Paths are those of the files themselves, below the workspace and Bazel's output base: an entry needs
-neither a sandbox nor the links that Bazel makes for one build and removes for the next.
+Paths are below the workspace and Bazel's output base: they exist outside of a sandbox, and do not
+depend on links that Bazel replaces at every build.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from typing import Any
 
 from qola.build.bazel import child_environment, find_bazel
 from qola.errors import Finding, QolaError, ToolchainError
+from qola.files import write_if_changed
 
-#: Compiles of C++ files, and those of kernel instances.
+#: Mnemonics of compiles of C++ files and of kernel instances.
 MNEMONICS = ("CppCompile", "QolaCompile")
 
 DEFAULT_TARGETS = ("//:quickstart_lazy", "//:quickstart_libmha_fwd")
 
 _FILE = "compile_commands.json"
-#: Where Bazel's commands begin the paths of other repositories and of outputs.
+#: Prefixes of paths in other repositories and of outputs, in Bazel's commands.
 _EXTERNAL, _OUTPUT = "external/", "bazel-out/"
-#: A path that Bazel shortened for the cache (--experimental_output_paths=strip).
+#: Prefix of outputs with --experimental_output_paths=strip.
 _SHORTENED = "bazel-out/cfg/"
 _BATCH = "/compile_batch.sh"
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where Bazel has what, absolute.
+    """Absolute paths of Bazel's directories.
 
     Attributes:
-        output_base: has external/, the other repositories.
+        output_base: contains external/, the other repositories.
     """
 
     workspace: str
@@ -49,18 +50,18 @@ def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
     """Return the entries of compile_commands.json, sorted.
 
     Args:
-        graph: what bazel aquery --output=jsonproto prints.
+        graph: output of bazel aquery --output=jsonproto.
     """
     outputs = _output_paths(graph)
     found = []
-    actions = [one for one in graph.get("actions", ()) if one["mnemonic"] in MNEMONICS]
+    actions = [a for a in graph.get("actions", ()) if a["mnemonic"] in MNEMONICS]
     batched: set[str] = set()
-    # Batches first: a library compiles them, and the same kernel instance alone seldom anybody.
-    for action in sorted(actions, key=lambda one: not _is_batch(one["arguments"])):
+    # Batches first: libraries contain these, rather than single compiles of the same instances.
+    for action in sorted(actions, key=lambda a: not _is_batch(a["arguments"])):
         output = outputs[action["primaryOutputId"]]
         if _EXTERNAL + "bazel_tools/" in output:
             continue  # Bazel's own programs
-        # The same place in the output directories of two configurations.
+        # The path below bin/ is the same in all configurations.
         own = {word.partition("/bin/")[2] for word in action["arguments"] if word.endswith(".cpp")}
         if _is_batch(action["arguments"]):
             batched |= own
@@ -84,7 +85,7 @@ def _is_batch(arguments: Sequence[str]) -> bool:
 
 
 def _commands(arguments: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the compiler's command, of a batch one for it and for each of its kernel instances."""
+    """Yield the compiler's command; for a batch, the commands of it and its kernel instances."""
     if not _is_batch(arguments):
         yield arguments
         return
@@ -105,7 +106,7 @@ def _arguments(words: Sequence[str], output: str, places: Places) -> Iterator[st
 
 
 def _absolute(word: str, places: Places) -> str:
-    """Return an argument whose path, if it has one, does not depend on the execution root."""
+    """Return an argument with its path, if any, made independent of the execution root."""
     for start, root in (
         (_EXTERNAL, places.output_base),
         (_OUTPUT, places.execution_root),
@@ -146,8 +147,8 @@ def _ask(bazel: Sequence[str], workspace: Path, environ: Mapping[str, str], *arg
             Finding(
                 f"bazel {args[0]}",
                 f"exit code {run.returncode}",
-                "targets that can be analysed",
-                "see what it says above",
+                "targets that Bazel can analyse",
+                "see Bazel's messages above",
             ),
             f"{_FILE} cannot be written",
         )
@@ -155,7 +156,7 @@ def _ask(bazel: Sequence[str], workspace: Path, environ: Mapping[str, str], *arg
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="compile_commands", description=__doc__)
     parser.add_argument(
         "targets", nargs="*", default=DEFAULT_TARGETS, help=f"default: {' '.join(DEFAULT_TARGETS)}"
@@ -175,9 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except QolaError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    aside = workspace / f".{_FILE}.new"
-    aside.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, workspace / _FILE)
+    write_if_changed(workspace / _FILE, json.dumps(found, indent=1) + "\n")
     print(f"{workspace / _FILE}: {len(found)} entries")
     return 0
 

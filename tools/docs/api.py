@@ -13,7 +13,7 @@ from tools.docs.cli import UPDATE
 _HEAD = f"""\
 # Rules, tags and providers
 
-Written from the docstrings in rules/ by `{UPDATE}`; do not edit. How they go together:
+Generated from the docstrings in rules/ by `{UPDATE}`; do not edit. The guide is
 [bazel.md](../guide/bazel.md).
 """
 _TAGS = """\
@@ -44,7 +44,7 @@ def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
         defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
 
     Raises:
-        ValueError: something public has no docstring.
+        ValueError: a public symbol has no docstring.
     """
     entries = {
         **{rule["rule_name"]: rule for rule in defs["rule_info"]},
@@ -96,7 +96,7 @@ def _row(name: str, kind: str, row: Mapping[str, Any]) -> str:
 
 
 def _text(name: str, doc: str) -> str:
-    """Return a docstring as Markdown: indented lines become blocks of code."""
+    """Convert a docstring to Markdown: indented lines become code blocks."""
     if not doc.strip():
         raise ValueError(f"{name} has no documentation")
     parts = re.split(r"((?:^    .*\n?)+)", inspect.cleandoc(doc), flags=re.MULTILINE)
@@ -109,5 +109,5 @@ def _text(name: str, doc: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which <name> outside of `code` is not HTML."""
+    """Escape < outside of `code`."""
     return re.sub(r"`[^`]*`|<", lambda m: "\\<" if m[0] == "<" else m[0], text)

@@ -10,8 +10,8 @@ UPDATE = "./bazelw run //tools/docs:update"
 _HEAD = f"""\
 # Command line
 
-Written from the parsers of the commands by `{UPDATE}`; do not edit. Which command ends
-with which code: [Exit codes](exit-codes.md).
+Generated from the parsers of the commands by `{UPDATE}`; do not edit. The exit codes of each
+command: [Exit codes](exit-codes.md).
 
 ```sh
 qola COMMAND --help                         # pip install of a checkout or wheel
@@ -40,7 +40,7 @@ def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
-    """Return the usage; argparse's own has another form in each version of Python."""
+    """Return the usage, independent of the version of Python, unlike argparse's own."""
     if parser.usage:
         return parser.usage
     words = [
@@ -76,6 +76,6 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _block(text: str | None) -> str:
-    """Return text as it stands, without exit codes, which have a page of their own."""
+    """Return a block of text without exit codes, which have their own page."""
     kept = (text or "").partition("exit codes:")[0].rstrip()
     return f"```text\n{kept}\n```\n" if kept else ""

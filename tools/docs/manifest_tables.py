@@ -10,7 +10,7 @@ from qola.manifest.values import expectation
 
 
 def markdown_table(table: Table) -> str:
-    """Return one table of the manifest as a Markdown table, a row for each field."""
+    """Return one table of the manifest in Markdown, with a row per field."""
     rows = ["| Key | Value | Meaning | When left out |", "| --- | --- | --- | --- |"]
     rows += [
         f"| `{field.key}` | {_value(field)} | {field.doc} | {_omitted(field)} |"
@@ -20,12 +20,10 @@ def markdown_table(table: Table) -> str:
 
 
 def update(page: str) -> str:
-    """Return the page with what is between ``<!-- fields: NAME -->`` and ``<!-- end -->`` renewed.
-
-    What is behind ``<!-- profiles -->`` are the names of receipts.
+    """Update the tables between ``<!-- fields: NAME -->`` (or ``profiles``) and ``<!-- end -->``.
 
     Raises:
-        ValueError: a table has no such place on the page, or several.
+        ValueError: the page has no such markers for a table, or several.
     """
     blocks = {f"fields: {table.name}": markdown_table(table) for table in TABLES}
     blocks["profiles"] = _profiles()
@@ -35,7 +33,7 @@ def update(page: str) -> str:
         pattern = re.escape(begin) + r"(?s:.*?)<!-- end -->"
         page, times = re.subn(pattern, lambda _, block=block: block, page)  # type: ignore[misc]
         if times != 1:
-            raise ValueError(f"{begin} stands {times} times on the page, not once")
+            raise ValueError(f"the page has {begin} {times} times, expected once")
     return page
 
 

@@ -1,7 +1,7 @@
-"""Reads what Bazel's starlark_doc_extract writes, a binary ModuleInfo message.
+"""Reads the output of Bazel's starlark_doc_extract, a binary ModuleInfo message.
 
-The messages are declared here, with the fields that are read, and not compiled from Bazel's
-stardoc_output.proto, which no package has; protobuf skips the others.
+No package contains Bazel's stardoc_output.proto, so the messages are declared here, with the fields
+that qola reads; protobuf skips other fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ATTRIBUTE_TYPES = (
     *("UNKNOWN", "NAME", "INT", "LABEL", "STRING", "STRING_LIST", "INT_LIST", "LABEL_LIST"),
     *("BOOLEAN", "LABEL_STRING_DICT", "STRING_DICT", "STRING_LIST_DICT", "OUTPUT", "OUTPUT_LIST"),
 )
-#: Fields by message: number and type; "*" is for a list.
+#: Number and type of fields by message; "*" marks a list.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "ModuleInfo": {
         "rule_info": (1, "RuleInfo*"),
@@ -68,7 +68,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "attribute": (3, "AttributeInfo*"),
     },
 }
-#: Types that are no messages.
+#: Types other than messages.
 _TYPES = {
     "AttributeType": FieldDescriptorProto.TYPE_ENUM,
     "bool": FieldDescriptorProto.TYPE_BOOL,
@@ -77,9 +77,10 @@ _TYPES = {
 
 
 def read_module(data: bytes) -> dict[str, Any]:
-    """Return a ModuleInfo as a dictionary, with the names of stardoc_output.proto.
+    """Parse a ModuleInfo to a dictionary with the names of stardoc_output.proto, and defaults.
 
-    Fields that are not set have their default. A message that is none is protobuf's DecodeError.
+    Raises:
+        DecodeError: the data is not a message.
     """
     message = GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.ModuleInfo"))()
     message.ParseFromString(data)

@@ -1,4 +1,4 @@
-"""Brings every generated page up to date: `./bazelw run //tools/docs:update`."""
+"""Updates every generated page: `./bazelw run //tools/docs:update`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from qola.cli.command_line import build_parser
 from qola.manifest import json_schema
-from tools.docs import aotriton_table, api, cli, exit_codes, kernel_rules, manifest_tables
+from tools.docs import api, cli, kernel_rules, manifest_tables
 from tools.docs.stardoc_output import read_module
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Update the pages of docs/reference."""
     parser = argparse.ArgumentParser(prog="update", description=__doc__)
     parser.add_argument("--defs", required=True, type=Path, help="ModuleInfo of rules/defs.bzl")
     parser.add_argument(
@@ -26,15 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     pages = {
         "api.md": api.render(*(read_module(p.read_bytes()) for p in (args.defs, args.extensions))),
         "cli.md": cli.render(build_parser()),
-        "exit-codes.md": exit_codes.update((reference / "exit-codes.md").read_text("utf-8")),
         "kernel-rules.md": kernel_rules.render(),
         "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
         "manifest.schema.json": json_schema.to_json(),
     }
     for name, text in pages.items():
         (reference / name).write_text(text, encoding="utf-8")
-    triton = reference.parent / "guide/triton.md"
-    triton.write_text(aotriton_table.update(triton.read_text("utf-8")), encoding="utf-8")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Compares the execution logs of two builds and names the action that differs first.
+"""Compares the execution logs of two builds and prints the first action that differs.
 
     bazel build --execution_log_json_file=A ...      # and B, elsewhere
     python -m tools.execution_log.first_difference A B
 
-An action's log entry has its command line, environment and the digest of every file it read and
-wrote. Of all actions that differ, the first after those it depends on is where a difference comes
-from; the others only pass it on. Exit codes: 0 the same, 1 different, 2 a log cannot be read.
+A log entry has the action's command line, its environment and the digests of inputs and outputs.
+The first different action in the order of dependencies causes the difference; later ones only
+propagate it. Exit codes: 0 equal, 1 different, 2 a log cannot be read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from qola.errors import Finding, QolaError
 from qola.report.execution_log import Spawn, read_spawns
 
 Outputs = tuple[str, ...]
-"""The files an action writes, sorted: what names it in every build."""
+"""The sorted output files of an action, which identify it in every build."""
 
 _SHOWN = 20
-"""Differing files, arguments or variables that a report lists of each kind."""
+"""Limit of listed files, arguments or variables of each kind."""
 
 
 class ExecutionLogError(QolaError):
-    """An execution log is not there or not one."""
+    """An execution log is missing or malformed."""
 
     exit_code: ClassVar[int] = 2
     default_title = "the execution logs cannot be compared"
@@ -41,38 +41,39 @@ class Difference:
     """The first action that differs.
 
     Attributes:
-        first: the action in the first log, None where it has none.
-        made: the files that actions of the logs write.
-        differing: number of actions that differ, this one included.
+        first: the action in the first log, None if it is missing there.
+        second: the action in the second log, None if it is missing there.
+        outputs: all outputs of actions in the logs.
+        differing: number of different actions, including this one.
         actions: number of actions in both logs together.
     """
 
     first: Spawn | None
     second: Spawn | None
-    made: frozenset[str]
+    outputs: frozenset[str]
     differing: int
     actions: int
 
 
 def first_difference(one: Iterable[Spawn], other: Iterable[Spawn]) -> Difference | None:
-    """Return the first action that differs, none of whose predecessors does; None without any.
+    """Return the first different action in the order of dependencies; None if all are equal.
 
     Args:
         one: the actions of a build, in any order.
-        other: those of another build of the same targets.
+        other: the actions of another build of the same targets.
 
     Raises:
-        ExecutionLogError: the logs' actions depend on each other in a circle.
+        ExecutionLogError: the actions of the two logs form a dependency cycle.
     """
-    # Of an action that was tried again, the last try counts.
+    # The last attempt of a retried action counts.
     left, right = ({spawn.key: spawn for spawn in spawns} for spawns in (one, other))
     order = _topological({**left, **right}, [*left.values(), *right.values()])
     differing = [key for key in order if _differ(left.get(key), right.get(key))]
     if not differing:
         return None
-    made = frozenset(path for key in order for path in key)
+    outputs = frozenset(path for key in order for path in key)
     key = differing[0]
-    return Difference(left.get(key), right.get(key), made, len(differing), len(order))
+    return Difference(left.get(key), right.get(key), outputs, len(differing), len(order))
 
 
 def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outputs]:
@@ -95,7 +96,7 @@ def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outpu
 
 
 def _differ(one: Spawn | None, other: Spawn | None) -> bool:
-    # Where an action ran is not a difference: a cache's answer is the same action.
+    # The place of execution does not matter: a cache hit is the same action.
     return _facts(one) != _facts(other)
 
 
@@ -113,11 +114,11 @@ def _facts(spawn: Spawn | None) -> object:
 
 
 def render(difference: Difference) -> str:
-    """Return a difference as text: the action, what differs, and what that means."""
+    """Format a difference: the action, the differing values, and their meaning."""
     one, other = difference.first, difference.second
     spawn = one or other
     if spawn is None:
-        raise ValueError("a difference has an action in one log at least")
+        raise ValueError("a difference has an action in at least one log")
     lines = [
         f"{difference.differing} of {difference.actions} actions differ; first:",
         f"  target    {spawn.label}",
@@ -128,15 +129,15 @@ def render(difference: Difference) -> str:
         which = "first" if other is None else "second"
         lines.append(f"  found     only in the {which} log")
         lines.append(
-            "  meaning   the builds were asked for different targets, or one had results of an "
-            "earlier build: compare builds in new output bases"
+            "  meaning   the builds had different targets, or one reused results of an earlier "
+            "build: compare builds in new output bases"
         )
         return "\n".join(lines)
     lines += _part("arguments", _lines_that_differ(one.arguments, other.arguments))
     lines += _part("environment", _entries_that_differ(one.environment, other.environment))
     lines += _part("inputs", _entries_that_differ(one.input_digests, other.input_digests))
     lines += _part("outputs", _entries_that_differ(one.output_digests, other.output_digests))
-    lines.append(f"  meaning   {_meaning(one, other, difference.made)}")
+    lines.append(f"  meaning   {_meaning(one, other, difference.outputs)}")
     return "\n".join(lines)
 
 
@@ -166,20 +167,20 @@ def _shown(value: str | None) -> str:
     return "(none)" if value is None else repr(value)
 
 
-def _meaning(one: Spawn, other: Spawn, made: frozenset[str]) -> str:
+def _meaning(one: Spawn, other: Spawn, outputs: frozenset[str]) -> str:
     read, other_read = one.input_digests, other.input_digests
     names = sorted(path for path in {*read, *other_read} if read.get(path) != other_read.get(path))
     if names:
-        # What actions of the logs write was compared before.
-        sources = [name for name in names if name not in made] or names
+        # Outputs of actions in the logs were compared before.
+        sources = [name for name in names if name not in outputs] or names
         return (
-            f"no action of the logs writes {sources[0]}: a source, a fetched file or one that "
-            "Bazel itself wrote differs"
+            f"no action of the logs writes {sources[0]}: a source, a fetched file or a file of "
+            "Bazel itself differs"
         )
     if one.arguments != other.arguments or one.environment != other.environment:
-        return "the builds ask for different things: a path, a user or a variable got into them"
+        return "the commands differ: they contain a path, a user name or a variable"
     if one.output_digests != other.output_digests:
-        return "same command, environment and inputs, other outputs: it is not deterministic"
+        return "equal command, environment and inputs, but different outputs: not deterministic"
     return "the same action belongs to different targets"
 
 
@@ -187,7 +188,7 @@ def read(path: Path) -> tuple[Spawn, ...]:
     """Read an execution log from a file.
 
     Raises:
-        ExecutionLogError: the file cannot be read, or is something else.
+        ExecutionLogError: the file cannot be read, or is not an execution log.
     """
     try:
         return tuple(read_spawns(path))
@@ -203,10 +204,10 @@ def read(path: Path) -> tuple[Spawn, ...]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="first_difference",
-        description="Name the action that differs first between two builds.",
+        description="Print the first action that differs between two builds.",
     )
     parser.add_argument("first", type=Path, help="log of --execution_log_json_file")
     parser.add_argument("second", type=Path, help="log of another build of the same targets")
@@ -216,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except QolaError as error:
         print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
-    print(render(found) if found else "the builds did the same")
+    print(render(found) if found else "the builds are equal")
     return 1 if found else 0
 
 

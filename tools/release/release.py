@@ -1,7 +1,7 @@
-"""Makes a release: `archive` packs this checkout, `entry` enters an archive in a Bazel registry.
+"""Makes a release: `archive` packs this checkout, `entry` adds an archive to a Bazel registry.
 
-The same files give the same bytes: names are sorted, the owner is 0:0, the time 0. gzip's bytes are
-those of the zlib in the Python that runs this.
+Equal files give equal bytes: names are sorted, the owner is 0:0, the time 0. The compressed bytes
+depend on the zlib of the Python that runs this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: What a consumer needs, what it reads, and what MODULE.bazel names for this repository's own use.
+#: Files that consumers build with or read, and those that MODULE.bazel names.
 FILES = (
     *(
         ".bazelignore",
@@ -50,20 +50,20 @@ DIRECTORIES = (
 LEFT_OUT = ("__pycache__", "_ruleset")
 
 TEMPLATES = ".bcr"
-#: The modules of a release: directories of the archive, as .bcr/config.yml has them.
+#: The modules of a release: directories of the archive, as in .bcr/config.yml.
 MODULES = ("", "rules/qola_compile/")
 _FROM_TEMPLATES = ("metadata.template.json", "presubmit.yml", "source.template.json")
 
 
 class ReleaseError(Exception):
-    """What cannot be released, and what helps."""
+    """A release cannot be made; the message includes the fix."""
 
 
 def module_of(module_file: str) -> tuple[str, str]:
-    """Return name and version that a MODULE.bazel declares.
+    """Parse name and version of a MODULE.bazel.
 
     Raises:
-        ReleaseError: it has no call module(name = "...", version = "...").
+        ReleaseError: the file has no call module(name = "...", version = "...").
     """
     for node in ast.parse(module_file).body:
         call = getattr(node, "value", None)
@@ -78,7 +78,7 @@ def module_of(module_file: str) -> tuple[str, str]:
 
 
 def release_files(root: Path) -> dict[str, Path]:
-    """Return the files of a release by their names in it; `root` is a checkout."""
+    """Return the files of a checkout that a release contains, by name in the archive."""
     found = [root / name for name in FILES]
     for directory in DIRECTORIES:
         found += [path for path in (root / directory).rglob("*") if path.is_file()]
@@ -86,16 +86,15 @@ def release_files(root: Path) -> dict[str, Path]:
     return {
         name.as_posix(): path
         for name, path in names.items()
-        # bazel-bin and its sisters lead out of a consumer that was built where it lies.
+        # Links such as bazel-bin lead out of the checkout.
         if not any(part in LEFT_OUT or part.startswith("bazel-") for part in name.parts)
     }
 
 
 def write_archive(files: Mapping[str, Path], output: Path, prefix: str) -> None:
-    """Write a .tar.gz of files below one directory.
+    """Write a .tar.gz of files by name, below the directory `prefix`.
 
-    Args:
-        files: by name in the archive; symlinks are followed, and the owner's x bit is kept.
+    Symlinks are followed, and the owner's x bit is preserved.
     """
     with (
         output.open("wb") as raw,
@@ -112,7 +111,7 @@ def write_archive(files: Mapping[str, Path], output: Path, prefix: str) -> None:
 
 
 def source_json(template: str, values: Mapping[str, str], archive: bytes) -> dict[str, Any]:
-    """Return source.json of a registry's entry: the template with values and the digest in it."""
+    """Return source.json of a registry's entry, from the template, values and digest."""
     source: dict[str, Any] = json.loads(_substituted(template, values))
     digest = hashlib.sha256(archive).digest()
     source["integrity"] = "sha256-" + base64.b64encode(digest).decode("ascii")
@@ -120,14 +119,14 @@ def source_json(template: str, values: Mapping[str, str], archive: bytes) -> dic
 
 
 def metadata_json(template: str, values: Mapping[str, str], before: str) -> dict[str, Any]:
-    """Return metadata.json of a registry with a version more.
+    """Return metadata.json of a registry with an additional version.
 
     Args:
-        values: what to put in; VERSION is the version to add.
+        values: values of the template; VERSION is the version to add.
         before: the registry's metadata.json, "" for none.
 
     Raises:
-        ReleaseError: the registry has the version.
+        ReleaseError: the registry already has the version.
     """
     metadata: dict[str, Any] = json.loads(_substituted(template, values))
     old: dict[str, Any] = json.loads(before) if before else {}
@@ -136,26 +135,26 @@ def metadata_json(template: str, values: Mapping[str, str], before: str) -> dict
             f"the registry has version {values['VERSION']} already; "
             "a release never changes: raise the version in MODULE.bazel"
         )
-    # Theirs: what was published stays, whatever the template says.
+    # Published versions stay, regardless of the template.
     metadata["versions"] = [*old.get("versions", []), values["VERSION"]]
     metadata["yanked_versions"] = old.get("yanked_versions", {})
     return metadata
 
 
 def write_entries(archive: Path, registry: Path, values: Mapping[str, str], url: str) -> list[Path]:
-    """Enter the modules of an archive in a registry, as https://bazel.build/external/registry says.
+    """Add the modules of an archive to a registry (https://bazel.build/external/registry).
 
     Args:
-        registry: its directory; made where it is not there.
-        values: OWNER and REPO for the templates, which come from the archive.
-        url: where the archive will be, "" for that of the template.
+        registry: its directory, created if missing.
+        values: OWNER and REPO for the templates, which are in the archive.
+        url: URL of the archive, "" for the template's.
 
     Returns:
         The directory of the version of each of MODULES.
 
     Raises:
-        ReleaseError: as module_of and metadata_json, or a template is not in the archive. Nothing
-            is entered then.
+        ReleaseError: see module_of and metadata_json, or a template is missing in the archive. The
+            registry is unchanged.
     """
     content = archive.read_bytes()
     names = [f"{TEMPLATES}/{root}{name}" for root in MODULES for name in _FROM_TEMPLATES]
@@ -170,7 +169,7 @@ def write_entries(archive: Path, registry: Path, values: Mapping[str, str], url:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A version of a module in a registry, and metadata.json of all its versions."""
+    """A version of a module in a registry, with metadata.json of all versions."""
 
     directory: Path
     files: Mapping[str, str]
@@ -185,7 +184,7 @@ def _entry(
     archive: bytes,
     url: str,
 ) -> _Entry:
-    """Return the entry of the module whose directory in the archive is `root`."""
+    """Return the entry of the module in the archive's directory `root`."""
     templates = {name: texts[f"{TEMPLATES}/{root}{name}"] for name in _FROM_TEMPLATES}
     module_file = texts[f"{root}MODULE.bazel"]
     name, version = module_of(module_file)
@@ -213,7 +212,7 @@ def _write_entry(entry: _Entry) -> None:
     for name, text in entry.files.items():
         (aside / name).write_text(text, encoding="utf-8")
     (module / ".metadata.json.new").write_text(entry.metadata, encoding="utf-8")
-    # Of a run that did not end: no metadata.json names it.
+    # Left by an interrupted run: no metadata.json names it.
     shutil.rmtree(entry.directory, ignore_errors=True)
     os.replace(aside, entry.directory)
     os.replace(module / ".metadata.json.new", module / "metadata.json")
@@ -242,7 +241,7 @@ def _texts(archive: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    # As the registry's own tools write it.
+    # The format of the registry's own tools.
     return json.dumps(data, indent=4) + "\n"
 
 
@@ -252,14 +251,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, dest="command")
     packer = commands.add_parser("archive", help="pack this checkout as <module>-<version>.tar.gz")
     packer.add_argument("--output-dir", default="dist", type=Path, help="default: dist")
-    entry = commands.add_parser("entry", help="enter an archive in a registry")
+    entry = commands.add_parser("entry", help="add an archive to a registry")
     entry.add_argument("--archive", required=True, type=Path)
     entry.add_argument("--registry", required=True, type=Path, help="its directory")
-    entry.add_argument("--url", default="", help="of the archive; default: the template's")
-    entry.add_argument("--owner", required=True, help="who has the repository, for the templates")
+    entry.add_argument("--url", default="", help="URL of the archive; default: the template's")
+    entry.add_argument("--owner", required=True, help="owner of the repository, for the templates")
     entry.add_argument("--repo", default="qola", help="name of the repository (default: qola)")
     args = parser.parse_args(argv)
-    # bazel run starts elsewhere; paths are the caller's.
+    # bazel run changes the directory; paths are relative to the caller's.
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
     try:
         if args.command == "archive":
@@ -280,7 +279,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def _archive(root: Path, output: Path) -> str:
-    """Pack a checkout; return the line that sha256sum would print."""
+    """Pack a checkout; return a line in the format of sha256sum."""
     name, version = module_of((root / "MODULE.bazel").read_text(encoding="utf-8"))
     output.mkdir(parents=True, exist_ok=True)
     archive = output / f"{name}-{version}.tar.gz"

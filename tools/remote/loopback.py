@@ -1,4 +1,4 @@
-"""Programs that listen on a TCP port, for as long as a block of code needs them."""
+"""Runs programs that listen on a TCP port, for the duration of a block."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TAIL_LINES = 25
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Return a TCP port on which nobody listens."""
+    """Return a free TCP port."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
 def answers(address: str, port: int) -> bool:
-    """Return whether somebody listens there."""
+    """Return whether a program listens on a TCP port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((address, port)) == 0
@@ -39,20 +39,18 @@ def listening(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program that listens on a port; it ends with the context.
+    """Run a program that listens on a port, until the end of the context.
 
     Args:
-        log: file that gets what it says; None: it says it where this process does.
-        cwd: its working directory; None: this one.
-        env: its environment; None: this one.
+        log: file for the program's output; None for this process's output.
 
     Raises:
-        RuntimeError: another program listens there; it ended, or does not answer in time, with the
-            end of the log.
+        RuntimeError: another program listens on the port; or the program ended or does not answer
+            in time, with the end of the log.
     """
     if answers(address, port):
         raise RuntimeError(
-            f"{name}: another program listens at {address}:{port}; name another port"
+            f"{name}: another program listens at {address}:{port}; choose another port"
         )
     with ExitStack() as stack:
         output = stack.enter_context(log.open("ab")) if log else None
@@ -63,9 +61,11 @@ def listening(
         deadline = time.monotonic() + START_SECONDS
         while not answers(address, port):
             if process.poll() is not None or time.monotonic() > deadline:
-                said = log.read_text("utf-8", "replace").splitlines() if log else []
+                lines = log.read_text("utf-8", "replace").splitlines() if log else []
                 raise RuntimeError(
-                    "\n".join([f"{name} does not answer at {address}:{port}", *said[-_TAIL_LINES:]])
+                    "\n".join(
+                        [f"{name} does not answer at {address}:{port}", *lines[-_TAIL_LINES:]]
+                    )
                 )
             time.sleep(0.05)
         yield process

@@ -1,8 +1,8 @@
-"""A Bazel remote cache: nginx from pinned packages, on this machine, without installing it.
+"""Runs nginx from pinned packages as a Bazel remote cache, without installation.
 
     ./bazelw run //tools/remote:nginx_cache -- --directory ~/cache
 
-`configuration` is the whole server; `--print-config` prints it for an nginx of one's own.
+`--print-config` prints the configuration for another nginx.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ http {{
 
 @dataclass(frozen=True)
 class Settings:
-    """One cache server.
+    """Settings of a cache server.
 
     Attributes:
-        directory: absolute path of its state; blobs/ below it holds the cache, as URLs name it.
-        writers: password file (htpasswd format) of those who may write; None: everybody may.
-        readers: password file of those who may read; None: everybody may.
+        directory: absolute path of its state; blobs/ in it contains the cache, by URL path.
+        writers: password file (htpasswd format) of users who may write; None: everybody.
+        readers: password file of users who may read; None: everybody.
         certificate: PEM file of the server's certificate; None: plain HTTP.
-        client_ca: PEM file of the authority whose certificates writers show; None: none asked for.
-        access_log: file for a line "METHOD STATUS PATH USER" per request; None: no log.
+        client_ca: PEM file of the authority of writers' certificates; None: none required.
+        access_log: file with a line "METHOD STATUS PATH USER" per request; None: no log.
     """
 
     directory: Path
@@ -83,20 +83,19 @@ class Settings:
 
     @property
     def url(self) -> str:
-        """What --remote_cache takes."""
+        """The URL for --remote_cache."""
         return f"http{'s' if self.certificate else ''}://{self.address}:{self.port}"
 
 
-def lines(indent: int, *directives: str) -> str:
-    """Directives of one level."""
+def _lines(indent: int, *directives: str) -> str:
     return "".join(f"{' ' * indent}{directive}\n" for directive in directives)
 
 
 def configuration(settings: Settings, user: str | None = None) -> str:
-    """The nginx configuration file.
+    """Return the nginx configuration file.
 
     Args:
-        user: the account workers run as; None where nginx is not started by root.
+        user: account of the worker processes; None unless root starts nginx.
     """
     http, server, location = [], [], []
     if settings.access_log:
@@ -132,10 +131,10 @@ def configuration(settings: Settings, user: str | None = None) -> str:
         access_log=f'"{settings.access_log}" cache' if settings.access_log else "off",
         address=settings.address,
         directory=settings.directory,
-        http=lines(4, *http),
-        location=lines(12, *location),
+        http=_lines(4, *http),
+        location=_lines(12, *location),
         port=settings.port,
-        server=lines(8, *server),
+        server=_lines(8, *server),
         ssl=" ssl" if settings.certificate else "",
         user=f"user {user};\n" if user else "",
     )
@@ -145,7 +144,7 @@ def command(nginx: Path, settings: Settings) -> list[str]:
     """Prepare the directory and return the command line of the server.
 
     Args:
-        nginx: the program, in the tree of packages it came in.
+        nginx: the program, in the directory of its unpacked packages.
     """
     for name in ("blobs", "partial", "unused"):
         (settings.directory / name).mkdir(parents=True, exist_ok=True)
@@ -163,10 +162,10 @@ def command(nginx: Path, settings: Settings) -> list[str]:
 
 @contextmanager
 def serving(nginx: Path, settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that answers, until the block ends.
+    """Run a server until the end of the context.
 
     Raises:
-        RuntimeError: it ended, or did not answer in time; its own words are on standard error.
+        RuntimeError: it ended, or did not answer in time; its messages are on standard error.
     """
     argv = command(nginx, settings)
     with listening(argv, settings.port, name="nginx", address=settings.address) as process:
@@ -174,26 +173,26 @@ def serving(nginx: Path, settings: Settings) -> Iterator[subprocess.Popen[bytes]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="nginx_cache", description=__doc__.splitlines()[0])
     paths = {
-        "writers": "password file of those who may write (default: everybody)",
-        "readers": "password file of those who may read (default: everybody)",
+        "writers": "password file of users who may write (default: everybody)",
+        "readers": "password file of users who may read (default: everybody)",
         "certificate": "PEM file of the server's certificate: HTTPS",
         "key": "PEM file of its private key",
         "client-ca": "PEM file of the authority of writers' certificates",
-        "access-log": "file for a line per request",
+        "access-log": "file with a line per request",
     }
     parser.add_argument("--nginx", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--directory", type=Path, required=True, help="where the cache is kept")
-    parser.add_argument("--address", default="127.0.0.1", help="what to listen on")
+    parser.add_argument("--directory", type=Path, required=True, help="directory of the cache")
+    parser.add_argument("--address", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8980, help="TCP port")
     for name, text in paths.items():
         parser.add_argument(f"--{name}", type=Path, help=text)
-    parser.add_argument("--print-config", action="store_true", help="print nginx.conf and end")
+    parser.add_argument("--print-config", action="store_true", help="print nginx.conf and exit")
     parsed = parser.parse_args(arguments)
     if bool(parsed.certificate) != bool(parsed.key):
-        parser.error("--certificate and --key go together")
+        parser.error("--certificate and --key require each other")
     if parsed.client_ca and not parsed.certificate:
         parser.error("--client-ca needs --certificate and --key")
     return parsed
@@ -202,7 +201,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main() -> int:
     """Serve until interrupted."""
     parsed = parse(sys.argv[1:])
-    # `bazel run` starts it elsewhere.
+    # `bazel run` changes the directory.
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
 
     def absolute(path: Path | None) -> Path | None:

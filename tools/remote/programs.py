@@ -1,4 +1,4 @@
-"""Programs of pinned Debian packages, run from the directory they were unpacked into."""
+"""Runs programs of pinned Debian packages from their unpacked directory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Programs:
-    """One group of unpacked packages."""
+    """The unpacked packages of one group."""
 
     root: Path
 
     def command(self, name: str) -> list[str]:
-        """Return what runs a program: the packages' own loader and libraries, not the machine's.
+        """Return a command that runs a program with the loader and libraries of the packages.
 
         Raises:
-            FileNotFoundError: no package brings a program of this name.
+            FileNotFoundError: no package contains the program.
         """
         libraries = self.root / "usr/lib/x86_64-linux-gnu"
         for directory in ("usr/bin", "usr/sbin"):
@@ -29,7 +29,7 @@ class Programs:
         raise FileNotFoundError(f"no program {name} in {self.root}/usr/bin and usr/sbin")
 
     def wrapper(self, name: str, directory: Path) -> Path:
-        """Write a script that runs a program, for programs that start others by path."""
+        """Write a script that runs a program, for programs that start it by path."""
         script = directory / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.command(name))} "$@"\n', "utf-8")
         script.chmod(0o755)
@@ -40,20 +40,16 @@ def unpacked(group: str, listed: str) -> Path:
     """Return the directory of a group's packages.
 
     Args:
-        listed: runfiles path of <group>.packages, which lies beside the directory. The working
-            directory is that of the main repository's runfiles, as `bazel run` and tests have it.
+        listed: runfiles path of <group>.packages, next to the directory. The working directory must
+            be the main repository's runfiles, as in `bazel run` and tests.
     """
     return (Path("..") / listed).resolve().parent / group
 
 
 def shell_root(directory: Path, shell: Path = Path("/bin/sh")) -> Path:
-    """Make a root with a shell, its libraries and nothing else: what a worker needs.
+    """Create and return a root directory with only a shell and its libraries, for workers.
 
-    Args:
-        directory: is made; its bin, lib, lib64 are to be those of the worker's root.
-
-    Returns:
-        `directory`.
+    A worker mounts its bin, lib and lib64.
     """
     # The loader of glibc and of musl prints the libraries instead of running the program.
     listed = subprocess.run(

@@ -17,17 +17,17 @@ def main() -> int:
     """Run the server until it is interrupted; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="bazel run //tools/remote:server --",
-        description="A remote execution server on the loopback interface, for trying things out. "
-        "What it stores goes with it.",
+        description="A remote execution server on the loopback interface, for experiments. Its "
+        "storage is temporary.",
     )
-    parser.add_argument("--port", type=int, default=8980, help="where it listens (default: 8980)")
+    parser.add_argument("--port", type=int, default=8980, help="TCP port (default: 8980)")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="actions at a time (default: cores)"
+        "--jobs", type=int, default=os.cpu_count() or 1, help="concurrent actions (default: cores)"
     )
     parser.add_argument(
         "--machine-visible",
         action="store_true",
-        help="actions see the machine's programs and files, not their inputs and /bin/sh alone",
+        help="actions see the machine's programs and files, not only their inputs and /bin/sh",
     )
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

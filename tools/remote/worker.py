@@ -15,14 +15,14 @@ from tools.remote.loopback import free_port
 from tools.remote.programs import Programs, unpacked
 from tools.remote.reapi import runner_arguments, running
 
-#: What this machine is, in the words of the Remote Execution API's platform lexicon.
+#: Properties of this machine, from the platform lexicon of the Remote Execution API.
 PLATFORM = {"ISA": "x86-64", "OSFamily": "linux"}
-# A worker that ends at once must not keep a core busy with starting it.
+# Limits the load of a worker that ends immediately.
 RESTART_SECONDS = 5.0
 
 
 def storage_command(programs: Programs, grid: str, port: int, size: str, cache: Path) -> list[str]:
-    """Return what keeps here what actions read, so that a compiler is fetched once."""
+    """Return the command of a local cache for inputs, so that a compiler is fetched once."""
     return [
         *programs.command("buildbox-casd"),
         f"--bind=127.0.0.1:{port}",
@@ -36,7 +36,7 @@ def storage_command(programs: Programs, grid: str, port: int, size: str, cache: 
 def worker_command(
     programs: Programs, grid: str, port: int, jobs: int, properties: Sequence[str], directory: Path
 ) -> list[str]:
-    """Return what asks the grid for actions and runs them, each in a root of its own."""
+    """Return the command of a worker, which runs each action in its own root directory."""
     wrappers = directory / "bin"
     wrappers.mkdir()
     programs.wrapper("bwrap", wrappers)
@@ -55,7 +55,7 @@ def worker_command(
 
 
 def supervise(command: Sequence[str], environment: dict[str, str]) -> None:
-    """Run a program and start it again whenever it ends: a worker does when the grid restarts."""
+    """Run a program, and restart it when it ends: a worker ends when the grid restarts."""
     while True:
         process = subprocess.Popen(command, env=environment)
         try:
@@ -63,7 +63,7 @@ def supervise(command: Sequence[str], environment: dict[str, str]) -> None:
         finally:
             process.terminate()
             process.wait()
-        print(f"the worker ended with {code}; starting it again", flush=True)
+        print(f"the worker ended with exit code {code}; restarting it", flush=True)
         time.sleep(RESTART_SECONDS)
 
 
@@ -71,25 +71,25 @@ def main() -> None:
     """Run workers until interrupted."""
     parser = argparse.ArgumentParser(
         prog="bazel run //tools/remote:worker --",
-        description="Workers of a BuildGrid. An action sees its inputs and /bin/sh alone.",
+        description="Workers of a BuildGrid. An action sees only its inputs and /bin/sh.",
     )
     parser.add_argument("--grid", required=True, help="the BuildGrid, such as http://HOST:50051")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="actions at a time (default: cores)"
+        "--jobs", type=int, default=os.cpu_count() or 1, help="concurrent actions (default: cores)"
     )
     parser.add_argument(
-        "--cache", type=Path, help="directory for what actions read (default: goes with the worker)"
+        "--cache", type=Path, help="directory for inputs of actions (default: a temporary one)"
     )
     parser.add_argument("--cache-size", default="20G", help="its limit (default: 20G)")
     parser.add_argument(
-        "--property", action="append", default=[], help="a further NAME=VALUE of this worker"
+        "--property", action="append", default=[], help="an additional NAME=VALUE of this worker"
     )
     args = parser.parse_args()
     programs = Programs(unpacked("buildbox", os.environ["QOLA_BUILDBOX"]))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="qola-worker-", ignore_cleanup_errors=True) as name:
         directory, port = Path(name), free_port()
-        # `bazel run` starts it elsewhere.
+        # `bazel run` changes the directory.
         here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
         cache = (here / args.cache.expanduser() if args.cache else directory / "cache").resolve()
         storage = storage_command(programs, args.grid, port, args.cache_size, cache)
