@@ -57,8 +57,8 @@ WORKLOADS = {
         name="default",
         patterns={
             # All but mask_lse_dropout of nmask_lse_ndropout, mask_lse_ndropout, nmask_lse_dropout
-            # and mask_lse_dropout, without what has nlse: fnmatch knows no alternatives, so the
-            # sixth, seventh and tenth character tell them apart.
+            # and mask_lse_dropout, without nlse: fnmatch has no alternatives, so the sixth, seventh
+            # and tenth characters distinguish them.
             "fwd": "*_d128_bf16_*_nlogits_nbias_?????[_l][ls]??[_n]*dropout_nskip_nsquant_*",
             "bwd": _backward("mask"),
         },

@@ -1,4 +1,4 @@
-// What a framework has inside: the archive's functions, behind one of its own.
+// A framework's function that calls the functions of the archive.
 #include "qola_mha_fwd.h"
 
 __attribute__((visibility("default"))) float ask(const aiter::mha_fwd_args& args, const char* dtype)

@@ -54,7 +54,7 @@ class Project:
         )
 
     def make(self, *args: str) -> str:
-        """Build what is configured, or install it with --install; return what is said."""
+        """Build the configured project, or install it with --install; return the output."""
         run = self._cmake(*(args or ("--build",)), str(self.build), env={})
         assert run.returncode == 0, run.stdout
         return run.stdout
@@ -71,12 +71,12 @@ class Project:
 
 
 def succeeds(run: subprocess.CompletedProcess[str]) -> str:
-    """Return what a run said, which has to have succeeded."""
+    """Return the output of a run that must have succeeded."""
     assert run.returncode == 0, run.stdout
     return run.stdout
 
 
 def fails(run: subprocess.CompletedProcess[str]) -> str:
-    """Return what a run said, which has to have failed, with single spaces between words."""
+    """Return the output of a run that must have failed, with single spaces between words."""
     assert run.returncode != 0, run.stdout
     return " ".join(run.stdout.split())

@@ -1,4 +1,4 @@
-"""The forward bundle: what is in it, that it suffices, that it is the same every time."""
+"""The forward bundle: its files, a consumer, and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = json.loads(
 )
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent
-# What a user of the bundle has.
+# The compiler of the bundle's users.
 HIPCC = shutil.which("hipcc") or "/opt/rocm/bin/hipcc"
 MAIN = """
 #include <cstdio>
@@ -76,7 +76,7 @@ def test_layout() -> None:
 
 
 def test_licenses() -> None:
-    """Prevents: a bundle that may not be passed on, as a license text is missing or another's."""
+    """Prevents: a missing or wrong license text."""
     for component in ("aiter", "composable_kernel", "qola"):
         text = (BUNDLE / "licenses" / component / "LICENSE").read_text(encoding="utf-8")
         assert "Permission is hereby granted" in text
@@ -89,8 +89,8 @@ def hipcc(*args: str, cwd: Path) -> str:
     return run.stdout
 
 
-def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
-    """Prevents: a header that only the build's own tree has, or a library nobody can link."""
+def test_a_consumer_needs_only_the_bundle_and_hip(tmp_path: Path) -> None:
+    """Prevents: a missing header, or a library that cannot be linked."""
     moved = tmp_path / "elsewhere"
     shutil.copytree(BUNDLE, moved)
     work = tmp_path / "work"
@@ -120,7 +120,7 @@ def test_no_header_is_superfluous(tmp_path: Path) -> None:
 
 
 def test_manifest_json_fits_its_schema() -> None:
-    """Prevents: readers that trust the published schema and break on what is written."""
+    """Prevents: a manifest.json that does not match the published schema."""
     Draft202012Validator.check_schema(SCHEMA)
     validator = Draft202012Validator(SCHEMA)
     assert [error.message for error in validator.iter_errors(RECORD)] == []
@@ -158,8 +158,8 @@ def test_every_key_is_documented() -> None:
     assert known - documented == set()
 
 
-def test_manifest_json_is_true() -> None:
-    """Prevents: digests, sizes, kernels or symbols of something else than is in the bundle."""
+def test_manifest_json_matches_the_files() -> None:
+    """Prevents: digests, sizes, kernels or symbols that differ from the bundle's files."""
     found = content(BUNDLE)
     (module,) = RECORD["modules"]
     library = BUNDLE / module["library"]
@@ -188,7 +188,7 @@ def test_manifest_json_is_true() -> None:
 
 
 def test_nothing_of_the_building_machine() -> None:
-    """Prevents: a path, a time or a user in what is handed to others."""
+    """Prevents: a path, a time or a user name in distributed files."""
     for name in (
         *("manifest.json", "sbom.spdx.json", "include/qola_config.h"),
         *("lib/cmake/qola/qola-config.cmake", "lib/pkgconfig/qola-mha-fwd.pc"),
@@ -200,7 +200,7 @@ def test_nothing_of_the_building_machine() -> None:
 
 
 def test_the_sbom_is_valid_and_complete() -> None:
-    """Prevents: an SBOM that no tool reads, or that passes over a file or misstates it."""
+    """Prevents: an SBOM that no tool reads, or with missing or wrong files."""
     document = parse_file(str(BUNDLE / "sbom.spdx.json"))
     assert validate_full_spdx_document(document) == []
     sha256 = {
@@ -319,8 +319,7 @@ def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Pat
     two = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)
     assert content(one[0]) == content(two[0])
     assert one[1].read_bytes() == two[1].read_bytes()
-    # And they are the bundle: what differs is what was made up here, the origin of the headers,
-    # which the SBOM states.
+    # Only the SBOM differs from the bundle's: it states the origin of headers, which is faked here.
     again, built = content(one[0]), content(BUNDLE)
     assert again.keys() == built.keys()
     assert {name for name in built if again[name] != built[name]} <= {"sbom.spdx.json"}
@@ -333,7 +332,7 @@ def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Pat
 def test_a_missing_license_is_an_error(
     one: tuple[Path, Path], tmp_path: Path, missing: str, named: str
 ) -> None:
-    """Prevents: a bundle that is made without a license text and passed on."""
+    """Prevents: a bundle without a license text."""
     place = one[0].parent
     inputs = json.loads((place / "inputs.json").read_text())
     inputs["license_files"] = [

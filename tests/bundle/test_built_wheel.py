@@ -1,4 +1,4 @@
-"""The forward bundle's wheel: what it needs of a system, said and checked; pip installs it."""
+"""The forward bundle's wheel: its system requirements, and its installation with pip."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pack(directory: Path, platform: str, *external: str, bundle: Path = BUNDLE) 
 
 @pytest.mark.parametrize("kind", sorted(BUNDLES))
 def test_versions_are_those_of_nm(kind: str) -> None:
-    """Prevents: a version that a library needs and nobody sees: a wheel that promises too much."""
+    """Prevents: a required version that is not detected."""
     for one in read_needs(BUNDLES[kind]):
         listing = subprocess.run(
             [NM, "-D", "--undefined-only", BUNDLES[kind] / one.path],
@@ -56,7 +56,7 @@ def test_versions_are_those_of_nm(kind: str) -> None:
 
 
 def test_the_wheel_states_what_it_needs() -> None:
-    """Prevents: a wheel that says it is for any Linux and fails when its library is loaded."""
+    """Prevents: a wheel without its system requirements in METADATA."""
     with ZipFile(WHEEL) as wheel:
         text = wheel.read("qola_forward-0.1.0.dist-info/METADATA")
     external = Metadata.from_email(text).requires_external
@@ -74,7 +74,7 @@ def test_the_platform_that_is_declared_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: a policy that every file passes, or a fix that names a tag that fails as well."""
-    # What the rule was told for the wheel that Bazel built.
+    # The platform in the rule of the wheel that Bazel built.
     assert WHEEL.name == f"qola_forward-0.1.0-py3-none-{PLATFORM}.whl"
     assert pack(tmp_path, PLATFORM, HIP) == 0
     assert (tmp_path / WHEEL.name).read_bytes() == WHEEL.read_bytes()
@@ -88,24 +88,24 @@ def test_the_platform_that_is_declared_fits(
     assert pack(tmp_path, fitting, HIP) == 0
 
 
-def test_a_library_from_elsewhere_is_declared(
+def test_external_libraries_are_declared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a wheel that needs ROCm and does not say so, or a declaration nobody removes."""
+    """Prevents: an undeclared requirement of ROCm, or a superfluous declaration."""
     assert pack(tmp_path, PLATFORM) == 8
     error = capsys.readouterr().err
     assert f"found     needs {HIP}, which {PLATFORM} does not guarantee" in error
     assert f'fix       external_libraries = ["{HIP}"]' in error
     assert pack(tmp_path, PLATFORM, HIP, "libgone.so.1") == 8
     assert 'remove "libgone.so.1" from external_libraries' in capsys.readouterr().err
-    # Without a promise there is nothing to declare.
+    # Without a policy no declaration is needed.
     assert pack(tmp_path, "linux_x86_64") == 0
 
 
 def test_lazy_libraries_and_their_program_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a program in bin/ that needs a newer glibc than the libraries, unseen."""
+    """Prevents: a program in bin/ whose requirements are not checked."""
     bundle = BUNDLES["LAZY_BUNDLE"]
     assert pack(tmp_path, PLATFORM, HIP, bundle=bundle) == 0
     assert pack(tmp_path, "manylinux_2_17_x86_64", HIP, bundle=bundle) == 8

@@ -25,13 +25,13 @@ HIPCC = Path(os.environ["QOLA_TEST_HIPCC"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 
 TOOLCHAIN = (f"-DCMAKE_CXX_COMPILER={HIPCC}",)
-#: A head dimension that the bundles have; and what the example prints for it.
+#: A head dimension of the bundles, and the example's output for it.
 HDIM_32 = ("fp16", "32")
 LAUNCHED = "forward 0\nbackward 0\n"
 
 
 def run(program: Path, tmp_path: Path, *library_dirs: Path) -> tuple[str, list[str]]:
-    """Run the example; return what it prints, and what it launches: fwd or bwd."""
+    """Run the example; return its output, and the launched directions: fwd or bwd."""
     log = tmp_path / "log"
     hip = FakeHip(FAKE, "gfx950", library_dirs)
     done = hip.run([program, *HDIM_32], log, QOLA_CACHE=str(tmp_path / "cache"))
@@ -69,7 +69,7 @@ def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
 
 
 def test_a_bundle_without_backward(tmp_path: Path) -> None:
-    """Prevents: an example that the README's manifest, forward alone, cannot build."""
+    """Prevents: an example that the manifest of the README, without backward, cannot build."""
     options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={FORWARD}")
     project = Project(EXAMPLE, tmp_path / "build", options)
     succeeds(project.configure())
@@ -165,7 +165,7 @@ endforeach()
 
 
 def finder(tmp_path: Path, prefix: Path, arguments: str) -> Project:
-    """A project that finds a bundle's package and says what it is told."""
+    """A project that finds a bundle's package and prints its variables."""
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "CMakeLists.txt").write_text(FIND.format(arguments=arguments), encoding="utf-8")
     return Project(tmp_path, tmp_path / "build", (f"-DCMAKE_PREFIX_PATH={prefix}",))
@@ -210,7 +210,7 @@ def test_a_missing_component_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_versions(tmp_path: Path, wanted: str, fits: bool) -> None:
-    """Prevents: another minor version, which may break things, taken for the one asked for."""
+    """Prevents: an incompatible minor version accepted."""
     done = finder(tmp_path, FORWARD, f"{wanted} CONFIG REQUIRED").configure()
     if fits:
         succeeds(done)
@@ -303,7 +303,7 @@ target_link_libraries(app PRIVATE qola::mha_fwd)
 
 @pytest.mark.parametrize("with_package", [False, True])
 def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package: bool) -> None:
-    """Prevents: a second HIP runtime beside the one that the project has found, or none."""
+    """Prevents: a second HIP runtime in addition to the project's, or none."""
     hip = "add_library(hip::host SHARED IMPORTED)\nset_target_properties(hip::host PROPERTIES"
     hip += " IMPORTED_LOCATION /opt/theirs/libamdhip64.so)"
     (tmp_path / "CMakeLists.txt").write_text(LINKED.format(hip=hip if with_package else ""))

@@ -1,4 +1,4 @@
-"""qola.cmake: which bundle it takes, what its options mean under each name, how it builds."""
+"""qola.cmake: the selection of a bundle, its options and their names, and builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = HERE.parents[1]
 BUNDLE, FORWARD = bundle("QOLA_TEST_BUNDLE"), bundle("QOLA_TEST_FORWARD")
 TRITON = bundle("QOLA_TEST_TRITON")
 
-# The summary of options that nobody sets.
+# The summary without options.
 DEFAULTS = """\
 -- qola configuration:
 --   QOLA_BUNDLE: {bundle}
@@ -62,7 +62,7 @@ def test_what_is_in_each_component(project: Project) -> None:
 
 
 def test_the_documentation_has_every_name() -> None:
-    """Prevents: an option or argument that nobody can know of, or a diff that does not apply."""
+    """Prevents: an undocumented option or argument, or a diff that does not apply."""
     text = (ROOT / "qola/cmake/qola.cmake").read_text(encoding="utf-8")
     page = (ROOT / "docs/guide/cmake.md").read_text(encoding="utf-8")
     names = re.findall(r"\b(?:QOLA|AITER|NVTE|AOTRITON)_[A-Z_]+\b(?!_)", text)
@@ -86,7 +86,7 @@ BUNDLES = ("QOLA_BUNDLE", "AITER_MHA_PATH", "NVTE_CK_FUSED_ATTN_PATH")
 @pytest.mark.parametrize("name", BUNDLES)
 @pytest.mark.parametrize("kind", ["variable", "environment"])
 def test_each_name_of_the_bundle(project: Project, name: str, kind: str) -> None:
-    """Prevents: a name that is no longer read, or read without a word about its successor."""
+    """Prevents: an earlier name that is ignored, or used without a message about its successor."""
     if kind == "variable":
         said = succeeds(project.configure(f"-D{name}={BUNDLE}"))
         source = name
@@ -123,7 +123,7 @@ def test_the_lib_directory_of_a_bundle_names_it(project: Project) -> None:
 
 @pytest.mark.parametrize("below", ["", "/lib"])
 def test_libraries_without_a_package(project: Project, tmp_path: Path, below: str) -> None:
-    """Prevents: what TransformerEngine keeps in its cache, lib/ and include/ alone, refused."""
+    """Prevents: TransformerEngine's cache, which only has lib/ and include/, refused."""
     plain = tmp_path / "plain"
     for part in ("lib", "include"):
         shutil.copytree(BUNDLE / part, plain / part, ignore=shutil.ignore_patterns("cmake"))
@@ -183,7 +183,7 @@ def test_each_name_of_static_linking(
 
 
 def test_a_bundle_without_the_archive_is_told_so(project: Project) -> None:
-    """Prevents: shared libraries linked where static ones were asked for."""
+    """Prevents: shared libraries linked although static ones were requested."""
     said = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}", "-DQOLA_STATIC_LINK=ON"))
     assert "the component static as well" in said
 
@@ -289,13 +289,13 @@ def test_every_argument_reaches_qola_build(project: Project, program: str, tmp_p
         f"--arch gfx950 --static --aiter-root {here}/aiter --prebuilt u1 --prebuilt u2 "
         "--public-key key"
     ) in said
-    # The real program has these options: what it does not have is the manifest.
+    # The real program accepts these options; only the manifest is missing.
     assert "unknown option" not in said
     assert "No such file" in said
 
 
 def test_components_are_known_before_anything_is_built(project: Project, program: str) -> None:
-    """Prevents: a day's build that ends in a name misspelt; an archive asked for and not built."""
+    """Prevents: a build of hours before a misspelt name is found; a missing archive."""
     said = fails(project.configure(program, "-DARGUMENTS=MANIFEST;no.toml;COMPONENTS;mha_fdw"))
     assert "found: mha_fdw expected: mha_fwd, mha_bwd, triton, static" in said
     assert "qola build" not in said
@@ -322,7 +322,7 @@ def test_a_directory_inside_a_bundle_is_itself(project: Project, tmp_path: Path)
 
 
 def test_the_same_bundle_under_two_names(project: Project, tmp_path: Path) -> None:
-    """Prevents: a link and what it leads to taken for two bundles; a fix that changes nothing."""
+    """Prevents: a link and its target taken for two bundles; a fix that changes nothing."""
     (tmp_path / "current").symlink_to(BUNDLE)
     both = (f"-DQOLA_BUNDLE={tmp_path}/current", f"-DAITER_MHA_PATH={BUNDLE}")
     assert f"QOLA_BUNDLE: {tmp_path}/current (QOLA_BUNDLE)" in succeeds(project.configure(*both))
@@ -331,7 +331,7 @@ def test_the_same_bundle_under_two_names(project: Project, tmp_path: Path) -> No
 
 
 def test_without_manifest_bundle_or_qola(project: Project) -> None:
-    """Prevents: an error that does not say what to name, or what to install."""
+    """Prevents: an error without the variable to set or the program to install."""
     said = fails(project.configure("-DARGUMENTS=LAZY"))
     assert "no MANIFEST, and no bundle is named" in said
     said = fails(project.configure("-DARGUMENTS=MANIFESTO;x"))

@@ -1,4 +1,4 @@
-"""ROCm/QoLA's functions for CMake: what they check out, build, take and set, by its names."""
+"""ROCm/QoLA's functions for CMake: checkouts, builds, prebuilt libraries and variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESULTS = "OUT_INCLUDE_DIR MY_INCLUDE OUT_LIB_DIR MY_LIB OUT_LIBS MY_FILES OUT_C
 LIBRARIES = "ci_libmha_bwd.so;ci_libmha_fwd.so"
 BOTH = f"qola_add_modules(GROUP attention MANIFEST BUILD_DIR qola {RESULTS} OUT_AITER_DIR MY_AITER)"
 
-# In place of the hours of a build: what it installs. All else is the real program's.
+# Replaces a build of hours by its installed files. Everything else is the real program.
 PROGRAM = """\
 #!/bin/sh
 echo "$@" >>"{log}"
@@ -57,8 +57,8 @@ class Place:
         code = code.replace("MANIFEST", f'MANIFEST "{self.manifest}"')
         return self.project.configure(*options, **{"QOLA_TEST_CODE": code, **env})
 
-    def asked(self) -> list[str]:
-        """What qola was called with, once a line."""
+    def calls(self) -> list[str]:
+        """Return the arguments of each call of qola."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
 
@@ -120,7 +120,7 @@ def test_both_phases(place: Place) -> None:
         f"CONFIG: {build}/qola/configs",
     ):
         assert f"-- {line}\n" in said
-    assert place.asked() == [
+    assert place.calls() == [
         f"checkout --manifest {place.manifest} --aiter-root {build}/aiter --group attention",
         f"build --manifest {place.manifest} --output-dir {build}/qola --aiter-root {build}/aiter "
         "--skip-checkout --group attention --arch gfx942 --arch gfx950",
@@ -138,8 +138,8 @@ def test_one_call_does_both(place: Place) -> None:
     assert f"-- LIB: {build}/qola/lib\n" in said
     assert f"-- FILES: {LIBRARIES}\n" in said
     # The second call, as of another directory of the project, checks nothing out.
-    assert [line.split()[0] for line in place.asked()] == ["checkout", "build", "build"]
-    assert f"--aiter-root {tree}" in place.asked()[1]
+    assert [line.split()[0] for line in place.calls()] == ["checkout", "build", "build"]
+    assert f"--aiter-root {tree}" in place.calls()[1]
 
 
 @pytest.mark.parametrize("name", ["QOLA_AITER_SOURCE_DIR", "NVTE_AITER_SOURCE_DIR"])
@@ -150,7 +150,7 @@ def test_a_tree_of_ones_own(place: Place, tmp_path: Path, name: str) -> None:
     said = succeeds(place.call(code, **{name: str(tree)}))
     assert f"-- qola: AITER is {tree} (environment variable {name}); nothing is checked out" in said
     assert f"-- AITER: {tree}\n" in said
-    assert place.asked() == []
+    assert place.calls() == []
     (tree / "csrc/include/mha_fwd.h").unlink()
     (tree / "csrc/include").rmdir()
     said = fails(place.call(code, **{name: str(tree)}))
@@ -171,12 +171,12 @@ def test_a_wheel_s_tree(place: Place, tmp_path: Path) -> None:
     )
     said = succeeds(place.call(code, QOLA_AITER_SOURCE_DIR=str(tree)))
     assert f"-- AITER: {tree}/aiter_meta\n" in said
-    (asked,) = place.asked()
-    assert f"--aiter-root {tree} --skip-checkout" in asked
+    (call,) = place.calls()
+    assert f"--aiter-root {tree} --skip-checkout" in call
 
 
 def test_libraries_that_are_there(place: Place) -> None:
-    """Prevents: a build of hours where QOLA_PREBUILT_DIR_<GROUP> names what it would make."""
+    """Prevents: a build although QOLA_PREBUILT_DIR_<GROUP> names its libraries."""
     prebuilt = {"QOLA_PREBUILT_DIR_ATTENTION": str(BUNDLE)}
     code = BOTH
     said = succeeds(place.call(code, **prebuilt))
@@ -189,7 +189,7 @@ def test_libraries_that_are_there(place: Place) -> None:
     assert "-- FILES: ci_libmha_fwd.so\n" in succeeds(place.call(code, **prebuilt))
     said = fails(place.call(code.replace("_fwd", "_gemm"), **prebuilt))
     assert f"found: no ci_libmha_gemm.so in {BUNDLE}/lib" in said
-    assert place.asked() == []
+    assert place.calls() == []
     # Another group's variable is not this one's.
     assert "no MANIFEST" in fails(place.call(code, QOLA_PREBUILT_DIR_GEMM=str(BUNDLE)))
 
@@ -230,7 +230,7 @@ def test_errors_of_qola_end_the_configuration(place: Place) -> None:
 def test_arguments(place: Place, code: str, words: str) -> None:
     """Prevents: an argument that is missing or misspelt, and a build of something else."""
     assert words in fails(place.call(code))
-    assert place.asked() == []
+    assert place.calls() == []
 
 
 def test_from_a_checkout(place: Place, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_from_a_checkout(place: Place, tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_every_name() -> None:
-    """Prevents: a function or argument that nobody can know of."""
+    """Prevents: an undocumented function or argument."""
     text = (ROOT / "qola/cmake/qola-modules.cmake").read_text(encoding="utf-8")
     page = (ROOT / "docs/guide/cmake.md").read_text(encoding="utf-8")
     for function in ("qola_checkout_aiter", "qola_build_modules", "qola_add_modules"):

@@ -73,15 +73,15 @@ def test_older_systems_have_what_it_asks_for() -> None:
         re.findall(r" (\w+)@@(\w+_[\d.]+)$", tool("llvm-nm", "-D", "--defined-only", library), re.M)
     )
     listing = tool("llvm-nm", "--just-symbol-name", "--quiet", "--undefined-only", ARCHIVE)
-    asked: dict[str, list[str]] = {}
+    needed: dict[str, list[str]] = {}
     for name in set(listing.split()) & versions.keys():
-        asked.setdefault(versions[name], []).append(name)
-    assert len(asked) > 3
+        needed.setdefault(versions[name], []).append(name)
+    assert len(needed) > 3
     needs = ElfNeeds(
         path=ARCHIVE.name,
         libraries=(library.name,),
-        versions=dict.fromkeys(asked, library.name),
-        symbols={version: tuple(names) for version, names in asked.items()},
+        versions=dict.fromkeys(needed, library.name),
+        symbols={version: tuple(names) for version, names in needed.items()},
         undefined=frozenset(),
     )
     check_platform([needs], "manylinux_2_28_x86_64", ())
@@ -111,7 +111,7 @@ def test_a_bundle_says_what_it_is() -> None:
 
 
 def test_each_module_is_a_member() -> None:
-    """Prevents: the backward kernels in a program that calls forward alone."""
+    """Prevents: the backward kernels in a program that only calls forward."""
     assert tool("llvm-ar", "t", ARCHIVE).split() == ["ci_libmha_bwd.o", "ci_libmha_fwd.o"]
 
 

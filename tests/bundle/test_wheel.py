@@ -30,7 +30,7 @@ RECORD = {
     "inputs": {"aiter": {"id": "0.1.7"}},
     "modules": [{"name": "libmha_fwd", "library": "lib/ns_libmha_fwd.so"}],
 }
-"""What the wheel says of manifest.json."""
+"""The keys of manifest.json that describe a wheel."""
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def bundle(tmp_path: Path) -> Path:
     return write(tmp_path / "bundle", {**files, "manifest.json": json.dumps(RECORD)})
 
 
-def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a build that cannot ask where libraries and headers are."""
+def test_the_package_prints_its_path(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a build that cannot find libraries and headers."""
     write_wheel(bundle, tmp_path / NAME)
     site = tmp_path / "site"
     with WheelFile(str(tmp_path / NAME)) as wheel:
@@ -118,7 +118,7 @@ def test_versions_are_numbers(versions: tuple[str, ...], expected: tuple[str, ..
 
 
 def test_a_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a platform that nobody defined, taken for one that every file fits."""
+    """Prevents: an undefined platform accepted."""
     name = NAME.replace("linux_x86_64", "manylinux_2_99_x86_64")
     with pytest.raises(BundleError, match=r"one of manylinux_2_5_x86_64, .*, linux_x86_64"):
         write_wheel(bundle, tmp_path / name)
@@ -198,7 +198,7 @@ TORCH_NAME = "qola_ns_torch-1.2.3-cp311-cp311-linux_x86_64.whl"
 
 @pytest.fixture
 def torch_modules(tmp_path: Path) -> TorchWheel:
-    """What a wheel of a torch module is made of: files of each kind."""
+    """Inputs of a wheel of a torch module: files of each kind."""
     names = ("ns_module_x.so", "ns_module_x.pyi", "aiter/LICENSE", "composable_kernel/LICENSE")
     made = write(tmp_path / "made", {name: name for name in (*names, "LICENSE")})
     module, stub, *licenses = (str(made / name) for name in names)

@@ -1,4 +1,4 @@
-"""The Python that wheels have beside a bundle's files: the same C as the header, and no torch."""
+"""The Python modules of wheels: C structures as in the header, and no import of torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENUMERATED = ("FP16", "BF16", "FP32", "MASK_", "BIAS_")
 
 
 def compiles(lines: list[str], directory: Path) -> str:
-    """What the compiler has to say of a C program that holds these assertions."""
+    """Return the compiler's messages for a C program with these assertions."""
     source = directory / "check.c"
     source.write_text("\n".join(['#include "qola_c.h"', *lines, ""]), encoding="utf-8")
     options = ["-xc", "-std=c11", "-fsyntax-only", "-Werror", f"-I{BUNDLE}/include", str(source)]

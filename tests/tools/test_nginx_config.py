@@ -24,7 +24,7 @@ FULL = Settings(
 
 
 def test_everything_is_golden() -> None:
-    """Prevents: a change of what administrators copy that nobody sees in a diff."""
+    """Prevents: an unnoticed change of the configuration that administrators copy."""
     assert configuration(FULL, "ci ci") == GOLDEN.read_text(encoding="utf-8")
     assert FULL.url == "https://0.0.0.0:8980"
 

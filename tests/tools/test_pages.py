@@ -1,4 +1,4 @@
-"""Pages: links lead somewhere, examples are valid, and what they say of the code is so."""
+"""Documentation: links, examples, and names of the code."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_command_line_is_up_to_date() -> None:
     assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
 
 
-#: What looks like a variable and is none: macros, AITER's names, the environment of compilers.
+#: Names that look like settings: macros, AITER's names, the environment of compilers.
 NO_SETTINGS = {"HIP_CLANG_PATH", "HIP_PLATFORM", "QOLA_KERNEL_ABI", "QOLA_ROCM_IDENTITY"}
 PREFIXES = "(?:QOLA|NVTE|CK_JIT|GPU|ROCM|HIP|XDG|MAX)_[A-Z_]*[A-Z]"
 READERS = {
@@ -142,7 +142,7 @@ def variables_read() -> set[str]:
 
 
 def test_every_variable_is_documented() -> None:
-    """Prevents: a variable that is read and in no table, or in the table and read by nobody."""
+    """Prevents: an undocumented variable, or a documented one that no code reads."""
     page = text_of("docs/reference/settings.md").partition("## Build settings")[0]
     first = "".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     documented = set(re.findall(r"`([A-Z_]+)`", first)) - {"QOLA_BUNDLE"}
@@ -166,7 +166,7 @@ def test_build_settings_are_documented() -> None:
 
 
 def test_messages_are_those_of_the_program() -> None:
-    """Prevents: an error that is looked up by its text and is no longer worded so."""
+    """Prevents: a documented error text that no code prints."""
     globs = ("bazelw", "tools/setup/*.sh", "qola/**/*.py", "cc/**/*.cpp", "rules/**/*.sh")
     code = "\n".join(file.read_text("utf-8") for glob in globs for file in ROOT.glob(glob))
     page = text_of("docs/guide/troubleshooting.md")

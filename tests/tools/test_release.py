@@ -1,4 +1,4 @@
-"""A release: what the archive holds, the same bytes every time, and its entry in a registry."""
+"""A release: content and bytes of the archive, and its entry in a registry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_versions_agree() -> None:
 
 
 def test_content(archive: Path) -> None:
-    """Prevents: an archive without a file that consumers read, or with what a build left behind."""
+    """Prevents: an archive without a needed file, or with outputs of a build."""
     with tarfile.open(archive) as tar:
         members = {m.name.removeprefix(f"qola-{__version__}/"): m for m in tar}
         assert [m.name for m in members.values()] == sorted(m.name for m in members.values())
@@ -111,8 +111,8 @@ def test_entry(archive: Path, tmp_path: Path) -> None:
     with tarfile.open(archive) as tar:
         assert {m.name.split("/")[0] for m in tar} == {found["strip_prefix"]}
     compile = registry / "modules/qola_compile" / __version__
-    beside = json.loads((compile / "source.json").read_text(encoding="utf-8"))
-    assert beside == {**found, "strip_prefix": f"qola-{__version__}/rules/qola_compile"}
+    compile_source = json.loads((compile / "source.json").read_text(encoding="utf-8"))
+    assert compile_source == {**found, "strip_prefix": f"qola-{__version__}/rules/qola_compile"}
     assert (compile / "MODULE.bazel").read_bytes() == (
         ROOT / "rules/qola_compile/MODULE.bazel"
     ).read_bytes()

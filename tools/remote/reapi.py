@@ -1,8 +1,8 @@
 """A small remote execution server on the loopback interface: buildbox-casd behind nginx.
 
 buildbox-casd is storage, action cache and execution in one process. It announces version 2.1 of the
-Remote Execution API and later; Bazel 7 asks for 2.0, whose messages are the same. The proxy answers
-that one question itself and passes on everything else.
+Remote Execution API and later, but Bazel 7 requires 2.0, whose messages are equal. The proxy
+answers GetCapabilities itself and forwards all other calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ http {{
     http2 on;
     root answers;
     location = /{method} {{
-      # A file answers GET alone; gRPC posts.
+      # A file only answers GET; gRPC uses POST.
       error_page 405 =200 $uri;
       default_type application/grpc;
       add_trailer grpc-status 0 always;
@@ -65,11 +65,7 @@ http {{
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs.
-
-    Attributes:
-        storage: directory of what the server stores.
-    """
+    """A running server, with its address, log and storage directory."""
 
     address: str
     log: Path
@@ -96,7 +92,7 @@ def capabilities() -> bytes:
     cache = (
         _field(1, bytes([sha256])),  # digest_functions
         _field(2, _integer(1, 1)),  # action_cache_update_capabilities: update_enabled
-        _integer(4, 4 << 20),  # max_batch_total_size_bytes: what gRPC takes by default
+        _integer(4, 4 << 20),  # max_batch_total_size_bytes: gRPC's default
         _integer(5, allowed),  # symlink_absolute_path_strategy
     )
     execution = (_integer(1, sha256), _integer(2, 1))  # digest_function, exec_enabled
@@ -105,9 +101,9 @@ def capabilities() -> bytes:
 
 
 def runner_arguments(isolated: bool, directory: Path) -> list[str]:
-    """Return the runner's options; an isolated action gets a root made in `directory`."""
+    """Return the runner's options; an isolated action gets a root directory in `directory`."""
     if not isolated:
-        # What the server's own environment says is not an input of an action.
+        # The server's environment must not be an input of actions.
         return ["--clearenv"]
     root = shell_root(directory / "root")
     return [f"--ro-bind-mount={root / name}:/{name}" for name in ("bin", "lib", "lib64")]
@@ -156,7 +152,7 @@ def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: in
 def running(
     command: Sequence[str], port: int, directory: Path, log: Path
 ) -> AbstractContextManager[object]:
-    """Run a program of a pinned package that listens on a port; it ends with the context."""
+    """Run a program of a pinned package that listens on a port, until the end of the context."""
     path = f"{directory / 'bin'}:/usr/bin:/bin"
     name = Path(command[3]).name
     return listening(command, port, name=name, log=log, cwd=directory, env={"PATH": path})
@@ -172,18 +168,17 @@ def reapi_server(
     jobs: int = 2,
     isolated: bool = True,
 ) -> Iterator[Server]:
-    """Run a server; it ends with the context.
+    """Run a server until the end of the context.
 
     Args:
         buildbox: root of the unpacked packages of buildbox.
-        directory: for its files; is made, has to be empty.
-        port: where it listens; 0: any.
-        isolated: an action sees its inputs, /bin/sh with its libraries, /dev, /proc and /tmp, and
-            nothing else of the machine; needs user namespaces, or root. Otherwise an action sees
-            the machine.
+        directory: directory for its files, missing or empty.
+        port: TCP port; 0: any free port.
+        isolated: an action only sees its inputs, /bin/sh with its libraries, /dev, /proc and /tmp;
+            this requires user namespaces, or root. Otherwise an action sees the machine.
 
     Raises:
-        RuntimeError: a program does not start; with what it said.
+        RuntimeError: a program does not start; with its messages.
     """
     directory.mkdir(parents=True, exist_ok=True)
     casd_port, port = free_port(), port or free_port()
