@@ -91,14 +91,15 @@ def test_wrong_argument(bazel: Bazel) -> None:
 def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> None:
     """Prevents: a Bazel that goes on compiling after Ctrl-C, or keeps its lock."""
     script = f"""
-import os, signal, sys
+import logging, os, signal, sys
 from pathlib import Path
 from qola.build.bazel import BuildOptions, build
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.signal(signal.SIGINT, signal.default_int_handler)
+logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
 try:
     build([{bazel_program()!r}], Path({str(bazel.workspace)!r}), ["//:slow"],
-          BuildOptions(more=("--spawn_strategy=local",)), os.environ, print)
+          BuildOptions(more=("--spawn_strategy=local",)), os.environ)
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.types import (
@@ -63,8 +63,13 @@ class GeneratorRequest:
         Raises:
             WrongValueError: the text is not such a request.
         """
-        request: GeneratorRequest = reader(GeneratorRequest)(parse_json(text))
-        return request
+        data = parse_json(text)
+        if type(data) is not dict:
+            raise WrongValueError(": not a request")
+        # Paths may have bytes that are invalid in the locale's encoding, which `reader` refuses.
+        paths = {name: str(data.pop(name, "")) for name in ("script", "scratch")}
+        request: GeneratorRequest = reader(GeneratorRequest)({**data, "script": "", "scratch": ""})
+        return replace(request, **paths)
 
 
 @dataclass(frozen=True)
