@@ -32,5 +32,10 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
 
 
 def arch_of(target: str) -> str:
-    """Return the arch of a target: "gfx942" of ``amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-``."""
-    return target.rpartition("--")[2].partition(":")[0]
+    """Return the arch of a target: "gfx942" of ``amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-``.
+
+    Triton writes ``amdgpu9.42-amd-amdhsa-unknown-gfx942``. Targets of a host have no arch.
+    """
+    name = target.partition(":")[0]
+    start = name.find("gfx")
+    return name[start:] if start >= 0 else name.rpartition("--")[2]

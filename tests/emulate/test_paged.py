@@ -41,7 +41,7 @@ def library() -> Built:
 
 @pytest.mark.parametrize("page", [0, 128])
 @pytest.mark.parametrize(
-    "of",
+    "problem",
     [
         APPEND,
         replace(APPEND, rope_type="half", rotary_dim=128, **asdict(BOTTOM_RIGHT)),

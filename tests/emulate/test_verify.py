@@ -297,7 +297,7 @@ def test_without_a_dispatch_the_library_is_called(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("part", "words"),
-    [("replay.Emulator.tried", "that ran it died"), ("host.Host.call", "that called it died")],
+    [("replay.Emulator.try_call", "that ran it died"), ("host.Host.call", "that called it died")],
 )
 def test_a_process_that_dies_is_an_error(
     monkeypatch: pytest.MonkeyPatch, part: str, words: str

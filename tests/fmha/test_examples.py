@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import pytest
 from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import FakeHip, read_log
-from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.host import Built
 
@@ -91,16 +91,15 @@ def problems_of(direction: str, asked: dict[str, str]) -> list[AttentionProblem]
     rows = [int(n) for n in asked["s"].split(",")]
     columns = [int(n) for n in asked.get("s_k", asked["s"]).split(",")]
     heads, hdim, batch = int(asked["h"]), int(asked["d"]), int(asked["b"])
-    more: dict[str, Any] = {"lse": asked["lse"] == "1"} if direction == "fwd" else {}
+    more: dict[str, Any] = {"return_lse": asked["lse"] == "1"} if direction == "fwd" else {}
     if dropped := float(asked.get("p_drop", "0")):
-        more["dropout"] = Dropout(dropped, 1, 0)
+        more |= {"dropout_p": dropped, "drop_seed": 1, "drop_offset": 0}
     sizes: dict[str, Any] = {
-        "heads": heads,
-        "heads_k": int(asked.get("h_k", heads)),
-        "hdim": hdim,
-        "hdim_v": int(asked.get("d_v", hdim)),
-        "mask": mask_of(asked.get("mask", "0")),
-        "page": page,
+        "nhead_q": heads,
+        "nhead_k": int(asked.get("h_k", heads)),
+        "hdim": (hdim, int(asked.get("d_v", hdim))),
+        "page_block_size": page,
+        **asdict(mask_of(asked.get("mask", "0"))),
     }
 
     def attention(of: str) -> AttentionProblem:
@@ -109,7 +108,7 @@ def problems_of(direction: str, asked: dict[str, str]) -> list[AttentionProblem]
             asked["prec"],
             seqlen_q=rows if group else rows[0],
             seqlen_k=columns if group else columns[0],
-            batch=batch,
+            batch=1 if group else batch,
             bias_type=_BIASES[asked.get("bias", "n")],
             logits_soft_cap=float(asked.get("logits_soft_cap", "0")),
             deterministic=asked.get("deterministic") == "1",
@@ -122,10 +121,14 @@ def problems_of(direction: str, asked: dict[str, str]) -> list[AttentionProblem]
     if new:
         rotary = int(asked.get("rotary_dim", "0"))
         rope = "inter" if asked.get("rotary_interleaved", "1") == "1" else "half"
-        words: dict[str, Any] = {"new": new, "rotary": rotary, "rope": rope if rotary else "no"}
+        words: dict[str, Any] = {
+            "seqlen_knew": new,
+            "rotary_dim": rotary,
+            "rope_type": rope if rotary else "no",
+        }
         # Of sequences behind the first, the example draws the length.
         ends = columns[:1] * batch
-        shape: dict[str, Any] = {"rows": rows[0], "columns": ends, **sizes, **words}
+        shape: dict[str, Any] = {"seqlen_q": rows[0], "seqlen_k": ends, **sizes, **words}
         steps.append(make_problem("fwd_appendkv", asked["prec"], **shape))
     if splits > 1:
         direction = "fwd_splitkv"

@@ -57,7 +57,7 @@ def test_list(warm: Toy) -> None:
     ]
     result = warm.ends(1, "list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
-    assert "there is no kernel toy_nobody below" in result.stderr
+    assert "no kernel toy_nobody below" in result.stderr
     assert warm.tool("list", "--arch", "gfx950").stdout == ""
 
 
@@ -76,7 +76,7 @@ def test_selection(toy: Toy) -> None:
     ]
     result = toy.ends(0, "list", "--format", "list", "--list", "-", stdin="\n".join(lines))
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
-    assert "2 lines were names of temporary files" in result.stderr
+    assert "2 lines name temporary files" in result.stderr
     (toy.path / "record").write_text(f"{SCALE} {ARCH}\n{FILL} gfx000\n")
     result = toy.ends(1, "list", "--format=blob-list", "--record", "record")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}"]
@@ -174,7 +174,7 @@ def test_verify(warm: Toy) -> None:
     assert len(result.stdout.splitlines()) == 4
     for finding in (
         f"{warm.entry(SCALE)} is damaged",
-        f"{'0' * 32}.so has the key {warm.key(FILL)}, which is not that of its name",
+        f"{'0' * 32}.so has the key {warm.key(FILL)}, which differs from its name",
         "notes.txt is not a file of qola",
         f"{warm.cache / FILL} is writable by others (mode 0775",
     ):

@@ -39,7 +39,7 @@ def test_packs_in_order(packed: Toy) -> None:
     shutil.move(packed.path / "pack" / FILL / packed.entry(FILL).name, other / FILL)
     packs = f"{packed.path}/nowhere.qpack:{packed.path}/pack:{other}"
     answer = packed.gets(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
-    assert answer.errors == f"qola: QOLA_PACKS: there is no {packed.path}/nowhere.qpack\n"
+    assert answer.errors == f"qola: QOLA_PACKS: no file {packed.path}/nowhere.qpack\n"
 
 
 def test_same_bytes(packed: Toy) -> None:

@@ -48,8 +48,8 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "right"),
     [
-        ("QOLA_LAZY", "Never", "auto (a kernel that is nowhere is compiled), background ("),
-        ("QOLA_LAZY", "1", "answer -4 until then) or never (it is an error)"),
+        ("QOLA_LAZY", "Never", "auto (missing kernels are compiled), background ("),
+        ("QOLA_LAZY", "1", "return -4 until then) or never (a missing kernel is an error)"),
         ("NVTE_CK_JIT", "2", "0, false or off (no kernel is compiled), or 1, true, on or auto"),
         ("NVTE_CK_JIT", "yes", "0, false or off (no kernel is compiled), or 1, true, on or auto"),
         ("QOLA_WAIT", "soon", "a whole number of seconds from 0 to 1000000"),
@@ -101,7 +101,7 @@ def test_places_of_sources(toy: Toy) -> None:
         ({"CK_JIT_MANIFEST": str(manifest)}, "CK_JIT_MANIFEST is deprecated, use QOLA_ROOT"),
         (
             {"CK_JIT_MANIFEST": "/x/manifest.json", "QOLA_ROOT": ""},
-            "CK_JIT_MANIFEST=/x/manifest.json is ignored: qola has an index of its own",
+            "CK_JIT_MANIFEST=/x/manifest.json is ignored: qola reads kernels.index",
         ),
     ):
         shutil.rmtree(toy.cache, ignore_errors=True)

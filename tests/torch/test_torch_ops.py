@@ -422,7 +422,9 @@ def test_backward_says_what_it_lacks(ops: Any, device: Device) -> None:
 
 def test_a_tensor_on_the_cpu_is_refused(ops: Any) -> None:
     """Prevents: a silent way round the GPU."""
-    with pytest.raises(RuntimeError, match=r"query is on cpu.* only run on AMD GPUs: move it there"):
+    with pytest.raises(
+        RuntimeError, match=r"query is on cpu.* only run on AMD GPUs: move it there"
+    ):
         ops.attention(Q, K, V)
 
 
