@@ -50,7 +50,7 @@ std::string fault_of_entry(std::string_view bytes, std::string_view key)
     if(trailer.substr(0, kMagic.size()) != kMagic)
         return "is truncated or not a kernel of qola: it does not end with a trailer";
     if(const auto abi = number_at(trailer, 8, 4); abi != QOLA_KERNEL_ABI)
-        return "is of kernel ABI " + std::to_string(abi) + ", expected " +
+        return "has kernel ABI " + std::to_string(abi) + ", expected " +
                std::to_string(QOLA_KERNEL_ABI);
     if(const std::string found = key_in(bytes); !key.empty() && found != key)
         return "has the key " + found + ", expected " + std::string(key);

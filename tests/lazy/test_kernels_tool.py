@@ -80,7 +80,7 @@ def test_selection(toy: Toy) -> None:
     (toy.path / "record").write_text(f"{SCALE} {ARCH}\n{FILL} gfx000\n")
     result = toy.ends(1, "list", "--format=blob-list", "--record", "record")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}"]
-    assert f"there is no kernel {FILL} gfx000 below" in result.stderr
+    assert f"no kernel {FILL} gfx000 below" in result.stderr
     result = toy.tool("list", "--format", "list", "--blob", SCALE, "--blob-list", "-", stdin=FILL)
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     result = toy.ends(1, "list", "--list", "-", stdin="one two three")

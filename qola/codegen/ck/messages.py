@@ -67,9 +67,9 @@ class GeneratorRequest:
         if type(data) is not dict:
             raise WrongValueError(": not a request")
         # Paths may have bytes that are invalid in the locale's encoding, which `reader` refuses.
-        paths = {name: str(data.pop(name, "")) for name in ("script", "scratch")}
+        script, scratch = str(data.get("script", "")), str(data.get("scratch", ""))
         request: GeneratorRequest = reader(GeneratorRequest)({**data, "script": "", "scratch": ""})
-        return replace(request, **paths)
+        return replace(request, script=script, scratch=scratch)
 
 
 @dataclass(frozen=True)
