@@ -94,7 +94,7 @@ def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     declare(workspace)
     text = failure(workspace, "--nobuild", "--@qola//:archs=gfx95")
     assert "qola: unknown arch" in text
-    assert "archs that a manifest names" in text
+    assert "archs of a manifest" in text
     text = failure(workspace, "--nobuild", "--@qola//:archs=gfx942")
     assert "--@qola//:archs names none of the archs that the manifest has: gfx950" in text
 

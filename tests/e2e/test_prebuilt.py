@@ -176,7 +176,7 @@ def test_an_unknown_manifest(consumer: Bazel) -> None:
     with consumer.rewritten("MODULE.bazel", 'manifest = "right"', 'manifest = "wrong"'):
         failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
     assert "prebuilt libraries of an unknown manifest" in failed.stderr
-    assert "one of left, right" in failed.stderr
+    assert "a declared manifest: left, right" in failed.stderr
 
 
 def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
