@@ -74,11 +74,11 @@ def own_rocm() -> Iterator[Bazel]:
 
 
 def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
-    """Mnemonic, and command line with environment, of each action that makes a library."""
+    """Yield mnemonic, command line and environment of each action that compiles or links."""
     graph = json.loads(
         instance.run(
             *("aquery", "--output=jsonproto", "--noinclude_artifacts"),
-            f'mnemonic("CppCompile|CppLink|Qola.*", deps({target}))',
+            f'mnemonic("CppCompile|CppLink|QolaCompile", deps({target}))',
         ).stdout
     )
     labels = {target["id"]: target["label"] for target in graph["targets"]}
@@ -169,7 +169,7 @@ def test_no_python_is_downloaded(two_pins: Bazel) -> None:
     two_pins.write("absent/program.py", "")
     module = (two_pins.workspace / "MODULE.bazel").read_text(encoding="utf-8")
     of_rules = 'bazel_dep(name = "rules_python", version = "0.22.1")\n'
-    made = [f"@qola_plain//:{name}" for name in ("bundle", "tar", "wheel", "lazy", "pack")]
+    made = [f"@qola_plain//:{name}" for name in ("bundle", "bundle_tar", "wheel", "lazy_bundle", "pack")]
     with two_pins.rewritten("MODULE.bazel", module, module + of_rules + ABSENT):
         two_pins.run("build", "--nobuild", *made, "@qola_plain//:libmha_fwd_launch_test")
         refused = two_pins.run("build", "--nobuild", "//absent:program", check=False)

@@ -96,7 +96,7 @@ def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     assert "qola: unknown arch" in text
     assert "archs of a manifest" in text
     text = failure(workspace, "--nobuild", "--@qola//:archs=gfx942")
-    assert "--@qola//:archs names none of the archs that the manifest has: gfx950" in text
+    assert "--@qola//:archs names none of the manifest's archs: gfx950" in text
 
 
 def test_one_name_twice(workspace: Bazel) -> None:
