@@ -288,7 +288,7 @@ def test_patches_that_are_not_there(workspace: Workspace) -> None:
     empty = workspace.bazel.workspace / "no/such/patches"
     empty.mkdir(parents=True)
     (empty / "README").write_text(os.linesep)
-    assert "which holds no patch" in failure(workspace.bazel)
+    assert "contains no patch" in failure(workspace.bazel)
 
 
 def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path) -> None:
