@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qola import fmha
 from qola.attention import make_problem
-from qola.fmha import kernels
 from qola.fmha.build import built_by
 from qola.fmha.kernels import BuiltKernel
 from qola.fmha.registry import Entry, Registry
@@ -81,8 +81,8 @@ def test_a_backward_of_an_own_tile(rows: int, columns: int) -> None:
 def test_rows_appended_by_an_own_tile(rows: int, new: int) -> None:
     """Prevents: an own tile of which a block writes some of its rows, and leaves others."""
     built, entry = own("fwd_appendkv")
-    lengths: dict[str, Any] = {"rows": rows, "seqlen_k": [133, new], "new": new}
-    rotated: dict[str, Any] = {"rope": "half", "rotary": 64, "mask": BOTTOM_RIGHT}
+    lengths: dict[str, Any] = {"seqlen_q": rows, "seqlen_k": [133, new], "seqlen_knew": new}
+    rotated: dict[str, Any] = {"rope_type": "half", "rotary_dim": 64, **asdict(BOTTOM_RIGHT)}
     of = make_problem("fwd_appendkv", "fp16", nhead_q=4, nhead_k=2, hdim=64, **lengths, **rotated)
     run, right = appended(built, ARCH, of)
     assert run.launched == (entry.name,)
@@ -114,7 +114,7 @@ def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     """Prevents: a guide whose own kernel is not what it says."""
     built, entry = own("fwd")
     made = [BuiltKernel(entry.config, entry.name, built)]
-    monkeypatch.setattr(kernels, "build_kernels", lambda configs, archs: made)
+    monkeypatch.setattr(fmha, "build_kernels", lambda configs, archs: made)
     of = make_problem(
         *("fwd", "fp16"),
         seqlen_q=100,
@@ -127,7 +127,7 @@ def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     )
     chosen = np.random.default_rng(0)
     q, k, v = (chosen.normal(size=of.shapes()[n]).astype(np.float16) for n in ("q", "k", "v"))
-    names: dict[str, Any] = {"own": entry.config, "Runner": Runner, "of": of}
+    names: dict[str, Any] = {"own": entry.config, "fmha": fmha, "problem": of}
     names |= {"q": q, "k": k, "v": v}
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
