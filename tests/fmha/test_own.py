@@ -134,5 +134,5 @@ def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     (block,) = (one for one in blocks if "build_kernels" in one)
     exec(compile(block, "python.md", "exec"), names)
     assert capsys.readouterr().out == "True True\n"
-    (tile,) = re.findall(r'^tile = "(\S+)"$', text, re.MULTILINE)
+    (tile,) = re.findall(r'^tile = fmha.Tile.parse\("(\S+)"\)$', text, re.MULTILINE)
     assert str(entry.config.tile) == tile
