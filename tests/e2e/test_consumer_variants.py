@@ -169,7 +169,9 @@ def test_no_python_is_downloaded(two_pins: Bazel) -> None:
     two_pins.write("absent/program.py", "")
     module = (two_pins.workspace / "MODULE.bazel").read_text(encoding="utf-8")
     of_rules = 'bazel_dep(name = "rules_python", version = "0.22.1")\n'
-    made = [f"@qola_plain//:{name}" for name in ("bundle", "bundle_tar", "wheel", "lazy_bundle", "pack")]
+    made = [
+        f"@qola_plain//:{name}" for name in ("bundle", "bundle_tar", "wheel", "lazy_bundle", "pack")
+    ]
     with two_pins.rewritten("MODULE.bazel", module, module + of_rules + ABSENT):
         two_pins.run("build", "--nobuild", *made, "@qola_plain//:libmha_fwd_launch_test")
         refused = two_pins.run("build", "--nobuild", "//absent:program", check=False)
