@@ -118,7 +118,8 @@ except KeyboardInterrupt:
     process.send_signal(number)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == code
-    assert out == "stopping Bazel\n"
+    # A slow machine also logs Bazel's own progress before.
+    assert out.splitlines()[-1] == "stopping Bazel"
     # Nobody holds the lock any more: this one does not wait.
     command = [bazel_program(), "--noblock_for_lock", "info", "release"]
     subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
