@@ -69,7 +69,7 @@ def declare_settings():
     has no HIP: Python can import them, and they launch no kernel.
     """
     _archs_flag(name = "archs", build_setting_default = [])
-    bool_flag(name = "compress", build_setting_default = False)
+    bool_flag(name = "compress", build_setting_default = True)
     string_flag(name = "torch", build_setting_default = "rocm", values = ["cpu_check", "rocm"])
 
 def _selected_archs_impl(ctx):

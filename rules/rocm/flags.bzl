@@ -62,6 +62,7 @@ AITER_FLAGS = [
 # Each is offered to the compiler once, when the ROCm repository is fetched,
 # and left out where refused. One entry is one option with its arguments.
 OPTIONAL_FLAGS = [
+    ["--offload-compression-level=19"],
     ["-fgpu-flush-denormals-to-zero"],
     ["-fno-offload-uniform-block"],
     ["-mllvm", "--amdgpu-kernarg-preload-count=16"],

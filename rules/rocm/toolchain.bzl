@@ -95,7 +95,11 @@ def _features(ctx):
             env_sets = [env_set(
                 actions = _ASSEMBLE + _COMPILE + _LINK,
                 # hipcc would look for a device on each call.
-                env_entries = [env_entry(key = "HIP_PLATFORM", value = "amd")] + (
+                env_entries = [
+                    env_entry(key = "HIP_PLATFORM", value = "amd"),
+                    # Clang 22 otherwise compresses device code in a format that needs the HIP runtime of ROCm 7.
+                    env_entry(key = "COMPRESSED_BUNDLE_FORMAT_VERSION", value = "2"),
+                ] + (
                     [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
                 ) + identity.env,
             )],

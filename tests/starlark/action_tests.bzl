@@ -11,6 +11,7 @@ _FLAGS = [
     "-D__Float4_e2m1fn_x2",
     "-DFROM_MODULE=1",
     "-O3",
+    "-Oz",
     "-fno-gpu-rdc",
     "-fvisibility=hidden",
     "-mcmodel=large",
@@ -87,7 +88,8 @@ def _kernel_argv_test_impl(ctx):
             # In a clone and in a consumer alike, whatever manifest and tree.
             asserts.true(env, path.startswith(("../qola_compile~/", "../qola_compile~~sdk~qola_rocm_sdk/")), "another repository in a kernel's key: " + path)
         asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
-        asserts.false(env, "--offload-compress" in action.argv, "compressed without being asked to")
+        has_all(env, action.argv, ["--offload-compress", "--offload-compression-level=19"])
+        asserts.true(env, "COMPRESSED_BUNDLE_FORMAT_VERSION=2" in action.env, "HIP before ROCm 7 cannot read the device code")
         for flag in action.argv:
             asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
     asserts.equals(env, ["--offload-arch=gfx950"], archs_of(batch.argv))
@@ -121,10 +123,10 @@ def _local_argv_test_impl(ctx):
         has_all(env, argv, ["-DQOLA_ROCM_IDENTITY=0123456789abcdef"])
     return analysistest.end(env)
 
-def _compress_test_impl(ctx):
-    """Prevents: --@qola//:compress that is without effect."""
+def _uncompressed_test_impl(ctx):
+    """Prevents: --@qola//:compress=false that is without effect."""
     env = analysistest.begin(ctx)
-    has_all(env, _actions(env, "QolaCompile", "/batch.pic.o").argv, ["--offload-compress"])
+    asserts.false(env, "--offload-compress" in _actions(env, "QolaCompile", "/batch.pic.o").argv, "compressed")
     return analysistest.end(env)
 
 def _no_leak_test_impl(ctx):
@@ -190,9 +192,9 @@ _COMPRESS = str(Label("//:compress"))
 
 _kernel_argv_test = analysistest.make(_kernel_argv_test_impl, **_ATTRS)
 _batch_test = analysistest.make(_batch_test_impl, **_ATTRS)
-_compress_test = analysistest.make(
-    _compress_test_impl,
-    config_settings = {_COMPRESS: True},
+_uncompressed_test = analysistest.make(
+    _uncompressed_test_impl,
+    config_settings = {_COMPRESS: False},
     **_ATTRS
 )
 _local_argv_test = analysistest.make(
@@ -234,7 +236,7 @@ def action_test_suite(name):
         "link_argv_test": _link_argv_test,
         "local_argv_test": _local_argv_test,
         "no_leak_test": _no_leak_test,
-        "compress_test": _compress_test,
+        "uncompressed_test": _uncompressed_test,
         "restricted_test": _restricted_test,
         "unrestricted_test": _unrestricted_test,
     }
