@@ -5,9 +5,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import zstandard
+
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED = b"CCOB"
-"""The first bytes of a bundle, and of a bundle with compressed content."""
+"""The first bytes of a bundle, and of a compressed bundle."""
+
+_ZSTD = 1
+#: Header of a compressed bundle by version: magic, version, method, bytes in all, bytes
+#: uncompressed, hash (llvm/lib/Object/OffloadBundle.cpp).
+_HEADERS = {2: struct.Struct("<4sHHIIQ"), 3: struct.Struct("<4sHHQQQ")}
+#: More than any batch has, and than zstd makes of device code: a hostile header must not reserve
+#: all memory.
+_MOST_BYTES, _MOST_RATIO = 1 << 30, 1000
 
 
 def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
@@ -15,10 +25,15 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
 
     The entry of the host, which has no bytes, is left out.
 
+    Args:
+        bundle: begins with a bundle, compressed or not; bytes after it are ignored.
+
     Raises:
-        ValueError: not an uncompressed bundle, or a target that is not ASCII.
+        ValueError: not a bundle, or a target that is not ASCII.
         struct.error: the bundle ends too early.
     """
+    if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED:
+        bundle = _decompress(bundle)
     if bytes(bundle[: len(MAGIC)]) != MAGIC:
         raise ValueError("device code in an unknown format")
     start = len(MAGIC) + 8
@@ -29,6 +44,44 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
         start += 24 + length
         if not target.startswith("host-"):
             yield target, bundle[offset : offset + size]
+
+
+def compressed_size(bundle: memoryview) -> int:
+    """Return the bytes that a compressed bundle takes in its file, header included.
+
+    Raises:
+        ValueError: the header is not one of a compressed bundle, or not possible.
+        struct.error: the bundle ends too early.
+    """
+    return _header(bundle)[1]
+
+
+def _decompress(bundle: memoryview) -> memoryview:
+    start, end, size = _header(bundle)
+    try:
+        # zstandard believes the size that the frame states, which may be hostile.
+        with zstandard.ZstdDecompressor().stream_reader(bundle[start:end]) as reader:
+            data = reader.read(size)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a compressed bundle that zstd cannot read: {error}") from None
+    if len(data) != size:
+        raise ValueError(f"a compressed bundle of {len(data)} bytes, not {size}")
+    return memoryview(data)
+
+
+def _header(bundle: memoryview) -> tuple[int, int, int]:
+    """Return the sizes of a compressed bundle: of its header, in all, and uncompressed."""
+    (version,) = struct.unpack_from("<H", bundle, len(COMPRESSED))
+    if version not in _HEADERS:
+        raise ValueError(f"a compressed bundle of version {version}")
+    header = _HEADERS[version]
+    _, _, method, size, uncompressed, _ = header.unpack_from(bundle)
+    if method != _ZSTD:
+        raise ValueError(f"a bundle compressed by method {method}, not with zstd")
+    most = min(_MOST_BYTES, _MOST_RATIO * size)
+    if not header.size <= size <= len(bundle) or uncompressed > most:
+        raise ValueError(f"a compressed bundle of {size} bytes, uncompressed {uncompressed}")
+    return header.size, size, uncompressed
 
 
 def arch_of(target: str) -> str:

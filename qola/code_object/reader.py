@@ -14,6 +14,9 @@ from qola.code_object.elf import Elf, explain_errors
 from qola.code_object.offload import arch_of
 from qola.errors import Finding, unseen
 
+_UNIT = "__hip_cuid_"
+"""Prefix of the symbol by which clang identifies the source of a code object."""
+
 #: Archs by the lowest byte of e_flags (LLVM's AMDGPUUsage, EF_AMDGPU_MACH). The code objects of
 #: AITER's assembly kernels have no other mark of their arch.
 _MACHINES = {0x3F: "gfx90a", 0x49: "gfx1250", 0x4C: "gfx942", 0x4F: "gfx950"}
@@ -141,6 +144,7 @@ class CodeObject:
         kernels: by symbol, in the order of the source.
         size: bytes of the file.
         sha256: digest of the file.
+        unit: identifies the source: `unit_of` its compilation unit's id; "" for assembly.
     """
 
     arch: str
@@ -148,6 +152,7 @@ class CodeObject:
     kernels: Mapping[str, Kernel]
     size: int = 0
     sha256: str = ""
+    unit: str = ""
 
     @classmethod
     def read(cls, data: bytes | memoryview, name: str = "code object") -> CodeObject:
@@ -161,6 +166,15 @@ class CodeObject:
         """
         with explain_errors(Finding(name, "not a code object", "an ELF file for an AMD GPU")):
             return parse_code_object(data, load=True)
+
+
+def unit_of(cuid: str) -> str:
+    """Return what identifies a source with this compilation unit's id (``-cuid``) in code objects.
+
+    Clang takes the first 8 bytes of the MD5 as a number (clang/lib/Driver/Action.cpp).
+    """
+    digest = hashlib.md5(cuid.encode(), usedforsecurity=False).digest()
+    return f"{int.from_bytes(digest[:8], 'little'):x}"
 
 
 def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeObject:
@@ -190,6 +204,7 @@ def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeOb
         {kernel.symbol: kernel for kernel in kernels},
         len(data),
         hashlib.sha256(data).hexdigest(),
+        next((n.removeprefix(_UNIT) for n in symbols if n.startswith(_UNIT)), ""),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from qola.code_object.reader import CodeObject
+from qola.code_object.reader import CodeObject, unit_of
 from qola.code_object.reader import Kernel as DeviceKernel
 from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedModule
@@ -49,10 +49,13 @@ def make_report(
     assembly: list[AssemblyKernel] = []
     for library in libraries:
         planned = _planned(plan, library)
-        for name, unit in library.units.items():
+        names = {unit_of(name): name for name in (*planned, *(compiled or ()))}
+        for name, unit in sorted(
+            (names.get(key, key), unit) for key, unit in library.units.items()
+        ):
             made = None if compiled is None else compiled.get(name, Compile(None, KEPT))
             members = planned.get(name, [])
-            batch = _batch(name, library, members, plan is not None, made)
+            batch = _batch(name, unit, library, members, plan is not None, made)
             batches.append(batch)
             kernels += _kernels(batch, unit, members)
         assembly += _assembly(library, plan)
@@ -87,10 +90,15 @@ def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstan
     found: dict[str, list[KernelInstance]] = {}
     if module:
         found = dict(_members(plan, module))
-    strange = [name for name in library.units if name not in found]
+    units = {unit_of(name) for name in found}
+    strange = [unit for unit in library.units if unit not in units]
     if strange:
         libraries = ", ".join(m.library for m in plan.modules)
-        have = f"device code of {strange[0]}" if module else f"no library of {libraries}"
+        have = (
+            f"device code of a source with the id {strange[0]}"
+            if module
+            else f"no library of {libraries}"
+        )
         raise ReportError(
             Finding(
                 library.file,
@@ -114,12 +122,12 @@ def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[Kern
 
 def _batch(
     name: str,
+    unit: Sequence[CodeObject],
     library: Library,
     members: Sequence[KernelInstance],
     planned: bool,
     made: Compile | None,
 ) -> Batch:
-    unit = library.units[name]
     return Batch(
         name,
         library.file,

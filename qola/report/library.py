@@ -10,20 +10,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.code_object.elf import EXECUTABLE, FILE, FUNCTION, MAGIC, Elf, Section, explain_errors
-from qola.code_object.offload import COMPRESSED, read_bundle
+from qola.code_object.elf import EXECUTABLE, MAGIC, Elf, Section, explain_errors
+from qola.code_object.offload import COMPRESSED, compressed_size, read_bundle
 from qola.code_object.reader import CodeObject, parse_code_object
 from qola.errors import Finding, visible
 from qola.files import UnfitFileError, check_regular
 from qola.report.data import Part, ReportError
 
-_WRAPPER = "__hip_fatbin_wrapper"
-"""Symbol by which a host object registers its device code: magic, version, pointer."""
+_WRAPPER = struct.Struct("<IIQQ")
+"""Entry of .hipFatBinSegment, which registers a source's device code: magic, version, pointer, 0."""
 
 _AMDGPU = 224
 """e_machine of code objects."""
 
-DEVICE, HOST, HOST_NAMES = "device code", "host code", "host code that builds kernel names"
+#: Start of an embedded code object: an ELF file, or a bundle with its version and zstd's number.
+_EMBEDDED = re.compile(re.escape(MAGIC) + rb"|CCOB[\x02\x03]\x00\x01\x00")
+
+DEVICE, HOST = "device code", "host code"
 ASSEMBLY, DATA, NAMES = "assembly kernels", "constants and data", "symbol table and names"
 UNWIND, RELOCATIONS, DEBUG = "unwind tables", "relocations", "debug information"
 REST = "headers and padding"
@@ -36,17 +39,14 @@ _PURPOSES = (
     (r"\.z?debug_.*", DEBUG),
 )
 
-_GET_NAME = re.compile(r"7GetName(B5cxx11)?Ev$")
-"""End of the symbol of a CK kernel's GetName(). It builds a text for logs, and often has more host
-code than the kernel has device code."""
-
 
 @dataclass(frozen=True)
 class Library:
     """A built library.
 
     Attributes:
-        units: code objects by the name of their source: a batch, or a single kernel instance.
+        units: code objects by `CodeObject.unit` of their source: a batch, or a single kernel
+            instance.
         assembly: code objects of assembly kernels, embedded as data.
         parts: its bytes by purpose.
         compiler: the version that clang left in it, "" if it did not.
@@ -70,7 +70,7 @@ def read_library(path: Path) -> Library:
     """Read a library.
 
     Raises:
-        ReportError: the file cannot be read, is not a library, or has no symbols.
+        ReportError: the file cannot be read, or is not a library.
     """
     try:
         check_regular(path)
@@ -82,15 +82,15 @@ def read_library(path: Path) -> Library:
     unfit = _unfit(path, "not a library that can be read")
     with explain_errors(unfit, ReportError):
         elf = Elf(data)
-        units = dict(_units(path, elf))
-        assembly = dict(_assembly(elf))
+        units = dict(_units(elf))
+        assembly = list(_assembly(elf))
         return Library(
             file=visible(path.name),
             size=len(data),
             sha256=hashlib.sha256(data).hexdigest(),
             units=units,
-            assembly=tuple(assembly.values()),
-            parts=_parts(elf, {start: code.size for start, code in assembly.items()}),
+            assembly=tuple(code for _, _, code in assembly),
+            parts=_parts(elf, {start: size for start, size, _ in assembly}),
             compiler=_compiler(bytes(elf.content(elf.section(".comment")))),
         )
 
@@ -99,7 +99,7 @@ def _unfit(path: Path, found: str) -> Finding:
     return Finding(
         str(path),
         found,
-        "a library that qola has built, with its symbols: a .so file",
+        "a library that qola has built: a .so file",
         "qola build -m MANIFEST -o DIR makes them: DIR/lib/*.so",
     )
 
@@ -110,56 +110,49 @@ def _compiler(comment: bytes) -> str:
     return ", ".join(visible(text)[:200] for text in texts if "clang version" in text)
 
 
-def _units(path: Path, elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
-    """Yield name and code objects of each source, sorted by name.
-
-    The symbol of a source's file name precedes the symbols of that source.
-    """
-    if elf.section(".hip_fatbin") is None:
+def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
+    """Yield the code objects of each source, in the order of the file."""
+    fatbin, segment = elf.section(".hip_fatbin"), elf.section(".hipFatBinSegment")
+    if not fatbin or not segment:
         return
     addends = elf.addends()
-    bundles: dict[str, memoryview] = {}
-    name = ""
-    for symbol in elf.symbols(".symtab"):
-        if symbol.type == FILE:
-            name = symbol.name
-        elif symbol.name == _WRAPPER:
-            place = symbol.address + 8
-            pointer = addends.get(place) or struct.unpack_from("<Q", elf.at(place))[0]
-            bundles[name.removesuffix(".cpp")] = elf.at(pointer)
-    if not bundles:
-        found = "a stripped library: its kernels cannot be assigned to sources without symbols"
-        raise ReportError(_unfit(path, found))
-    unread = len(elf.data)
-    for name, bundle in sorted(bundles.items()):
-        if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED:
-            raise ReportError(
-                Finding(
-                    f"{path}: {name}",
-                    "compressed device code",
-                    "a library with uncompressed device code",
-                    "build it without --@qola//:compress",
-                )
-            )
-        code = [data for _, data in read_bundle(bundle)]
-        unread -= sum(map(len, code))
+    unread = fatbin.stored
+    for address in range(segment.address, segment.address + segment.size, _WRAPPER.size):
+        _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(address))
+        bundle = elf.at(addends.get(address + 8, pointer))
+        code = tuple(parse_code_object(data) for _, data in read_bundle(bundle))
+        unread -= _stored(bundle) or sum(one.size for one in code)
         if unread < 0:
             raise ValueError("code objects that overlap")
-        yield visible(name), tuple(map(parse_code_object, code))
+        units = {one.unit for one in code}
+        if len(units) != 1 or "" in units:
+            raise ValueError(f"device code of {len(units - {''})} sources in one bundle")
+        yield code[0].unit, code
 
 
-def _assembly(elf: Elf) -> Iterator[tuple[int, CodeObject]]:
-    """Yield offset and content of the code objects that a library embeds as data."""
+def _stored(bundle: memoryview) -> int:
+    """Return the bytes of a compressed bundle, 0 for another."""
+    return compressed_size(bundle) if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED else 0
+
+
+def _assembly(elf: Elf) -> Iterator[tuple[int, int, CodeObject]]:
+    """Yield offset, bytes in the library and content of the code objects embedded as data."""
     data, fatbin, start = bytes(elf.data), elf.section(".hip_fatbin"), 0
-    while (start := data.find(MAGIC, start + 1)) >= 0:
+    while found := _EMBEDDED.search(data, start + 1):
+        start = found.start()
         if fatbin and fatbin.offset <= start < fatbin.offset + fatbin.stored:
             start = fatbin.offset + fatbin.stored - 1
+        elif found[0] != MAGIC:
+            size = compressed_size(elf.data[start:])
+            for _, code in read_bundle(elf.data[start : start + size]):
+                yield start, size, parse_code_object(code)
+            start += size - 1
         elif struct.unpack_from("<H", data, start + 18)[0] == _AMDGPU:
             # The table of sections is the last part of a code object.
             (table,) = struct.unpack_from("<Q", data, start + 40)
             size, count = struct.unpack_from("<HH", data, start + 58)
             end = start + table + size * count
-            yield start, parse_code_object(elf.data[start:end])
+            yield start, end - start, parse_code_object(elf.data[start:end])
             start = end - 1
 
 
@@ -167,10 +160,10 @@ def _parts(elf: Elf, embedded: Mapping[int, int]) -> tuple[Part, ...]:
     """Return the bytes of a library by purpose, the largest first; they add up to the file's size.
 
     Args:
-        embedded: size of each code object of an assembly kernel by its offset.
+        embedded: bytes of each code object of an assembly kernel by its offset.
 
     Raises:
-        ValueError: sections, symbols or code objects overlap.
+        ValueError: sections or code objects overlap.
     """
     sizes: Counter[str] = Counter()
     for section in elf.sections:
@@ -180,15 +173,8 @@ def _parts(elf: Elf, embedded: Mapping[int, int]) -> tuple[Part, ...]:
         holders = (s for s in elf.sections if s.offset <= offset < s.offset + s.stored)
         sizes[next(map(_purpose, holders), REST)] -= size
         sizes[ASSEMBLY] += size
-    get_name = {
-        symbol.address: symbol.size
-        for symbol in elf.symbols(".symtab")
-        if symbol.type == FUNCTION and _GET_NAME.search(symbol.name)
-    }
-    sizes[HOST_NAMES] = sum(get_name.values())
-    sizes[HOST] -= sizes[HOST_NAMES]
     if min(sizes.values()) < 0:
-        raise ValueError("sections, symbols or code objects that overlap")
+        raise ValueError("sections or code objects that overlap")
     found = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Part(purpose, size) for purpose, size in found if size)
 

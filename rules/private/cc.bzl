@@ -52,6 +52,29 @@ def cc_features(ctx, requested = [], unsupported = []):
         toolchain = toolchain,
     )
 
+def llvm_action(ctx, toolchain, program, arguments, inputs, output, mnemonic, message):
+    """Declares an action that runs one of the toolchain's LLVM programs.
+
+    Args:
+      ctx: the rule context.
+      toolchain: CcToolchainInfo of the ROCm toolchain.
+      program: name of the program, such as llvm-objcopy.
+      arguments: list of Args or strings.
+      inputs: list of File.
+      output: File to write.
+      mnemonic: mnemonic of the action.
+      message: progress message.
+    """
+    ctx.actions.run(
+        arguments = arguments,
+        executable = toolchain.ld_executable.rpartition("/")[0] + "/" + program,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset(inputs, transitive = [toolchain.all_files]),
+        mnemonic = mnemonic,
+        outputs = [output],
+        progress_message = message,
+    )
+
 # For rules that call linking_context.
 LINK_ATTRS = {
     "_hip_runtime": attr.label(default = "@qola_rocm//:hip_runtime", providers = [CcInfo]),

@@ -1,12 +1,50 @@
 """Embeds .co files as data into a library, with a table to find them by key."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load(":cc.bzl", "KERNEL_TARGET", "cc_features")
 
+# For rules that call compress_code_objects.
+COMPRESS_ATTRS = {
+    "_compress": attr.label(default = Label("//:compress"), providers = [BuildSettingInfo]),
+    "_compress_tool": attr.label(allow_single_file = True, cfg = "exec", default = ":compress.sh", executable = True),
+}
+
+def compress_code_objects(ctx, toolchain, files, mnemonic):
+    """Declares an action that compresses code objects, if --@qola//:compress is set.
+
+    Args:
+      ctx: context of a rule with COMPRESS_ATTRS.
+      toolchain: CcToolchainInfo of the ROCm toolchain.
+      files: dict from a file name without extension to (File, arch).
+      mnemonic: mnemonic of the action.
+
+    Returns:
+      dict from the same names to Files in the directory of the target's name; {} without compression.
+    """
+    if not files or not ctx.attr._compress[BuildSettingInfo].value:
+        return {}
+    outputs = {name: ctx.actions.declare_file("{}/{}.co".format(ctx.label.name, name)) for name in files}
+    args = ctx.actions.args()
+    args.add(toolchain.ld_executable.rpartition("/")[0] + "/clang-offload-bundler")
+    for name, (file, arch) in files.items():
+        args.add_all([arch, file, outputs[name]])
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._compress_tool,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset([file for file, _ in files.values()], transitive = [toolchain.all_files]),
+        mnemonic = mnemonic,
+        outputs = outputs.values(),
+        progress_message = "Compressing code objects of %{label}",
+    )
+    return outputs
+
 # The blobs have a section of their own, so that the alignment costs once per
-# blob. The loader fills in the addresses in the table: .data.rel.ro is
-# read-only after that.
+# blob: HIP's runtime uses uncompressed code in place, in pages. The loader fills
+# in the addresses in the table: .data.rel.ro is read-only after that.
 _HEAD = """\
 # Written by @qola//rules/private:code_objects.bzl.
 # cc/api/qola_asm.h documents the table.
@@ -14,7 +52,7 @@ _HEAD = """\
 """
 
 _BLOB = """\
-    .p2align 12
+    .p2align {alignment}
 .Ldata{index}:
     .incbin "{path}"
 .Lend{index}:
@@ -42,13 +80,12 @@ qola_asm_table_size:
     .section .note.GNU-stack, "", @progbits
 """
 
-def _assembly(files):
-    """The assembly source for a dict from key to File."""
-    keys = sorted(files)
+def _assembly(keys, paths, alignment):
+    """The assembly source for sorted keys, and the paths of their files."""
     return "".join(
         [_HEAD] + [
-            _BLOB.format(index = i, path = files[key].path)
-            for i, key in enumerate(keys)
+            _BLOB.format(alignment = alignment, index = i, path = path)
+            for i, path in enumerate(paths)
         ] + [_TABLE.format(
             count = len(keys),
             keys = "".join([
@@ -73,37 +110,64 @@ def _files(ctx):
         files[key] = file
     return files
 
+def _include_directory(file):
+    return "-I" + file.dirname
+
 def _embedded_code_objects_impl(ctx):
     files = _files(ctx)
-    source = ctx.actions.declare_file(ctx.label.name + ".s")
-    ctx.actions.write(source, _assembly(files))
+    keys = sorted(files)
     found = cc_features(ctx)
-    _, outputs = cc_common.compile(
-        name = ctx.label.name,
-        actions = ctx.actions,
-        # .incbin reads them: neither sources nor headers.
-        additional_inputs = files.values(),
+    compressed = compress_code_objects(
+        ctx,
+        found.toolchain,
+        {str(i): (files[key], key.split("/")[1]) for i, key in enumerate(keys)},
+        "QolaCompress",
+    ).values()
+    source = ctx.actions.declare_file(ctx.label.name + ".s")
+
+    # The directory of compressed files depends on options of the surrounding build: the assembler searches it.
+    paths = [file.basename for file in compressed] or [files[key].path for key in keys]
+    ctx.actions.write(source, _assembly(keys, paths, 3 if compressed else 12))
+    object = ctx.actions.declare_file(ctx.label.name + ".pic.o")
+    action = dict(action_name = ACTION_NAMES.assemble, feature_configuration = found.features)
+    variables = cc_common.create_compile_variables(
         cc_toolchain = found.toolchain,
         feature_configuration = found.features,
-        srcs = [source],
+        use_pic = True,
+    )
+    args = ctx.actions.args()
+    args.add_all(cc_common.get_memory_inefficient_command_line(variables = variables, **action))
+    args.add_all(compressed[:1], map_each = _include_directory)
+    args.add("-c")
+    args.add(source)
+    args.add("-o", object)
+    ctx.actions.run(
+        arguments = [args],
+        env = cc_common.get_environment_variables(variables = variables, **action),
+        executable = cc_common.get_tool_for_action(**action),
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset([source] + (compressed or files.values()), transitive = [found.toolchain.all_files]),
+        mnemonic = "QolaAssemble",
+        outputs = [object],
+        progress_message = "Embedding code objects of %{label}",
     )
     linking_context, _ = cc_common.create_linking_context_from_compilation_outputs(
         name = ctx.label.name,
         actions = ctx.actions,
         cc_toolchain = found.toolchain,
-        compilation_outputs = outputs,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
         disallow_dynamic_library = True,
         feature_configuration = found.features,
     )
     return [
         CcInfo(linking_context = linking_context),
-        DefaultInfo(files = depset(outputs.pic_objects or outputs.objects)),
+        DefaultInfo(files = depset([object])),
         OutputGroupInfo(source = depset([source])),
     ]
 
 _embedded_code_objects = rule(
     implementation = _embedded_code_objects_impl,
-    attrs = {
+    attrs = COMPRESS_ATTRS | {
         "code_objects": attr.label_keyed_string_dict(
             allow_files = [".co"],
             doc = "The files, each with its key: `hsa/<arch>/<subdir>/<kernel>.co`.",
@@ -118,9 +182,10 @@ _embedded_code_objects = rule(
 def embedded_code_objects(name, code_objects, tags = [], **kwargs):
     """Embeds code objects of AITER's assembly (v3) kernels into a library.
 
-    The object file contains each file unchanged, aligned to 4096 bytes, and the
-    table that qola_asm.cpp (@qola//cc/api:asm) searches. The symbols are hidden:
-    every library needs exactly one table of its own, which may be empty.
+    The object file contains each file compressed, or unchanged and aligned to 4096
+    bytes without --@qola//:compress, and the table that qola_asm.cpp
+    (@qola//cc/api:asm) searches. The symbols are hidden: every library needs
+    exactly one table of its own, which may be empty.
 
     Args:
       name: target name.
@@ -132,7 +197,6 @@ def embedded_code_objects(name, code_objects, tags = [], **kwargs):
     _embedded_code_objects(
         name = name,
         code_objects = code_objects,
-        # As for kernels: keeps the output directory's name out of the key.
-        tags = tags + ["supports-path-mapping"],
+        tags = tags,
         **(KERNEL_TARGET | kwargs)
     )

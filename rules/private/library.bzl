@@ -1,21 +1,49 @@
 """Libraries of modules: the link, the targets that users depend on, and the headers."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action")
 load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
 load(":static.bzl", "static_module")
 load(":transitions.bzl", "TRANSITION_ATTRS", "hip_transition", "kernel_transition")
 
+def _separate_symbols(ctx, linked):
+    """Declares the actions that move a library's symbols into a file of their own, by the same build-id.
+
+    Returns:
+      struct(debug, library): Files.
+    """
+    toolchain = find_cpp_toolchain(ctx)
+    library = ctx.actions.declare_file(ctx.attr.directory + linked.basename)
+    debug = ctx.actions.declare_file(ctx.attr.directory + linked.basename + ".debug")
+    args = ctx.actions.args()
+    args.add("--only-keep-debug")
+    args.add_all([linked, debug])
+    llvm_action(ctx, toolchain, "llvm-objcopy", [args], [linked], debug, "QolaSymbols", "Separating the symbols of %{label}")
+
+    # AITER loads a module only if it names no GPUs or the machine's: _so_offload_archs in aiter/jit/core.py. Those in
+    # compressed device code cannot be read.
+    marker = ctx.actions.declare_file(ctx.label.name + ".archs")
+    ctx.actions.write(marker, "".join(["amdhsa--{}\n".format(arch) for arch in ctx.attr.archs]))
+    args = ctx.actions.args()
+    args.add_all(["--strip-all", "--keep-section=.comment"])
+    args.add(debug, format = "--add-gnu-debuglink=%s")
+    args.add(marker, format = "--add-section=.qola.archs=%s")
+    args.add_all([linked, library])
+    llvm_action(ctx, toolchain, "llvm-objcopy", [args], [linked, debug, marker], library, "QolaStrip", "Stripping %{label}")
+    return struct(debug = debug, library = library)
+
 def _linked_module_impl(ctx):
-    library = ctx.file.library
+    separated = _separate_symbols(ctx, ctx.file.linked)
+    library = separated.library
     return [
         DefaultInfo(files = depset([library])),
         QolaLibraryInfo(
             archs = ctx.attr.archs,
             bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo],
+            debug = separated.debug,
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],
             lazy = ctx.attr.lazy[LazySourcesInfo] if ctx.attr.lazy else None,
@@ -37,36 +65,38 @@ _linked_module = rule(
     attrs = {
         "archs": attr.string_list(mandatory = True),
         "bundle_files": attr.label(mandatory = True, providers = [QolaBundleFilesInfo]),
+        "directory": attr.string(doc = "Directory of the library below the package, with a slash at its end."),
         "headers": attr.label(mandatory = True, providers = [CcInfo]),
         "lazy": attr.label(providers = [LazySourcesInfo]),
-        "library": attr.label(allow_single_file = True, mandatory = True),
+        "linked": attr.label(allow_single_file = True, doc = "The library with its symbols.", mandatory = True),
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], mandatory = True),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
     },
-    doc = "Joins the parts of a module's library to a QolaLibraryInfo; attributes are named as its fields.",
+    doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
     fragments = ["cpp"],
     provides = [QolaLibraryInfo],
     toolchains = use_cc_toolchain(),
 )
 
-def _in_package(ctx, info):
-    """Returns the library as a file of this package."""
-    name = ("lazy/" if info.lazy else "") + info.file_name
+def _in_package(ctx, info, file):
+    """Returns the library or its symbols as a file of this package."""
+    name = ("lazy/" if info.lazy else "") + file.basename
     path = [ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package, name]
-    if "/".join([part for part in path if part]) == info.library.path:
+    if "/".join([part for part in path if part]) == file.path:
         # In a manifest's repository, under the transition of another qola_library.
-        return info.library
-    library = ctx.actions.declare_file(name)
-    ctx.actions.symlink(output = library, target_file = info.library)
-    return library
+        return file
+    link = ctx.actions.declare_file(name)
+    ctx.actions.symlink(output = link, target_file = file)
+    return link
 
 def _qola_library_impl(ctx):
     # An attribute with an outgoing transition is a list of one.
     info = ctx.attr.library[0][QolaLibraryInfo]
-    library = _in_package(ctx, info)
+    library = _in_package(ctx, info, info.library)
     runfiles = [library]
-    groups = {"plan": depset([info.plan])}
+    debug = _in_package(ctx, info, info.debug)
+    groups = {"debug": depset([debug]), "plan": depset([info.plan])}
     if info.lazy:
         # The library looks for its sources there.
         root = ctx.actions.declare_directory(info.lazy.place)
@@ -88,6 +118,7 @@ def _qola_library_impl(ctx):
         QolaLibraryInfo(
             archs = info.archs,
             bundle_files = info.bundle_files,
+            debug = debug,
             file_name = info.file_name,
             headers = info.headers,
             lazy = info.lazy,
@@ -120,6 +151,7 @@ share/qola/ (docs/guide/lazy.md).
 
 | Output group | Files |
 | --- | --- |
+| `debug` | `<library>.debug`: the symbols of the library, for gdb and profilers. The library has the dynamic ones only |
 | `plan` | plan.json of the manifest |
 | `static` | the module as one relocatable object, the member of a qola_static_library; `joined` is the object before symbols are hidden |
 | `index`, `root` | of a lazy library: kernels.index, and the directory with the sources |
@@ -167,7 +199,7 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
         ] + link_inputs,
         deps = deps + [OLDER_SYSTEMS],
         features = ["-static_libgcc"],
-        shared_lib_name = directory + file,
+        shared_lib_name = "{}linked/{}".format(directory, file),
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
@@ -179,9 +211,12 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
         name = name + ".built",
         archs = by_archs(archs, lambda selected: selected),
         bundle_files = bundle_files,
+        directory = directory,
         headers = headers,
-        library = name + ".shared",
+        linked = name + ".shared",
         plan = plan,
+        # As for kernels: keeps the output directory's name out of the key.
+        tags = ["supports-path-mapping"],
         **(KERNEL_TARGET | kwargs)
     )
     qola_library(

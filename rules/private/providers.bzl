@@ -5,6 +5,7 @@ QolaLibraryInfo = provider(
     fields = {
         "archs": "list of strings: archs the library has code for",
         "bundle_files": "QolaBundleFilesInfo of the manifest",
+        "debug": "File: the symbols of the library",
         "file_name": "string: <namespace>_<module>.so, the name the library is loaded by",
         "headers": "CcInfo: public headers and the AITER and CK headers they include",
         "lazy": "LazySourcesInfo of a lazy library, None for one that has its kernels inside",

@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/rocm:flags.bzl", "WRAPPED")
-load(":cc.bzl", "LINK_ATTRS", "cc_features", "linking_context")
+load(":cc.bzl", "LINK_ATTRS", "cc_features", "linking_context", "llvm_action")
 load(":finding.bzl", "finding")
 load(":providers.bzl", "QolaLibraryInfo", "QolaStaticInfo", "QolaStaticModuleInfo")
 
@@ -15,17 +15,6 @@ def _objects(deps):
                 for object in library.pic_objects:
                     found[object] = None
     return found.keys()
-
-def _run(ctx, toolchain, program, arguments, inputs, output, mnemonic, message):
-    ctx.actions.run(
-        arguments = arguments,
-        executable = toolchain.ld_executable.rpartition("/")[0] + "/" + program,
-        execution_requirements = {"supports-path-mapping": "1"},
-        inputs = depset(inputs, transitive = [toolchain.all_files]),
-        mnemonic = mnemonic,
-        outputs = [output],
-        progress_message = message,
-    )
 
 def _join(ctx, toolchain, objects, output):
     # The linker resolves references between the objects.
@@ -45,7 +34,7 @@ def _join(ctx, toolchain, objects, output):
     # There are thousands.
     files.use_param_file("@%s", use_always = True)
     files.set_param_file_format("multiline")
-    _run(ctx, toolchain, "lld", [flags, files], objects, output, "QolaJoin", "Joining the objects of %{label}")
+    llvm_action(ctx, toolchain, "lld", [flags, files], objects, output, "QolaJoin", "Joining the objects of %{label}")
 
 def _localise(ctx, toolchain, joined, namespace, output):
     exported = [
@@ -67,7 +56,7 @@ def _localise(ctx, toolchain, joined, namespace, output):
     args.add("--remove-section=.llvm_addrsig")
     args.add(joined)
     args.add(output)
-    _run(ctx, toolchain, "llvm-objcopy", [args], [joined], output, "QolaLocalise", "Hiding the symbols of %{label}")
+    llvm_action(ctx, toolchain, "llvm-objcopy", [args], [joined], output, "QolaLocalise", "Hiding the symbols of %{label}")
 
 def static_module(ctx, deps, name, namespace, headers, plan):
     """Declares the actions that make one relocatable object of a module.

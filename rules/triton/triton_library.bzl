@@ -1,9 +1,9 @@
 """qola_triton_library: compiled kernels in Triton, with the functions that find and launch them."""
 
-load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/private:cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS")
+load("//rules/private:code_objects.bzl", "COMPRESS_ATTRS", "compress_code_objects")
 load("//rules/private:compile.bzl", "HOST_ONLY")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
@@ -87,32 +87,10 @@ _triton_table = rule(
     doc = "Writes the C++ of a library's table, and the list of its exports.",
 )
 
-def _compressed(ctx, one):
-    """A code object as clang compresses those in libraries: HIP's runtime reads both."""
-    toolchain = find_cpp_toolchain(ctx)
-    output = ctx.actions.declare_file("{}/{}.co".format(ctx.label.name, one.name))
-    args = ctx.actions.args()
-    args.add("-type=o")
-    args.add("-targets=host-x86_64-unknown-linux-gnu-,hipv4-amdgcn-amd-amdhsa--" + one.arch)
-    args.add("-input=/dev/null")
-    args.add(one.code, format = "-input=%s")
-    args.add(output, format = "-output=%s")
-    args.add_all(["-bundle-align=4096", "-compress", "-compression-level=19"])
-    ctx.actions.run(
-        arguments = [args],
-        # In the directory of the tools that Bazel knows by name.
-        executable = toolchain.objcopy_executable.rpartition("/")[0] + "/clang-offload-bundler",
-        inputs = depset([one.code], transitive = [toolchain.all_files]),
-        mnemonic = "QolaTritonCompress",
-        outputs = [output],
-        progress_message = "Compressing " + one.name,
-    )
-    return output
-
 def _triton_packs_impl(ctx):
     compiled = _compiled(ctx)
-    compress = ctx.attr._compress[BuildSettingInfo].value
-    compressed = {one.name: _compressed(ctx, one) for one in compiled} if compress else {}
+    files = {one.name: (one.code, one.arch) for one in compiled}
+    compressed = compress_code_objects(ctx, find_cpp_toolchain(ctx), files, "QolaTritonCompress")
     packs = {}
     for arch in sorted({one.arch: None for one in compiled}):
         pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))
@@ -124,10 +102,9 @@ def _triton_packs_impl(ctx):
 
 _triton_packs = rule(
     implementation = _triton_packs_impl,
-    attrs = {
+    attrs = COMPRESS_ATTRS | {
         "kernels": _KERNELS,
         "library": attr.string(mandatory = True),
-        "_compress": attr.label(default = "//:compress"),
         "_tool": _TOOL,
     },
     doc = "A pack of kernels for each arch.",
@@ -241,6 +218,7 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
             "-Wl,--version-script=$(location {}.exports)".format(name),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname,{}.so".format(library),
+            "-Wl,--strip-all",
             "-lamdhip64",
         ],
         **(KERNEL_TARGET | private)

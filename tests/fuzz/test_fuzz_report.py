@@ -10,6 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
+from qola.code_object.reader import unit_of
 from qola.errors import unseen
 from qola.report.assemble import make_report
 from qola.report.data import SCHEMA
@@ -17,6 +20,7 @@ from qola.report.write import write_report
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
 from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 
+UNIT = unit_of("fwd_d192")
 TARGET = "amdgcn-amd-amdhsa--gfx950"
 KERNEL = {
     **{".name": "k", ".symbol": "k.kd", ".vgpr_count": 100, ".agpr_count": 4, ".sgpr_count": 58},
@@ -99,7 +103,18 @@ def code_object(rng: random.Random) -> bytearray:
     content = pack(told)
     note = struct.pack("<III", 7, len(content), 32) + b"AMDGPU\0\0" + content
     parts = {".note": (7, note), ".rodata": (1, bytes(48) + struct.pack("<IQI", 12, 0, 0))}
-    return spoil(rng, elf(224, {**parts, **symbols(("k.kd", 1, 2 << 20, 64), ("k", 2, 1, 3400))}))
+    rows = (("k.kd", 1, 2 << 20, 64), ("k", 2, 1, 3400), (f"__hip_cuid_{UNIT}", 1, 1, 0))
+    return spoil(rng, elf(224, {**parts, **symbols(*rows)}))
+
+
+def compress(rng: random.Random, bundle: bytes) -> bytes:
+    """Return a compressed bundle, whose header is odd more often than not."""
+    content = zstandard.compress(bundle)
+    sizes = [24 + len(content), len(bundle)]
+    version, method = rng.choice(((2, 1), (2, 1), (3, 1), (1, 1), (2, 0)))
+    if rng.random() < 0.3:
+        sizes[rng.randrange(2)] = rng.choice(NUMBERS) % 2**32
+    return struct.pack("<4sHHIIQ", b"CCOB", version, method, *sizes, 0) + content
 
 
 def library_of(rng: random.Random) -> bytes:
@@ -112,11 +127,11 @@ def library_of(rng: random.Random) -> bytes:
     )
     bundle = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", count + 1) + rows
     bundle = bundle[:8192].ljust(8192, b"\0") + device
-    name = rng.choice(("fwd_d192.cpp", "fwd_d192.cpp", *HOSTILE)).replace("\0", "")
-    table = symbols((name, 4, 0, 0), ("__hip_fatbin_wrapper", 1, 2 << 20, 24))
+    if rng.random() < 0.5:
+        bundle = compress(rng, bundle)
     wrapper = struct.pack("<IIQQ", 0x48495046, 1, 1 << 20, 0)
     version = f"clang version {rng.choice(('19', *HOSTILE))}".encode("utf-8", "surrogatepass")
-    parts = {".hip_fatbin": (1, bundle), ".hipFatBinSegment": (1, wrapper), **table}
+    parts = {".hip_fatbin": (1, bundle), ".hipFatBinSegment": (1, wrapper)}
     parts |= {".data": (1, bytes(code_object(rng))), ".comment": (1, version)}
     return bytes(spoil(rng, elf(62, parts)))
 

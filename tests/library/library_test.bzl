@@ -31,7 +31,10 @@ def library_test(name, library, module, archs = [], tags = []):
         name = name,
         size = "medium",
         files = ["test_library.py"],
-        srcs = [":symbols"],
+        srcs = [
+            ":offload",
+            ":symbols",
+        ],
         data = ["//:pyproject.toml"],
         env = {
             "QOLA_TEST_ARCHS": " ".join(archs),
@@ -44,5 +47,8 @@ def library_test(name, library, module, archs = [], tags = []):
             "QOLA_TEST_TREE": "@aiter//:AITER.json",
         },
         tags = tags,
-        deps = ["//qola/bundle"],
+        deps = [
+            "//qola/bundle",
+            "//qola/code_object",
+        ],
     )

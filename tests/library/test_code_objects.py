@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.library.offload import code_objects
+
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 FULL = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 EMPTY = Path(os.environ["QOLA_TEST_LIBRARY_EMPTY"]).resolve()
@@ -19,6 +21,8 @@ FILES = {
     "hsa/" + path.partition("/hsa/")[2]: Path(path)
     for path in os.environ["QOLA_TEST_FILES"].split()
 }
+#: Arch and content by key.
+CONTENT = {key: [(key.split("/")[1], path.read_bytes())] for key, path in FILES.items()}
 
 # A process of its own, because the HIP runtime has to be found when it starts.
 _READ = """
@@ -32,7 +36,7 @@ size, message = ctypes.c_size_t(), ctypes.create_string_buffer(400)
 
 def find(key):
     data = library.probe_find(key.encode(), ctypes.byref(size))
-    return data and [data % 4096, ctypes.string_at(data, size.value).hex()]
+    return data and [data % 8, ctypes.string_at(data, size.value).hex()]
 
 def load(key):
     kind = library.probe_load(key.encode(), message, ctypes.c_size_t(len(message)))
@@ -67,7 +71,7 @@ size = ctypes.c_size_t()
 
 def find(key):
     data = library.later_find(key.encode(), ctypes.byref(size))
-    return data and [data % 4096, ctypes.string_at(data, size.value).hex()]
+    return data and [data % 8, ctypes.string_at(data, size.value).hex()]
 
 print(json.dumps({
     "count": library.later_count(),
@@ -82,6 +86,12 @@ print(json.dumps({
 def read(library: Path, *keys: str, **variables: str) -> dict[str, Any]:
     """Return the table of a library, and what it says to some keys."""
     return _answer(_READ, library, keys, variables)
+
+
+def unpacked(found: Mapping[str, Any]) -> dict[str, list[tuple[str, bytes]]]:
+    """Return the code objects of each bundle, which is aligned."""
+    assert {at for at, _ in found.values()} == {0}
+    return {key: list(code_objects(bytes.fromhex(data))) for key, (_, data) in found.items()}
 
 
 def _answer(
@@ -104,7 +114,7 @@ def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
     assert len(FILES) == 5
     answer = read(FULL, *FILES, **variables)
     assert answer["keys"] == sorted(FILES)
-    assert answer["found"] == {key: [0, path.read_bytes().hex()] for key, path in FILES.items()}
+    assert unpacked(answer["found"]) == CONTENT
 
 
 def test_later_sources_see_the_same_table() -> None:
@@ -112,8 +122,8 @@ def test_later_sources_see_the_same_table() -> None:
     variables = {"AITER_ASM_DIR": "/nonsense/", "QOLA_TEST_OTHER": "1"}
     answer = _answer(_LATER, FULL, [*FILES, "hsa/none.co"], variables)
     assert answer["count"] == len(FILES)
-    expected = {key: [0, path.read_bytes().hex()] for key, path in FILES.items()}
-    assert answer["found"] == {**expected, "hsa/none.co": None}
+    assert answer["found"].pop("hsa/none.co") is None
+    assert unpacked(answer["found"]) == CONTENT
     assert answer["variables"] == 2  # all but AITER_ASM_DIR
     assert _answer(_LATER, EMPTY, [*FILES], {})["found"] == dict.fromkeys(FILES)
 

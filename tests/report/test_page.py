@@ -23,7 +23,7 @@ LIBRARIES = [os.path.abspath(path) for path in os.environ["QOLA_TEST_LIBRARIES"]
 PLAN = Path(os.environ["QOLA_TEST_PLAN"]).absolute()
 CHROMIUM = Path(os.environ["QOLA_TEST_CHROMIUM"]).absolute().parent
 SCRIPT = Path(os.environ["QOLA_TEST_UNPACK"]).absolute()
-BUILDERS = "host code that builds kernel names"
+BUILDERS = "constants and data"
 DATE = "2026-01-31"
 A4_LANDSCAPE = 1032
 """Width in CSS's pixels between the margins of page.css: 273 mm at 96 to the inch."""

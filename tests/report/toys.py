@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources
+from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources, unit_of
 from qola.codegen.types import CodeObject as PlannedCodeObject
 from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedBatch
@@ -58,11 +58,11 @@ LIBRARY = Library(
     400_000,
     "11" * 32,
     {
-        "fwd_bf16_2_abc": (
+        unit_of("fwd_bf16_2_abc"): (
             code_object(device_kernel("nmask"), device_kernel("mask", vgprs=130, registers=136)),
         ),
-        "fwd_d192": (code_object(device_kernel("d192", vgpr_spills=7, scratch=32)),),
-        "splitkv_d128": tuple(
+        unit_of("fwd_d192"): (code_object(device_kernel("d192", vgpr_spills=7, scratch=32)),),
+        unit_of("splitkv_d128"): tuple(
             code_object(device_kernel(f"even_{arch}"), device_kernel(f"odd_{arch}"), arch=arch)
             for arch in ("gfx942", "gfx950")
         ),
@@ -77,7 +77,7 @@ LIBRARY = Library(
     (
         Part("host code", 150_000),
         Part("device code", 130_000),
-        Part("host code that builds kernel names", 90_000),
+        Part("constants and data", 90_000),
         Part("assembly kernels", 30_000),
     ),
     "AMD clang version 19.0.0",
