@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -171,3 +172,24 @@ def test_has_dynamic_symbols_only() -> None:
     assert re.search(r" \.dynsym ", sections)
     assert not re.search(r" \.(symtab|strtab|debug_\w+) ", sections)
     assert " .gnu_debuglink " in sections
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="needs gdb")
+@pytest.mark.parametrize("place", ["beside the library", "by build-id"])
+def test_gdb_finds_the_symbols(place: str, tmp_path: Path) -> None:
+    """Prevents: a backtrace without the library's functions, for one who has its debug file."""
+    library = shutil.copy(LIBRARY, tmp_path)
+    notes = llvm("llvm-readelf", "--notes", str(LIBRARY))
+    (build_id,) = re.findall(r"Build ID: (\w+)", notes)
+    debug = tmp_path / f"{LIBRARY.name}.debug"
+    if place == "by build-id":
+        debug = tmp_path / f".build-id/{build_id[:2]}/{build_id[2:]}.debug"
+        debug.parent.mkdir(parents=True)
+    shutil.copy(os.environ["QOLA_TEST_DEBUG"], debug)
+    # A function of each source's own registers its device code when the library is loaded.
+    commands = ["set breakpoint pending on", "break __hipRegisterFatBinary", "run", "backtrace"]
+    load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library]
+    gdb = ["gdb", "-nx", "-batch", "-iex", f"set debug-file-directory {tmp_path}"]
+    options = [word for command in commands for word in ("-ex", command)]
+    run = subprocess.run([*gdb, *options, "--args", *load], capture_output=True, text=True)
+    assert re.search(r"#1 .* __hip_module_ctor \(\)", run.stdout), run.stdout + run.stderr
