@@ -28,6 +28,8 @@ MODULE: dict[str, Any] = next(
 KERNELS: list[dict[str, Any]] = [PLAN["kernels"][index] for index in MODULE["kernels"]]
 #: The archs it was restricted to, else the manifest's.
 ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
+#: Arch and content.
+CODE_OBJECTS = list(code_objects(LIBRARY.read_bytes()))
 TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 
@@ -107,19 +109,16 @@ def test_loads_at_once_and_privately() -> None:
     subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
 
 
-def extract_code_objects(directory: Path) -> str:
-    """Write the library's code objects below a directory; return what llvm-objdump says."""
-    link = directory / "library.so"
-    link.symlink_to(LIBRARY)
-    return llvm("llvm-objdump", "--offloading", link.name, cwd=directory)
-
-
 def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
-    """Mangled names of the kernel descriptors in the library's code objects for an arch."""
-    extract_code_objects(directory)
+    """Mangled names of the kernel descriptors in the library's compiled code objects for an arch."""
     names: list[str] = []
-    for code_object in sorted(directory.glob(f"library.so.*amdgcn-amd-amdhsa--{arch}")):
-        text = llvm("llvm-readelf", "--dyn-syms", "--wide", str(code_object))
+    file = directory / "code_object"
+    assembly = {planned["sha256"] for planned in MODULE["code_objects"]}
+    for of_arch, code in CODE_OBJECTS:
+        if of_arch != arch or hashlib.sha256(code).hexdigest() in assembly:
+            continue
+        file.write_bytes(code)
+        text = llvm("llvm-readelf", "--dyn-syms", "--wide", str(file))
         names += [line.split()[-1] for line in text.splitlines() if line.endswith(".kd")]
     return tuple(names)
 
@@ -144,7 +143,7 @@ def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> Non
 def test_assembly_kernels_are_embedded() -> None:
     """Prevents: an assembly kernel that is missing, altered, or of an arch that is left out."""
     data = LIBRARY.read_bytes()
-    digests = {hashlib.sha256(code).hexdigest() for _, code in code_objects(data)}
+    digests = {hashlib.sha256(code).hexdigest() for _, code in CODE_OBJECTS}
     for planned in MODULE["code_objects"]:
         content = (TREE / planned["file"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == planned["sha256"]
@@ -153,10 +152,9 @@ def test_assembly_kernels_are_embedded() -> None:
         assert planned["key"].encode() + b"\0" in data or planned["arch"] not in ARCHS
 
 
-def test_no_code_for_other_archs(tmp_path: Path) -> None:
+def test_no_code_for_other_archs() -> None:
     """Prevents: kernels compiled for archs that the manifest does not name."""
-    text = extract_code_objects(tmp_path)
-    assert set(re.findall(r"amdhsa--(gfx\w+)", text)) == set(ARCHS)
+    assert {arch for arch, _ in CODE_OBJECTS} == set(ARCHS)
 
 
 def test_names_its_archs() -> None:
@@ -191,5 +189,6 @@ def test_gdb_finds_the_symbols(place: str, tmp_path: Path) -> None:
     load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library]
     gdb = ["gdb", "-nx", "-batch", "-iex", f"set debug-file-directory {tmp_path}"]
     options = [word for command in commands for word in ("-ex", command)]
-    run = subprocess.run([*gdb, *options, "--args", *load], capture_output=True, text=True)
+    command = [*gdb, *options, "--args", *load]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert re.search(r"#1 .* __hip_module_ctor \(\)", run.stdout), run.stdout + run.stderr
