@@ -21,13 +21,12 @@ def library_test(name, library, module, archs = [], tags = []):
             tags = tags,
         )
         library = name + ".restricted"
-    for group in ["debug", "plan"]:
-        native.filegroup(
-            name = "{}.{}".format(name, group),
-            srcs = [library],
-            output_group = group,
-            tags = tags,
-        )
+    native.filegroup(
+        name = name + ".plan",
+        srcs = [library],
+        output_group = "plan",
+        tags = tags,
+    )
     pytest_test(
         name = name,
         size = "medium",
@@ -42,7 +41,6 @@ def library_test(name, library, module, archs = [], tags = []):
             "QOLA_TEST_MODULE": module,
         },
         paths = {
-            "QOLA_TEST_DEBUG": name + ".debug",
             "QOLA_TEST_LIBRARY": library,
             "QOLA_TEST_LLVM": "@qola_rocm_sdk//:sdk/bin/llvm-nm",
             "QOLA_TEST_PLAN": name + ".plan",

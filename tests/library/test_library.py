@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -110,7 +109,7 @@ def test_loads_at_once_and_privately() -> None:
 
 
 def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
-    """Mangled names of the kernel descriptors in the library's compiled code objects for an arch."""
+    """Mangled names of the descriptors in the compiled code objects for an arch."""
     names: list[str] = []
     file = directory / "code_object"
     assembly = {planned["sha256"] for planned in MODULE["code_objects"]}
@@ -170,25 +169,3 @@ def test_has_dynamic_symbols_only() -> None:
     assert re.search(r" \.dynsym ", sections)
     assert not re.search(r" \.(symtab|strtab|debug_\w+) ", sections)
     assert " .gnu_debuglink " in sections
-
-
-@pytest.mark.skipif(not shutil.which("gdb"), reason="needs gdb")
-@pytest.mark.parametrize("place", ["beside the library", "by build-id"])
-def test_gdb_finds_the_symbols(place: str, tmp_path: Path) -> None:
-    """Prevents: a backtrace without the library's functions, for one who has its debug file."""
-    library = shutil.copy(LIBRARY, tmp_path)
-    notes = llvm("llvm-readelf", "--notes", str(LIBRARY))
-    (build_id,) = re.findall(r"Build ID: (\w+)", notes)
-    debug = tmp_path / f"{LIBRARY.name}.debug"
-    if place == "by build-id":
-        debug = tmp_path / f".build-id/{build_id[:2]}/{build_id[2:]}.debug"
-        debug.parent.mkdir(parents=True)
-    shutil.copy(os.environ["QOLA_TEST_DEBUG"], debug)
-    # A function of each source's own registers its device code when the library is loaded.
-    commands = ["set breakpoint pending on", "break __hipRegisterFatBinary", "run", "backtrace"]
-    load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library]
-    gdb = ["gdb", "-nx", "-batch", "-iex", f"set debug-file-directory {tmp_path}"]
-    options = [word for command in commands for word in ("-ex", command)]
-    command = [*gdb, *options, "--args", *load]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert re.search(r"#1 .* __hip_module_ctor \(\)", run.stdout), run.stdout + run.stderr

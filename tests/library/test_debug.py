@@ -1,0 +1,50 @@
+"""The symbols of a stripped library, read by gdb."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from tools.remote.programs import Programs, unpacked
+
+LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
+DEBUG = Path(os.environ["QOLA_TEST_DEBUG"]).resolve()
+GDB = unpacked("gdb", os.environ["QOLA_GDB"])
+
+
+def build_id() -> str:
+    """Return the library's."""
+    with LIBRARY.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
+        (note,) = section.iter_notes()
+        return str(note["n_desc"])
+
+
+@pytest.mark.parametrize("place", ["same directory", "build-id"])
+def test_gdb_finds_the_symbols(place: str, tmp_path: Path) -> None:
+    """Prevents: a backtrace without the library's functions, for one who has its debug file."""
+    library, debug = shutil.copy(LIBRARY, tmp_path), tmp_path / DEBUG.name
+    if place == "build-id":
+        debug = tmp_path / f".build-id/{build_id()[:2]}/{build_id()[2:]}.debug"
+        debug.parent.mkdir(parents=True)
+    shutil.copy(DEBUG, debug)
+    assert debug.stat().st_size > LIBRARY.stat().st_size / 10
+    # When the library is loaded, an internal function registers each source's device code.
+    commands = ["set breakpoint pending on", "break __hipRegisterFatBinary", "run", "backtrace"]
+    command = [
+        *Programs(GDB).command("gdb"),
+        *("-nx", "-batch", f"--data-directory={GDB}/usr/share/gdb"),
+        *("-iex", f"set debug-file-directory {tmp_path}"),
+        *(word for text in commands for word in ("-ex", text)),
+        *("--args", sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library),
+    ]
+    env = {**os.environ, "PYTHONHOME": f"{GDB}/usr"}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert re.search(r"#1 .* __hip_module_ctor \(\)", run.stdout), run.stdout + run.stderr
