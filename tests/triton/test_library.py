@@ -261,7 +261,7 @@ def test_packs_of_others(tmp_path: Path) -> None:
 
 
 def test_an_uncompressed_pack() -> None:
-    """Prevents: a library that does not load its own packs; a compressed pack that is no smaller."""
+    """Prevents: a library that does not load its own packs; compression without effect."""
     plain = {Path(path).name: Path(path).absolute() for path in UNCOMPRESSED}
     assert FILES[PACK].stat().st_size < plain[PACK].stat().st_size / 2
     assert ask([plain[LIBRARY]]) == [(0, "")]
