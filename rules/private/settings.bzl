@@ -62,7 +62,7 @@ def declare_settings():
 
     --@qola//:archs=gfx942 restricts every manifest to these of its archs.
 
-    --@qola//:compress compresses the device code of kernel instances in
+    --@qola//:compress, the default, compresses the device code of kernel instances in
     libraries, and of kernels in Triton in packs.
 
     --@qola//:torch=cpu_check builds modules in mode pybind with a PyTorch that

@@ -157,8 +157,8 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
     of its own archs. The C functions are those of cc/triton/qola_triton.h
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
     headers; it needs HIP's runtime. It does not depend on the packs: the output
-    groups `library` and `packs` build one of them. With --@qola//:compress the
-    code objects in packs are compressed. The library contains the digest of each
+    groups `library` and `packs` build one of them. Unless
+    --@qola//:compress=false is set, code objects in packs are compressed. The library contains the digest of each
     code object in its packs, and loads no others.
 
     If several kernels serve a problem, the library takes the first: in the order
