@@ -121,13 +121,15 @@ def _constants(path: Path) -> dict[str, Any]:
 def find_compiler(hipcc: str) -> Compiler:
     """Return the compiler with the flags that it accepts, like rules/rocm/detect.bzl."""
     bzl = _constants(ROOT / "rules/rocm/flags.bzl")
-    command = ("env", "-u", "ROCM_PATH", "HIP_PLATFORM=amd", hipcc)
+    settings = ("HIP_PLATFORM=amd", "COMPRESSED_BUNDLE_FORMAT_VERSION=2")
+    command = ("env", "-u", "ROCM_PATH", *settings, hipcc)
     text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"^(HIP version|InstalledDir): (\S+)", text.stdout, re.MULTILINE))
     clang = re.search(r"^(.*?clang version \S+)", text.stdout, re.MULTILINE)
     if clang is None or len(found) != 2:
         sys.exit(f"{hipcc} --version names no clang:\n{text.stdout}")
-    flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"]]
+    flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"], *bzl["SMALL_HOST_FLAGS"]]
+    flags.append("--offload-compress")
     flags += [f"-D{define}" for define in bzl["ARCH_DEFINES"].get(ARCH, [])]
     for flag in bzl["OPTIONAL_FLAGS"]:
         if flag in bzl["AMD_CLANG_ONLY"] and "AMD" not in clang[1]:
@@ -184,15 +186,20 @@ class Bench:
         if host:
             host_only = [*command, "--cuda-host-only", "-fsyntax-only"]
             cost["host_cpu_seconds"] = _cpu_seconds(host_only)
-        size = subprocess.run(
-            [self._compiler.size_tool, object_file], capture_output=True, text=True, check=True
-        )
+        # Fourth column: the part that ends up in a library, without relocations and symbols.
+        linked = self._sizes(object_file)[1].split()[3]
+        sections = dict(line.split()[:2] for line in self._sizes(object_file, "-A") if line.strip())
         return {
             **cost,
             "object_bytes": object_file.stat().st_size,
-            # Fourth column: the part that ends up in a library, without relocations and symbols.
-            "linked_bytes": int(size.stdout.splitlines()[1].split()[3]),
+            "linked_bytes": int(linked),
+            "device_bytes": int(sections.get(".hip_fatbin", 0)),
         }
+
+    def _sizes(self, file: Path, *options: str) -> list[str]:
+        command = [self._compiler.size_tool, *options, str(file)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        return run.stdout.splitlines()
 
     def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
         found = plan.header_set(headers)
@@ -220,25 +227,28 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         kernel = sorted(matching, key=lambda k: k.name)[len(matching) // 2]
         copts = plan.module(kernel.module).copts
         cost = bench.compile(plan, kernel.source, direction, copts, host=True)
-        cost["further_cpu_seconds"] = _further_seconds(bench, plan, kernel, cost["cpu_seconds"])
+        cost |= _further(bench, plan, kernel, cost)
         entry = {"direction": direction, "role": role, "hdim": hdim}
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
-def _further_seconds(bench: Bench, plan: Plan, kernel: KernelInstance, single: float) -> float:
+def _further(
+    bench: Bench, plan: Plan, kernel: KernelInstance, single: dict[str, Any]
+) -> dict[str, Any]:
     """Return the additional cost of a kernel instance within its batch.
 
     Args:
         single: its cost in a compile of its own.
     """
+    fields = ("cpu_seconds", "linked_bytes", "device_bytes")
     for batch in plan.batches:
         members = [plan.kernels[index] for index in batch.kernels]
         if kernel in members:
             copts = plan.module(kernel.module).copts
             cost = bench.compile(plan, batch.file, kernel.direction, copts, host=False)
-            seconds = (float(cost["cpu_seconds"]) - single) / (len(members) - 1)
-            return round(max(0.0, seconds), 1)
-    return single
+            more = {name: (cost[name] - single[name]) / (len(members) - 1) for name in fields}
+            return {f"further_{name}": round(max(0.0, n), 1) for name, n in more.items()}
+    return {f"further_{name}": single[name] for name in fields}
 
 
 def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,9 @@ class Cost:
 
     Attributes:
         host_cpu_seconds: the part that does not depend on the number of archs.
-        further_cpu_seconds: of a further kernel instance in a batch.
         linked_bytes: the part of the object that is linked into a library.
+        device_bytes: the part of `linked_bytes` that depends on the number of archs.
+        further_...: of a further kernel instance in a batch.
     """
 
     cpu_seconds: float
@@ -32,6 +33,9 @@ class Cost:
     further_cpu_seconds: float
     object_bytes: float
     linked_bytes: float
+    device_bytes: float
+    further_linked_bytes: float
+    further_device_bytes: float
 
     def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
         """Return the weighted sum of two costs, with negative parts as zero."""
@@ -41,12 +45,16 @@ class Cost:
     def for_archs(self, archs: int) -> Cost:
         """Return the cost of one source compiled for several archs at once."""
         device = self.cpu_seconds - self.host_cpu_seconds
+        more = archs - 1
         return Cost(
             self.host_cpu_seconds + archs * device,
             self.host_cpu_seconds,
             archs * self.further_cpu_seconds,
-            archs * self.object_bytes,
-            archs * self.linked_bytes,
+            self.object_bytes + more * self.device_bytes,
+            self.linked_bytes + more * self.device_bytes,
+            archs * self.device_bytes,
+            self.further_linked_bytes + more * self.further_device_bytes,
+            archs * self.further_device_bytes,
         )
 
 
@@ -113,6 +121,9 @@ def _grouped(
             float(entry.get("further_cpu_seconds", entry["cpu_seconds"])),
             float(entry["object_bytes"]),
             float(entry["linked_bytes"]),
+            float(entry.get("device_bytes", 0.0)),
+            float(entry.get("further_linked_bytes", entry["linked_bytes"])),
+            float(entry.get("further_device_bytes", entry.get("device_bytes", 0.0))),
         )
         groups.setdefault(group, []).append((int(place), cost))
     if not groups:

@@ -227,7 +227,15 @@ def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[KernelInstance
     """Return the cost of a batch, whose further kernel instances cost less than the first."""
     first, *others = (_at(points, _hdim(kernel)).for_archs(len(kernel.archs)) for kernel in batch)
     for cost in others:
-        further = replace(cost, cpu_seconds=cost.further_cpu_seconds, host_cpu_seconds=0.0)
+        beyond_code = cost.object_bytes - cost.linked_bytes
+        further = replace(
+            cost,
+            cpu_seconds=cost.further_cpu_seconds,
+            host_cpu_seconds=0.0,
+            object_bytes=cost.further_linked_bytes + beyond_code,
+            linked_bytes=cost.further_linked_bytes,
+            device_bytes=cost.further_device_bytes,
+        )
         first = first.scaled(1, further, 1)
     return first
 

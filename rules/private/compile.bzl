@@ -2,7 +2,7 @@
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "cc_common", "cc_library")
-load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
+load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "SMALL_HOST_FLAGS")
 load(":cc.bzl", "KERNEL_TARGET", "cc_features")
 
 # Line tables, if --@qola//rules/rocm:debug is set.
@@ -22,10 +22,6 @@ _COMPRESS_FLAGS = select({
     Label("//rules/private:compress_enabled"): ["--offload-compress"],
     "//conditions:default": [],
 })
-
-# Host code of a kernel launches it and composes its name for logs: compiled for size it has a third of the bytes.
-# AITER's -mcmodel=large is for libraries of more than 2 GB, which their host code does not reach.
-_SMALL_HOST = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
 
 # Measured peaks (docs/internals/batches.md), in MB: Bazel starts no more compiles than fit into memory.
 _KERNEL_MEMORY = 1400
@@ -65,7 +61,7 @@ def hip_command(ctx, archs, copts, headers):
         feature_configuration = found.features,
         preprocessor_defines = depset(_defines(archs)),
         use_pic = True,
-        user_compile_flags = _offload(archs) + copts + _SMALL_HOST,
+        user_compile_flags = _offload(archs) + copts + SMALL_HOST_FLAGS,
     )
     action = dict(action_name = ACTION_NAMES.cpp_compile, feature_configuration = found.features)
     return struct(

@@ -78,6 +78,11 @@ OPTIONAL_FLAGS = [
 # clang is built for the pair.
 AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 
+# Given after all others to compiles of kernel instances. Their host code launches a kernel and composes its name for
+# logs: compiled for size it has a third of the bytes. AITER's -mcmodel=large is for libraries of more than 2 GB, which
+# their host code does not reach.
+SMALL_HOST_FLAGS = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
+
 # Defines that depend on the arch a target is compiled for.
 ARCH_DEFINES = {
     "gfx950": ["__Float4_e2m1fn_x2"],
