@@ -18,7 +18,7 @@ from qola.files import UnfitFileError, check_regular
 from qola.report.data import Part, ReportError
 
 _WRAPPER = struct.Struct("<IIQQ")
-"""Entry of .hipFatBinSegment, by which a source registers device code: magic, version, pointer, 0."""
+"""Entry of .hipFatBinSegment, which registers device code: magic, version, pointer, 0."""
 
 _AMDGPU = 224
 """e_machine of code objects."""

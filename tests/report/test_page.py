@@ -272,7 +272,6 @@ def test_every_byte_of_a_library_has_a_part(report: Path) -> None:
     for library in json.loads(report.with_suffix(".json").read_text("utf-8"))["libraries"]:
         parts = {part["what"]: part["bytes"] for part in library["parts"]}
         assert sum(parts.values()) == library["bytes"]
-        # Headers of the bundles and padding are around code objects.
-        assert 0.8 < library["device_bytes"] / parts["device code"] <= 1
+        assert library["device_bytes"] > 2 * parts["device code"], "not compressed"
         assert parts["headers and padding"] < library["bytes"] / 10
         assert min(parts[what] for what in ("host code", "unwind tables", BUILDERS)) > 10_000

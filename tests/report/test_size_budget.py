@@ -1,0 +1,47 @@
+"""[build] max_bytes: the budget of a library's size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qola.report.assemble import make_report
+from qola.report.data import ReportError
+from qola.report.size_budget import check_size, family_bytes
+from tests.report.toys import LIBRARY, PLAN
+
+REPORT = make_report(PLAN, [LIBRARY])
+
+
+def test_a_library_within_its_budget() -> None:
+    """Prevents: a build that fails for the last byte that it may have."""
+    check_size(REPORT, LIBRARY.size)
+
+
+def test_a_library_beyond_its_budget() -> None:
+    """Prevents: an error that does not say which kernels to leave out."""
+    with pytest.raises(ReportError) as raised:
+        check_size(REPORT, LIBRARY.size - 1)
+    (finding,) = raised.value.findings
+    first, *families = finding.found.splitlines()
+    assert finding.place == LIBRARY.file
+    assert first == "400,000 bytes; omitting a family of kernels saves"
+    assert finding.expected == "at most 399,999 bytes: [build] max_bytes"
+    sizes = family_bytes(REPORT)
+    largest = max(sizes, key=lambda name: sizes[name])
+    assert families[0] == f"{largest}: about {sizes[largest]:,} bytes"
+
+
+def test_families_share_device_and_host_code() -> None:
+    """Prevents: savings that do not add up to the code of all kernels."""
+    parts = {part.what: part.bytes for part in LIBRARY.parts}
+    total = parts["device code"] + parts["host code"]
+    assert sum(family_bytes(REPORT).values()) == pytest.approx(total, abs=5)
+
+
+def test_a_library_without_kernels() -> None:
+    """Prevents: a crash for a library of assembly kernels, which has no families."""
+    report = make_report(PLAN, [replace(LIBRARY, units={})])
+    with pytest.raises(ReportError, match="400,000 bytes"):
+        check_size(report, 1)
