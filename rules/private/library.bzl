@@ -35,10 +35,34 @@ def _separate_symbols(ctx, linked):
     llvm_action(ctx, toolchain, "llvm-objcopy", [args], [linked, debug, marker], library, "QolaStrip", "Stripping %{label}")
     return struct(debug = debug, library = library)
 
+def _size_check(ctx, library):
+    """Declares the action that fails if the library is larger than max_bytes, and returns its empty outputs."""
+    if not ctx.attr.max_bytes:
+        return []
+    output = ctx.actions.declare_file(ctx.label.name + ".max_bytes")
+    args = ctx.actions.args()
+    args.add("--plan", ctx.file.plan)
+    args.add("--max-bytes", ctx.attr.max_bytes)
+    args.add("--output", output)
+    args.add(library)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._size_budget,
+        inputs = [library, ctx.file.plan],
+        mnemonic = "QolaSize",
+        outputs = [output],
+        progress_message = "Checking the size of %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return [output]
+
 def _linked_module_impl(ctx):
     separated = _separate_symbols(ctx, ctx.file.linked)
     library = separated.library
     return [
+        # Bazel runs the actions of this group in each build of the target or of one that depends on it.
+        OutputGroupInfo(_validation = depset(_size_check(ctx, library))),
         DefaultInfo(files = depset([library])),
         QolaLibraryInfo(
             archs = ctx.attr.archs,
@@ -69,9 +93,11 @@ _linked_module = rule(
         "headers": attr.label(mandatory = True, providers = [CcInfo]),
         "lazy": attr.label(providers = [LazySourcesInfo]),
         "linked": attr.label(allow_single_file = True, doc = "The library with its symbols.", mandatory = True),
+        "max_bytes": attr.int(doc = "Bytes of the library above which the build fails; 0 for no limit."),
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], mandatory = True),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
+        "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
     fragments = ["cpp"],

@@ -89,7 +89,7 @@ def _objects(kernels, archs):
         for label in labels
     ]
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None, kernel_names = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None, kernel_names = None, max_bytes = 0):
     """Declares the library of an attention module, and its lazy form if there are `stubs`.
 
     Args:
@@ -125,6 +125,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       tree: label of a file at the root of the AITER tree.
       kernel_names: C++ file with the names of the kernels, for the C functions;
         None for a library without these.
+      max_bytes: size of the library above which the build fails; 0 for no limit.
     """
     deps = [headers, public_headers]
     asm_headers = asm_tables + ([asm_domain] if asm_domain else [])
@@ -164,6 +165,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         # A dropped direction must not leave an undefined symbol that shows only
         # when the process loads the library.
         link_flags = ["-Wl,-z,defs"],
+        max_bytes = max_bytes,
         plan = plan,
     )
     deps = by_archs(archs, lambda selected: parts[" ".join(selected)] + common_parts + _objects(linked or kernels, selected))
