@@ -1,9 +1,13 @@
 #include "arguments.h"
 
+#include "cc/runtime/files.h"
 #include "cc/runtime/text.h"
-#include "commands.h"
+#include "tool.h"
 
-#include <map>
+#include <algorithm>
+#include <cctype>
+
+#include <unistd.h>
 
 namespace qola_runtime {
 namespace {
@@ -28,7 +32,6 @@ Compiles, packs and checks the kernels of lazy libraries.
   clean     remove kernels from the cache
   cache     list the contents of the caches
   pack      put compiled kernels into a pack
-  identity  print the identity of a compiler from its preprocessed identity.hip
 
   --root DIR       directory with one subdirectory per library, each with a kernels.index; by default
                    the only one below ../share/qola of this program, else QOLA_ROOT
@@ -42,8 +45,7 @@ struct Usage
 {
     int (*run)(Tool&);
     const char* text;
-    bool selects;
-    const char* options; ///< its options, separated by blanks
+    bool selects; ///< has the options of a selection
 };
 
 const std::map<std::string, Usage>& usages()
@@ -55,8 +57,7 @@ const std::map<std::string, Usage>& usages()
 
 Lists kernels, by default all, and the place of each. Exit code 1 if a name is unknown.
 )",
-          true,
-          " --format "}},
+          true}},
         {"build",
          {build,
           R"(usage: qola-kernels build [--jobs N] [--force] [--output PACK.qpack|DIR] selection
@@ -64,8 +65,7 @@ Lists kernels, by default all, and the place of each. Exit code 1 if a name is u
 Compiles the selected kernels that are in no cache or pack into the cache. --output writes all
 selected kernels into a pack. --force compiles all of them again.
 )",
-          true,
-          " --jobs --force --output "}},
+          true}},
         {"export",
          {export_pack,
           R"(usage: qola-kernels export --output PACK.qpack|DIR [selection]
@@ -73,8 +73,7 @@ selected kernels into a pack. --force compiles all of them again.
 Copies kernels from caches and packs into a pack, by default all of them. If a selected kernel is
 missing, the command writes nothing and returns 1.
 )",
-          true,
-          " --output "}},
+          true}},
         {"verify",
          {verify,
           R"(usage: qola-kernels verify [PACK.qpack|DIR...]
@@ -82,8 +81,7 @@ missing, the command writes nothing and returns 1.
 Checks digests, keys and ownership of all entries, by default in the caches and in the sources
 below the root. Prints a line per finding, and returns 1 if there is one.
 )",
-          false,
-          " "}},
+          false}},
         {"clean",
          {clean,
           R"(usage: qola-kernels clean [--stalled] [--all] [selection]
@@ -91,8 +89,7 @@ below the root. Prints a line per finding, and returns 1 if there is one.
 Removes entries from the cache that is written to. --stalled: entries that no library below the root
 requests, and files of interrupted compiles. --all: everything.
 )",
-          true,
-          " --stalled "}},
+          true}},
         {"cache",
          {cache,
           R"(usage: qola-kernels cache [--current] [--format human|list] [--write-list FILE]
@@ -100,8 +97,7 @@ requests, and files of interrupted compiles. --all: everything.
 Lists the contents of the caches. --current: only entries that a library below the root requests.
 --write-list: writes names and archs to a file for --list.
 )",
-          true,
-          " --current --format --write-list "}},
+          true}},
         {"pack",
          {pack,
           R"(usage: qola-kernels pack --output PACK.qpack|DIR [@FILE] (INDEX NAME:ARCH=FILE.so...)...
@@ -109,182 +105,203 @@ Lists the contents of the caches. --current: only entries that a library below t
 Puts kernel libraries into a pack. The compiler that the index names must have compiled them. INDEX
 is a kernels.index, NAME one of its kernel instances. @FILE holds one operand per line.
 )",
-          false,
-          " --output "}},
-        {"identity",
-         {identity,
-          R"(usage: qola-kernels identity FILE
-
-Prints the identity of the compiler that preprocessed identity.hip into FILE.
-)",
-          false,
-          " "}},
+          false}},
     };
     return all;
 }
 
-/// Iterates over the arguments of a command line.
-class Words
+/// An option of the command line.
+struct Option
 {
-    public:
-    explicit Words(const std::vector<std::string>& words) : words_(words) {}
-
-    bool next()
-    {
-        if(at_ >= words_.size())
-            return false;
-        word           = words_[at_++];
-        has_value_     = false;
-        const auto cut = word.find('=');
-        if(starts_with(word, "--") && cut != std::string::npos)
-        {
-            value_     = word.substr(cut + 1);
-            has_value_ = true;
-            word.resize(cut);
-        }
-        return true;
-    }
-
-    std::string value()
-    {
-        if(has_value_)
-        {
-            has_value_ = false;
-            return value_;
-        }
-        if(at_ >= words_.size())
-            throw UsageError(word + " needs a value");
-        return words_[at_++];
-    }
-
-    /// Throws UsageError if an option without a value got one.
-    void check() const
-    {
-        if(has_value_)
-            throw UsageError(word + " has no value, found " + value_);
-    }
-
-    std::string word;
-
-    private:
-    const std::vector<std::string>& words_;
-    std::size_t at_ = 0;
-    std::string value_;
-    bool has_value_ = false;
+    const char* commands; ///< that accept it, each between blanks; "" for the options before a command,
+                          ///< "selection" for each command that selects kernels
+    void (*set)(Arguments& arguments, const std::string& value);
+    bool has_value = true;
 };
 
-std::string own_name(const std::string& option)
+void set_format(Arguments& arguments, const std::string& format)
 {
-    // Names of ck-jit's options.
-    static const std::map<std::string, std::string> others = {
-        {"--blob-list", "--list"}, {"--blob", "--name"}, {"--write-blob-list", "--write-list"}};
-    const auto found = others.find(option);
-    return found == others.end() ? option : found->second;
+    arguments.list_format = format == "list" || format == "blob-list";
+    if(!arguments.list_format && format != "human")
+        throw UsageError("--format: expected human or list, found " + format);
 }
 
-bool read_selection(Arguments& arguments, const std::string& option, Words& words)
+void set_jobs(Arguments& arguments, const std::string& jobs)
 {
-    Selection& selection = arguments.selection;
-    if(option == "--all")
-        selection.all = true;
-    else if(option == "--arch")
-        selection.archs.insert(words.value());
-    else if(option == "--name")
-        selection.add(words.value());
-    else if(option == "--list" || option == "--record")
-        selection.add_file(words.value());
-    else
-        return false;
-    return true;
+    const auto count = number(jobs, 1, 4096);
+    if(!count)
+        throw UsageError("--jobs: expected a number from 1 to 4096, found " + jobs);
+    arguments.jobs = static_cast<int>(*count);
 }
 
-bool read_option(Arguments& arguments, const std::string& option, Words& words)
+const std::map<std::string, Option>& options()
 {
-    if(option == "--force")
-        arguments.force = true;
-    else if(option == "--stalled")
-        arguments.stalled = true;
-    else if(option == "--current")
-        arguments.current = true;
-    else if(option == "--output")
-        arguments.output = words.value();
-    else if(option == "--write-list")
-        arguments.write_list = words.value();
-    else if(option == "--format")
+    using A                         = Arguments;
+    using Text                      = const std::string;
+    constexpr const char* selection = "selection";
+    const Option add_name           = {selection, [](A& to, Text& name) { to.selection.add(name); }};
+    const Option add_file           = {selection, [](A& to, Text& path) { to.selection.add_file(path); }};
+    const Option write_list         = {" cache ", [](A& to, Text& path) { to.write_list = path; }};
+    static const std::map<std::string, Option> all = {
+        {"--root", {"", [](A& to, Text& path) { to.root = path; }}},
+        {"--cache-dir", {"", [](A& to, Text& path) { to.cache_dir = path; }}},
+        {"--help", {"", [](A& to, Text&) { to.help = true; }, false}},
+        {"-h", {"", [](A& to, Text&) { to.help = true; }, false}},
+        {"--all", {selection, [](A& to, Text&) { to.selection.all = true; }, false}},
+        {"--arch", {selection, [](A& to, Text& arch) { to.selection.archs.insert(arch); }}},
+        {"--name", add_name},
+        {"--list", add_file},
+        {"--record", add_file},
+        {"--force", {" build ", [](A& to, Text&) { to.force = true; }, false}},
+        {"--stalled", {" clean ", [](A& to, Text&) { to.stalled = true; }, false}},
+        {"--current", {" cache ", [](A& to, Text&) { to.current = true; }, false}},
+        {"--output", {" build export pack ", [](A& to, Text& path) { to.output = path; }}},
+        {"--write-list", write_list},
+        {"--format", {" list cache ", set_format}},
+        {"--jobs", {" build ", set_jobs}},
+        // Names of ck-jit.
+        {"--blob", add_name},
+        {"--blob-list", add_file},
+        {"--write-blob-list", write_list},
+    };
+    return all;
+}
+
+/// Returns an option that the command accepts. Throws UsageError.
+const Option& option_of(const std::string& command, const std::string& name)
+{
+    const auto found = options().find(name);
+    if(found != options().end())
     {
-        const std::string format = words.value();
-        arguments.list_format    = format == "list" || format == "blob-list";
-        if(!arguments.list_format && format != "human")
-            throw UsageError("--format: expected human or list, found " + format);
+        const std::string commands = found->second.commands;
+        if(commands.empty() || (commands == "selection" && !command.empty() && usages().at(command).selects) ||
+           commands.find(" " + command + " ") != std::string::npos)
+            return found->second;
     }
-    else if(option == "--jobs")
-    {
-        const std::string jobs = words.value();
-        const auto count       = number(jobs, 1, 4096);
-        if(!count)
-            throw UsageError("--jobs: expected a number from 1 to 4096, found " + jobs);
-        arguments.jobs = static_cast<int>(*count);
-    }
-    else
-        return false;
-    return true;
+    throw UsageError((command.empty() ? "" : command + ": ") + "unknown option " + name);
 }
 
-bool read_global(Arguments& arguments, const std::string& option, Words& words)
+bool is_hex(std::string_view text)
 {
-    if(option == "--root")
-        arguments.root = words.value();
-    else if(option == "--cache-dir")
-        arguments.cache_dir = words.value();
-    else if(option == "--help" || option == "-h")
-        arguments.help = true;
-    else
-        return false;
-    return true;
+    return std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    });
+}
+
+bool is_alphanumeric(std::string_view text)
+{
+    return std::all_of(
+        text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
+/// Returns whether a file's stem is that of a cache entry: <arch>-<32 hex digits>.
+bool is_entry_stem(const std::string& stem)
+{
+    return stem.size() > 33 && stem[stem.size() - 33] == '-' &&
+           is_hex(std::string_view(stem).substr(stem.size() - 32));
+}
+
+std::string read_input()
+{
+    std::string text;
+    char buffer[65536];
+    for(ssize_t got; (got = read(STDIN_FILENO, buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<std::size_t>(got));
+    return text;
 }
 
 } // namespace
 
-Arguments arguments_of(const std::vector<std::string>& given)
+void Selection::add(std::string_view line)
+{
+    const std::vector<std::string> words = split(line.substr(0, line.find('#')), " \t\r");
+    if(words.empty())
+        return;
+    if(words.size() > 2)
+        throw Problem("expected a kernel's name and optionally an arch, found \"" + std::string(line) + "\"");
+    const std::string file = base_name(words[0]);
+    const std::size_t dot  = std::min(file.find('.'), file.size());
+    std::string name = file.substr(0, dot), arch = words.size() > 1 ? words[1] : "";
+    const std::string rest = file.substr(dot);
+    bool is_leftover       = starts_with(rest, ".so.") && rest.size() == 10 && is_alphanumeric(rest.substr(4));
+    if(is_entry_stem(name) && file != words[0])
+    {
+        if(arch.empty())
+            arch = name.substr(0, name.size() - 33);
+        name        = base_name(directory_of(words[0]));
+        is_leftover = rest != ".so" && !rest.empty();
+    }
+    if(is_leftover)
+    {
+        ++leftovers;
+        return;
+    }
+    // A name without an arch selects every arch, also if other lines name some.
+    const auto [found, is_new] = names.try_emplace(name);
+    if(arch.empty())
+        found->second.clear();
+    else if(is_new || !found->second.empty())
+        found->second.insert(arch);
+}
+
+void Selection::add_file(const std::string& path)
+{
+    const std::string text = path == "-" ? read_input() : read_file(path);
+    int number             = 0;
+    for(const std::string_view line : lines(text))
+    {
+        ++number;
+        try
+        {
+            add(line);
+        }
+        catch(const Problem& problem)
+        {
+            throw Problem(path + ":" + std::to_string(number) + ": " + problem.what());
+        }
+    }
+}
+
+bool Selection::has(const std::string& name, const std::string& arch) const
+{
+    if(!archs.empty() && archs.count(arch) == 0)
+        return false;
+    if(all)
+        return true;
+    const auto found = names.find(name);
+    return found != names.end() && (found->second.empty() || found->second.count(arch) > 0);
+}
+
+Arguments arguments_of(const std::vector<std::string>& words)
 {
     Arguments arguments;
-    Words words(given);
-    bool options = true;
-    while(words.next())
+    for(std::size_t at = 0; at < words.size(); ++at)
     {
-        const std::string option = own_name(words.word);
-        const auto command       = usages().find(arguments.command);
-        if(options && option == "--" && command != usages().end())
-            options = false;
-        else if(options && starts_with(option, "-") && option != "-")
+        const std::string& word = words[at];
+        if(starts_with(word, "-") && word != "-")
         {
-            if(read_global(arguments, option, words))
-            {
-                words.check();
-                continue;
-            }
-            if(command == usages().end())
-                throw UsageError("unknown option " + words.word);
-            const Usage& usage = command->second;
-            const bool known   = usage.selects && read_selection(arguments, option, words);
-            if(!known &&
-               (std::string(usage.options).find(" " + option + " ") == std::string::npos ||
-                !read_option(arguments, option, words)))
-                throw UsageError(arguments.command + ": unknown option " + words.word);
-            words.check();
+            const std::size_t equals = std::min(word.find('='), word.size());
+            const std::string name   = word.substr(0, equals);
+            const Option& option     = option_of(arguments.command, name);
+            const bool given         = equals < word.size();
+            if(given && !option.has_value)
+                throw UsageError(name + " has no value, found " + word.substr(equals + 1));
+            if(!given && option.has_value && ++at == words.size())
+                throw UsageError(name + " needs a value");
+            option.set(arguments, given ? word.substr(equals + 1) : words[at]);
         }
         else if(arguments.command.empty())
         {
-            arguments.command = words.word;
-            const auto named  = usages().find(words.word);
+            const auto named = usages().find(word);
             if(named == usages().end())
-                throw UsageError("unknown command " + words.word);
-            arguments.run = named->second.run;
+                throw UsageError("unknown command " + word);
+            arguments.command = word;
+            arguments.run     = named->second.run;
         }
-        else if(command->second.selects)
-            arguments.selection.add(words.word);
+        else if(usages().at(arguments.command).selects)
+            arguments.selection.add(word);
         else
-            arguments.operands.push_back(words.word);
+            arguments.operands.push_back(word);
     }
     if(arguments.command.empty() && !arguments.help)
         throw UsageError("no command");

@@ -1,15 +1,35 @@
-// The state that the commands of qola-kernels share: settings, caches, packs and modules.
-#ifndef QOLA_KERNELS_TOOL_TOOL_H
-#define QOLA_KERNELS_TOOL_TOOL_H
+// The state and the functions that the commands of qola-kernels share.
+#pragma once
 
-#include "cc/runtime/obtain.h"
 #include "arguments.h"
+#include "cc/runtime/obtain.h"
 
 #include <set>
 #include <string>
 #include <vector>
 
 namespace qola_runtime {
+
+/// A directory of sources and its index.
+struct Sources
+{
+    std::string root;
+    Index index;
+};
+
+/// A kernel of an index, with its module.
+struct ModuleKernel
+{
+    const Sources* module;
+    const Kernel* kernel;
+};
+
+/// Selected kernels in the order of the indexes, and the number of selected names that no index has.
+struct Kernels
+{
+    std::vector<ModuleKernel> found;
+    int unknown = 0;
+};
 
 /// One run of the program.
 class Tool
@@ -28,20 +48,33 @@ class Tool
     /// Returns the modules below the root. Throws UsageError without a root or module.
     const std::vector<Sources>& modules();
 
+    /// Returns the selected kernels, or all without a selection if `all_by_default`, else throws
+    /// UsageError. Reports unknown names.
+    Kernels selected(bool all_by_default);
+
     /// Finds a kernel's library in caches and packs; empty if none has it.
     Library find(const ModuleKernel& kernel);
 
-    /// Returns the relative paths of all cache entries that a library below the root requests.
-    std::set<std::string> current_paths();
+    /// Returns the paths of all entries below a cache that a library below the root requests.
+    std::set<std::string> current_entries();
 
     private:
-    const std::string& compiler_at_hand();
+    /// Returns the identity of the installed compiler; empty if there is none or it cannot be run.
+    std::string compiler_at_hand();
 
     std::vector<Sources> modules_;
-    bool asked_ = false;
-    std::string at_hand_;
 };
 
-} // namespace qola_runtime
+/// Prints a line to standard output.
+void print(const std::string& line);
 
-#endif // QOLA_KERNELS_TOOL_TOOL_H
+// The commands. Each returns the exit code.
+int build(Tool& tool);
+int cache(Tool& tool);
+int clean(Tool& tool);
+int export_pack(Tool& tool);
+int list(Tool& tool);
+int pack(Tool& tool);
+int verify(Tool& tool);
+
+} // namespace qola_runtime

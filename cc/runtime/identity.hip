@@ -1,6 +1,6 @@
-// What a compiler says of itself, its HIP and its C++ library: the identity that is part of a kernel's
-// key. Preprocessed by itself, it has the one line that qola-kernels identity reads; included where
-// QOLA_IDENTITY quotes, it is that line's text.
+// The versions that a compiler reports of itself, its HIP and its C++ library: the identity, which is part
+// of a kernel's key. Preprocessed, this file has one line, which qola.lazy and the runtime parse. compiler.cpp
+// includes it with a QOLA_IDENTITY that makes the line a text.
 #ifndef QOLA_IDENTITY
 #include <hip/hip_version.h>
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qola.lazy.__main__ import identity_line
 from tests.lazy.lazy import FILL, SCALE, Tools, Toy, run, tools
 
 os.umask(0o022)
@@ -25,7 +26,7 @@ def identity(built: Tools, tmp_path_factory: pytest.TempPathFactory) -> str:
     output = tmp_path_factory.mktemp("identity") / "identity.txt"
     options = ["-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o", str(output)]
     run([*built.compiler, *options, str(built.runtime / "identity.hip")])
-    return run([built.kernels, "identity", output]).strip()
+    return identity_line(output.read_text(encoding="utf-8"))
 
 
 @pytest.fixture

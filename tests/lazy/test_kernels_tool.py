@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qola.lazy.__main__ import identity_line
 from tests.lazy.lazy import ARCH, BROKEN, FILL, SCALE, VALUES, Toy
 
-COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack", "identity")
+COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -36,7 +35,6 @@ def test_help(toy: Toy, command: str) -> None:
         (["export", SCALE], "export: --output is missing"),
         (["clean"], "clean: nothing is selected"),
         (["pack", "--output", "x.qpack", "a:b=c"], "pack: expected a kernels.index before a:b=c"),
-        (["identity"], "identity: expected one FILE"),
         (["--root", "/nowhere", "list"], "no directory below /nowhere has a kernels.index"),
     ],
 )
@@ -236,6 +234,9 @@ def test_cache(warm: Toy) -> None:
     assert (warm.path / "list.txt").read_text() == listed.stdout
     warm.ends(0, "cache", "--write-blob-list", "old.txt")
     assert (warm.path / "old.txt").read_text() == listed.stdout
+    selected = warm.tool("cache", "--format", "list", "--arch", "gfx000")
+    assert (selected.returncode, selected.stdout) == (0, "")
+    assert warm.tool("cache", "--format", "list", "--arch", ARCH).stdout == listed.stdout
     built = warm.tool("build", "--list", "list.txt")
     assert built.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
 
@@ -265,13 +266,5 @@ def test_root_without_a_namespace(toy: Toy) -> None:
 
 
 def test_identity(toy: Toy) -> None:
-    """Prevents: an identity that differs by blanks or quotes between build and runtime."""
-    text = '\n# 1 "x"\nqola_identity "Clang 1.2  (x)"  7 2\t53 "abc" 2022\n'
-    (toy.path / "text").write_text(text)
-    result = toy.tool("identity", "text")
-    assert (result.returncode, result.stdout) == (0, "Clang 1.2 (x) 7 2 53 abc 2022\n")
-    assert identity_line(text) == result.stdout.strip()
-    (toy.path / "text").write_text("nothing\n")
-    toy.ends(1, "identity", "text")
-    # What the runtime asks its compiler is what the build system asks its own.
+    """Prevents: an identity that differs between build and runtime, so that both never share kernels."""
     assert "is not the one the library was built with" not in toy.ask(BROKEN).errors
