@@ -1,21 +1,108 @@
-// Passes a C caller's fields to AITER, member by member; not installed.
+// Passes a C caller's fields to AITER, or to Composable Kernel's append-KV, member by member; not installed.
 //
 // The members of AITER's arguments differ between trees. This file names the members of all known trees, and
 // the compiler omits those that the current tree lacks. A set field that no member took is refused by name.
 #pragma once
 
-#include "qola_c_append.h"
+#include "qola_c_members.h"
 #include "qola_c_problem.h"
-#include "qola_c_scratch.h"
+#include "qola_c_workspace.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace qola_c_entry {
+
+/// Refuses an invalid rotation of rows, independent of the kernel.
+inline void check_rope(const qola_mha_args& args, bool launched)
+{
+    if(args.rope < QOLA_ROPE_NONE || args.rope > QOLA_ROPE_HALF)
+        invalid("rope: " + std::to_string(args.rope) + ", expected a qola_rope");
+    if(args.rope == QOLA_ROPE_NONE)
+    {
+        if(args.rotary_dim != 0 || args.rotary_cos != nullptr || args.rotary_sin != nullptr)
+            invalid("rotary_dim, rotary_cos, rotary_sin: set, and rope is QOLA_ROPE_NONE");
+        return;
+    }
+    if(args.rotary_dim < 16 || args.rotary_dim % 16 != 0 || args.rotary_dim > args.hdim_q)
+        invalid("rotary_dim: " + std::to_string(args.rotary_dim) +
+                ", expected a multiple of 16, hdim_q at most");
+    if(launched && (args.rotary_cos == nullptr || args.rotary_sin == nullptr))
+        invalid("rotary_cos, rotary_sin: null, and rope is set");
+}
+
+/// Refuses an invalid problem, independent of the kernel.
+inline void check_append(const qola_mha_args& args, bool launched)
+{
+    check_heads(args);
+    check_rope(args, launched);
+    if(args.seqlen_q < 0 || (args.rope == QOLA_ROPE_NONE && args.q.data != nullptr))
+        invalid("seqlen_q, q: below 0, or set and rope is QOLA_ROPE_NONE: nothing would be done to Q");
+    const bool rotates = args.rope != QOLA_ROPE_NONE && args.seqlen_q > 0;
+    if(args.seqlen_new < 0 || (args.seqlen_new == 0 && !rotates))
+        invalid("seqlen_new: " + std::to_string(args.seqlen_new) + ", expected rows to append");
+    check_pages(args);
+    if(args.block_table != nullptr && args.cache_batch_idx != nullptr)
+        invalid("cache_batch_idx: set together with block_table");
+    if(!launched)
+        return;
+    const auto needs = [](const void* field, const char* name) {
+        if(field == nullptr)
+            invalid(std::string(name) + ": null");
+    };
+    needs(args.seqlens_k, "seqlens_k");
+    needs(args.k.data, "k");
+    needs(args.v.data, "v");
+    if(args.seqlen_new > 0)
+    {
+        needs(args.k_new.data, "k_new");
+        needs(args.v_new.data, "v_new");
+    }
+    if(rotates)
+        needs(args.q.data, "q");
+}
+
+/// Sets Composable Kernel's arguments and the additional parameters.
+template <class Entry, class Args>
+void append(Args& args, Parameters& more, Fields& fields, const Workspace& workspace)
+{
+    using A                   = qola_mha_args;
+    const qola_mha_args given = fields.values;
+    check_append(given, workspace.real());
+    more.q_dtype_str = dtype_of(fields.take(&A::dtype));
+    more.rope_type   = {fields.take(&A::rope)};
+    // With a mask, row n of Q has the position of the n-th new row of K, else that of the first.
+    args.has_mask = mask_of(fields).kind != QOLA_MASK_NONE;
+    // No kernel depends on these; they describe the problem.
+    fields.take(&A::kernels);
+    fields.take(&A::seqlen_k);
+    fields.take(&A::max_seqlen_q);
+    fields.take(&A::max_seqlen_k);
+    fields.take(&A::workspace);
+    fields.take(&A::workspace_size);
+
+    QOLA_C_SAME(batch) QOLA_C_SAME(nhead_q) QOLA_C_SAME(nhead_k) QOLA_C_SAME(seqlen_q)
+    QOLA_C_SAME(hdim_q) QOLA_C_SAME(hdim_v) QOLA_C_TAKE(seqlen_knew, seqlen_new)
+    QOLA_C_TENSOR(q, q)
+    QOLA_C_TENSOR(k, k)
+    QOLA_C_TENSOR(v, v)
+    QOLA_C_TENSOR(knew, k_new)
+    QOLA_C_TENSOR(vnew, v_new)
+    QOLA_C_TAKE(seqlen_k_ptr, seqlens_k)
+    QOLA_C_TAKE(rotary_cos_ptr, rotary_cos)
+    QOLA_C_TAKE(rotary_sin_ptr, rotary_sin)
+    QOLA_C_SAME(rotary_dim)
+    args.block_table_ptr = const_cast<void*>(fields.take(&A::block_table));
+    QOLA_C_TAKE(batch_stride_block_table, block_table_stride)
+    QOLA_C_TAKE(page_block_size, page_size)
+    QOLA_C_SAME(cache_batch_idx)
+    fields.check_left(Entry::name);
+}
 
 /// Returns whether AITER's function has a parameter of a name.
 template <class Entry>
@@ -81,29 +168,20 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
         fields.take(&A::quantization);
     QOLA_C_BOTH(qscale_type, given.quantization, "quantization")
 
-    QOLA_C_TAKE(batch, batch)
-    QOLA_C_TAKE(nhead_q, nhead_q)
-    QOLA_C_TAKE(nhead_k, nhead_k)
-    QOLA_C_TAKE(seqlen_q, seqlen_q)
-    QOLA_C_TAKE(seqlen_k, seqlen_k)
-    QOLA_C_TAKE(hdim_q, hdim_q)
-    QOLA_C_TAKE(hdim_v, hdim_v)
+    QOLA_C_SAME(batch) QOLA_C_SAME(nhead_q) QOLA_C_SAME(nhead_k) QOLA_C_SAME(seqlen_q) QOLA_C_SAME(seqlen_k)
+    QOLA_C_SAME(hdim_q) QOLA_C_SAME(hdim_v) QOLA_C_SAME(sink_size) QOLA_C_SAME(min_seqlen_q)
     // Not asked for by every direction, and of each true.
     fields.take(&A::max_seqlen_q);
     fields.take(&A::max_seqlen_k);
     QOLA_C_SET(max_seqlen_q, given.group ? given.max_seqlen_q : given.seqlen_q, "max_seqlen_q")
     QOLA_C_SET(max_seqlen_k, given.group ? given.max_seqlen_k : given.seqlen_k, "max_seqlen_k")
-    QOLA_C_TAKE(sink_size, sink_size)
-    QOLA_C_TAKE(min_seqlen_q, min_seqlen_q)
 
     const float scale = fields.take(&A::scale);
     const float usual = 1.f / std::sqrt(static_cast<float>(given.hdim_q));
     const float scores = scale == 0.f ? usual : scale;
     QOLA_C_SET(scale, scores, "scale")
     QOLA_C_SET(scale_s, scores, "scale")
-    QOLA_C_TAKE(logits_soft_cap, logits_soft_cap)
-    QOLA_C_TAKE(scale_p, scale_p)
-    QOLA_C_TAKE(scale_o, scale_o)
+    QOLA_C_SAME(logits_soft_cap) QOLA_C_SAME(scale_p) QOLA_C_SAME(scale_o)
     if constexpr(requires { args.scale_p; })
         args.scale_p = given.scale_p == 0.f ? 1.f : given.scale_p;
     if constexpr(requires { args.scale_o; })
@@ -185,7 +263,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     QOLA_C_TAKE(d_sink_ptr, d_sink)
     QOLA_C_TAKE(block_scale_seqstart_q_ptr, block_scale_seqstart_q)
     QOLA_C_TAKE(block_scale_seqstart_k_ptr, block_scale_seqstart_k)
-    QOLA_C_TAKE(block_scale_size_q, block_scale_size_q)
+    QOLA_C_SAME(block_scale_size_q)
     QOLA_C_TAKE(block_scale_size_kv, block_scale_size_k)
 
     if constexpr(requires { args.block_table_ptr; })
@@ -193,11 +271,9 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     QOLA_C_TAKE(batch_stride_block_table, block_table_stride)
     QOLA_C_TAKE(page_block_size, page_size)
     QOLA_C_TAKE(is_gappy, gappy)
-    QOLA_C_TAKE(cache_batch_idx, cache_batch_idx)
+    QOLA_C_SAME(cache_batch_idx)
     QOLA_C_TAKE(num_total_pages, num_pages)
-    QOLA_C_TAKE(kv_indptr, kv_indptr)
-    QOLA_C_TAKE(kv_page_indices, kv_page_indices)
-    QOLA_C_TAKE(kv_last_page_lens, kv_last_page_lens)
+    QOLA_C_SAME(kv_indptr) QOLA_C_SAME(kv_page_indices) QOLA_C_SAME(kv_last_page_lens)
     QOLA_C_TAKE(kv_memory_layout, kv_layout)
     QOLA_C_TAKE(kv_lookup_table, kv_lookup)
 
@@ -211,6 +287,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
 
 #undef QOLA_C_TENSOR
 #undef QOLA_C_STRIDE
+#undef QOLA_C_SAME
 #undef QOLA_C_TAKE
 #undef QOLA_C_BOTH
 #undef QOLA_C_SET

@@ -1,7 +1,7 @@
 // Sets members of AITER's arguments and parameters if the tree has them; not installed.
 #pragma once
 
-#include "qola_c_refused.h"
+#include "qola_c_problem.h"
 
 #include <cstdint>
 #include <string>
@@ -56,6 +56,7 @@ void set(T& to, V value, const char* name)
 #define QOLA_C_TAKE(member, field)         \
     if constexpr(requires { args.member; }) \
         set(args.member, fields.take(&qola_mha_args::field), #field);
+#define QOLA_C_SAME(name) QOLA_C_TAKE(name, name)
 /// Sets the members of a tensor. Without a member for a stride, the stride must be 0 or `natural`.
 #define QOLA_C_STRIDE(member, value, natural, name)                                    \
     if constexpr(requires { args.member; })                                            \

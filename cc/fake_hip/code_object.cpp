@@ -1,6 +1,5 @@
 #include "code_object.h"
 
-#include "msgpack.h"
 #include "cc/runtime/sha256.h"
 
 #include <dlfcn.h>
@@ -8,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +25,92 @@ constexpr std::uint32_t kNoteMetadata  = 32;
 // Feature bits of e_flags since code object version 4: 1 any, 2 off, 3 on.
 constexpr int kXnackShift   = 8;
 constexpr int kSrameccShift = 10;
+
+/// A value in MessagePack. The key tells which member is set.
+struct Value
+{
+    std::uint64_t number = 0;
+    std::string text;
+    std::vector<Value> list;
+    std::map<std::string, Value> map;
+
+    /// Returns the value at a key; an empty one if there is none.
+    const Value& at(const std::string& key) const
+    {
+        static const Value none;
+        const auto found = map.find(key);
+        return found == map.end() ? none : found->second;
+    }
+};
+
+/// Reads the part of MessagePack that metadata notes use. Throws std::runtime_error for anything else.
+class Reader
+{
+    public:
+    explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+    Value value()
+    {
+        const auto tag = static_cast<unsigned>(integer(1));
+        Value result;
+        if(tag <= 0x7f)
+            result.number = tag;
+        else if(tag <= 0x8f)
+            map(result, tag & 0x0f);
+        else if(tag <= 0x9f)
+            list(result, tag & 0x0f);
+        else if(tag <= 0xbf)
+            result.text = take(tag & 0x1f);
+        else if(tag == 0xc3) // true; nil and false are 0
+            result.number = 1;
+        else if(tag >= 0xcc && tag <= 0xd3) // unsigned, and signed: the sizes of metadata are never negative
+            result.number = integer(1u << (tag & 3));
+        else if(tag >= 0xd9 && tag <= 0xdb)
+            result.text = take(integer(1u << (tag - 0xd9)));
+        else if(tag == 0xdc || tag == 0xdd)
+            list(result, integer(2u << (tag - 0xdc)));
+        else if(tag == 0xde || tag == 0xdf)
+            map(result, integer(2u << (tag - 0xde)));
+        else if(tag != 0xc0 && tag != 0xc2)
+            throw std::runtime_error("MessagePack tag " + std::to_string(tag));
+        return result;
+    }
+
+    private:
+    void list(Value& result, std::uint64_t count)
+    {
+        for(; count; --count)
+            result.list.push_back(value());
+    }
+
+    void map(Value& result, std::uint64_t count)
+    {
+        for(; count; --count)
+        {
+            std::string key = value().text;
+            result.map.insert_or_assign(std::move(key), value());
+        }
+    }
+
+    std::string take(std::uint64_t count)
+    {
+        if(count > bytes_.size())
+            throw std::runtime_error("MessagePack document that ends early");
+        const std::string_view taken = bytes_.substr(0, count);
+        bytes_.remove_prefix(count);
+        return std::string(taken);
+    }
+
+    std::uint64_t integer(std::uint64_t count)
+    {
+        std::uint64_t result = 0;
+        for(const char byte : take(count))
+            result = result << 8 | static_cast<unsigned char>(byte);
+        return result;
+    }
+
+    std::string_view bytes_;
+};
 
 template <class T>
 T read(const char* from)
@@ -98,7 +184,7 @@ Value document(std::string_view note)
 {
     try
     {
-        return parse_msgpack(note);
+        return Reader(note).value();
     }
     catch(const std::runtime_error& error)
     {

@@ -1,5 +1,4 @@
 // The device and its properties.
-#include "errors.h"
 #include "settings.h"
 
 #include <algorithm>

@@ -1,18 +1,20 @@
 #include "launch.h"
 
-#include "emulator.h"
-#include "errors.h"
-#include "streams.h"
+#include "cc/runtime/sha256.h"
+#include "settings.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <sstream>
 
 namespace fake_hip {
 namespace {
+
+std::atomic<fake_hip_emulator> emulator{nullptr};
 
 std::uint64_t hidden_value(const std::string& kind, const dim3& grid, const dim3& block)
 {
@@ -31,17 +33,6 @@ std::uint64_t hidden_value(const std::string& kind, const dim3& grid, const dim3
     return 0; // offsets and remainders are 0 for whole blocks; host services have no address
 }
 
-std::string hex(const std::string& bytes)
-{
-    std::string text;
-    for(const unsigned char byte : bytes)
-    {
-        text += "0123456789abcdef"[byte >> 4];
-        text += "0123456789abcdef"[byte & 15];
-    }
-    return text;
-}
-
 std::string json(const Launch& launch, const std::string& kernarg)
 {
     std::ostringstream out;
@@ -55,7 +46,7 @@ std::string json(const Launch& launch, const std::string& kernarg)
         << ", \"lds_dynamic\": " << launch.dynamic_lds_bytes
         << ", \"stream\": " << stream_number(launch.stream)
         << ", \"kernarg_bytes\": " << launch.kernel.kernarg_bytes << ", \"kernarg_hex\": \""
-        << hex(kernarg) << "\", \"source\": \"" << launch.source << "\", \"code_object_sha256\": \""
+        << qola_runtime::hex_of_bytes(kernarg) << "\", \"source\": \"" << launch.source << "\", \"code_object_sha256\": \""
         << launch.code_object.sha256 << "\"}\n";
     return out.str();
 }
@@ -67,6 +58,23 @@ void append(const std::string& path, const std::string& line)
     if(file < 0 || write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
         refuse("FAKE_HIP_LOG: cannot write to " + path + ": " + std::strerror(errno));
     close(file);
+}
+
+/// Runs a launch if an emulator is set.
+hipError_t emulate(const Launch& launch, const std::string& kernarg)
+{
+    const fake_hip_emulator run = emulator;
+    if(!run)
+        return hipSuccess;
+    const fake_hip_launch seen{launch.kernel.symbol.c_str(),
+                               launch.code_object.elf.data(),
+                               launch.code_object.elf.size(),
+                               {launch.grid.x, launch.grid.y, launch.grid.z},
+                               {launch.block.x, launch.block.y, launch.block.z},
+                               static_cast<std::uint32_t>(launch.dynamic_lds_bytes),
+                               kernarg.data(),
+                               kernarg.size()};
+    return record(static_cast<hipError_t>(run(&seen)));
 }
 
 bool valid(const dim3& d) { return d.x && d.y && d.z; }
@@ -106,3 +114,5 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
 }
 
 } // namespace fake_hip
+
+void fake_hip_emulate(fake_hip_emulator emulator) { fake_hip::emulator = emulator; }

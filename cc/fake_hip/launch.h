@@ -1,34 +1,58 @@
-// A kernel launch up to the point where a GPU would start it.
+// A kernel launch up to the point where a GPU would start it, and the interface for a program that runs kernels
+// itself (qola/emulate).
 #pragma once
 
 #include "code_object.h"
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
-// Opaque in HIP's headers.
-struct ihipModuleSymbol_t
+extern "C" {
+
+/// A launch for an emulator. The grid is in blocks, the block in work-items.
+struct fake_hip_launch
 {
-    const fake_hip::CodeObject* code_object;
-    const fake_hip::Kernel* kernel;
+    const char* kernel; ///< mangled name
+    const void* code;   ///< the code object, an ELF file
+    std::size_t code_bytes;
+    std::uint32_t grid[3];
+    std::uint32_t block[3];
+    std::uint32_t dynamic_lds_bytes;
+    const void* kernarg; ///< memory image of the arguments
+    std::size_t kernarg_bytes;
 };
+
+/// Runs a kernel; returns 0 or the HIP error of the launch.
+using fake_hip_emulator = int (*)(const fake_hip_launch*);
+
+/// Sets the emulator that each launch calls; null removes it.
+void fake_hip_emulate(fake_hip_emulator emulator);
+
+/// Device memory: writes address and size of up to `capacity` allocations, returns how many there are.
+std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity);
+
+} // extern "C"
 
 namespace fake_hip {
 
-/// Returns whether hipGetFuncBySymbol returned this function and its kernel is still registered.
-bool is_of_symbol(hipFunction_t function);
-
-/// The launch parameters and the origin of the kernel. The grid is in blocks, the block in work-items.
-struct Launch
+/// Parameters of a launch. The grid is in blocks, the block in work-items.
+struct CallConfiguration
 {
-    const CodeObject& code_object;
-    const Kernel& kernel;
-    const char* source; ///< "fatbin" or "module"
     dim3 grid;
     dim3 block;
     std::size_t dynamic_lds_bytes;
     hipStream_t stream;
+};
+
+/// A launch of a kernel.
+struct Launch : CallConfiguration
+{
+    const CodeObject& code_object;
+    const Kernel& kernel;
+    const char* source; ///< "fatbin" or "module"
 };
 
 /// The kernarg segment of a launch whose arguments are given one pointer each: the explicit ones as

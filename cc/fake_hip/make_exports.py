@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 _FUNCTION = re.compile(r" (?:FUNC|IFUNC) +(?:GLOBAL|WEAK) +DEFAULT +\d+ (\S+?)@@(\S+)")
-#: What an emulator calls, cc/fake_hip/emulator.h.
+#: What an emulator calls, cc/fake_hip/launch.h.
 OWN = "fake_hip_"
 #: What the real library exports of the compiler's and the debugger's, and the fake of its own.
 _FOREIGN = ("__gnu_", "amd_dbgapi_", OWN)
@@ -40,7 +40,9 @@ def refusals(functions: list[tuple[str, str]]) -> str:
     """C++ that defines each symbol weakly, as a function that ends the process."""
     weak = 'extern "C" __attribute__((weak)) void'
     lines = [f'{weak} {name}() {{ refuse("{name} is not supported"); }}' for _, name in functions]
-    return "\n".join(['#include "cc/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""])
+    # Not settings.h: its HIP headers declare the functions with their real types.
+    declared = "namespace fake_hip { [[noreturn]] void refuse(const std::string& why); }"
+    return "\n".join(["#include <string>", declared, "using fake_hip::refuse;", *lines, ""])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 // Device memory, which is host memory here.
-#include "emulator.h"
-#include "errors.h"
+#include "launch.h"
 #include "settings.h"
-#include "streams.h"
 
 #include <sys/mman.h>
 

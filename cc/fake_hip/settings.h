@@ -1,10 +1,13 @@
-// The simulated device. No other file of the fake runtime reads the environment.
+// The simulated device, and the functions that all parts of the fake runtime share. Only settings.cpp reads the
+// environment.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+
+#include <hip/hip_runtime_api.h>
 
 namespace fake_hip {
 
@@ -43,4 +46,22 @@ const Settings& settings();
 /// Prints the reason to standard error and aborts: a test must not pass by accident.
 [[noreturn]] void refuse(const std::string& why);
 
+/// Remembers an error as the thread's last one, and returns it.
+hipError_t record(hipError_t error);
+
+/// Returns the error that FAKE_HIP_FAIL sets for a function, hipSuccess for none.
+hipError_t injected(const char* function);
+
+/// Ordinal of a stream: 0 for the default stream, then 1, 2, ... in order of creation; -1 for a
+/// handle that is not a stream of this process.
+int stream_number(hipStream_t stream);
+
 } // namespace fake_hip
+
+/// The first line of every function that may fail.
+#define FAKE_HIP_ENTER()                                                         \
+    do                                                                           \
+    {                                                                            \
+        if(const hipError_t error = fake_hip::injected(__func__); error != hipSuccess) \
+            return fake_hip::record(error);                                      \
+    } while(false)

@@ -1,7 +1,5 @@
 // Streams and events. All work is complete when a call returns.
-#include "streams.h"
-
-#include "errors.h"
+#include "settings.h"
 
 #include <chrono>
 #include <map>

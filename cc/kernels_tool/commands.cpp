@@ -2,7 +2,7 @@
 
 #include "cc/runtime/files.h"
 #include "cc/runtime/lock.h"
-#include "cc/runtime/sources.h"
+#include "cc/runtime/index.h"
 #include "cc/runtime/text.h"
 
 #include <algorithm>

@@ -123,10 +123,10 @@ int build(Tool& tool)
         const Kernel& kernel = *each.kernel;
         const Module module{each.module->index.identity, each.module->root, {}, tool.trust};
         const auto start = std::chrono::steady_clock::now();
-        Library library  = arguments.force ? tool.obtainer.compile_anew(kernel, module)
+        Library library  = arguments.force ? tool.obtainer.compile(kernel, module, true)
                                            : tool.obtainer.obtain(kernel, module);
         if(library.made && library.path.empty() && item == nullptr)
-            throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but could not be stored");
+            throw Problem(kernel.text() + " was compiled, but could not be stored");
         ++(library.made ? compiled : cached);
         const int number = ++done;
         if(library.made || tool.settings.verbose)
@@ -208,7 +208,7 @@ int pack(Tool& tool)
         const Kernel& kernel = kernel_of(*index, operand, equals);
         const CompiledKernel own = compiled_by(index->identity, kernel);
         if(!named.insert(own.key).second)
-            throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
+            throw UsageError("pack: " + kernel.text() + " is given twice");
         const std::string file = operand.substr(equals + 1);
         items.push_back({own, read_file(file).size() + kTrailerBytes, [file, own] {
                              return entry_of(read_file(file), own.key);

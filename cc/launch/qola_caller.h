@@ -1,8 +1,7 @@
 // Calls the C++ entry points of a library with values by name, for Python. The member names are
 // those of every known AITER tree. qola verify calls these functions and not the C ones of qola_c.h:
 // it places each accumulator itself, and tries kernels whose problems the C functions refuse.
-#ifndef QOLA_CALLER_H
-#define QOLA_CALLER_H
+#pragma once
 
 #include <hip/hip_runtime_api.h>
 
@@ -150,57 +149,43 @@ class Parameter
     const char* name;
 };
 
-#define QOLA_CALLER_TAKE(name)                   \
-    if constexpr(requires { args.name; })        \
+/// The members of known trees, apart from tensors.
+#define QOLA_CALLER_MEMBERS(TAKE)                                                                       \
+    TAKE(use_asm_v3) TAKE(how_v3_bf16_cvt) TAKE(v3_bf16_cvt) TAKE(v3_atomic_fp32) TAKE(v3_api_check)    \
+    TAKE(data_type) TAKE(is_group_mode) TAKE(mask_type) TAKE(bias_type) TAKE(has_lse) TAKE(has_dbias)   \
+    TAKE(has_dropout) TAKE(is_store_randval) TAKE(is_deterministic) TAKE(has_sink) TAKE(has_mask)       \
+    TAKE(hdim_q) TAKE(hdim_v) TAKE(batch) TAKE(nhead_q) TAKE(nhead_k) TAKE(seqlen_q) TAKE(seqlen_k)     \
+    TAKE(max_seqlen_q) TAKE(max_seqlen_k) TAKE(seqlen_knew) TAKE(min_seqlen_q) TAKE(logits_soft_cap)    \
+    TAKE(window_size_left) TAKE(window_size_right) TAKE(sink_size) TAKE(scale) TAKE(scale_s)            \
+    TAKE(scale_p) TAKE(scale_o) TAKE(p_drop) TAKE(p_undrop) TAKE(s_randval) TAKE(rand_val_ptr)          \
+    TAKE(rotary_cos_ptr) TAKE(rotary_sin_ptr) TAKE(rotary_dim) TAKE(sink_ptr) TAKE(d_sink_ptr)          \
+    TAKE(seqstart_q_ptr) TAKE(seqstart_k_ptr) TAKE(seqlen_q_ptr) TAKE(seqlen_k_ptr)                     \
+    TAKE(cu_seqlen_q_ptr) TAKE(cu_seqlen_k_ptr) TAKE(seqstart_padded_q_ptr) TAKE(seqstart_padded_k_ptr) \
+    TAKE(block_table_ptr) TAKE(batch_stride_block_table) TAKE(is_gappy) TAKE(cache_batch_idx)           \
+    TAKE(num_splits) TAKE(num_total_pages) TAKE(page_block_size) TAKE(kv_indptr) TAKE(kv_page_indices)  \
+    TAKE(kv_last_page_lens)
+
+#define QOLA_CALLER_TENSORS(TENSOR)                                                              \
+    TENSOR(q) TENSOR(k) TENSOR(v) TENSOR(o) TENSOR(do) TENSOR(knew) TENSOR(vnew) TENSOR(dq)      \
+    TENSOR(dk) TENSOR(dv) TENSOR(d) TENSOR(dq_acc) TENSOR(bias) TENSOR(dbias) TENSOR(randval)    \
+    TENSOR(lse) TENSOR(lsed) TENSOR(lse_acc) TENSOR(o_acc)
+
+#define QOLA_CALLER_TAKE(name)            \
+    if constexpr(requires { args.name; }) \
         values.take(#name, args.name);
-#define QOLA_CALLER_TENSOR(name)                 \
-    QOLA_CALLER_TAKE(name##_ptr)                 \
-    QOLA_CALLER_TAKE(stride_##name)              \
-    QOLA_CALLER_TAKE(nhead_stride_##name)        \
-    QOLA_CALLER_TAKE(batch_stride_##name)        \
+#define QOLA_CALLER_TENSOR(name)          \
+    QOLA_CALLER_TAKE(name##_ptr)          \
+    QOLA_CALLER_TAKE(stride_##name)       \
+    QOLA_CALLER_TAKE(nhead_stride_##name) \
+    QOLA_CALLER_TAKE(batch_stride_##name) \
     QOLA_CALLER_TAKE(split_stride_##name)
 
 /// Sets the members of an entry point's arguments that are given.
 template <class Args>
 void fill(Args& args, Values& values, Memory& memory)
 {
-    QOLA_CALLER_TAKE(use_asm_v3)
-    QOLA_CALLER_TAKE(how_v3_bf16_cvt)
-    QOLA_CALLER_TAKE(v3_bf16_cvt)
-    QOLA_CALLER_TAKE(v3_atomic_fp32)
-    QOLA_CALLER_TAKE(v3_api_check)
-    QOLA_CALLER_TAKE(data_type)
-    QOLA_CALLER_TAKE(is_group_mode)
-    QOLA_CALLER_TAKE(mask_type)
-    QOLA_CALLER_TAKE(bias_type)
-    QOLA_CALLER_TAKE(has_lse)
-    QOLA_CALLER_TAKE(has_dbias)
-    QOLA_CALLER_TAKE(has_dropout)
-    QOLA_CALLER_TAKE(is_store_randval)
-    QOLA_CALLER_TAKE(is_deterministic)
-    QOLA_CALLER_TAKE(has_sink)
-    QOLA_CALLER_TAKE(hdim_q)
-    QOLA_CALLER_TAKE(hdim_v)
-    QOLA_CALLER_TAKE(batch)
-    QOLA_CALLER_TAKE(nhead_q)
-    QOLA_CALLER_TAKE(nhead_k)
-    QOLA_CALLER_TAKE(seqlen_q)
-    QOLA_CALLER_TAKE(seqlen_k)
-    QOLA_CALLER_TAKE(max_seqlen_q)
-    QOLA_CALLER_TAKE(max_seqlen_k)
-    QOLA_CALLER_TAKE(seqlen_knew)
-    QOLA_CALLER_TAKE(min_seqlen_q)
-    QOLA_CALLER_TAKE(logits_soft_cap)
-    QOLA_CALLER_TAKE(window_size_left)
-    QOLA_CALLER_TAKE(window_size_right)
-    QOLA_CALLER_TAKE(sink_size)
-    QOLA_CALLER_TAKE(scale)
-    QOLA_CALLER_TAKE(scale_s)
-    QOLA_CALLER_TAKE(scale_p)
-    QOLA_CALLER_TAKE(scale_o)
-    QOLA_CALLER_TAKE(p_drop)
-    QOLA_CALLER_TAKE(p_undrop)
-    QOLA_CALLER_TAKE(s_randval)
+    QOLA_CALLER_MEMBERS(QOLA_CALLER_TAKE)
+    QOLA_CALLER_TENSORS(QOLA_CALLER_TENSOR)
     if constexpr(requires { args.drop_seed_offset; })
     {
         std::pair<std::uint64_t, std::uint64_t> seed(0, 0);
@@ -208,50 +193,6 @@ void fill(Args& args, Values& values, Memory& memory)
         values.take("drop_offset", seed.second);
         args.drop_seed_offset = seed;
     }
-    QOLA_CALLER_TENSOR(q)
-    QOLA_CALLER_TENSOR(k)
-    QOLA_CALLER_TENSOR(v)
-    QOLA_CALLER_TENSOR(o)
-    QOLA_CALLER_TENSOR(do)
-    QOLA_CALLER_TENSOR(knew)
-    QOLA_CALLER_TENSOR(vnew)
-    QOLA_CALLER_TENSOR(dq)
-    QOLA_CALLER_TENSOR(dk)
-    QOLA_CALLER_TENSOR(dv)
-    QOLA_CALLER_TENSOR(d)
-    QOLA_CALLER_TENSOR(dq_acc)
-    QOLA_CALLER_TENSOR(bias)
-    QOLA_CALLER_TENSOR(dbias)
-    QOLA_CALLER_TENSOR(randval)
-    QOLA_CALLER_TENSOR(lse)
-    QOLA_CALLER_TENSOR(lsed)
-    QOLA_CALLER_TENSOR(lse_acc)
-    QOLA_CALLER_TENSOR(o_acc)
-    QOLA_CALLER_TAKE(rotary_cos_ptr)
-    QOLA_CALLER_TAKE(rotary_sin_ptr)
-    QOLA_CALLER_TAKE(rotary_dim)
-    QOLA_CALLER_TAKE(has_mask)
-    QOLA_CALLER_TAKE(rand_val_ptr)
-    QOLA_CALLER_TAKE(sink_ptr)
-    QOLA_CALLER_TAKE(d_sink_ptr)
-    QOLA_CALLER_TAKE(seqstart_q_ptr)
-    QOLA_CALLER_TAKE(seqstart_k_ptr)
-    QOLA_CALLER_TAKE(seqlen_q_ptr)
-    QOLA_CALLER_TAKE(seqlen_k_ptr)
-    QOLA_CALLER_TAKE(cu_seqlen_q_ptr)
-    QOLA_CALLER_TAKE(cu_seqlen_k_ptr)
-    QOLA_CALLER_TAKE(seqstart_padded_q_ptr)
-    QOLA_CALLER_TAKE(seqstart_padded_k_ptr)
-    QOLA_CALLER_TAKE(block_table_ptr)
-    QOLA_CALLER_TAKE(batch_stride_block_table)
-    QOLA_CALLER_TAKE(is_gappy)
-    QOLA_CALLER_TAKE(cache_batch_idx)
-    QOLA_CALLER_TAKE(num_splits)
-    QOLA_CALLER_TAKE(num_total_pages)
-    QOLA_CALLER_TAKE(page_block_size)
-    QOLA_CALLER_TAKE(kv_indptr)
-    QOLA_CALLER_TAKE(kv_page_indices)
-    QOLA_CALLER_TAKE(kv_last_page_lens)
     if constexpr(requires { args.workspace_alloc; })
         args.workspace_alloc = [&memory](std::size_t bytes, bool zeroed) {
             void* pointer = memory(bytes);
@@ -267,6 +208,8 @@ void fill(Args& args, Values& values, Memory& memory)
 
 #undef QOLA_CALLER_TENSOR
 #undef QOLA_CALLER_TAKE
+#undef QOLA_CALLER_TENSORS
+#undef QOLA_CALLER_MEMBERS
 
 /// An entry point with values.
 using Call = float (*)(Values&, Memory&);
@@ -293,5 +236,3 @@ inline const char* call(const std::map<std::string, Call>& calls, const char* en
 }
 
 } // namespace qola_caller
-
-#endif // QOLA_CALLER_H

@@ -1,23 +1,44 @@
-// Compiles one kernel.
-#ifndef QOLA_RUNTIME_COMPILE_H
-#define QOLA_RUNTIME_COMPILE_H
+// Finds the installed compiler and its identity, and compiles kernels with it.
+#pragma once
 
-#include "compiler.h"
 #include "index.h"
 #include "report.h"
+#include "settings.h"
 
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace qola_runtime {
 
-/// Returns the command that compiles a kernel library in a directory of the sources. `hip` is the path
-/// of HIP's runtime; if empty, `prefix`/lib is searched.
-std::vector<std::string> compile_command(const Compiler& compiler,
-                                         const Index& index,
-                                         const Kernel& kernel,
-                                         const std::string& hip,
-                                         const std::string& output);
+/// A compiler with its identity.
+struct Compiler
+{
+    std::vector<std::string> command; ///< program and first arguments
+    std::string identity;
+    std::string prefix; ///< of ROCm, derived from the program's path; empty if unknown
+};
+
+/// Finds the compiler at the first request.
+class Compilers
+{
+    public:
+    explicit Compilers(const Settings& settings) : settings_(settings) {}
+
+    /// Returns the compiler, null if there is none. Throws Problem if it does not report an identity.
+    const Compiler* find();
+
+    /// Returns the searched places, for a message.
+    std::string places() const;
+
+    private:
+    const Settings& settings_;
+    std::mutex mutex_;
+    bool asked_ = false;
+    std::unique_ptr<Compiler> found_;
+    std::string problem_;
+};
 
 /// A failed compile. `place` describes a fault of its directory, so that another one can be tried;
 /// empty for other faults.
@@ -35,9 +56,8 @@ struct Compile
     const std::string& root; ///< of the sources
     const Index& index;
     const Kernel& kernel;
-    const std::string& hip; ///< path of HIP's runtime, or empty
-    int timeout;            ///< seconds
-    bool verbose;           ///< reports short compiles too
+    const std::string& hip; ///< path of HIP's runtime; if empty, the compiler's `prefix`/lib is searched
+    const Settings& settings;
 };
 
 /// Compiles a kernel from copies of its sources in a directory, and returns the library's bytes. Throws
@@ -45,5 +65,3 @@ struct Compile
 std::string compile(const Compile& compile, const std::string& directory);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_COMPILE_H

@@ -1,6 +1,5 @@
 // File functions that handle EINTR and throw no exceptions of the standard library.
-#ifndef QOLA_RUNTIME_FILES_H
-#define QOLA_RUNTIME_FILES_H
+#pragma once
 
 #include "report.h"
 
@@ -110,5 +109,3 @@ std::string directory_of(const std::string& path);
 std::string base_name(const std::string& path);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_FILES_H

@@ -1,8 +1,8 @@
-// kernels.index lists a module's kernels and how to compile each (written by qola/lazy/index.py).
-#ifndef QOLA_RUNTIME_INDEX_H
-#define QOLA_RUNTIME_INDEX_H
+// The sources of a module. kernels.index lists its kernels and how to compile each (written by
+// qola/lazy/index.py); only files that it lists are compiled.
+#pragma once
 
-#include "kernel.h"
+#include "pack.h"
 
 #include <map>
 #include <string>
@@ -43,6 +43,26 @@ Index index_of(std::string_view text, const std::string& path);
 /// Reads the index below a root, and compares it with a digest, if given. Throws Problem.
 Index read_index(const std::string& root, const std::string& digest = {});
 
-} // namespace qola_runtime
+/// Returns the faults of a directory of sources, one per line: untrusted owners, and files that the index
+/// does not list, because a compiler could read them instead of listed ones.
+std::vector<std::string>
+faults_of_directory(const std::string& root, const Index& index, const Trust& trust);
 
-#endif // QOLA_RUNTIME_INDEX_H
+/// Returns the files of an index, and the kernels, whose digests are wrong, one per line.
+std::vector<std::string> faults_of_files(const std::string& root, const Index& index);
+
+/// Returns the flags that compile a kernel.
+std::vector<std::string> flags_of(const Index& index, const Kernel& kernel);
+
+/// Computes the digest of everything that determines a kernel's code, except the compiler, like
+/// qola/lazy/index.py.
+std::string code_of(const Index& index, const Kernel& kernel);
+
+/// Copies the sources of a kernel to a directory, and compares their digests with the index. Throws
+/// Problem with the file, the expected and the found digest.
+void copy_sources(const std::string& root,
+                  const Index& index,
+                  const Kernel& kernel,
+                  const std::string& directory);
+
+} // namespace qola_runtime

@@ -1,6 +1,5 @@
 // Runs compiles concurrently.
-#ifndef QOLA_RUNTIME_JOBS_H
-#define QOLA_RUNTIME_JOBS_H
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -22,5 +21,3 @@ void side_by_side(std::size_t count,
 void in_background(const std::function<void()>& work);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_JOBS_H

@@ -1,6 +1,5 @@
 // Loads kernel libraries into this process.
-#ifndef QOLA_RUNTIME_LOAD_H
-#define QOLA_RUNTIME_LOAD_H
+#pragma once
 
 #include "qola_kernel.h"
 #include "store.h"
@@ -13,5 +12,3 @@ namespace qola_runtime {
 const qola_kernel_function* load(const Library& library, const std::string& name);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_LOAD_H

@@ -1,6 +1,5 @@
 // A file lock that ends with its owner.
-#ifndef QOLA_RUNTIME_LOCK_H
-#define QOLA_RUNTIME_LOCK_H
+#pragma once
 
 #include "files.h"
 
@@ -51,5 +50,3 @@ class FileLock
 };
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_LOCK_H

@@ -1,9 +1,7 @@
 #include "obtain.h"
 
-#include "compile.h"
 #include "files.h"
 #include "lock.h"
-#include "sources.h"
 #include "text.h"
 
 #include <atomic>
@@ -18,7 +16,6 @@ struct Obtainer::Work
 {
     const CompiledKernel kernel;
     const Compile compile;
-    const std::string what; ///< for people
 };
 
 namespace {
@@ -140,20 +137,15 @@ Library Obtainer::obtain(const Kernel& kernel, const Module& module)
         return found;
     if(!settings_.compile)
         throw Problem(
-            kernel.name + " for " + kernel.arch +
+            kernel.text() +
             " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
             where_to_get(compiled_by(module.identity, kernel)));
-    return compiled(kernel, module, false);
+    return compile(kernel, module, false);
 }
 
-Library Obtainer::compile_anew(const Kernel& kernel, const Module& module)
+Library Obtainer::compile(const Kernel& kernel, const Module& module, bool anew)
 {
-    return compiled(kernel, module, true);
-}
-
-Library Obtainer::compiled(const Kernel& kernel, const Module& module, bool anew)
-{
-    const std::string what     = kernel.name + " for " + kernel.arch;
+    const std::string what     = kernel.text();
     const CompiledKernel built = compiled_by(module.identity, kernel);
     const Compiler* compiler = nullptr;
     try
@@ -192,16 +184,7 @@ Library Obtainer::compiled(const Kernel& kernel, const Module& module, bool anew
             if(listed.name == kernel.name && listed.arch == kernel.arch)
             {
                 check_sources(module, *index, listed, kernel);
-                return into_cache({own,
-                                   {*compiler,
-                                    module.root,
-                                    *index,
-                                    listed,
-                                    hip_,
-                                    settings_.compile_timeout,
-                                    settings_.verbose},
-                                   what},
-                                  anew);
+                return into_cache({own, {*compiler, module.root, *index, listed, hip_, settings_}}, anew);
             }
     }
     catch(const LockBusy& busy)
@@ -222,7 +205,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     std::unique_ptr<FileLock> lock;
     try
     {
-        lock = locked(root, work.kernel, settings_.wait, work.what);
+        lock = locked(root, work.kernel, settings_.wait, work.compile.kernel.text());
     }
     catch(const LockBusy& busy)
     {
@@ -244,7 +227,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        bytes = entry_of(compile(work.compile, directory.path), work.kernel.key);
+        bytes = entry_of(qola_runtime::compile(work.compile, directory.path), work.kernel.key);
         publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
         // As the next process will find it.
         Looked looked = look_up(root, work.kernel);
@@ -279,7 +262,7 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
                           ", and in the cache it cannot be either: " + why);
         }
     }();
-    std::string bytes = entry_of(compile(work.compile, directory.path), work.kernel.key);
+    std::string bytes = entry_of(qola_runtime::compile(work.compile, directory.path), work.kernel.key);
     return not_kept(std::move(bytes), work.kernel.identity, why);
 }
 

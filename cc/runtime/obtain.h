@@ -1,8 +1,7 @@
 // Finds or compiles the library of a kernel.
-#ifndef QOLA_RUNTIME_OBTAIN_H
-#define QOLA_RUNTIME_OBTAIN_H
+#pragma once
 
-#include "compiler.h"
+#include "compile.h"
 #include "index.h"
 #include "ownership.h"
 #include "store.h"
@@ -34,8 +33,8 @@ class Obtainer
     /// Returns a kernel library. Throws Problem with the complete reason if it is unavailable.
     Library obtain(const Kernel& kernel, const Module& module);
 
-    /// Compiles a kernel even if a cache has it.
-    Library compile_anew(const Kernel& kernel, const Module& module);
+    /// Compiles a kernel; if `anew`, even if a cache has it.
+    Library compile(const Kernel& kernel, const Module& module, bool anew);
 
     /// Returns the compiler, null if there is none. Throws Problem.
     const Compiler* compiler() { return compilers_.find(); }
@@ -43,7 +42,6 @@ class Obtainer
     private:
     struct Work;
 
-    Library compiled(const Kernel& kernel, const Module& module, bool anew);
     Library into_cache(const Work& work, bool anew);
     Library in_private(const Work& work, const std::string& why);
     std::shared_ptr<const Index> index_of(const Module& module);
@@ -60,5 +58,3 @@ class Obtainer
 std::string root_of(const Settings& settings, const std::string& module, const std::string& beside);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_OBTAIN_H

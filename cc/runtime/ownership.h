@@ -1,6 +1,5 @@
 // Checks ownership: code is only loaded from files that no untrusted user could have written.
-#ifndef QOLA_RUNTIME_OWNERSHIP_H
-#define QOLA_RUNTIME_OWNERSHIP_H
+#pragma once
 
 #include "files.h"
 
@@ -47,5 +46,3 @@ std::string distrust_of_directory(const std::string& path, const Trust& trust = 
 TemporaryDirectory make_private_directory(const std::string& parent);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_OWNERSHIP_H

@@ -1,6 +1,5 @@
 // Runs programs without a shell. They end at their timeout, or with this process.
-#ifndef QOLA_RUNTIME_PROCESS_H
-#define QOLA_RUNTIME_PROCESS_H
+#pragma once
 
 #include <functional>
 #include <string>
@@ -35,5 +34,3 @@ struct Ended
 Ended run(const Command& command, const std::function<void()>& slow = {});
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_PROCESS_H

@@ -3,8 +3,7 @@
 // Stubs (qola/plan/stubs.py) define the functions that Composable Kernel's dispatch calls, and forward to
 // functions that they request here. The library's `module`, a table that qola/lazy/index.py writes, lists
 // the kernel instances.
-#ifndef QOLA_LAZY_H
-#define QOLA_LAZY_H
+#pragma once
 
 #include "qola_kernel.h"
 
@@ -60,5 +59,3 @@ inline const qola_kernel_function* functions(unsigned row, unsigned count)
 const qola_kernel_function* launching(unsigned row, unsigned count);
 
 } // namespace qola_lazy
-
-#endif // QOLA_LAZY_H

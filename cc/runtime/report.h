@@ -1,6 +1,5 @@
 // Messages on standard error, and the exceptions that carry them.
-#ifndef QOLA_RUNTIME_REPORT_H
-#define QOLA_RUNTIME_REPORT_H
+#pragma once
 
 #include <stdexcept>
 #include <string>
@@ -35,5 +34,3 @@ void say_once(const std::string& text);
 void say_once_of(const std::string& kind, const std::string& text);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_REPORT_H

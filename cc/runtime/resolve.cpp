@@ -9,7 +9,6 @@
 #include "load.h"
 #include "lock.h"
 #include "obtain.h"
-#include "recording.h"
 #include "text.h"
 
 #include <algorithm>
@@ -303,6 +302,33 @@ const qola_kernel_function* found_by(Find find)
         say_once(error.what());
         throw StatusError(QOLA_STATUS_UNAVAILABLE, error.what());
     }
+}
+
+/// Finds the kernels of a call by repeating it in a mode that launches nothing. Returns their rows, each
+/// once, with `first` first; only `first` outside of a call, for a call that must not be repeated, and while
+/// recording.
+std::vector<unsigned> rows_of_call(unsigned first)
+{
+    using qola_entry::thread_call;
+    std::vector<unsigned> rows{first};
+    // Composable Kernel would attribute an old error to its launch and clear it. The call itself must
+    // see it.
+    if(thread_call.again == nullptr || thread_call.noted != nullptr || hipPeekAtLastError() != hipSuccess)
+        return rows;
+    std::vector<qola_entry::Noted> noted;
+    try
+    {
+        const qola_entry::Recorded recorded(noted);
+        thread_call.again(thread_call.call);
+    }
+    catch(const std::exception&)
+    {
+        // The call itself will report it.
+    }
+    for(const unsigned row : qola_entry::rows_of(noted))
+        if(row != first)
+            rows.push_back(row);
+    return rows;
 }
 
 void load_rows(const std::vector<unsigned>& rows)

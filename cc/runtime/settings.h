@@ -1,6 +1,5 @@
 // The settings. No other file of the runtime reads the environment.
-#ifndef QOLA_RUNTIME_SETTINGS_H
-#define QOLA_RUNTIME_SETTINGS_H
+#pragma once
 
 #include <functional>
 #include <string>
@@ -46,5 +45,3 @@ std::vector<std::string> environment_of_child(const std::vector<std::string>& ke
                                               const std::vector<std::string>& with);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_SETTINGS_H

@@ -1,6 +1,5 @@
 // SHA-256 (FIPS 180-4), which names and checks kernels in caches, packs and the fake HIP runtime.
-#ifndef QOLA_RUNTIME_SHA256_H
-#define QOLA_RUNTIME_SHA256_H
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -17,5 +16,3 @@ std::string bytes_of_hex(std::string_view hex);
 std::string hex_of_bytes(std::string_view bytes);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_SHA256_H

@@ -1,6 +1,14 @@
 #include "store.h"
 
+#include "files.h"
+#include "lock.h"
 #include "text.h"
+
+#include <cerrno>
+#include <ctime>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace qola_runtime {
 namespace {
@@ -30,6 +38,42 @@ Library found_in(const Pack& pack, const CompiledKernel& kernel)
         say_once(std::string(problem.what()) + " (skipped)");
     }
     return {};
+}
+
+std::string first_fault(const std::string& root,
+                        const CompiledKernel& kernel,
+                        int fd,
+                        const std::string& path,
+                        const Trust& trust)
+{
+    if(const std::string why = distrust_of_directory(root, trust); !why.empty())
+        return why;
+    if(const std::string why = distrust(root + "/" + kernel.name, trust); !why.empty())
+        return why;
+    struct stat status;
+    if(fstat(fd, &status) != 0)
+        return SystemError("stat " + path, errno).what();
+    return distrust(path, status, trust);
+}
+
+/// Parses a file name in a kernel's directory.
+Found file_of_name(const std::string& root, const std::string& name, const std::string& file)
+{
+    Found item{Found::unknown, root + "/" + name + "/" + file, name, {}, {}};
+    const std::size_t end  = file.find(".so");
+    const std::size_t dash = file.rfind('-', end);
+    if(end == std::string::npos || dash == std::string::npos || end - dash - 1 != 32)
+        return item;
+    item.arch              = file.substr(0, dash);
+    item.key               = file.substr(dash + 1, 32);
+    const std::string rest = file.substr(end + 3);
+    if(rest.empty())
+        item.kind = Found::entry;
+    else if(rest == ".lock")
+        item.kind = Found::lock;
+    else if(starts_with(rest, ".tmp."))
+        item.kind = Found::leftover;
+    return item;
 }
 
 } // namespace
@@ -99,6 +143,91 @@ void Store::open_pack(const std::string& path, const Trust& trust)
             say_once(std::string(problem.what()) + " (skipped)");
         }
     }
+}
+
+Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trust& trust)
+{
+    Looked looked;
+    looked.path = root + "/" + entry_path(kernel);
+    const Fd fd = open_file(looked.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if(!fd)
+    {
+        if(errno == ELOOP)
+            looked.fault = looked.path + " is a symbolic link; remove it";
+        else if(errno != ENOENT && errno != ENOTDIR)
+            looked.fault = SystemError("open " + looked.path, errno).what();
+        return looked;
+    }
+    looked.fault = first_fault(root, kernel, fd.get(), looked.path, trust);
+    if(!looked.fault.empty())
+        return looked;
+    try
+    {
+        looked.bytes = read_all(fd.get(), looked.path);
+    }
+    catch(const Problem& problem)
+    {
+        looked.fault = problem.what();
+        return looked;
+    }
+    if(const std::string fault = fault_of_entry(looked.bytes, kernel.key); !fault.empty())
+        looked.fault = looked.path + " " + fault;
+    else
+        looked.found = true;
+    return looked;
+}
+
+Modes modes_below(const std::string& root)
+{
+    struct stat status;
+    const bool open = stat(root.c_str(), &status) == 0 && (status.st_mode & 0055) == 0055;
+    return open ? Modes{0755, 0644} : Modes{0700, 0600};
+}
+
+void prepare(const std::string& root, const std::string& name)
+{
+    make_directories(root, 0700);
+    if(const std::string why = distrust_of_directory(root); !why.empty())
+        throw Problem(why);
+    const std::string directory = root + "/" + name;
+    const Modes modes           = modes_below(root);
+    if(mkdir(directory.c_str(), modes.directory) == 0)
+        // Set the mode regardless of the umask.
+        chmod(directory.c_str(), modes.directory);
+    else if(const int code = errno; !is_directory(directory))
+        throw SystemError("mkdir " + directory, code);
+    if(const std::string why = distrust(directory); !why.empty())
+        throw Problem(why);
+}
+std::vector<Found> files_in(const std::string& root)
+{
+    std::vector<Found> items;
+    for(const std::string& name : names_in(root))
+    {
+        struct stat status;
+        const std::string directory = root + "/" + name;
+        if(lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+            continue;
+        for(const std::string& file : names_in(directory))
+            items.push_back(file_of_name(root, name, file));
+    }
+    return items;
+}
+
+bool is_of_another_machine(const std::string& leftover, int timeout)
+{
+    // <entry>.tmp.<process>.<number>.<host>; the host may contain dots.
+    const std::string file = base_name(leftover);
+    std::size_t at         = file.find(".tmp.");
+    if(at == std::string::npos)
+        return false;
+    at += 4;
+    for(int parts = 0; parts < 2 && at != std::string::npos; ++parts)
+        at = file.find('.', at + 1);
+    if(at == std::string::npos || file.substr(at + 1) == host_name())
+        return false;
+    struct stat status;
+    return lstat(leftover.c_str(), &status) == 0 && time(nullptr) - status.st_mtime <= timeout;
 }
 
 } // namespace qola_runtime

@@ -114,6 +114,22 @@ std::optional<long> number(std::string_view text, long least, long most)
     return value;
 }
 
+std::string number_bytes(std::uint64_t value, int bytes)
+{
+    std::string text;
+    for(int at = 0; at < bytes; ++at)
+        text += static_cast<char>(value >> (8 * at));
+    return text;
+}
+
+std::uint64_t number_at(std::string_view text, std::size_t place, int bytes)
+{
+    std::uint64_t value = 0;
+    for(int at = bytes - 1; at >= 0; --at)
+        value = value << 8 | static_cast<unsigned char>(text[place + static_cast<std::size_t>(at)]);
+    return value;
+}
+
 std::string visible(std::string_view text)
 {
     constexpr std::string_view digits = "0123456789abcdef";

@@ -1,8 +1,8 @@
 // Small functions on text.
-#ifndef QOLA_RUNTIME_TEXT_H
-#define QOLA_RUNTIME_TEXT_H
+#pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +30,12 @@ bool ends_with(std::string_view text, std::string_view end);
 /// Parses a decimal number from `least` to `most`; nothing for any other text.
 std::optional<long> number(std::string_view text, long least, long most);
 
+/// Encodes a number as little-endian bytes.
+std::string number_bytes(std::uint64_t value, int bytes);
+
+/// Decodes a little-endian number at a position. The bytes must exist.
+std::uint64_t number_at(std::string_view text, std::size_t place, int bytes);
+
 /// Escapes as \xNN control characters except tab and line feed, bidirectional marks, and bytes that are
 /// not UTF-8.
 std::string visible(std::string_view text);
@@ -41,5 +47,3 @@ std::string last_lines(std::string_view text, std::size_t count);
 std::string time_since(std::chrono::steady_clock::time_point start);
 
 } // namespace qola_runtime
-
-#endif // QOLA_RUNTIME_TEXT_H

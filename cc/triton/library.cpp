@@ -1,15 +1,19 @@
 #include "library.h"
 
-#include "packs.h"
-
 #include "cc/runtime/device.h"
-#include "cc/runtime/little_endian.h"
-#include "cc/runtime/report.h"
+#include "cc/runtime/pack.h"
+#include "cc/runtime/settings.h"
+#include "cc/runtime/sha256.h"
+#include "cc/runtime/text.h"
 
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
 namespace qola_triton {
@@ -29,6 +33,86 @@ int current_device()
     check(hipGetDevice(&device), "hipGetDevice");
     return device;
 }
+
+using namespace qola_runtime;
+
+std::string library_file()
+{
+    Dl_info info = {};
+    const bool known = dladdr(reinterpret_cast<const void*>(&library_file), &info) != 0;
+    return known && info.dli_fname != nullptr ? absolute(info.dli_fname) : "";
+}
+
+/// Returns the places of a pack in search order, with their trusted owners: the environment, the library's
+/// directory, and the directories of its link targets.
+std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
+{
+    std::vector<std::pair<std::string, Trust>> places;
+    // Other named files may be packs of lazy libraries.
+    for(const std::string& path : settings().packs)
+        if(is_directory(path))
+            places.emplace_back(path + "/" + name, trust_in_user());
+        else if(base_name(path) == name)
+            places.emplace_back(path, trust_in_user());
+    const std::string library = library_file();
+    const Trust trust         = trust_in_owner_of(library);
+    for(const std::string& file : {library, real_path(library)})
+        if(!file.empty())
+            places.emplace_back(directory_of(file) + "/" + name, trust);
+    return places;
+}
+
+/// Checks that an entry's code is the code that the library was built with. The entry's own digest does not
+/// prove that, because a forger can change both.
+void check_code(const std::string& path, const Instance& instance, std::string_view entry)
+{
+    const std::string found = sha256(entry.substr(0, entry.size() - kTrailerBytes));
+    if(found != instance.key)
+        throw Problem(path + ": " + instance.name + " is other code than " + table.library +
+                                    " was built with: it has the digest " + found + ", expected " + instance.key);
+}
+
+/// Opens packs at their first use. Not thread-safe.
+class Packs
+{
+    public:
+    /// Returns the code object of a kernel from the first pack that has it. Throws Problem if none has it, or an
+    /// earlier pack is damaged.
+    std::string code_of(const Instance& instance)
+    {
+        const std::string name = std::string(table.library) + "-" + instance.arch + ".qpack";
+        std::string lacking;
+        for(const auto& [path, trust] : places_of(name))
+        {
+            const Pack* const pack = at(path, trust);
+            if(pack == nullptr)
+                continue;
+            // It may belong to another build, and the next pack to this one.
+            if(std::string code = pack->find(instance.key); !code.empty())
+            {
+                check_code(path, instance, code);
+                return code;
+            }
+            lacking = path;
+        }
+        if(!lacking.empty())
+            throw Problem(lacking + " has no " + instance.name + " of this build of " + table.library);
+        const std::string beside = directory_of(library_file()) + "/" + name;
+        throw Problem(std::string("no pack of kernels for ") + instance.arch + ": " + beside);
+    }
+
+    private:
+    /// Returns the pack at a path, null if there is none.
+    const Pack* at(const std::string& path, const Trust& trust)
+    {
+        auto& found = packs_[path];
+        if(!found && is_file(path))
+            found = std::make_unique<Pack>(path, trust);
+        return found.get();
+    }
+
+    std::map<std::string, std::unique_ptr<Pack>> packs_;
+};
 
 /// Open packs and loaded kernels; never freed, because kernels may be requested while a process ends.
 class Loaded
@@ -111,14 +195,14 @@ std::string bytes_of(const Instance& instance, const Argument& argument, const q
         if(!fits)
             refuse("which " + std::to_string(8 * argument.bytes) + " bits do not hold");
     }
-    return qola_runtime::number_bytes(bits, static_cast<int>(argument.bytes));
+    return number_bytes(bits, static_cast<int>(argument.bytes));
 }
 
 } // namespace
 
 const Instance& find(const std::string& kernel, const Choices& choices)
 {
-    const std::string& arch = qola_runtime::arch_of_current_device(check);
+    const std::string& arch = arch_of_current_device(check);
     bool elsewhere          = false;
     for(std::size_t at = 0; at < table.count; ++at)
     {
@@ -228,7 +312,7 @@ int guarded(const std::function<void()>& work) noexcept
         error = refusal.what();
         return refusal.status;
     }
-    catch(const qola_runtime::Problem& problem)
+    catch(const Problem& problem)
     {
         error = problem.what();
         return QOLA_TRITON_UNAVAILABLE;

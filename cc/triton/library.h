@@ -1,6 +1,5 @@
 // Finds, loads and launches the kernels of the table.
-#ifndef QOLA_TRITON_LIBRARY_H
-#define QOLA_TRITON_LIBRARY_H
+#pragma once
 
 #include "qola_triton.h"
 #include "table.h"
@@ -71,5 +70,3 @@ int attention_forward_find(const qola_triton_attention* attention, qola_triton_f
 int attention_backward_find(const qola_triton_attention* attention, qola_triton_found* found) noexcept;
 
 } // namespace qola_triton
-
-#endif // QOLA_TRITON_LIBRARY_H

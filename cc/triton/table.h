@@ -1,6 +1,5 @@
 // The table of a library's kernels in Triton, written by qola/triton/library.py.
-#ifndef QOLA_TRITON_TABLE_H
-#define QOLA_TRITON_TABLE_H
+#pragma once
 
 #include <cstddef>
 
@@ -49,5 +48,3 @@ struct Table
 extern const Table table;
 
 } // namespace qola_triton
-
-#endif // QOLA_TRITON_TABLE_H

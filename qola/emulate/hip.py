@@ -22,7 +22,7 @@ _LAUNCH_FAILURE = 719
 
 
 class _Launch(ctypes.Structure):
-    """fake_hip_launch of cc/fake_hip/emulator.h."""
+    """fake_hip_launch of cc/fake_hip/launch.h."""
 
     _fields_ = [
         ("kernel", ctypes.c_char_p),

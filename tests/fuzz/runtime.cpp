@@ -2,14 +2,11 @@
 //
 // In: a letter for the reader, two numbers of 8 bytes (size, and zeros behind that), the bytes.
 // Out: a number of 4 bytes, then a text: "+" where it is taken, else "-" and the refusal.
-#include "cc/runtime/entry.h"
 #include "cc/runtime/files.h"
 #include "cc/runtime/index.h"
-#include "cc/runtime/little_endian.h"
 #include "cc/runtime/ownership.h"
 #include "cc/runtime/pack.h"
 #include "cc/runtime/report.h"
-#include "cc/runtime/sources.h"
 #include "cc/runtime/text.h"
 
 #include <algorithm>

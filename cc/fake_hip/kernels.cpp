@@ -1,14 +1,29 @@
-// Kernels that a program or library registers when it is loaded, and their launch.
-#include "errors.h"
+// Kernels that a program or library registers when it is loaded, code objects that it loads itself, and their launch.
 #include "launch.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 
+using fake_hip::CallConfiguration;
 using fake_hip::Kernel;
 using fake_hip::record;
 using fake_hip::settings;
+
+// Opaque in HIP's headers.
+struct ihipModuleSymbol_t
+{
+    const fake_hip::CodeObject* code_object;
+    const Kernel* kernel;
+};
+
+struct ihipModule_t
+{
+    fake_hip::CodeObject code_object;
+    std::map<std::string, ihipModuleSymbol_t> functions;
+};
 
 namespace {
 
@@ -36,17 +51,10 @@ struct Function
     std::unique_ptr<ihipModuleSymbol_t> handle; ///< once hipGetFuncBySymbol was asked for it
 };
 
-struct CallConfiguration
-{
-    dim3 grid;
-    dim3 block;
-    std::size_t lds_bytes;
-    hipStream_t stream;
-};
-
-std::mutex mutex;
+std::mutex mutex; // of both maps
 // Not destroyed: libraries unregister from their own static destructors.
 auto& functions() { static auto* all = new std::map<const void*, Function>; return *all; }
+auto& modules() { static auto* all = new std::map<hipModule_t, std::unique_ptr<ihipModule_t>>; return *all; }
 thread_local std::vector<CallConfiguration> configurations;
 
 struct Found
@@ -79,24 +87,76 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
     const Found found = find(host_function);
     if(found.error != hipSuccess)
         return record(found.error);
-    const fake_hip::Launch launch{*found.code_object,
-                                  *found.kernel,
-                                  "fatbin",
-                                  configuration.grid,
-                                  configuration.block,
-                                  configuration.lds_bytes,
-                                  configuration.stream};
+    const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
 }
 
-} // namespace
+hipError_t load(hipModule_t* module, const void* image)
+{
+    *module = nullptr;
+    if(!image)
+        return record(hipErrorInvalidValue);
+    auto code_object = fake_hip::load_image(image, fake_hip::settings().arch);
+    if(!code_object)
+        return record(hipErrorNoBinaryForGpu);
+    auto loaded = std::make_unique<ihipModule_t>();
+    loaded->code_object = std::move(*code_object);
+    for(const auto& [name, kernel] : loaded->code_object.kernels)
+        loaded->functions[name] = {&loaded->code_object, &kernel};
+    const std::scoped_lock lock(mutex);
+    *module            = loaded.get();
+    modules()[*module] = std::move(loaded);
+    return hipSuccess;
+}
 
-bool fake_hip::is_of_symbol(hipFunction_t function)
+/// Returns where a kernel that is still loaded comes from, "fatbin" or "module"; null for other kernels.
+const char* source_of(hipFunction_t function)
 {
     const std::scoped_lock lock(mutex);
-    return std::ranges::any_of(functions(),
-                               [&](const auto& item) { return function && item.second.handle.get() == function; });
+    for(const auto& [_, registered] : functions())
+        if(function && registered.handle.get() == function)
+            return "fatbin";
+    for(const auto& [_, module] : modules())
+        for(const auto& [_, symbol] : module->functions)
+            if(&symbol == function)
+                return "module";
+    return nullptr;
 }
+
+// The form AITER uses: {POINTER, buffer, SIZE, &size, END}.
+std::optional<std::string> buffer_of(void** extra)
+{
+    const void* buffer      = nullptr;
+    const std::size_t* size = nullptr;
+    for(; *extra != HIP_LAUNCH_PARAM_END; extra += 2)
+    {
+        if(*extra == HIP_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if(*extra == HIP_LAUNCH_PARAM_BUFFER_SIZE)
+            size = static_cast<const std::size_t*>(extra[1]);
+        else
+            return std::nullopt;
+    }
+    if(!buffer || !size)
+        return std::nullopt;
+    return std::string(static_cast<const char*>(buffer), *size);
+}
+
+hipError_t launch(hipFunction_t function, const CallConfiguration& configuration, void** parameters, void** extra)
+{
+    const char* const source = source_of(function);
+    if(!source)
+        return record(hipErrorInvalidHandle);
+    if(parameters && extra)
+        return record(hipErrorInvalidValue);
+    const fake_hip::Launch launch{configuration, *function->code_object, *function->kernel, source};
+    if(!extra)
+        return fake_hip::launch(launch, fake_hip::pack_arguments(launch, parameters));
+    const auto buffer = buffer_of(extra);
+    return buffer ? fake_hip::launch(launch, *buffer) : record(hipErrorInvalidValue);
+}
+
+} // namespace
 
 extern "C" {
 
@@ -156,7 +216,7 @@ hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, std::size_t* lds, 
     configurations.pop_back();
     *grid   = top.grid;
     *block  = top.block;
-    *lds    = top.lds_bytes;
+    *lds    = top.dynamic_lds_bytes;
     *stream = top.stream;
     return hipSuccess;
 }
@@ -171,7 +231,6 @@ hipError_t hipLaunchKernel(const void* function,
     FAKE_HIP_ENTER();
     return launch(function, {grid, block, lds, stream}, arguments);
 }
-
 
 hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
 {
@@ -193,6 +252,63 @@ const char* hipKernelNameRefByPtr(const void* host_function, hipStream_t)
     const std::scoped_lock lock(mutex);
     const auto function = functions().find(host_function);
     return function == functions().end() ? nullptr : function->second.name.c_str();
+}
+
+hipError_t hipModuleLoad(hipModule_t* module, const char* path)
+{
+    FAKE_HIP_ENTER();
+    std::ifstream file(path, std::ios::binary);
+    if(!file)
+        return record(hipErrorFileNotFound);
+    const std::string image{std::istreambuf_iterator<char>(file), {}};
+    return load(module, image.data());
+}
+
+hipError_t hipModuleLoadData(hipModule_t* module, const void* image)
+{
+    FAKE_HIP_ENTER();
+    return load(module, image);
+}
+
+hipError_t hipModuleUnload(hipModule_t module)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    return record(modules().erase(module) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name)
+{
+    FAKE_HIP_ENTER();
+    *function = nullptr;
+    const std::scoped_lock lock(mutex);
+    const auto loaded = modules().find(module);
+    if(loaded == modules().end())
+        return record(hipErrorInvalidHandle);
+    const auto found = loaded->second->functions.find(name);
+    if(found == loaded->second->functions.end())
+        return record(hipErrorNotFound);
+    *function = &found->second;
+    return hipSuccess;
+}
+
+const char* hipKernelNameRef(const hipFunction_t function) { return function->kernel->symbol.c_str(); }
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function,
+                                 unsigned grid_x,
+                                 unsigned grid_y,
+                                 unsigned grid_z,
+                                 unsigned block_x,
+                                 unsigned block_y,
+                                 unsigned block_z,
+                                 unsigned lds,
+                                 hipStream_t stream,
+                                 void** parameters,
+                                 void** extra)
+{
+    FAKE_HIP_ENTER();
+    const CallConfiguration configuration{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, lds, stream};
+    return launch(function, configuration, parameters, extra);
 }
 
 } // extern "C"
