@@ -38,23 +38,17 @@ const CodeObject* find(std::string_view key) noexcept
 void check(hipError_t status, const char* call)
 {
     if(status != hipSuccess)
-    {
         throw Error(name_of(call) + ": " + hipGetErrorString(status));
-    }
 }
 
 void load(hipModule_t* module, const std::string& key)
 {
     const CodeObject* object = find(key);
     if(object == nullptr)
-    {
         throw NotEmbedded(key);
-    }
     const hipError_t status = hipModuleLoadData(module, object->data);
     if(status != hipSuccess)
-    {
         throw Error("hipModuleLoadData of " + key + ": " + hipGetErrorString(status));
-    }
 }
 
 unsigned cu_count()

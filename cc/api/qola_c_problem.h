@@ -3,7 +3,7 @@
 #pragma once
 
 #include "qola_c.h"
-#include "qola_status.h"
+#include "qola_call.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,13 +1,28 @@
-// The state of a thread's call of an entry point. With it a library finds the kernels of a call before, or
-// without, running any of them.
-#ifndef QOLA_CALL_H
-#define QOLA_CALL_H
+// A thread's call of an entry point: its status, and its state, with which a library finds the kernels of a call
+// before, or without, running any of them.
+#pragma once
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <vector>
 
+// qola_common.h documents them for users.
+#define QOLA_STATUS_NO_KERNEL (-1.f)
+#define QOLA_STATUS_NO_ARCH (-2.f)
+#define QOLA_STATUS_FAILED (-3.f)
+#define QOLA_STATUS_UNAVAILABLE (-4.f)
+
 namespace qola_entry {
+
+/// Ends an entry point with a status whose reason has been printed.
+class StatusError : public std::runtime_error
+{
+    public:
+    StatusError(float status, const std::string& what) : std::runtime_error(what), status(status) {}
+    const float status;
+};
 
 /// A kernel that a call would have launched.
 struct Noted
@@ -100,5 +115,3 @@ float repeatable(const Arguments&, const Stream& stream, Run run)
 }
 
 } // namespace qola_entry
-
-#endif // QOLA_CALL_H

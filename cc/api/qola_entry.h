@@ -3,7 +3,6 @@
 
 #include "qola_call.h"
 #include "qola_common.h"
-#include "qola_status.h"
 
 #include <hip/hip_runtime_api.h>
 

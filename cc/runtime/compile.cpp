@@ -38,18 +38,6 @@ std::string fault_of_place(const std::string& directory, const std::string& log)
     return {};
 }
 
-std::string log_in(const std::string& path)
-{
-    try
-    {
-        return read_file(path);
-    }
-    catch(const Problem&)
-    {
-        return {};
-    }
-}
-
 constexpr int kIdentitySeconds = 120;
 
 /// Returns the command that compiles a kernel library in a directory of the sources.
@@ -253,7 +241,7 @@ std::string compile(const Compile& compile, const std::string& directory)
         });
         if(!ended.well())
         {
-            const std::string printed = log_in(log);
+            const std::string printed = read_start(log, 1 << 24);
             throw CompileError("compiling " + what + " failed: " + ended.text(timeout) +
                                    (ended.timed_out ? " (QOLA_COMPILE_TIMEOUT)" : "") + "; the command is, in " +
                                    compile.root + ":\n" + join(command.arguments, " ") + "\n" +

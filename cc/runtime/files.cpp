@@ -90,6 +90,19 @@ std::string read_file(const std::string& path)
     return read_all(fd.get(), path);
 }
 
+std::string read_start(const std::string& path, std::size_t most)
+{
+    try
+    {
+        const Fd fd = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+        return fd ? read_at(fd.get(), 0, most, path) : std::string{};
+    }
+    catch(const Problem&)
+    {
+        return {};
+    }
+}
+
 namespace {
 
 /// Makes a write beyond the file size limit fail instead of ending the process.

@@ -61,6 +61,9 @@ std::string read_all(int fd, const std::string& path);
 /// Reads all bytes of a file. Throws SystemError.
 std::string read_file(const std::string& path);
 
+/// Reads at most `most` bytes of a file, also of one that reports no size; empty if it cannot be read.
+std::string read_start(const std::string& path, std::size_t most);
+
 /// Throws SystemError.
 void write_all(int fd, std::string_view bytes, const std::string& path);
 

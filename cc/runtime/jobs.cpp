@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <signal.h>
 
 namespace qola_runtime {
@@ -19,30 +18,16 @@ namespace {
 /// Peak memory of compiling a large kernel.
 constexpr long kMebibytesOfCompile = 1400;
 
-/// Reads the start of a file of the operating system's kernel, which reports no size; empty if missing.
-std::string start_of(const std::string& path)
-{
-    try
-    {
-        const Fd fd = open_file(path, O_RDONLY);
-        return fd ? read_at(fd.get(), 0, 4096, path) : std::string{};
-    }
-    catch(const Problem&)
-    {
-        return {};
-    }
-}
-
 /// Returns the memory available for new processes in MiB; unknown limits are ignored.
 long mebibytes_available()
 {
     long available            = 1L << 40;
-    const std::string machine = start_of("/proc/meminfo");
+    const std::string machine = read_start("/proc/meminfo", 4096);
     for(const std::string_view line : lines(machine))
         if(const auto words = split(line, " "); words.size() > 1 && words[0] == "MemAvailable:")
             available = number(words[1], 0, 1L << 50).value_or(available << 10) >> 10;
     // The container's limit, without the memory of this process.
-    const std::string container = start_of("/sys/fs/cgroup/memory.max");
+    const std::string container = read_start("/sys/fs/cgroup/memory.max", 4096);
     for(const std::string_view line : lines(container))
         if(const auto bytes = number(line, 0, 1L << 60))
             available = std::min(available, *bytes >> 20);

@@ -38,18 +38,6 @@ bool is_named(int fd, const std::string& path)
            opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-std::string owner_in(int fd, const std::string& path)
-{
-    try
-    {
-        return join(split(read_at(fd, 0, 200, path), "\n"), " ");
-    }
-    catch(const Problem&)
-    {
-        return {};
-    }
-}
-
 enum class Owner
 {
     lives,
@@ -130,7 +118,7 @@ FileLock::FileLock(const std::string& path,
             return;
         }
         const auto waited = Clock::now() - start;
-        const std::string owner = owner_in(fd_.get(), path);
+        const std::string owner = join(split(read_start(path, 200), "\n"), " ");
         const Owner state       = state_of(owner);
         if(state != Owner::dead)
             last_alive = Clock::now();

@@ -228,10 +228,10 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         const TemporaryDirectory directory(make_work_directory(entry));
         bytes = entry_of(qola_runtime::compile(work.compile, directory.path), work.kernel.key);
-        publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
+        publish(bytes, directory.path + "/entry.so", entry, mode_below(root, false));
         // As the next process will find it.
         Looked looked = look_up(root, work.kernel);
-        if(!looked.found)
+        if(looked.bytes.empty())
             throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
         return {looked.path, std::move(looked.bytes), "compiled", true, work.kernel.identity};
     }

@@ -2,7 +2,6 @@
 #include "qola_lazy.h"
 
 #include "qola_call.h"
-#include "qola_status.h"
 #include "device.h"
 #include "files.h"
 #include "jobs.h"

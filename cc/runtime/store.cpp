@@ -21,7 +21,7 @@ Library found_in(const std::string& root,
     Looked looked = look_up(root, kernel, trust);
     if(!looked.fault.empty())
         say_once(looked.fault + " (skipped)");
-    if(!looked.found)
+    if(looked.bytes.empty())
         return {};
     return {looked.path, std::move(looked.bytes), what + " " + looked.path, false, kernel.identity};
 }
@@ -38,22 +38,6 @@ Library found_in(const Pack& pack, const CompiledKernel& kernel)
         say_once(std::string(problem.what()) + " (skipped)");
     }
     return {};
-}
-
-std::string first_fault(const std::string& root,
-                        const CompiledKernel& kernel,
-                        int fd,
-                        const std::string& path,
-                        const Trust& trust)
-{
-    if(const std::string why = distrust_of_directory(root, trust); !why.empty())
-        return why;
-    if(const std::string why = distrust(root + "/" + kernel.name, trust); !why.empty())
-        return why;
-    struct stat status;
-    if(fstat(fd, &status) != 0)
-        return SystemError("stat " + path, errno).what();
-    return distrust(path, status, trust);
 }
 
 /// Parses a file name in a kernel's directory.
@@ -147,8 +131,7 @@ void Store::open_pack(const std::string& path, const Trust& trust)
 
 Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trust& trust)
 {
-    Looked looked;
-    looked.path = root + "/" + entry_path(kernel);
+    Looked looked{root + "/" + entry_path(kernel), {}, {}};
     const Fd fd = open_file(looked.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if(!fd)
     {
@@ -158,30 +141,34 @@ Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trus
             looked.fault = SystemError("open " + looked.path, errno).what();
         return looked;
     }
-    looked.fault = first_fault(root, kernel, fd.get(), looked.path, trust);
-    if(!looked.fault.empty())
-        return looked;
     try
     {
-        looked.bytes = read_all(fd.get(), looked.path);
+        struct stat status;
+        if(fstat(fd.get(), &status) != 0)
+            throw SystemError("stat " + looked.path, errno);
+        for(const std::string& why : {distrust_of_directory(root, trust),
+                                      distrust(root + "/" + kernel.name, trust),
+                                      distrust(looked.path, status, trust)})
+            if(!why.empty())
+                throw Problem(why);
+        std::string bytes = read_all(fd.get(), looked.path);
+        if(const std::string fault = fault_of_entry(bytes, kernel.key); !fault.empty())
+            throw Problem(looked.path + " " + fault);
+        looked.bytes = std::move(bytes);
     }
     catch(const Problem& problem)
     {
         looked.fault = problem.what();
-        return looked;
     }
-    if(const std::string fault = fault_of_entry(looked.bytes, kernel.key); !fault.empty())
-        looked.fault = looked.path + " " + fault;
-    else
-        looked.found = true;
     return looked;
 }
 
-Modes modes_below(const std::string& root)
+mode_t mode_below(const std::string& root, bool directory)
 {
     struct stat status;
-    const bool open = stat(root.c_str(), &status) == 0 && (status.st_mode & 0055) == 0055;
-    return open ? Modes{0755, 0644} : Modes{0700, 0600};
+    if(stat(root.c_str(), &status) == 0 && (status.st_mode & 0055) == 0055)
+        return directory ? 0755 : 0644;
+    return directory ? 0700 : 0600;
 }
 
 void prepare(const std::string& root, const std::string& name)
@@ -190,15 +177,16 @@ void prepare(const std::string& root, const std::string& name)
     if(const std::string why = distrust_of_directory(root); !why.empty())
         throw Problem(why);
     const std::string directory = root + "/" + name;
-    const Modes modes           = modes_below(root);
-    if(mkdir(directory.c_str(), modes.directory) == 0)
+    const mode_t mode           = mode_below(root, true);
+    if(mkdir(directory.c_str(), mode) == 0)
         // Set the mode regardless of the umask.
-        chmod(directory.c_str(), modes.directory);
+        chmod(directory.c_str(), mode);
     else if(const int code = errno; !is_directory(directory))
         throw SystemError("mkdir " + directory, code);
     if(const std::string why = distrust(directory); !why.empty())
         throw Problem(why);
 }
+
 std::vector<Found> files_in(const std::string& root)
 {
     std::vector<Found> items;

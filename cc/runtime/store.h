@@ -17,9 +17,8 @@ namespace qola_runtime {
 /// Result of a cache lookup.
 struct Looked
 {
-    bool found = false;
     std::string path;  ///< of the entry, existing or not
-    std::string bytes; ///< the whole entry, if found
+    std::string bytes; ///< the whole entry; empty if there is none
     std::string fault; ///< a sentence, if a file exists that must not be loaded
 };
 
@@ -28,13 +27,8 @@ Looked look_up(const std::string& root,
                const CompiledKernel& kernel,
                const Trust& trust = trust_in_user());
 
-/// Modes for new files and directories below a root, as permissive as the root's.
-struct Modes
-{
-    mode_t directory;
-    mode_t file;
-};
-Modes modes_below(const std::string& root);
+/// Returns the mode of new files below a root, or of new directories: as permissive as the root's.
+mode_t mode_below(const std::string& root, bool directory);
 
 /// Creates a missing root and the directory of a kernel. Throws Problem.
 void prepare(const std::string& root, const std::string& name);

@@ -13,7 +13,6 @@
 // a thread waits before it asks for the same again.
 #include "qola_call.h"
 #include "qola_lazy.h"
-#include "qola_status.h"
 
 #include <chrono>
 #include <cstdio>
