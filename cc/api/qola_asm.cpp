@@ -18,18 +18,15 @@ std::string name_of(const char* call) { return std::string(call, std::strcspn(ca
 
 } // namespace
 
-NotEmbedded::NotEmbedded(const std::string& key)
-    : Error(key + ": no such code object in this library")
-{
-}
+NotEmbedded::NotEmbedded(const std::string& key) : Error(key + ": no such code object in this library") {}
 
 Table table() noexcept { return {qola_asm_table, qola_asm_table_size}; }
 
 const CodeObject* find(std::string_view key) noexcept
 {
-    const Table all  = table();
-    const auto found = std::lower_bound(
-        all.begin(), all.end(), key, [](const CodeObject& object, std::string_view wanted) {
+    const Table all = table();
+    const auto found =
+        std::lower_bound(all.begin(), all.end(), key, [](const CodeObject& object, std::string_view wanted) {
             return object.key < wanted;
         });
     return found != all.end() && found->key == key ? found : nullptr;
@@ -56,8 +53,7 @@ unsigned cu_count()
     int device = 0;
     int count  = 0;
     check(hipGetDevice(&device), "hipGetDevice");
-    check(hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device),
-          "hipDeviceGetAttribute");
+    check(hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device), "hipDeviceGetAttribute");
     return static_cast<unsigned>(count);
 }
 

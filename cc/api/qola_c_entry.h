@@ -158,26 +158,20 @@ const char* kernel_name(std::size_t number)
 } // namespace qola_c_entry
 
 /// Defines the functions that QOLA_C_ENTRY declares.
-#define QOLA_C_DEFINE(entry, Entry)                                                                   \
-    extern "C" {                                                                                      \
-    int QOLA_C(entry)(const qola_mha_args* args, void* stream)                                        \
-    {                                                                                                 \
-        return qola_c_entry::launch<Entry>(args, stream);                                             \
-    }                                                                                                 \
-    int QOLA_C(entry##_find)(const qola_mha_args* args, qola_found* found)                            \
-    {                                                                                                 \
-        return qola_c_entry::find<Entry>(args, found);                                                \
-    }                                                                                                 \
-    int QOLA_C(entry##_workspace_size)(const qola_mha_args* args, uint64_t* size)                     \
-    {                                                                                                 \
-        return qola_c_entry::workspace_size<Entry>(args, size);                                       \
-    }                                                                                                 \
-    int QOLA_C(entry##_prepare)(const qola_mha_args* args) { return qola_c_entry::prepare<Entry>(args); } \
-    size_t QOLA_C(entry##_kernel_count)(void) { return qola_c_entry::kernels<Entry>().size(); }       \
-    const char* QOLA_C(entry##_kernel_name)(size_t number)                                            \
-    {                                                                                                 \
-        return qola_c_entry::kernel_name<Entry>(number);                                              \
-    }                                                                                                 \
-    const char* QOLA_C(entry##_status_string)(int status) { return qola_c_entry::status_string(status); } \
-    const char* QOLA_C(entry##_last_error)(void) { return qola_c_entry::last_error; }                 \
+#define QOLA_C_DEFINE(entry, Entry)                                                                                  \
+    extern "C" {                                                                                                     \
+    int QOLA_C(entry)(const qola_mha_args* args, void* stream) { return qola_c_entry::launch<Entry>(args, stream); } \
+    int QOLA_C(entry##_find)(const qola_mha_args* args, qola_found* found)                                           \
+    {                                                                                                                \
+        return qola_c_entry::find<Entry>(args, found);                                                               \
+    }                                                                                                                \
+    int QOLA_C(entry##_workspace_size)(const qola_mha_args* args, uint64_t* size)                                    \
+    {                                                                                                                \
+        return qola_c_entry::workspace_size<Entry>(args, size);                                                      \
+    }                                                                                                                \
+    int QOLA_C(entry##_prepare)(const qola_mha_args* args) { return qola_c_entry::prepare<Entry>(args); }            \
+    size_t QOLA_C(entry##_kernel_count)(void) { return qola_c_entry::kernels<Entry>().size(); }                      \
+    const char* QOLA_C(entry##_kernel_name)(size_t number) { return qola_c_entry::kernel_name<Entry>(number); }      \
+    const char* QOLA_C(entry##_status_string)(int status) { return qola_c_entry::status_string(status); }            \
+    const char* QOLA_C(entry##_last_error)(void) { return qola_c_entry::last_error; }                                \
     }

@@ -73,12 +73,12 @@ class Workspace
 
     // Without a workspace: a non-null address one byte after an aligned one, so that the size suffices for
     // every alignment.
-    std::uintptr_t base_  = 1;
-    std::uint64_t size_   = 0;
-    std::uint64_t used_   = 0;
-    hipStream_t stream_   = nullptr;
-    bool real_            = false;
-    int status_           = QOLA_OK;
+    std::uintptr_t base_ = 1;
+    std::uint64_t size_  = 0;
+    std::uint64_t used_  = 0;
+    hipStream_t stream_  = nullptr;
+    bool real_           = false;
+    int status_          = QOLA_OK;
     std::string what_;
 };
 
@@ -205,13 +205,14 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
         if(padded && given.group)
             throw Refused(QOLA_UNSUPPORTED, "atomic16: set, with group and assembly kernels");
         const std::int64_t length = padded ? (own + 15) / 16 * 16 : own;
-        const std::int64_t width =
-            !padded ? given.hdim_q : given.hdim_q > 128 ? std::max<std::int64_t>(given.hdim_q, 192) : 128;
-        const std::int64_t keys  = given.group ? given.max_seqlen_k : given.seqlen_k;
-        const std::int64_t tile  = rows_of_split<Entry>(given.hdim_q);
-        const std::int64_t parts = given.deterministic ? (keys + tile - 1) / tile : 1;
-        const std::int64_t each  = floats({given.group ? 1 : given.batch, heads, length, width});
-        args.dq_acc_ptr          = workspace(floats({each / 4, parts}), true);
+        const std::int64_t width  = !padded              ? given.hdim_q
+                                    : given.hdim_q > 128 ? std::max<std::int64_t>(given.hdim_q, 192)
+                                                         : 128;
+        const std::int64_t keys   = given.group ? given.max_seqlen_k : given.seqlen_k;
+        const std::int64_t tile   = rows_of_split<Entry>(given.hdim_q);
+        const std::int64_t parts  = given.deterministic ? (keys + tile - 1) / tile : 1;
+        const std::int64_t each   = floats({given.group ? 1 : given.batch, heads, length, width});
+        args.dq_acc_ptr           = workspace(floats({each / 4, parts}), true);
         QOLA_C_SET(stride_dq_acc, width, "hdim_q")
         QOLA_C_SET(nhead_stride_dq_acc, length * width, "seqlen_q")
         QOLA_C_SET(batch_stride_dq_acc, given.group ? 0 : heads * length * width, "seqlen_q")
@@ -219,9 +220,7 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
         QOLA_C_SET(split_stride_dq_acc, parts > 1 ? each / 4 : 0, "seqlen_q")
     }
     if constexpr(requires { args.workspace_alloc; })
-        args.workspace_alloc = [&workspace](std::size_t bytes, bool zeroed) {
-            return workspace(bytes, zeroed);
-        };
+        args.workspace_alloc = [&workspace](std::size_t bytes, bool zeroed) { return workspace(bytes, zeroed); };
     if constexpr(requires { args.pinned_host_alloc; })
         args.pinned_host_alloc = [real = workspace.real()](std::size_t bytes) {
             // A query copies nothing to it; AITER reads it as sequences without rows.

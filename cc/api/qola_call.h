@@ -31,10 +31,7 @@ struct Noted
 
     /// Lazy library: the kernel instance, its row in the library's table, and a function that loads rows or
     /// throws.
-    static Noted of_row(const char* kernel, unsigned row, Load* load)
-    {
-        return {kernel, row, load, nullptr, nullptr};
-    }
+    static Noted of_row(const char* kernel, unsigned row, Load* load) { return {kernel, row, load, nullptr, nullptr}; }
     /// The host function passed to hipLaunchKernel.
     static Noted of_program(const void* symbol) { return {nullptr, 0, nullptr, symbol, nullptr}; }
     /// The function passed to hipModuleLaunchKernel.
@@ -84,10 +81,7 @@ class Call
 class Recorded : public Call
 {
     public:
-    explicit Recorded(std::vector<Noted>& noted)
-        : Call({thread_call.again, thread_call.call, &noted})
-    {
-    }
+    explicit Recorded(std::vector<Noted>& noted) : Call({thread_call.again, thread_call.call, &noted}) {}
 };
 
 /// Calls `run(stream)`, which may be repeated during the call, without measuring or printing.
@@ -97,8 +91,7 @@ class Recorded : public Call
 template <typename Arguments, typename Stream, typename Run>
 float repeatable(const Arguments&, const Stream& stream, Run run)
 {
-    if constexpr(std::is_trivially_copy_constructible_v<Arguments> &&
-                 std::is_trivially_destructible_v<Arguments>)
+    if constexpr(std::is_trivially_copy_constructible_v<Arguments> && std::is_trivially_destructible_v<Arguments>)
     {
         auto again = [&] {
             Stream quiet       = stream;
@@ -106,8 +99,7 @@ float repeatable(const Arguments&, const Stream& stream, Run run)
             quiet.log_level_   = 0;
             static_cast<void>(run(quiet));
         };
-        const Call call(
-            {[](void* of) { (*static_cast<decltype(again)*>(of))(); }, &again, thread_call.noted});
+        const Call call({[](void* of) { (*static_cast<decltype(again)*>(of))(); }, &again, thread_call.noted});
         return run(stream);
     }
     else

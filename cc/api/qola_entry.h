@@ -20,10 +20,8 @@
 #define QOLA_TEXT_(...) #__VA_ARGS__
 #define QOLA_TEXT(...) QOLA_TEXT_(__VA_ARGS__)
 
-static_assert(QOLA_NS(status::no_kernel) == QOLA_STATUS_NO_KERNEL &&
-              QOLA_NS(status::no_arch) == QOLA_STATUS_NO_ARCH &&
-              QOLA_NS(status::failed) == QOLA_STATUS_FAILED &&
-              QOLA_NS(status::unavailable) == QOLA_STATUS_UNAVAILABLE);
+static_assert(QOLA_NS(status::no_kernel) == QOLA_STATUS_NO_KERNEL && QOLA_NS(status::no_arch) == QOLA_STATUS_NO_ARCH &&
+              QOLA_NS(status::failed) == QOLA_STATUS_FAILED && QOLA_NS(status::unavailable) == QOLA_STATUS_UNAVAILABLE);
 
 namespace qola_entry {
 
@@ -76,8 +74,7 @@ inline float status_of_current_device(const char* function)
     if(state == unknown)
     {
         hipDeviceProp_t properties;
-        if(const hipError_t error = hipGetDeviceProperties(&properties, device);
-           error != hipSuccess)
+        if(const hipError_t error = hipGetDeviceProperties(&properties, device); error != hipSuccess)
             return failed(function, "hipGetDeviceProperties", error);
         state = has_code_for(properties.gcnArchName) ? served : foreign;
         if(state == foreign)
@@ -97,10 +94,7 @@ template <typename Value>
 class Restored
 {
     public:
-    Restored(Value& variable, Value value) : variable_(variable), before_(variable)
-    {
-        variable_ = value;
-    }
+    Restored(Value& variable, Value value) : variable_(variable), before_(variable) { variable_ = value; }
     ~Restored() { variable_ = before_; }
     Restored(const Restored&)            = delete;
     Restored& operator=(const Restored&) = delete;

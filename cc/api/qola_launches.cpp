@@ -36,26 +36,13 @@ hipError_t __wrap_hipModuleLaunchKernel(hipFunction_t function,
         thread_call.noted->push_back(Noted::of_module(function));
         return hipSuccess;
     }
-    return __real_hipModuleLaunchKernel(function,
-                                        grid_x,
-                                        grid_y,
-                                        grid_z,
-                                        block_x,
-                                        block_y,
-                                        block_z,
-                                        shared_bytes,
-                                        stream,
-                                        parameters,
-                                        extra);
+    return __real_hipModuleLaunchKernel(
+        function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra);
 }
 
 decltype(hipLaunchKernel) __real_hipLaunchKernel;
-hipError_t __wrap_hipLaunchKernel(const void* function,
-                                  dim3 grid,
-                                  dim3 block,
-                                  void** parameters,
-                                  std::size_t shared_bytes,
-                                  hipStream_t stream)
+hipError_t __wrap_hipLaunchKernel(
+    const void* function, dim3 grid, dim3 block, void** parameters, std::size_t shared_bytes, hipStream_t stream)
 {
     if(thread_call.noted != nullptr)
     {
@@ -67,18 +54,15 @@ hipError_t __wrap_hipLaunchKernel(const void* function,
 
 // Memory functions that later AITERs call around kernels, for memory that a recorded call lacks.
 decltype(hipMemcpyAsync) __real_hipMemcpyAsync;
-hipError_t __wrap_hipMemcpyAsync(
-    void* to, const void* from, std::size_t bytes, hipMemcpyKind kind, hipStream_t stream)
+hipError_t __wrap_hipMemcpyAsync(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind, hipStream_t stream)
 {
-    return thread_call.noted != nullptr ? hipSuccess
-                                        : __real_hipMemcpyAsync(to, from, bytes, kind, stream);
+    return thread_call.noted != nullptr ? hipSuccess : __real_hipMemcpyAsync(to, from, bytes, kind, stream);
 }
 
 decltype(hipMemsetAsync) __real_hipMemsetAsync;
 hipError_t __wrap_hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t stream)
 {
-    return thread_call.noted != nullptr ? hipSuccess
-                                        : __real_hipMemsetAsync(to, value, bytes, stream);
+    return thread_call.noted != nullptr ? hipSuccess : __real_hipMemsetAsync(to, value, bytes, stream);
 }
 
 decltype(hipLaunchHostFunc) __real_hipLaunchHostFunc;

@@ -154,9 +154,8 @@ Kernel kernel_of(const Value& metadata)
     kernel.lds_bytes              = number(metadata, ".group_segment_fixed_size");
     kernel.max_block              = number(metadata, ".max_flat_workgroup_size");
     for(const Value& argument : metadata.at(".args").list)
-        kernel.arguments.push_back({argument.at(".value_kind").text,
-                                    number(argument, ".offset"),
-                                    number(argument, ".size")});
+        kernel.arguments.push_back(
+            {argument.at(".value_kind").text, number(argument, ".offset"), number(argument, ".size")});
     return kernel;
 }
 
@@ -223,9 +222,7 @@ bool feature_serves(std::uint32_t flags, int shift, bool device_has)
 bool elf_serves(const char* image, const Arch& arch)
 {
     const auto header = read<Elf64_Ehdr>(image);
-    const auto has    = [&](std::string_view feature) {
-        return arch.features.find(feature) != std::string_view::npos;
-    };
+    const auto has    = [&](std::string_view feature) { return arch.features.find(feature) != std::string_view::npos; };
     return header.e_machine == kMachineAmdgpu && (header.e_flags & 0xff) == arch.elf_mach &&
            feature_serves(header.e_flags, kXnackShift, has(":xnack+")) &&
            feature_serves(header.e_flags, kSrameccShift, has(":sramecc+"));
@@ -284,15 +281,15 @@ std::string decompress(const char* image)
     const auto version = read<std::uint16_t>(image + 4);
     const auto method  = read<std::uint16_t>(image + 6);
     if((version != 2 && version != 3) || method != 1)
-        refuse("a compressed bundle of version " + std::to_string(version) + ", method " +
-               std::to_string(method) + "; supported are versions 2 and 3 with zstd");
+        refuse("a compressed bundle of version " + std::to_string(version) + ", method " + std::to_string(method) +
+               "; supported are versions 2 and 3 with zstd");
     const bool wide                = version == 3;
     const std::size_t total        = wide ? read<std::uint64_t>(image + 8) : read<std::uint32_t>(image + 8);
     const std::size_t uncompressed = wide ? read<std::uint64_t>(image + 16) : read<std::uint32_t>(image + 12);
     const std::size_t header       = wide ? 32 : 24;
 
     // At run time and only here: no header or import library of zstd is needed to build.
-    void* zstd = dlopen("libzstd.so.1", RTLD_NOW);
+    void* zstd       = dlopen("libzstd.so.1", RTLD_NOW);
     using Decompress = std::size_t (*)(void*, std::size_t, const void*, std::size_t);
     const auto run   = zstd ? reinterpret_cast<Decompress>(dlsym(zstd, "ZSTD_decompress")) : nullptr;
     if(!run)

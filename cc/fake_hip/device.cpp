@@ -16,20 +16,18 @@ hipDeviceProp_t properties()
 {
     const fake_hip::Arch& arch = settings().arch;
     hipDeviceProp_t result{};
-    const auto text = [](auto& field, const std::string& value) {
-        value.copy(field, sizeof field - 1);
-    };
+    const auto text = [](auto& field, const std::string& value) { value.copy(field, sizeof field - 1); };
     text(result.name, "fake " + std::string(arch.name));
     text(result.gcnArchName, std::string(arch.name) + std::string(arch.features));
-    result.totalGlobalMem              = arch.memory_bytes;
-    result.sharedMemPerBlock           = arch.lds_bytes;
+    result.totalGlobalMem                   = arch.memory_bytes;
+    result.sharedMemPerBlock                = arch.lds_bytes;
     result.maxSharedMemoryPerMultiProcessor = arch.lds_bytes;
-    result.sharedMemPerMultiprocessor  = arch.lds_bytes;
-    result.regsPerBlock                = 65536;
-    result.regsPerMultiprocessor       = 65536;
-    result.warpSize                    = arch.wave_size;
-    result.maxThreadsPerBlock          = kThreadsPerBlock;
-    result.maxThreadsPerMultiProcessor = kThreadsPerCu;
+    result.sharedMemPerMultiprocessor       = arch.lds_bytes;
+    result.regsPerBlock                     = 65536;
+    result.regsPerMultiprocessor            = 65536;
+    result.warpSize                         = arch.wave_size;
+    result.maxThreadsPerBlock               = kThreadsPerBlock;
+    result.maxThreadsPerMultiProcessor      = kThreadsPerCu;
     std::fill_n(result.maxThreadsDim, 3, kThreadsPerBlock);
     result.maxGridSize[0]      = 2147483647;
     result.maxGridSize[1]      = 65535;

@@ -42,12 +42,10 @@ std::string json(const Launch& launch, const std::string& kernarg)
     // Mangled names, arch names and digests have no character that JSON would escape.
     out << "{\"kernel\": \"" << launch.kernel.symbol << "\", \"arch\": \"" << settings().arch.name
         << "\", \"grid\": " << dim(launch.grid) << ", \"block\": " << dim(launch.block)
-        << ", \"lds_static\": " << launch.kernel.lds_bytes
-        << ", \"lds_dynamic\": " << launch.dynamic_lds_bytes
-        << ", \"stream\": " << stream_number(launch.stream)
-        << ", \"kernarg_bytes\": " << launch.kernel.kernarg_bytes << ", \"kernarg_hex\": \""
-        << qola_runtime::hex_of_bytes(kernarg) << "\", \"source\": \"" << launch.source << "\", \"code_object_sha256\": \""
-        << launch.code_object.sha256 << "\"}\n";
+        << ", \"lds_static\": " << launch.kernel.lds_bytes << ", \"lds_dynamic\": " << launch.dynamic_lds_bytes
+        << ", \"stream\": " << stream_number(launch.stream) << ", \"kernarg_bytes\": " << launch.kernel.kernarg_bytes
+        << ", \"kernarg_hex\": \"" << qola_runtime::hex_of_bytes(kernarg) << "\", \"source\": \"" << launch.source
+        << "\", \"code_object_sha256\": \"" << launch.code_object.sha256 << "\"}\n";
     return out.str();
 }
 

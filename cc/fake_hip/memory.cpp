@@ -62,7 +62,7 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
     void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if(mapped == MAP_FAILED)
         return record(hipErrorOutOfMemory);
-    *pointer = mapped;
+    *pointer                = mapped;
     allocations()[*pointer] = size;
     return hipSuccess;
 }

@@ -76,8 +76,7 @@ std::map<std::string, Failure> failures(const std::string& text)
         const std::string value = item.substr(equals + 1);
         const std::size_t times = value.find('*');
         const bool every        = times == std::string::npos;
-        result[function] = {number(value.substr(0, times), place),
-                            every ? 0 : number(value.substr(times + 1), place)};
+        result[function] = {number(value.substr(0, times), place), every ? 0 : number(value.substr(times + 1), place)};
         begin            = end + 1;
     }
     return result;

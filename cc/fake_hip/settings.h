@@ -14,13 +14,13 @@ namespace fake_hip {
 /// A GPU architecture as far as host code can see it.
 struct Arch
 {
-    std::string_view name;       ///< processor, as in --offload-arch
-    std::string_view features;   ///< what gcnArchName has after the processor
-    std::uint32_t elf_mach;      ///< EF_AMDGPU_MACH of its code objects
-    int cu_count;                ///< compute units, unless FAKE_HIP_CU_COUNT says otherwise
-    std::uint32_t lds_bytes;     ///< LDS of one compute unit
-    std::uint64_t memory_bytes;  ///< device memory
-    int major;                   ///< of the compute capability
+    std::string_view name;      ///< processor, as in --offload-arch
+    std::string_view features;  ///< what gcnArchName has after the processor
+    std::uint32_t elf_mach;     ///< EF_AMDGPU_MACH of its code objects
+    int cu_count;               ///< compute units, unless FAKE_HIP_CU_COUNT says otherwise
+    std::uint32_t lds_bytes;    ///< LDS of one compute unit
+    std::uint64_t memory_bytes; ///< device memory
+    int major;                  ///< of the compute capability
     int minor;
     int wave_size;
 };
@@ -28,16 +28,16 @@ struct Arch
 /// How a function fails.
 struct Failure
 {
-    int code;   ///< the error it returns
-    int calls;  ///< only its first calls, 0 for all of them
+    int code;  ///< the error it returns
+    int calls; ///< only its first calls, 0 for all of them
 };
 
 /// The environment of the process, checked.
 struct Settings
 {
-    Arch arch;                        ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT
-    std::string log;                  ///< FAKE_HIP_LOG: where launches are written, empty for nowhere
-    std::map<std::string, Failure> fail;  ///< FAKE_HIP_FAIL: by name of the function
+    Arch arch;                           ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT
+    std::string log;                     ///< FAKE_HIP_LOG: where launches are written, empty for nowhere
+    std::map<std::string, Failure> fail; ///< FAKE_HIP_FAIL: by name of the function
 };
 
 /// Returns the settings of this process, read once. Ends the process if they are wrong.
@@ -59,9 +59,9 @@ int stream_number(hipStream_t stream);
 } // namespace fake_hip
 
 /// The first line of every function that may fail.
-#define FAKE_HIP_ENTER()                                                         \
-    do                                                                           \
-    {                                                                            \
+#define FAKE_HIP_ENTER()                                                               \
+    do                                                                                 \
+    {                                                                                  \
         if(const hipError_t error = fake_hip::injected(__func__); error != hipSuccess) \
-            return fake_hip::record(error);                                      \
+            return fake_hip::record(error);                                            \
     } while(false)

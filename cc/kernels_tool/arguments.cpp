@@ -183,22 +183,19 @@ const Option& option_of(const std::string& command, const std::string& name)
 
 bool is_hex(std::string_view text)
 {
-    return std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    });
+    return std::all_of(
+        text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 bool is_alphanumeric(std::string_view text)
 {
-    return std::all_of(
-        text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
 /// Returns whether a file's stem is that of a cache entry: <arch>-<32 hex digits>.
 bool is_entry_stem(const std::string& stem)
 {
-    return stem.size() > 33 && stem[stem.size() - 33] == '-' &&
-           is_hex(std::string_view(stem).substr(stem.size() - 32));
+    return stem.size() > 33 && stem[stem.size() - 33] == '-' && is_hex(std::string_view(stem).substr(stem.size() - 32));
 }
 
 std::string read_input()

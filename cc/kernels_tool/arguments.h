@@ -1,7 +1,7 @@
 // The command line of qola-kernels, and the kernels that it selects.
 #pragma once
 
-#include "cc/runtime/report.h"
+#include "cc/runtime/text.h"
 
 #include <map>
 #include <set>
@@ -48,7 +48,7 @@ struct Arguments
     std::string cache_dir;
     std::string command;
     int (*run)(Tool&) = nullptr; ///< runs the command and returns the exit code
-    bool help = false;
+    bool help         = false;
     Selection selection;
     bool list_format = false;
     int jobs         = 0; ///< 0: as the settings say

@@ -161,8 +161,7 @@ int cache(Tool& tool)
         {
             struct stat status;
             if(item.kind != Found::entry || lstat(item.path.c_str(), &status) != 0 ||
-               (arguments.current && current.count(entry_of_file(item)) == 0) ||
-               !selection.has(item.name, item.arch))
+               (arguments.current && current.count(entry_of_file(item)) == 0) || !selection.has(item.name, item.arch))
                 continue;
             const std::string name = item.name + " " + item.arch;
             names.insert(name);

@@ -1,7 +1,7 @@
 #include "tool.h"
 
 #include "cc/runtime/files.h"
-#include "cc/runtime/jobs.h"
+#include "cc/runtime/process.h"
 #include "cc/runtime/text.h"
 
 #include <atomic>
@@ -123,15 +123,15 @@ int build(Tool& tool)
         const Kernel& kernel = *each.kernel;
         const Module module{each.module->index.identity, each.module->root, {}, tool.trust};
         const auto start = std::chrono::steady_clock::now();
-        Library library  = arguments.force ? tool.obtainer.compile(kernel, module, true)
-                                           : tool.obtainer.obtain(kernel, module);
+        Library library =
+            arguments.force ? tool.obtainer.compile(kernel, module, true) : tool.obtainer.obtain(kernel, module);
         if(library.made && library.path.empty() && item == nullptr)
             throw Problem(kernel.text() + " was compiled, but could not be stored");
         ++(library.made ? compiled : cached);
         const int number = ++done;
         if(library.made || tool.settings.verbose)
-            print("[" + std::to_string(number) + "/" + std::to_string(kernels.found.size()) + "] " + kernel.name +
-                  " " + kernel.arch + ": " + library.origin + ", " + time_since(start));
+            print("[" + std::to_string(number) + "/" + std::to_string(kernels.found.size()) + "] " + kernel.name + " " +
+                  kernel.arch + ": " + library.origin + ", " + time_since(start));
         std::fflush(stdout);
         if(item != nullptr)
             *item = packed(tool, each, std::move(library));
@@ -205,14 +205,13 @@ int pack(Tool& tool)
         }
         if(!index)
             throw UsageError("pack: expected a kernels.index before " + operand);
-        const Kernel& kernel = kernel_of(*index, operand, equals);
+        const Kernel& kernel     = kernel_of(*index, operand, equals);
         const CompiledKernel own = compiled_by(index->identity, kernel);
         if(!named.insert(own.key).second)
             throw UsageError("pack: " + kernel.text() + " is given twice");
         const std::string file = operand.substr(equals + 1);
-        items.push_back({own, read_file(file).size() + kTrailerBytes, [file, own] {
-                             return entry_of(read_file(file), own.key);
-                         }});
+        items.push_back(
+            {own, read_file(file).size() + kTrailerBytes, [file, own] { return entry_of(read_file(file), own.key); }});
     }
     write_pack(absolute(arguments.output), items);
     return 0;

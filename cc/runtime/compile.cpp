@@ -32,8 +32,7 @@ std::string fault_of_place(const std::string& directory, const std::string& log)
         return full;
     struct statvfs status;
     if(statvfs(directory.c_str(), &status) == 0 &&
-       (status.f_bavail * status.f_frsize < (1u << 20) ||
-        (status.f_files > 0 && status.f_favail < 8)))
+       (status.f_bavail * status.f_frsize < (1u << 20) || (status.f_files > 0 && status.f_favail < 8)))
         return full;
     return {};
 }
@@ -127,8 +126,7 @@ std::vector<std::string> command_of(const Settings& settings)
 {
     if(settings.compiler.empty())
     {
-        const auto found =
-            std::find_if(settings.compilers.begin(), settings.compilers.end(), is_program);
+        const auto found = std::find_if(settings.compilers.begin(), settings.compilers.end(), is_program);
         return found == settings.compilers.end() ? std::vector<std::string>{}
                                                  : without_configuration({absolute(*found)});
     }
@@ -151,21 +149,19 @@ std::vector<std::string> command_of(const Settings& settings)
 std::string identity_of(const std::vector<std::string>& command, const Settings& settings)
 {
     const TemporaryDirectory directory = make_private_directory(settings.temporary);
-    const std::string source = directory.path + "/identity.hip";
-    const std::string output = directory.path + "/identity.txt";
-    const std::string log    = directory.path + "/log";
+    const std::string source           = directory.path + "/identity.hip";
+    const std::string output           = directory.path + "/identity.txt";
+    const std::string log              = directory.path + "/log";
     write_file(source, identity_source(), 0600);
-    Command run_it{
-        command, compiler_environment(directory.path), directory.path, log, kIdentitySeconds};
+    Command run_it{command, compiler_environment(directory.path), directory.path, log, kIdentitySeconds};
     for(const char* argument : {"-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o"})
         run_it.arguments.emplace_back(argument);
     run_it.arguments.push_back(output);
     run_it.arguments.push_back(source);
     const Ended ended = run(run_it);
     if(!ended.well())
-        throw Problem("the compiler " + command.front() + " cannot preprocess HIP (" +
-                      ended.text(kIdentitySeconds) + "); set QOLA_COMPILER to ROCm's clang++:\n" +
-                      last_lines(read_file(log), 20));
+        throw Problem("the compiler " + command.front() + " cannot preprocess HIP (" + ended.text(kIdentitySeconds) +
+                      "); set QOLA_COMPILER to ROCm's clang++:\n" + last_lines(read_file(log), 20));
     const std::string identity = identity_in(read_file(output));
     if(identity.empty())
         throw Problem("the compiler " + command.front() + " printed no identity");
@@ -185,22 +181,19 @@ std::string deciding_arguments(const std::vector<std::string>& command)
                                                    "--rocm-device-lib-path=",
                                                    "-L",
                                                    "-B"};
-    static constexpr std::string_view kOthers[] = {"-no-canonical-prefixes",
-                                                   "--no-default-config",
-                                                   "--start-no-unused-arguments",
-                                                   "--end-no-unused-arguments"};
+    static constexpr std::string_view kOthers[] = {
+        "-no-canonical-prefixes", "--no-default-config", "--start-no-unused-arguments", "--end-no-unused-arguments"};
     static constexpr std::string_view kBefore[] = {"-resource-dir", "--sysroot", "-L", "-B"};
-    const auto is_in = [](const auto& names, const std::string& argument) {
+    const auto is_in                            = [](const auto& names, const std::string& argument) {
         return std::find(std::begin(names), std::end(names), argument) != std::end(names);
     };
     std::string result;
     for(std::size_t at = 1; at < command.size(); ++at)
     {
         const std::string& argument = command[at];
-        const bool is_place =
-            std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
-                return starts_with(argument, start);
-            });
+        const bool is_place         = std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
+            return starts_with(argument, start);
+        });
         if(is_in(kBefore, argument))
             ++at;
         else if(!is_place && !is_in(kOthers, argument))
@@ -228,7 +221,7 @@ std::string compile(const Compile& compile, const std::string& directory)
 {
     const std::string what   = compile.kernel.text();
     const std::string output = directory + "/kernel.so", log = directory + "/log", sources = directory + "/sources";
-    const int timeout        = compile.settings.compile_timeout;
+    const int timeout = compile.settings.compile_timeout;
     const Command command{command_of(compile, output), compiler_environment(directory), sources, log, timeout};
     const auto start = std::chrono::steady_clock::now();
     bool slow        = false;
@@ -268,8 +261,7 @@ const Compiler* Compilers::find()
         {
             if(std::vector<std::string> command = command_of(settings_); !command.empty())
             {
-                const std::string identity =
-                    identity_of(command, settings_) + deciding_arguments(command);
+                const std::string identity = identity_of(command, settings_) + deciding_arguments(command);
                 const std::string prefix   = prefix_of(command.front(), settings_);
                 found_.reset(new Compiler{std::move(command), identity, prefix});
             }
@@ -283,7 +275,5 @@ const Compiler* Compilers::find()
         throw Problem(problem_);
     return found_.get();
 }
-
-std::string Compilers::places() const { return "none of " + join(settings_.compilers, ", "); }
 
 } // namespace qola_runtime

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "index.h"
-#include "report.h"
+#include "text.h"
 #include "settings.h"
 
 #include <memory>
@@ -28,9 +28,6 @@ class Compilers
 
     /// Returns the compiler, null if there is none. Throws Problem if it does not report an identity.
     const Compiler* find();
-
-    /// Returns the searched places, for a message.
-    std::string places() const;
 
     private:
     const Settings& settings_;

@@ -156,8 +156,7 @@ void write_file_by(const std::string& path,
                    const std::function<void(const std::function<void(std::string_view)>&)>& fill)
 {
     static std::atomic<unsigned> count{0};
-    const std::string temporary =
-        path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
+    const std::string temporary = path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
     try
     {
         const Fd fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -202,8 +201,7 @@ void move_over(const std::string& from, const std::string& to)
     if(rename(from.c_str(), to.c_str()) == 0)
         return;
     const int code = errno;
-    if(known && lstat(to.c_str(), &after) == 0 && before.st_ino == after.st_ino &&
-       before.st_dev == after.st_dev)
+    if(known && lstat(to.c_str(), &after) == 0 && before.st_ino == after.st_ino && before.st_dev == after.st_dev)
         return;
     throw SystemError("rename " + from + " to " + to, code);
 }
@@ -271,10 +269,7 @@ bool is_directory(const std::string& path)
     return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-bool is_program(const std::string& path)
-{
-    return is_file(path) && access(path.c_str(), X_OK) == 0;
-}
+bool is_program(const std::string& path) { return is_file(path) && access(path.c_str(), X_OK) == 0; }
 
 std::string absolute(const std::string& path)
 {

@@ -1,7 +1,7 @@
 // File functions that handle EINTR and throw no exceptions of the standard library.
 #pragma once
 
-#include "report.h"
+#include "text.h"
 
 #include <cstdint>
 #include <functional>
@@ -36,10 +36,7 @@ class TemporaryDirectory
 {
     public:
     TemporaryDirectory() = default;
-    explicit TemporaryDirectory(std::string path, Fd lock = {}) :
-        path(std::move(path)), lock_(std::move(lock))
-    {
-    }
+    explicit TemporaryDirectory(std::string path, Fd lock = {}) : path(std::move(path)), lock_(std::move(lock)) {}
     TemporaryDirectory(const TemporaryDirectory&)            = delete;
     TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
     ~TemporaryDirectory();

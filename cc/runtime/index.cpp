@@ -33,8 +33,8 @@ class Parser
             if(key != name)
                 return false;
             if(parts.size() != count + 1)
-                refuse(std::string(name) + " has " + std::to_string(parts.size() - 1) +
-                       " parts, expected " + std::to_string(count));
+                refuse(std::string(name) + " has " + std::to_string(parts.size() - 1) + " parts, expected " +
+                       std::to_string(count));
             return true;
         };
         if(line_ == 1)
@@ -47,8 +47,7 @@ class Parser
         else if(is("abi", 1))
         {
             if(part(1) != std::to_string(QOLA_KERNEL_ABI))
-                refuse("it has kernel ABI " + part(1) + ", expected " +
-                       std::to_string(QOLA_KERNEL_ABI));
+                refuse("it has kernel ABI " + part(1) + ", expected " + std::to_string(QOLA_KERNEL_ABI));
         }
         else if(is("identity", 1))
             index.identity = part(1);
@@ -72,11 +71,9 @@ class Parser
         {
             // Caches use them as a directory and as the start of a file name.
             for(const std::size_t at : {1, 2})
-                if(parts[at].empty() || parts[at][0] == '.' ||
-                   parts[at].find('/') != std::string_view::npos)
+                if(parts[at].empty() || parts[at][0] == '.' || parts[at].find('/') != std::string_view::npos)
                     refuse("a kernel or arch \"" + part(at) + "\", expected a name without a slash");
-            index.kernels.push_back(
-                {part(1), part(2), part(7), part(3), part(4), part(5), part(6)});
+            index.kernels.push_back({part(1), part(2), part(7), part(3), part(4), part(5), part(6)});
         }
         else
             refuse("unknown line \"" + std::string(text) + "\"");
@@ -110,8 +107,7 @@ const std::string& entry_of_kernel(const Index& index, const Kernel& kernel)
 {
     const auto found = index.entries.find(kernel.entry);
     if(found == index.entries.end())
-        throw Problem(std::string(kIndexFile) + " has no entry " + kernel.entry + " of " +
-                      kernel.name);
+        throw Problem(std::string(kIndexFile) + " has no entry " + kernel.entry + " of " + kernel.name);
     return found->second;
 }
 
@@ -145,8 +141,8 @@ std::string checked(const std::string& root, const std::string& file, const std:
         throw Problem(path + " is missing; install the library's sources again");
     std::string bytes = read_file(path);
     if(const std::string found = sha256(bytes); found != expected)
-        throw Problem(path + " differs from the index: its digest is " + found +
-                      ", expected " + expected + "; install the library's sources again");
+        throw Problem(path + " differs from the index: its digest is " + found + ", expected " + expected +
+                      "; install the library's sources again");
     return bytes;
 }
 
@@ -167,8 +163,8 @@ Index read_index(const std::string& root, const std::string& digest)
     const std::string path = root + "/" + kIndexFile;
     const std::string text = read_file(path);
     if(const std::string found = sha256(text); !digest.empty() && found != digest)
-        throw Problem(path + " belongs to another library: its digest is " + found + ", expected " +
-                      digest + "; install library and sources from one bundle");
+        throw Problem(path + " belongs to another library: its digest is " + found + ", expected " + digest +
+                      "; install library and sources from one bundle");
     return index_of(text, path);
 }
 
@@ -223,8 +219,8 @@ std::vector<std::string> faults_of_files(const std::string& root, const Index& i
             add_problem_of([&, &file = file, &digest = digest] { checked(root, file, digest); });
         for(const Kernel& kernel : index.kernels)
             if(const std::string found = code_of(index, kernel); found != kernel.code)
-                throw Problem(root + "/" + kIndexFile + ": the code of " + kernel.text() + " has the digest " + found + ", expected " +
-                              kernel.code + "; install the library's sources again");
+                throw Problem(root + "/" + kIndexFile + ": the code of " + kernel.text() + " has the digest " + found +
+                              ", expected " + kernel.code + "; install the library's sources again");
     });
     return faults;
 }
@@ -258,10 +254,7 @@ std::string code_of(const Index& index, const Kernel& kernel)
                   sha256(join(flags_of(index, kernel), "\n")) + "\nlink " + sha256(join(link, "\n")) + "\n");
 }
 
-void copy_sources(const std::string& root,
-                  const Index& index,
-                  const Kernel& kernel,
-                  const std::string& directory)
+void copy_sources(const std::string& root, const Index& index, const Kernel& kernel, const std::string& directory)
 {
     Files files         = index.link_scripts;
     const auto& headers = headers_of(index, kernel).files;

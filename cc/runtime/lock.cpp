@@ -62,8 +62,7 @@ void write_owner(int fd, const std::string& path)
     try
     {
         if(ftruncate(fd, 0) == 0)
-            write_all(
-                fd, "process " + std::to_string(getpid()) + " on " + host_name() + "\n", path);
+            write_all(fd, "process " + std::to_string(getpid()) + " on " + host_name() + "\n", path);
     }
     catch(const Problem&)
     {
@@ -84,9 +83,7 @@ std::string host_name()
 
 bool process_lives(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 
-FileLock::FileLock(const std::string& path,
-                   int wait,
-                   const std::function<void(const std::string&)>& waiting)
+FileLock::FileLock(const std::string& path, int wait, const std::function<void(const std::string&)>& waiting)
 {
     const auto start = Clock::now();
     auto last_alive  = start;
@@ -111,25 +108,22 @@ FileLock::FileLock(const std::string& path,
         if(!is_busy(errno))
         {
             say_once_of("no locks",
-                        "no locks in " + directory_of(directory_of(path)) + " (" +
-                            SystemError("fcntl", errno).what() +
+                        "no locks in " + directory_of(directory_of(path)) + " (" + SystemError("fcntl", errno).what() +
                             "): processes may compile the same kernel at the same time");
             fd_ = Fd();
             return;
         }
-        const auto waited = Clock::now() - start;
+        const auto waited       = Clock::now() - start;
         const std::string owner = join(split(read_start(path, 200), "\n"), " ");
         const Owner state       = state_of(owner);
         if(state != Owner::dead)
             last_alive = Clock::now();
         // A new owner holds the lock before it writes its name, so the old name may still be there.
         else if(Clock::now() - last_alive >= std::chrono::seconds(1))
-            throw LockBusy(path + " is held by " + owner +
-                               ", which ended: its child still has the file open",
-                           false);
+            throw LockBusy(path + " is held by " + owner + ", which ended: its child still has the file open", false);
         if(waited >= std::chrono::seconds(wait))
-            throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " +
-                               owner + "; check that process, or raise QOLA_WAIT",
+            throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " + owner +
+                               "; check that process, or raise QOLA_WAIT",
                            state == Owner::lives);
         if(!said && waited >= std::chrono::seconds(2))
         {

@@ -35,9 +35,7 @@ class FileLock
     /// once if the owner was a process of this machine that ended. Calls `waiting` once with the owner,
     /// after two seconds. Throws SystemError if the file cannot be created. Without support for locks
     /// it reports that once and holds nothing: locks only avoid repeated work.
-    FileLock(const std::string& path,
-             int wait,
-             const std::function<void(const std::string&)>& waiting);
+    FileLock(const std::string& path, int wait, const std::function<void(const std::string&)>& waiting);
     ~FileLock();
     FileLock(const FileLock&)            = delete;
     FileLock& operator=(const FileLock&) = delete;

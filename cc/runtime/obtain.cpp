@@ -47,20 +47,16 @@ void remove_leftovers(const std::string& entry, int timeout)
     {
         if(!starts_with(name, start) || is_of_another_machine(directory + "/" + name, timeout))
             continue;
-        const auto owner = number(
-            name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
-        const bool lives = ends_with(name, "." + host) && owner && *owner != getpid() &&
-                           process_lives(static_cast<pid_t>(*owner));
+        const auto owner = number(name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
+        const bool lives =
+            ends_with(name, "." + host) && owner && *owner != getpid() && process_lives(static_cast<pid_t>(*owner));
         if(!lives)
             remove_tree(directory + "/" + name);
     }
 }
 
 /// Renames a complete, flushed entry to its name.
-void publish(const std::string& bytes,
-             const std::string& temporary,
-             const std::string& entry,
-             mode_t mode)
+void publish(const std::string& bytes, const std::string& temporary, const std::string& entry, mode_t mode)
 {
     write_file(temporary, bytes, mode);
     if(read_file(temporary) != bytes)
@@ -93,18 +89,14 @@ locked(const std::string& root, const CompiledKernel& kernel, int wait, const st
 
 /// Checks that the directory of the sources only contains files that the index lists, that nobody else
 /// may write there, and that the kernel of the index is the one that is asked for. Throws Problem.
-void check_sources(const Module& module,
-                   const Index& index,
-                   const Kernel& listed,
-                   const Kernel& asked)
+void check_sources(const Module& module, const Index& index, const Kernel& listed, const Kernel& asked)
 {
     const auto faults = faults_of_directory(module.root, index, module.trust);
     if(!faults.empty())
         throw Problem(faults.front());
     if(const std::string found = code_of(index, listed); found != asked.code)
-        throw Problem(module.root + "/" + kIndexFile + ": its content has the digest " +
-                      found + ", expected " + asked.code +
-                      "; install the library's sources again");
+        throw Problem(module.root + "/" + kIndexFile + ": its content has the digest " + found + ", expected " +
+                      asked.code + "; install the library's sources again");
 }
 
 Library not_kept(std::string bytes, const std::string& identity, const std::string& why)
@@ -117,17 +109,13 @@ Library not_kept(std::string bytes, const std::string& identity, const std::stri
 std::string where_to_get(const CompiledKernel& kernel)
 {
     return "neither a cache nor a pack has " + entry_path(kernel) +
-           "; it can be made where there is a compiler: qola-kernels build --arch " + kernel.arch +
-           " " + kernel.name;
+           "; it can be made where there is a compiler: qola-kernels build --arch " + kernel.arch + " " + kernel.name;
 }
 
 } // namespace
 
 Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
-    : settings_(settings),
-      store_(store),
-      hip_(std::move(hip)),
-      compilers_(settings)
+    : settings_(settings), store_(store), hip_(std::move(hip)), compilers_(settings)
 {
 }
 
@@ -136,10 +124,8 @@ Library Obtainer::obtain(const Kernel& kernel, const Module& module)
     if(Library found = store_.find(kernel, module.identity))
         return found;
     if(!settings_.compile)
-        throw Problem(
-            kernel.text() +
-            " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
-            where_to_get(compiled_by(module.identity, kernel)));
+        throw Problem(kernel.text() + " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
+                      where_to_get(compiled_by(module.identity, kernel)));
     return compile(kernel, module, false);
 }
 
@@ -147,7 +133,7 @@ Library Obtainer::compile(const Kernel& kernel, const Module& module, bool anew)
 {
     const std::string what     = kernel.text();
     const CompiledKernel built = compiled_by(module.identity, kernel);
-    const Compiler* compiler = nullptr;
+    const Compiler* compiler   = nullptr;
     try
     {
         compiler = compilers_.find();
@@ -159,15 +145,14 @@ Library Obtainer::compile(const Kernel& kernel, const Module& module, bool anew)
         throw Problem(what + ": " + where_to_get(built));
     }
     if(compiler == nullptr)
-        throw Problem(what + ": " + where_to_get(built) + "; here there is " + compilers_.places() +
+        throw Problem(what + ": " + where_to_get(built) + "; here there is none of " + join(settings_.compilers, ", ") +
                       " (QOLA_COMPILER names another)");
 
     CompiledKernel own = built;
     if(compiler->identity != module.identity)
     {
         say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
-                 ") is not the one the library was built with (" + module.identity +
-                 "): its kernels are kept apart");
+                 ") is not the one the library was built with (" + module.identity + "): its kernels are kept apart");
         own = compiled_by(compiler->identity, kernel);
         if(!anew)
             if(Library found = store_.find(own))
@@ -175,8 +160,8 @@ Library Obtainer::compile(const Kernel& kernel, const Module& module, bool anew)
     }
 
     if(module.root.empty())
-        throw Problem(what + ": its sources are not there to be compiled, and " +
-                      where_to_get(built) + "; QOLA_ROOT names the directory that has them");
+        throw Problem(what + ": its sources are not there to be compiled, and " + where_to_get(built) +
+                      "; QOLA_ROOT names the directory that has them");
     try
     {
         const std::shared_ptr<const Index> index = index_of(module);
@@ -258,8 +243,7 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
         }
         catch(const Problem& problem)
         {
-            throw Problem(std::string(problem.what()) +
-                          ", and in the cache it cannot be either: " + why);
+            throw Problem(std::string(problem.what()) + ", and in the cache it cannot be either: " + why);
         }
     }();
     std::string bytes = entry_of(qola_runtime::compile(work.compile, directory.path), work.kernel.key);

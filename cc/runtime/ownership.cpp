@@ -1,6 +1,5 @@
 #include "ownership.h"
 
-#include "report.h"
 #include "text.h"
 
 #include <cerrno>
@@ -31,17 +30,14 @@ bool is_owner_of_all(uid_t user)
     return stat("/", &status) == 0 && status.st_uid == user;
 }
 
-bool trusts(const Trust& trust, uid_t user)
-{
-    return user == 0 || user == trust.user || user == trust.other;
-}
+bool trusts(const Trust& trust, uid_t user) { return user == 0 || user == trust.user || user == trust.other; }
 
 /// The owner of a link can change its target after the check.
 std::string distrust_link(const std::string& path, const Trust& trust)
 {
     struct stat status;
-    if(lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode) ||
-       trusts(trust, status.st_uid) || is_owner_of_all(status.st_uid))
+    if(lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode) || trusts(trust, status.st_uid) ||
+       is_owner_of_all(status.st_uid))
         return {};
     return path + " is another user's symbolic link " + facts(status) + "; choose another place";
 }
@@ -74,8 +70,8 @@ void remove_abandoned(const std::string& place)
     {
         const std::string path = place + "/" + name;
         struct stat status;
-        if(!starts_with(name, kPrivate) || lstat(path.c_str(), &status) != 0 ||
-           !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+        if(!starts_with(name, kPrivate) || lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+           status.st_uid != geteuid())
             continue;
         const Fd unused = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
         if(unused && flock(unused.get(), LOCK_EX | LOCK_NB) == 0)
@@ -133,8 +129,7 @@ std::string distrust(const std::string& path, const struct stat& status, const T
     if(S_ISLNK(status.st_mode))
         return path + " is a symbolic link; remove it";
     if(!trusts(trust, status.st_uid))
-        return path + " is another user's " + facts(status) + "; chown " +
-               std::to_string(trust.user) + " " + path;
+        return path + " is another user's " + facts(status) + "; chown " + std::to_string(trust.user) + " " + path;
     if((status.st_mode & S_IWOTH) != 0 || (!trust.with_group && (status.st_mode & S_IWGRP) != 0))
         return path + " is writable by others " + facts(status) + "; chmod go-w " + path;
     return {};

@@ -26,8 +26,7 @@ Trust trust_in_owner_of(const std::string& file);
 
 /// Returns why a file or directory is not trusted, and how to correct that; empty if it is trusted. It
 /// must belong to the user or root, and nobody else may write to it.
-std::string
-distrust(const std::string& path, const struct stat& status, const Trust& trust = trust_in_user());
+std::string distrust(const std::string& path, const struct stat& status, const Trust& trust = trust_in_user());
 
 /// Does the same for a path; also empty if it does not exist.
 std::string distrust(const std::string& path, const Trust& trust = trust_in_user());

@@ -21,10 +21,7 @@ constexpr std::size_t kAlignment   = 16;
 /// Most bytes of a table or an entry. A file's size alone says nothing of memory: it may have holes.
 constexpr std::uint64_t kMost = 1 << 30;
 
-constexpr std::uint64_t aligned(std::uint64_t size)
-{
-    return (size + kAlignment - 1) / kAlignment * kAlignment;
-}
+constexpr std::uint64_t aligned(std::uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
 Problem damaged(const std::string& path, const std::string& what)
 {
@@ -32,14 +29,12 @@ Problem damaged(const std::string& path, const std::string& what)
 }
 
 constexpr std::string_view kTrailerMagic = "QOLAKRN1";
-constexpr std::size_t kKeyInTrailer       = 16;
-constexpr std::size_t kDigestInTrailer    = 48;
+constexpr std::size_t kKeyInTrailer      = 16;
+constexpr std::size_t kDigestInTrailer   = 48;
 
 } // namespace
 
-Pack::Pack(const std::string& path, const Trust& trust)
-    : path_(path),
-      fd_(open_file(path, O_RDONLY | O_NONBLOCK))
+Pack::Pack(const std::string& path, const Trust& trust) : path_(path), fd_(open_file(path, O_RDONLY | O_NONBLOCK))
 {
     struct stat status;
     if(!fd_)
@@ -65,8 +60,7 @@ Pack::Pack(const std::string& path, const Trust& trust)
         throw damaged(path, "its table has " + std::to_string(before) + " bytes");
     const std::string table = read_at(fd_.get(), 0, before + kDigestBytes, path);
     if(table.size() < before + kDigestBytes ||
-       sha256(std::string_view(table).substr(0, before)) !=
-           hex_of_bytes(std::string_view(table).substr(before)))
+       sha256(std::string_view(table).substr(0, before)) != hex_of_bytes(std::string_view(table).substr(before)))
         throw damaged(path, "its table does not have the digest behind it");
 
     const std::string_view all = table;
@@ -83,13 +77,9 @@ Pack::Pack(const std::string& path, const Trust& trust)
                           number_at(row, 32, 8),
                           number_at(row, 40, 8)};
         if(place.offset > size || place.size > size - place.offset)
-            throw damaged(path,
-                          "the entry of " + place.name + " goes beyond its " +
-                              std::to_string(size) + " bytes");
+            throw damaged(path, "the entry of " + place.name + " goes beyond its " + std::to_string(size) + " bytes");
         if(place.size > kMost)
-            throw damaged(path,
-                          "the entry of " + place.name + " has " + std::to_string(place.size) +
-                              " bytes");
+            throw damaged(path, "the entry of " + place.name + " has " + std::to_string(place.size) + " bytes");
         places_.emplace(hex_of_bytes(row.substr(0, 32)), place);
     }
 }
@@ -122,13 +112,11 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         sorted.emplace(item.kernel.key, &item);
     std::string labels;
     for(const auto& [key, item] : sorted)
-        labels +=
-            item->kernel.name + "\t" + item->kernel.arch + "\t" + item->kernel.identity + "\n";
+        labels += item->kernel.name + "\t" + item->kernel.arch + "\t" + item->kernel.identity + "\n";
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);
-    std::uint64_t offset =
-        aligned(kHeaderBytes + sorted.size() * kRowBytes + labels.size() + kDigestBytes);
+    std::uint64_t offset = aligned(kHeaderBytes + sorted.size() * kRowBytes + labels.size() + kDigestBytes);
     for(const auto& [key, item] : sorted)
     {
         table += bytes_of_hex(key) + number_bytes(offset, 8) + number_bytes(item->size, 8);
@@ -147,8 +135,7 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         {
             const std::string bytes = item->read();
             if(bytes.size() != item->size)
-                throw Problem(item->kernel.name + " for " + item->kernel.arch +
-                              " changed while it was packed");
+                throw Problem(item->kernel.name + " for " + item->kernel.arch + " changed while it was packed");
             write_aligned(bytes);
         }
     });
@@ -157,8 +144,7 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
 std::string key_of(const Kernel& kernel, std::string_view identity)
 {
     std::string text = "qola kernel key\n";
-    for(const std::string_view part :
-        {std::string_view(kernel.code), std::string_view(kernel.arch), identity})
+    for(const std::string_view part : {std::string_view(kernel.code), std::string_view(kernel.arch), identity})
         text.append(part).append("\n");
     return sha256(text);
 }
@@ -191,8 +177,7 @@ std::string fault_of_entry(std::string_view bytes, std::string_view key)
     if(trailer.substr(0, kTrailerMagic.size()) != kTrailerMagic)
         return "is truncated or not a kernel of qola: it does not end with a trailer";
     if(const auto abi = number_at(trailer, 8, 4); abi != QOLA_KERNEL_ABI)
-        return "has kernel ABI " + std::to_string(abi) + ", expected " +
-               std::to_string(QOLA_KERNEL_ABI);
+        return "has kernel ABI " + std::to_string(abi) + ", expected " + std::to_string(QOLA_KERNEL_ABI);
     if(const std::string found = key_in(bytes); !key.empty() && found != key)
         return "has the key " + found + ", expected " + std::string(key);
     const std::string expected = hex_of_bytes(trailer.substr(kDigestInTrailer));

@@ -1,18 +1,19 @@
-// Implements qola_lazy::resolve, and all calls of HIP.
+// Implements qola_lazy::resolve: all calls of HIP, and the load of kernel libraries.
 #include "qola_lazy.h"
 
 #include "qola_call.h"
 #include "device.h"
 #include "files.h"
-#include "jobs.h"
-#include "load.h"
+#include "process.h"
 #include "lock.h"
 #include "obtain.h"
+#include "ownership.h"
 #include "text.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -23,6 +24,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace qola_lazy {
 namespace {
@@ -60,9 +63,79 @@ std::string root_beside()
 }
 
 /// Returns the HIP runtime of this process, to link kernels to.
-std::string hip_runtime()
+std::string hip_runtime() { return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice))); }
+
+/// Creates a file in memory; empty if the system forbids it or memory is short.
+Fd memory_file(const std::string& bytes, const std::string& name)
 {
-    return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
+    constexpr unsigned kExecutable = 0x10; // MFD_EXEC, of Linux 6.3
+    const std::string label        = name.substr(0, 200);
+    Fd fd(memfd_create(label.c_str(), MFD_CLOEXEC | kExecutable));
+    if(!fd && errno == EINVAL)
+        fd = Fd(memfd_create(label.c_str(), MFD_CLOEXEC));
+    if(!fd)
+        return {};
+    try
+    {
+        write_all(fd.get(), bytes, "memory file of " + name);
+    }
+    catch(const SystemError&)
+    {
+        return {};
+    }
+    return fd;
+}
+
+/// Loads bytes from memory or from a temporary file.
+void* load_bytes(const std::string& bytes, const std::string& name)
+{
+    if(Fd fd = memory_file(bytes, name))
+        if(void* handle = dlopen(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), RTLD_NOW | RTLD_LOCAL))
+        {
+            // It stays open: glibc identifies loaded libraries by name, and would confuse it with a
+            // later one of the same number.
+            fd.release();
+            return handle;
+        }
+    const TemporaryDirectory directory = make_private_directory(settings().temporary);
+    const std::string path             = directory.path + "/kernel.so";
+    write_file(path, bytes, 0600);
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+/// Loads a kernel library, for the life of the process, and returns its functions. Throws Problem.
+const qola_kernel_function* load(const Library& library, const std::string& name)
+{
+    void* handle = library.path.empty() ? nullptr : dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // The file system is mounted noexec, or `qola-kernels clean` removed the file after it was read.
+    // Load the verified bytes.
+    if(handle == nullptr)
+    {
+        const char* first      = library.path.empty() ? nullptr : dlerror();
+        const std::string file = first ? std::string(first) + "; " : "";
+        const std::string what = name + " cannot be loaded (" + library.origin + "): " + file;
+        try
+        {
+            handle = load_bytes(library.bytes, name);
+        }
+        catch(const Problem& problem)
+        {
+            throw Problem(what + problem.what());
+        }
+        if(handle == nullptr)
+        {
+            const char* error = dlerror();
+            throw Problem(what + (error ? error : "unknown error"));
+        }
+    }
+    const auto* table = static_cast<const qola_kernel_table*>(dlsym(handle, "qola_kernel"));
+    if(table == nullptr)
+        throw Problem(name + " (" + library.origin + ") has no symbol qola_kernel");
+    if(table->abi != QOLA_KERNEL_ABI || table->count == 0)
+        throw Problem(name + " (" + library.origin + ") has kernel ABI " + std::to_string(table->abi) + " with " +
+                      std::to_string(table->count) + " functions, expected ABI " + std::to_string(QOLA_KERNEL_ABI) +
+                      " and at least one");
+    return table->functions;
 }
 
 /// The result of resolving a kernel. It is final unless another process still compiles it.
@@ -106,9 +179,9 @@ class Runtime
         if(settings_.background)
             leave_to_background(pending);
         else
-            side_by_side(pending.size(),
-                         compiles ? compiles_at_a_time(settings_.jobs) : 1,
-                         [&](std::size_t at) { resolve_once(*pending[at]); });
+            side_by_side(pending.size(), compiles ? compiles_at_a_time(settings_.jobs) : 1, [&](std::size_t at) {
+                resolve_once(*pending[at]);
+            });
         std::vector<const qola_kernel_function*> found;
         for(Slot* slot : slots)
         {
@@ -126,8 +199,7 @@ class Runtime
     private:
     static std::vector<std::string> packs_beside(const std::string& root)
     {
-        return root.empty() ? std::vector<std::string>{}
-                            : std::vector<std::string>{directory_of(root) + "/packs"};
+        return root.empty() ? std::vector<std::string>{} : std::vector<std::string>{directory_of(root) + "/packs"};
     }
 
     Slot& slot_of(unsigned row)
@@ -169,14 +241,12 @@ class Runtime
                     due[at]->in_background = false;
                 });
             });
-        const auto missing = std::find_if(
-            pending.begin(), pending.end(), [](const Slot* slot) { return !slot->done; });
+        const auto missing = std::find_if(pending.begin(), pending.end(), [](const Slot* slot) { return !slot->done; });
         if(missing == pending.end())
             return;
-        const Kernel& kernel = module.kernels[(*missing)->row];
-        const std::string what =
-            std::string(kernel.name) + " for " + kernel.arch +
-            " is compiled in the background; calls that need it answer -4 until it is there";
+        const Kernel& kernel   = module.kernels[(*missing)->row];
+        const std::string what = std::string(kernel.name) + " for " + kernel.arch +
+                                 " is compiled in the background; calls that need it answer -4 until it is there";
         say_once(what);
         throw StatusError(QOLA_STATUS_UNAVAILABLE, what);
     }
@@ -202,16 +272,13 @@ class Runtime
                 throw Problem(join(settings_.errors, "\nqola: "));
             const qola_runtime::Kernel wanted{kernel.name, kernel.arch, kernel.code};
             const Library found =
-                compile ? obtainer_.obtain(
-                              wanted,
-                              {module.identity, root_, module.index, trust_in_owner_of(library())})
+                compile ? obtainer_.obtain(wanted, {module.identity, root_, module.index, trust_in_owner_of(library())})
                         : store_.find(wanted, module.identity);
             if(!found)
                 return false;
             slot.functions = load(found, kernel.name);
             if(settings_.verbose)
-                say(std::string(kernel.name) + " for " + kernel.arch + ": " + found.origin +
-                    ", " + time_since(start));
+                say(std::string(kernel.name) + " for " + kernel.arch + ": " + found.origin + ", " + time_since(start));
         }
         catch(const LockBusy& busy)
         {
@@ -237,8 +304,7 @@ class Runtime
             const Fd fd = open_file(settings_.record, O_WRONLY | O_CREAT | O_APPEND, 0644);
             if(!fd)
                 throw SystemError("open " + settings_.record, errno);
-            write_all(
-                fd.get(), std::string(kernel.name) + " " + kernel.arch + "\n", settings_.record);
+            write_all(fd.get(), std::string(kernel.name) + " " + kernel.arch + "\n", settings_.record);
         }
         catch(const Problem& problem)
         {
@@ -340,7 +406,7 @@ void load_rows(const std::vector<unsigned>& rows)
 const qola_kernel_function* resolve(unsigned row, unsigned count)
 {
     return found_by([&] {
-        const unsigned own = count == 1 ? row : row_for_current_device(row, count);
+        const unsigned own                = count == 1 ? row : row_for_current_device(row, count);
         const qola_kernel_function* found = loaded[own].load(std::memory_order_acquire);
         return found != nullptr ? found : runtime().functions(rows_of_call(own));
     });

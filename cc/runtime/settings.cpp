@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <utility>
 
@@ -17,9 +18,7 @@ namespace {
 class Reader
 {
     public:
-    Reader(const Variable& variable, Settings& settings) : variable_(variable), settings_(settings)
-    {
-    }
+    Reader(const Variable& variable, Settings& settings) : variable_(variable), settings_(settings) {}
 
     std::string text(const char* name) const
     {
@@ -45,15 +44,12 @@ class Reader
         if(const auto found = number(given, least, 1000000))
             value = static_cast<int>(*found);
         else
-            refuse(name,
-                   given,
-                   "a whole number of seconds from " + std::to_string(least) + " to 1000000");
+            refuse(name, given, "a whole number of seconds from " + std::to_string(least) + " to 1000000");
     }
 
     void refuse(const char* name, const std::string& value, const std::string& right)
     {
-        settings_.errors.push_back(std::string(name) + "=" + value + " is invalid: expected " +
-                                   right);
+        settings_.errors.push_back(std::string(name) + "=" + value + " is invalid: expected " + right);
     }
 
     private:
@@ -75,7 +71,8 @@ void read_mode(Reader& reader, Settings& settings)
         return;
     }
     const std::string given = reader.text("NVTE_CK_JIT");
-    const std::string mode  = lower_case(given);
+    std::string mode        = given;
+    std::transform(mode.begin(), mode.end(), mode.begin(), [](unsigned char c) { return std::tolower(c); });
     const auto is_one_of    = [&](std::initializer_list<const char*> values) {
         return std::find(values.begin(), values.end(), mode) != values.end();
     };
@@ -122,8 +119,7 @@ void read_places(Reader& reader, Settings& settings)
     settings.packs  = split(reader.text("QOLA_PACKS"), ":");
     settings.root   = reader.text("QOLA_ROOT", {"CK_JIT_ROOT", "NVTE_CK_JIT_DIR"});
     settings.record = reader.text("QOLA_RECORD");
-    if(const std::string manifest = reader.text("CK_JIT_MANIFEST");
-       !manifest.empty() && settings.root.empty())
+    if(const std::string manifest = reader.text("CK_JIT_MANIFEST"); !manifest.empty() && settings.root.empty())
     {
         if(base_name(manifest) == "kernels.index")
         {
@@ -131,9 +127,8 @@ void read_places(Reader& reader, Settings& settings)
             settings.notes.push_back("CK_JIT_MANIFEST is deprecated, use QOLA_ROOT");
         }
         else
-            settings.notes.push_back(
-                "CK_JIT_MANIFEST=" + manifest +
-                " is ignored: qola reads kernels.index; use QOLA_ROOT");
+            settings.notes.push_back("CK_JIT_MANIFEST=" + manifest +
+                                     " is ignored: qola reads kernels.index; use QOLA_ROOT");
     }
 }
 
@@ -211,8 +206,7 @@ const Settings& settings()
         auto* found = new Settings(settings_of([](const char* name) { return std::getenv(name); }));
         // Relative paths refer to the current directory at the start.
         const auto fix = [](std::string& path) { path = path.empty() ? path : absolute(path); };
-        for(std::string* path :
-            {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})
+        for(std::string* path : {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})
             fix(*path);
         for(auto* paths : {&found->caches, &found->packs})
             std::for_each(paths->begin(), paths->end(), fix);
@@ -228,7 +222,7 @@ std::vector<std::string> environment_of_child(const std::vector<std::string>& ke
     for(char** at = environ; at != nullptr && *at != nullptr; ++at)
     {
         const std::string line = *at;
-        const auto is_of = [&](const std::string& name) { return starts_with(line, name + "="); };
+        const auto is_of       = [&](const std::string& name) { return starts_with(line, name + "="); };
         if(std::any_of(kept.begin(), kept.end(), is_of))
             result.push_back(line);
     }

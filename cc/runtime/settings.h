@@ -10,7 +10,7 @@ namespace qola_runtime {
 /// The validated settings.
 struct Settings
 {
-    bool compile = true;                ///< QOLA_LAZY, NVTE_CK_JIT: whether missing kernels are compiled
+    bool compile    = true;             ///< QOLA_LAZY, NVTE_CK_JIT: whether missing kernels are compiled
     bool background = false;            ///< QOLA_LAZY: compile in the background; calls return without it
     std::string cache;                  ///< root that is written to
     std::vector<std::string> caches;    ///< QOLA_CACHE: roots that are read, `cache` among them
@@ -25,10 +25,10 @@ struct Settings
     std::string record;                 ///< QOLA_RECORD: file; empty for none
     bool verbose        = false;        ///< QOLA_VERBOSE
     int jobs            = 0;            ///< CK_JIT_JOBS, MAX_JOBS: compiles at a time; 0: what fits
-    int compile_timeout = 1800;      ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
-    int wait            = 1860;      ///< QOLA_WAIT: seconds to wait for another process's compile
-    std::vector<std::string> errors; ///< errors, one per line; the other members are then invalid
-    std::vector<std::string> notes;  ///< notes for the user, one per line
+    int compile_timeout = 1800;         ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
+    int wait            = 1860;         ///< QOLA_WAIT: seconds to wait for another process's compile
+    std::vector<std::string> errors;    ///< errors, one per line; the other members are then invalid
+    std::vector<std::string> notes;     ///< notes for the user, one per line
 };
 
 /// Returns the value of a variable, null if it is not set.

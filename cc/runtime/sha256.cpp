@@ -19,10 +19,7 @@ constexpr std::array<std::uint32_t, 64> kRound{
 
 using State = std::array<std::uint32_t, 8>;
 
-constexpr std::uint32_t rotr(std::uint32_t value, int by)
-{
-    return value >> by | value << (32 - by);
-}
+constexpr std::uint32_t rotr(std::uint32_t value, int by) { return value >> by | value << (32 - by); }
 
 void absorb(State& state, const unsigned char* block)
 {
@@ -61,21 +58,13 @@ int digit(char c)
 
 std::string sha256(std::string_view bytes)
 {
-    State state{0x6a09e667,
-                0xbb67ae85,
-                0x3c6ef372,
-                0xa54ff53a,
-                0x510e527f,
-                0x9b05688c,
-                0x1f83d9ab,
-                0x5be0cd19};
+    State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     std::string tail(bytes.substr(bytes.size() / 64 * 64));
     tail += '\x80';
     tail.resize((tail.size() + 8 + 63) / 64 * 64 - 8);
     for(int shift = 56; shift >= 0; shift -= 8)
         tail += static_cast<char>(std::uint64_t{bytes.size()} * 8 >> shift);
-    for(const std::string_view part :
-        {bytes.substr(0, bytes.size() / 64 * 64), std::string_view(tail)})
+    for(const std::string_view part : {bytes.substr(0, bytes.size() / 64 * 64), std::string_view(tail)})
         for(std::size_t at = 0; at < part.size(); at += 64)
             absorb(state, reinterpret_cast<const unsigned char*>(part.data() + at));
     std::string raw;

@@ -63,9 +63,7 @@ Found file_of_name(const std::string& root, const std::string& name, const std::
 } // namespace
 
 Store::Store(const Settings& settings, std::vector<std::string> beside, const std::string& file)
-    : settings_(settings),
-      beside_(std::move(beside)),
-      trust_beside_(trust_in_owner_of(file))
+    : settings_(settings), beside_(std::move(beside)), trust_beside_(trust_in_owner_of(file))
 {
 }
 
@@ -76,8 +74,8 @@ Library Store::find(const CompiledKernel& kernel)
             return found;
     std::call_once(opened_, [this] { open_packs(); });
     for(const Source& source : packs_)
-        if(Library found = source.pack ? found_in(*source.pack, kernel)
-                                       : found_in(source.directory, kernel, "pack", source.trust))
+        if(Library found =
+               source.pack ? found_in(*source.pack, kernel) : found_in(source.directory, kernel, "pack", source.trust))
             return found;
     return {};
 }
@@ -88,8 +86,7 @@ Library Store::find(const Kernel& kernel, const std::string& identity)
         return found;
     for(const Source& source : packs_)
         if(source.pack != nullptr)
-            if(const CompiledKernel other = source.pack->of_another_compiler(kernel);
-               !other.key.empty())
+            if(const CompiledKernel other = source.pack->of_another_compiler(kernel); !other.key.empty())
                 if(Library found = found_in(*source.pack, other))
                     return found;
     return {};

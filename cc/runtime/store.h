@@ -23,9 +23,7 @@ struct Looked
 };
 
 /// Finds an entry below a root, and checks its digest and ownership.
-Looked look_up(const std::string& root,
-               const CompiledKernel& kernel,
-               const Trust& trust = trust_in_user());
+Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trust& trust = trust_in_user());
 
 /// Returns the mode of new files below a root, or of new directories: as permissive as the root's.
 mode_t mode_below(const std::string& root, bool directory);
@@ -53,7 +51,6 @@ struct Found
 /// Returns all files and directories below a root, sorted.
 std::vector<Found> files_in(const std::string& root);
 
-
 /// Returns whether a leftover may belong to a running compile on another machine: its name contains
 /// another machine, and it is at most `timeout` seconds old.
 bool is_of_another_machine(const std::string& leftover, int timeout);
@@ -61,11 +58,11 @@ bool is_of_another_machine(const std::string& leftover, int timeout);
 /// A kernel library that was found or compiled.
 struct Library
 {
-    std::string path;   ///< file to load; if empty, load the bytes
-    std::string bytes;  ///< whole entry
-    std::string origin; ///< description of its source, for messages
-    bool made = false;  ///< compiled just now
-    std::string identity = {};     ///< of its compiler
+    std::string path;             ///< file to load; if empty, load the bytes
+    std::string bytes;            ///< whole entry
+    std::string origin;           ///< description of its source, for messages
+    bool made            = false; ///< compiled just now
+    std::string identity = {};    ///< of its compiler
 
     explicit operator bool() const { return !bytes.empty(); }
 };

@@ -1,9 +1,14 @@
 #include "text.h"
 
 #include <algorithm>
-#include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include <unistd.h>
 
 namespace qola_runtime {
 namespace {
@@ -11,7 +16,7 @@ namespace {
 /// Returns the size of the UTF-8 character at the start of a text; 0 if there is none.
 std::size_t character_at(std::string_view text)
 {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+    const auto byte        = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
     const unsigned first   = byte(0);
     const std::size_t size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     if((first >= 0x80 && first < 0xc2) || first > 0xf4 || size > text.size())
@@ -87,17 +92,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
     return text;
 }
 
-std::string lower_case(std::string text)
-{
-    for(char& c : text)
-        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-}
-
-bool starts_with(std::string_view text, std::string_view start)
-{
-    return text.substr(0, start.size()) == start;
-}
+bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
 bool ends_with(std::string_view text, std::string_view end)
 {
@@ -176,6 +171,35 @@ std::string time_since(std::chrono::steady_clock::time_point start)
     else
         std::snprintf(text, sizeof text, "%.0f s", seconds);
     return text;
+}
+
+SystemError::SystemError(const std::string& what, int code) : Problem(what + ": " + std::strerror(code)), code(code) {}
+
+void say(const std::string& text)
+{
+    const std::string line = "qola: " + visible(text) + "\n";
+    for(std::size_t at = 0; at < line.size();)
+    {
+        const ssize_t written = write(STDERR_FILENO, line.data() + at, line.size() - at);
+        if(written < 0 && errno != EINTR)
+            return;
+        at += written > 0 ? static_cast<std::size_t>(written) : 0;
+    }
+}
+
+void say_once(const std::string& text) { say_once_of(text, text); }
+
+void say_once_of(const std::string& kind, const std::string& text)
+{
+    // Never freed, because kernels may be requested while the process ends.
+    static std::mutex& mutex           = *new std::mutex;
+    static std::set<std::string>& said = *new std::set<std::string>;
+    {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if(!said.insert(kind).second)
+            return;
+    }
+    say(text);
 }
 
 } // namespace qola_runtime

@@ -12,8 +12,7 @@ namespace {
 using Attention = qola_triton_attention;
 
 // Size of the structure in the first version. Later versions only add fields at the end.
-static_assert(offsetof(Attention, q) == 80 && offsetof(Attention, d_o) == 264 &&
-              offsetof(Attention, dbias_row) == 424);
+static_assert(offsetof(Attention, q) == 80 && offsetof(Attention, d_o) == 264 && offsetof(Attention, dbias_row) == 424);
 
 /// Copies the caller's structure; fields that it lacks are 0.
 Attention whole(const Attention* given)
@@ -22,23 +21,29 @@ Attention whole(const Attention* given)
     if(given == nullptr || given->size < sizeof(std::size_t) || given->size > sizeof(Attention))
         throw Refusal(QOLA_TRITON_INVALID,
                       given == nullptr ? "no structure"
-                                       : "a structure of " + std::to_string(given->size) +
-                                             " bytes, more than the " +
+                                       : "a structure of " + std::to_string(given->size) + " bytes, more than the " +
                                              std::to_string(sizeof(Attention)) + " known here");
     std::memcpy(&attention, given, given->size);
     const bool sound = attention.batch >= 0 && attention.heads > 0 && attention.heads_k > 0 &&
-                       attention.heads % attention.heads_k == 0 && attention.rows >= 0 &&
-                       attention.columns >= 0 && attention.dropout >= 0 && attention.dropout < 1 &&
+                       attention.heads % attention.heads_k == 0 && attention.rows >= 0 && attention.columns >= 0 &&
+                       attention.dropout >= 0 && attention.dropout < 1 &&
                        (attention.starts_q == nullptr) == (attention.starts_k == nullptr);
     if(!sound)
         throw Refusal(QOLA_TRITON_INVALID,
                       "batch, heads, heads_k, rows, columns, dropout or starts contradict each other");
     // Row numbers then start at the first sequence.
     if(attention.starts_q != nullptr)
-        for(std::int64_t Attention::*stride :
-            {&Attention::q_batch, &Attention::k_batch, &Attention::v_batch, &Attention::bias_batch, &Attention::o_batch,
-             &Attention::lse_batch, &Attention::do_batch, &Attention::dq_batch, &Attention::dk_batch,
-             &Attention::dv_batch, &Attention::dbias_batch})
+        for(std::int64_t Attention::*stride : {&Attention::q_batch,
+                                               &Attention::k_batch,
+                                               &Attention::v_batch,
+                                               &Attention::bias_batch,
+                                               &Attention::o_batch,
+                                               &Attention::lse_batch,
+                                               &Attention::do_batch,
+                                               &Attention::dq_batch,
+                                               &Attention::dk_batch,
+                                               &Attention::dv_batch,
+                                               &Attention::dbias_batch})
             attention.*stride = 0;
     return attention;
 }
@@ -82,10 +87,8 @@ Choices choices_of(const Attention& attention, const Part& part)
 Values values_of(const Attention& attention, bool asked)
 {
     std::map<std::string, qola_triton_argument> values;
-    const auto whole_number = [&](const char* name, std::int64_t value) {
-        values[name] = {name, value, 0};
-    };
-    const auto pointer = [&](const char* name, const void* value) {
+    const auto whole_number = [&](const char* name, std::int64_t value) { values[name] = {name, value, 0}; };
+    const auto pointer      = [&](const char* name, const void* value) {
         whole_number(name, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(value)));
     };
     // A required pointer must not be null.
@@ -135,19 +138,6 @@ Launch prepared(const Attention& attention, const Part& part)
                     static_cast<std::uint32_t>(attention.batch)});
 }
 
-/// Launches all kernels or none.
-int launch(Parts parts, const Attention* given, void* stream) noexcept
-{
-    return guarded([&] {
-        const Attention attention = whole(given);
-        std::vector<Launch> launches;
-        for(const Part& part : parts)
-            launches.push_back(prepared(attention, part));
-        for(Launch& launch : launches)
-            run(std::move(launch), stream);
-    });
-}
-
 /// Throws Refusal if a kernel does not support the problem; another kernel may.
 void must_take(const Instance& instance, const Values& values)
 {
@@ -161,14 +151,27 @@ void must_take(const Instance& instance, const Values& values)
     }
 }
 
-/// Returns the main kernel. All kernels must exist and support the problem.
-int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
+} // namespace
+
+int attend(bool backward, const Attention* given, void* stream) noexcept
+{
+    return guarded([&] {
+        const Attention attention = whole(given);
+        std::vector<Launch> launches;
+        for(const Part& part : backward ? backward_parts : forward_parts)
+            launches.push_back(prepared(attention, part));
+        for(Launch& launch : launches)
+            run(std::move(launch), stream);
+    });
+}
+
+int find_attention(bool backward, const Attention* given, qola_triton_found* found) noexcept
 {
     return guarded([&] {
         const Attention attention = whole(given);
         const Values values       = values_of(attention, true);
         const Instance* most      = nullptr;
-        for(const Part& part : parts)
+        for(const Part& part : backward ? backward_parts : forward_parts)
         {
             const Instance& instance = find(part.kernel, choices_of(attention, part));
             must_take(instance, values);
@@ -177,28 +180,6 @@ int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
         }
         tell(*most, found);
     });
-}
-
-} // namespace
-
-int attention_forward(const Attention* given, void* stream) noexcept
-{
-    return launch(forward_parts, given, stream);
-}
-
-int attention_backward(const Attention* given, void* stream) noexcept
-{
-    return launch(backward_parts, given, stream);
-}
-
-int attention_forward_find(const Attention* given, qola_triton_found* found) noexcept
-{
-    return ask(forward_parts, given, found);
-}
-
-int attention_backward_find(const Attention* given, qola_triton_found* found) noexcept
-{
-    return ask(backward_parts, given, found);
 }
 
 } // namespace qola_triton

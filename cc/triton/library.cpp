@@ -38,7 +38,7 @@ using namespace qola_runtime;
 
 std::string library_file()
 {
-    Dl_info info = {};
+    Dl_info info     = {};
     const bool known = dladdr(reinterpret_cast<const void*>(&library_file), &info) != 0;
     return known && info.dli_fname != nullptr ? absolute(info.dli_fname) : "";
 }
@@ -69,7 +69,7 @@ void check_code(const std::string& path, const Instance& instance, std::string_v
     const std::string found = sha256(entry.substr(0, entry.size() - kTrailerBytes));
     if(found != instance.key)
         throw Problem(path + ": " + instance.name + " is other code than " + table.library +
-                                    " was built with: it has the digest " + found + ", expected " + instance.key);
+                      " was built with: it has the digest " + found + ", expected " + instance.key);
 }
 
 /// Opens packs at their first use. Not thread-safe.
@@ -125,7 +125,7 @@ class Loaded
         if(found == nullptr)
         {
             const std::string code = packs_.code_of(instance);
-            hipModule_t module = nullptr;
+            hipModule_t module     = nullptr;
             check(hipModuleLoadData(&module, code.data()), std::string("load ") + instance.name);
             check(hipModuleGetFunction(&found, module, instance.symbol),
                   std::string("function ") + instance.symbol + " of " + instance.name);
@@ -171,8 +171,8 @@ std::string bytes_of(const Instance& instance, const Argument& argument, const q
 {
     const auto refuse = [&](const std::string& why) {
         throw Refusal(QOLA_TRITON_INVALID,
-                      std::string(instance.kernel) + ": " + argument.name + " is " +
-                          std::to_string(value.integer) + ", " + why);
+                      std::string(instance.kernel) + ": " + argument.name + " is " + std::to_string(value.integer) +
+                          ", " + why);
     };
     if(argument.kind == 'f')
     {
@@ -190,8 +190,8 @@ std::string bytes_of(const Instance& instance, const Argument& argument, const q
     if(argument.bytes < 8)
     {
         const std::int64_t half = std::int64_t{1} << (8 * argument.bytes - 1);
-        const bool fits = argument.kind == 'u' ? value.integer >= 0 && value.integer < 2 * half
-                                               : value.integer >= -half && value.integer < half;
+        const bool fits         = argument.kind == 'u' ? value.integer >= 0 && value.integer < 2 * half
+                                                       : value.integer >= -half && value.integer < half;
         if(!fits)
             refuse("which " + std::to_string(8 * argument.bytes) + " bits do not hold");
     }
@@ -213,9 +213,9 @@ const Instance& find(const std::string& kernel, const Choices& choices)
             return instance;
         elsewhere = true;
     }
-    throw elsewhere ? Refusal(QOLA_TRITON_NO_ARCH, text_of(kernel, choices) + " is not for " + arch)
-                    : Refusal(QOLA_TRITON_NO_KERNEL,
-                              std::string(table.library) + " has no " + text_of(kernel, choices));
+    throw elsewhere
+        ? Refusal(QOLA_TRITON_NO_ARCH, text_of(kernel, choices) + " is not for " + arch)
+        : Refusal(QOLA_TRITON_NO_KERNEL, std::string(table.library) + " has no " + text_of(kernel, choices));
 }
 
 const Instance* named(const std::string& name)
@@ -230,8 +230,7 @@ void tell(const Instance& instance, qola_triton_found* found)
 {
     if(found == nullptr || found->size < sizeof(std::size_t) || found->size > sizeof(*found))
         throw Refusal(QOLA_TRITON_INVALID, "no structure to tell in, or one of another size");
-    const qola_triton_found all = {
-        found->size, instance.name, instance.arch, instance.threads, instance.shared};
+    const qola_triton_found all = {found->size, instance.name, instance.arch, instance.threads, instance.shared};
     std::memcpy(found, &all, found->size);
 }
 
@@ -240,9 +239,9 @@ std::int64_t constant(const Instance& instance, const std::string& name)
     for(std::size_t at = 0; at < instance.choice_count; ++at)
         if(name == instance.choices[at].name)
         {
-            char* end             = nullptr;
+            char* end              = nullptr;
             const char* const text = instance.choices[at].value;
-            const long long value = std::strtoll(text, &end, 10);
+            const long long value  = std::strtoll(text, &end, 10);
             if(end != text && *end == '\0')
                 return value;
             throw Refusal(QOLA_TRITON_INVALID, name + " is " + text + ", no whole number");
@@ -258,8 +257,7 @@ std::string packed(const Instance& instance, const Values& values)
         const Argument& argument = instance.arguments[at];
         const auto value         = values(argument.name);
         if(!value)
-            throw Refusal(QOLA_TRITON_INVALID,
-                          std::string(instance.kernel) + ": nothing for " + argument.name);
+            throw Refusal(QOLA_TRITON_INVALID, std::string(instance.kernel) + ": nothing for " + argument.name);
         bytes.resize((bytes.size() + argument.bytes - 1) / argument.bytes * argument.bytes);
         bytes += bytes_of(instance, argument, *value);
     }

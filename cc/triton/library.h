@@ -64,9 +64,10 @@ int guarded(const std::function<void()>& work) noexcept;
 /// Returns the error of the thread's last call.
 const char* last_error() noexcept;
 
-int attention_forward(const qola_triton_attention* attention, void* stream) noexcept;
-int attention_backward(const qola_triton_attention* attention, void* stream) noexcept;
-int attention_forward_find(const qola_triton_attention* attention, qola_triton_found* found) noexcept;
-int attention_backward_find(const qola_triton_attention* attention, qola_triton_found* found) noexcept;
+/// Launches all kernels of a problem, or none.
+int attend(bool backward, const qola_triton_attention* attention, void* stream) noexcept;
+
+/// Finds the main kernel of a problem. All kernels must exist and support it.
+int find_attention(bool backward, const qola_triton_attention* attention, qola_triton_found* found) noexcept;
 
 } // namespace qola_triton

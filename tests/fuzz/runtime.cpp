@@ -6,7 +6,6 @@
 #include "cc/runtime/index.h"
 #include "cc/runtime/ownership.h"
 #include "cc/runtime/pack.h"
-#include "cc/runtime/report.h"
 #include "cc/runtime/text.h"
 
 #include <algorithm>

@@ -2,7 +2,12 @@
 // never reached, because without HIP no tensor is on a device.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/util/Exception.h>
+
+#include <optional>
+
+#include <hip/hip_runtime.h>
 
 namespace qola::cpu_check
 {
@@ -17,3 +22,37 @@ namespace qola::cpu_check
 }
 
 } // namespace qola::cpu_check
+
+namespace c10::hip
+{
+
+inline DeviceIndex current_device() { ::qola::cpu_check::refuse("current_device"); }
+inline hipStream_t getCurrentHIPStream() { ::qola::cpu_check::refuse("getCurrentHIPStream"); }
+
+struct HIPStreamMasqueradingAsCUDA
+{
+    hipStream_t stream() const { ::qola::cpu_check::refuse("HIPStreamMasqueradingAsCUDA"); }
+};
+
+inline HIPStreamMasqueradingAsCUDA getCurrentHIPStreamMasqueradingAsCUDA()
+{
+    ::qola::cpu_check::refuse("getCurrentHIPStreamMasqueradingAsCUDA");
+}
+
+} // namespace c10::hip
+
+namespace at::hip
+{
+
+using c10::hip::getCurrentHIPStream;
+using c10::hip::getCurrentHIPStreamMasqueradingAsCUDA;
+
+struct OptionalHIPGuardMasqueradingAsCUDA
+{
+    explicit OptionalHIPGuardMasqueradingAsCUDA(std::optional<c10::Device>)
+    {
+        ::qola::cpu_check::refuse("OptionalHIPGuardMasqueradingAsCUDA");
+    }
+};
+
+} // namespace at::hip
