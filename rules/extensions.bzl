@@ -91,7 +91,7 @@ def _declare_trees(mctx):
     """Declares a repository per AITER source.
 
     Returns:
-      struct(places, tags): by name, the place of the declaration, and struct(kind, tag).
+      struct(places, tags): two dicts by the name of the source, with the place of the declaration and struct(kind, tag).
     """
     declared = {}
     tags = {}

@@ -1,7 +1,7 @@
 """python_library and python_tool, for qola itself: the machine's own Python, whatever rules_python registers.
 
-Newer rules_python registers interpreters of its own. Any target of its rules would have Bazel download one:
-for a bundle, in a repository that has no Python.
+Newer rules_python registers interpreters of its own. With any target of its rules, Bazel would download an
+interpreter, even for a bundle in a repository without Python.
 """
 
 load("@rules_python//python:defs.bzl", "PyInfo")

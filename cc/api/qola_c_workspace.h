@@ -82,10 +82,10 @@ class Workspace
     std::string what_;
 };
 
-/// A pool of free pieces.
+/// A pool of free pieces of pinned host memory, which some AITERs copy from in group mode of the backward.
 ///
-/// AITER returns its piece from a host function on the stream, which must not call HIP: hipHostFree would
-/// wait for the stream that waits for it.
+/// AITER returns a piece from a host function on the stream. Such a function must not call HIP: hipHostFree
+/// would wait for the stream, which waits for the function.
 class Pinned
 {
     public:

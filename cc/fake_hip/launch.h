@@ -1,5 +1,4 @@
-// A kernel launch up to the point where a GPU would start it, and the interface for a program that runs kernels
-// itself (qola/emulate).
+// Checks and logs the launch of a kernel, and passes it to the program's emulator (qola/emulate), if there is one.
 #pragma once
 
 #include "code_object.h"

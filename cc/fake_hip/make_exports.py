@@ -22,7 +22,7 @@ _FOREIGN = ("__gnu_", "amd_dbgapi_", OWN)
 
 
 def exports(symbols: str) -> list[tuple[str, str]]:
-    """HIP's functions in the output of llvm-readelf: version node and symbol of each, sorted."""
+    """Parse llvm-readelf's output; return version node and symbol of HIP's functions, sorted."""
     found = {(node, symbol) for symbol, node in _FUNCTION.findall(symbols)}
     return sorted((node, symbol) for node, symbol in found if not symbol.startswith(_FOREIGN))
 

@@ -58,7 +58,8 @@ std::string read_all(int fd, const std::string& path);
 /// Reads all bytes of a file. Throws SystemError.
 std::string read_file(const std::string& path);
 
-/// Reads at most `most` bytes of a file, also of one that reports no size; empty if it cannot be read.
+/// Reads the first `most` bytes of a file, or all of a shorter one; empty if it cannot be read. Unlike
+/// read_file it also reads files in /proc, which report no size.
 std::string read_start(const std::string& path, std::size_t most);
 
 /// Throws SystemError.

@@ -20,7 +20,7 @@ struct Obtainer::Work
 
 namespace {
 
-/// The temporary directory of a compile, next to its entry.
+/// Makes a temporary directory for a compile, next to its entry. Throws SystemError.
 std::string make_work_directory(const std::string& entry)
 {
     static std::atomic<unsigned> count{0};

@@ -14,7 +14,7 @@
 
 namespace qola_runtime {
 
-/// The properties of a module that its kernels need.
+/// A module: the compiler that it was built with, and the sources of its kernels.
 struct Module
 {
     std::string identity; ///< the compiler of the library

@@ -1,4 +1,4 @@
-"""CK's and AITER's own generators, driven unmodified in their own processes.
+"""Runs CK's and AITER's own generators, unmodified, each in a process of its own.
 
-in: a tree, a module's configuration and a Selection; out: a KernelSet.
+From a tree, a module's configuration and a Selection they make a KernelSet.
 """

@@ -43,7 +43,7 @@ class Library:
 
     @property
     def direction(self) -> str:
-        """The main direction of its module."""
+        """The main direction of the library's module."""
         return ATTENTION[self.module.spec.name].direction
 
 
@@ -85,10 +85,10 @@ def manifest_text(
 
 
 def check_library(library: Library, folder: Folder) -> tuple[GeneratedModule | None, list[Check]]:
-    """Generate a library and check what a plan of it would.
+    """Generate the sources of a library, and run the checks of a plan on them.
 
     Args:
-        folder: gets what is generated.
+        folder: for the generated files.
     """
     tree, archs = library.resolved.request.tree, library.resolved.archs
     made: list[GeneratedModule] = []

@@ -26,7 +26,7 @@ _HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtim
 
 @contextmanager
 def _only_tables() -> Iterator[None]:
-    """Let modules below tinygrad be imported without the packages above them."""
+    """Import tinygrad's modules, in its body, without the `__init__` of their packages."""
     if "tinygrad" in sys.modules:
         yield
         return

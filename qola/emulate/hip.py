@@ -193,7 +193,7 @@ class Hip:
         self.launches.append(Launched(result, grid, block, lds))
 
     def allocations(self) -> list[tuple[int, int]]:
-        """Return address and size of all memory of the device."""
+        """Return the address and the size of each allocation of device memory."""
         query = self._runtime.fake_hip_allocations
         query.restype = ctypes.c_size_t
         count = query(None, None, ctypes.c_size_t(0))

@@ -212,7 +212,7 @@ class _Launch:
         return Result(self.kernel.symbol, sum(share.instructions for share in shares), faults.all)
 
     def _too_large(self) -> str:
-        """Return which size no device of the arch can give, empty if each fits."""
+        """Return the size that exceeds a limit of the arch, with the limit; empty if all fit."""
         arch, lds = self.program.arch, self.descriptor.lds_bytes + self.dynamic_lds
         scratch = self.descriptor.scratch_bytes
         if lds > LDS_BYTES[arch]:

@@ -187,7 +187,7 @@ def write_vector(number: int) -> Write:
 
 
 def write_pair(number: int) -> Write:
-    """Writes values of 64 bits to two vector registers."""
+    """Return a function that writes 64-bit values to a register and the next one."""
 
     def write(w: Waves, value: Array) -> None:
         raw = value.view(U64)

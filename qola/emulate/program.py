@@ -1,4 +1,4 @@
-"""A kernel as blocks of functions: each instruction is bound once."""
+"""Translates a kernel into blocks of Python functions, one for each instruction."""
 
 from __future__ import annotations
 

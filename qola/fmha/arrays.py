@@ -116,7 +116,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def in_rows(problem: AttentionProblem, array: F64) -> F64:
-    """Return an array with its rows before its heads; the same array turned back again."""
+    """Swap rows and heads of an array in order bhsd; a second call swaps them back."""
     return (
         np.swapaxes(array, 1, 2)
         if problem.layout.order == "bhsd" and not problem.is_group_mode

@@ -1,4 +1,4 @@
-"""Which kernels there are, and which of them a problem goes to."""
+"""Lists the kernels of libraries, and selects the kernel of a problem."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Registry:
     def __init__(
         self, entries: Iterable[Entry] = (), sources: Mapping[str, Repository] | None = None
     ) -> None:
-        """Make a registry of kernels whose dispatch is not known; `of` makes one with it.
+        """Make a registry of kernels without a dispatch. `Registry.of` adds that of a library.
 
         Raises:
-            RegistryError: a library has two kernels of a name, or two names of a config.
+            RegistryError: two kernels of a library have the same name or the same config.
         """
         self._sources = dict(sources or {})
         self._dispatches: dict[tuple[str, str], Dispatch] = {}

@@ -136,7 +136,7 @@ def _locate(text: str) -> Lines:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Cut a valid document at its statements' ends: newlines outside strings and brackets."""
+    """Split a valid document into statements. Newlines in strings and brackets end none."""
     depth, start, line = 0, 0, 1
     for token in _TOKEN.finditer(text + "\n"):
         if token[0] in ("[", "{"):

@@ -38,10 +38,10 @@ def write_batches(
     """Write the batches of a group of kernel instances.
 
     Args:
-        packages, texts: of each kernel instance.
+        packages, texts: the package and the source text of each kernel instance.
         first: index of the first kernel instance in the plan.
         size: maximum number of kernel instances in a batch.
-        folder: gets <module>/kernels/batches.
+        folder: the sources are written to its <module>/kernels/batches.
     """
     index = {kernel.name: number for number, kernel in enumerate(instances, first)}
     compatible: dict[tuple[str, _Names, _Names, _Names], list[KernelInstance]] = {}

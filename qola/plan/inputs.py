@@ -48,7 +48,7 @@ def input_files(
 def find_headers(
     tree: AiterTree, config: ModuleConfig, name: str, roots: Iterable[str]
 ) -> HeaderSet:
-    """Return the header set of some includes, with the headers that these include.
+    """Return the header set of some includes: these headers and all that they include in turn.
 
     Raises:
         AiterError: the tree has none of the headers.

@@ -34,7 +34,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The reason of a source without a bundle; it may have one if it did not answer."""
+    """Why a source gave no bundle. If it did not answer, it may still have one."""
 
     source: str
     words: str

@@ -38,7 +38,7 @@ class Mask:
         return self.mask_type != "no" and self.window_size_left < 0 and self.window_size_right == 0
 
     def allowed(self, rows: int, columns: int) -> NDArray[np.bool_]:
-        """Return for each query and key whether the query sees the key, [rows, columns]."""
+        """Return whether each query sees each key, [rows, columns]."""
         if self.mask_type == "no":
             return np.ones((rows, columns), np.bool_)
         shift = columns - rows if self.mask_type == "bottom_right" else 0
@@ -59,10 +59,10 @@ BOTTOM_RIGHT = Mask("bottom_right", -1, 0)
 def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK) -> F64:
     """Return the bias that CK adds to the scaled scores, [heads, rows, columns].
 
-    Under a plain causal mask it is slope * column: it differs from the usual -slope * distance by
-    a number for each row, so O is the same and LSE is not. Else it is -slope times the distance
-    from the diagonal, which starts top left under a window from there, and ends bottom right
-    under a window from there and without a mask.
+    With a causal mask the bias is slope * column. This differs from the usual -slope * distance by
+    a constant per row: O does not change, but LSE does. Otherwise the bias is -slope * distance
+    from a diagonal. The diagonal starts at the top left for a top-left window, and ends at the
+    bottom right for a bottom-right window and without a mask.
 
     Args:
         slopes: [heads].

@@ -133,7 +133,7 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     """Return the C++ source of a library's table and functions.
 
     Args:
-        built: in the order of preference.
+        built: kernels, the preferred one first.
         library: name of its file, without .so.
     """
     lines = ["// Written by qola/triton/library.py.", "#include <cstring>", "#include <iterator>"]

@@ -125,6 +125,6 @@ def to_json(cases: Sequence[Case]) -> str:
 
 
 def from_json(text: str) -> tuple[Case, ...]:
-    """Return the cases of a text of `to_json`."""
+    """Parse a text that `to_json` wrote, and return its cases."""
     cases: tuple[Case, ...] = reader(tuple[Case, ...])(parse_json(text))
     return cases

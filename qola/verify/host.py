@@ -162,7 +162,7 @@ class Host:
         self._parameters = built.parameters
 
     def call(self, sample: Sample) -> Call:
-        """Return the launches of the entry point for a problem."""
+        """Call the entry point with a problem, and return its kernel launches and its error."""
         problem = sample.problem
         entry = ENTRIES[problem.direction]
         values: dict[str, Any] = entry_values(problem, self.arch, self._parameters[entry])

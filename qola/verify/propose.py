@@ -43,7 +43,7 @@ T = TypeVar("T", int, float)
 
 
 def has_many_heads(number: int) -> bool:
-    """Return whether a kernel's problem of this number has the head counts of models."""
+    """Return whether the problem of this number has as many heads as real models, not a few."""
     return number % _MANY_HEADS == _MANY_HEADS - 1
 
 

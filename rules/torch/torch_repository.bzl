@@ -112,7 +112,7 @@ def why_no_hip(place, found, compiler):
     )
 
 def _stand_in(rctx, place, found, expected, fix):
-    """Writes a repository that says, where it is needed, what is missing; others of a build are not held up."""
+    """Writes a repository whose targets fail with a message about the missing PyTorch. Other targets still build."""
     title = "ToolchainError: no PyTorch to build for"
 
     # What was not there cannot be watched.

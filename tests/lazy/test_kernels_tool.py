@@ -266,5 +266,5 @@ def test_root_without_a_namespace(toy: Toy) -> None:
 
 
 def test_identity(toy: Toy) -> None:
-    """Prevents: an identity that differs between build and runtime, so that both never share kernels."""
+    """Prevents: a compiler that build and runtime identify differently: nothing is shared."""
     assert "is not the one the library was built with" not in toy.ask(BROKEN).errors

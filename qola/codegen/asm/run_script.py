@@ -7,11 +7,11 @@ AITER's `chip_info` runs `rocminfo`, needs PyTorch's build helpers and reads the
 the environment. Generators only need the architectures with assembly (v3) kernels. Without any, the
 entry points do not call v3, and `is_v3_api_check` returns -1 ("not served") without a launch.
 
-`hsa/codegen.py` reads the architectures from AITER_GPU_ARCHS, its tables with pandas, replaced by
-`qola.codegen.asm.frames`, and lists them with `glob`, which is made to sort.
+`hsa/codegen.py` reads the architectures from AITER_GPU_ARCHS. It lists its tables with `glob`, here
+with sorted results, and reads them with pandas, which `qola.codegen.asm.frames` replaces.
 
-Generators of GEMMs ask PyTorch for the GPU, and drop kernels that were tuned for others. They find
-no GPU, since a plan must not depend on the machine that makes it.
+Generators of GEMMs ask PyTorch for the GPU, and drop kernels that were tuned for other GPUs. Here
+they find no GPU, since a plan must not depend on the machine that makes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def chip_info(archs: Sequence[str]) -> ModuleType:
 
 
 def _aiters_chip_info(replaced: Mapping[str, object]) -> ModuleType:
-    """Return AITER's module, whose folder the script has added to Python's path."""
+    """Import AITER's chip_info from the folder that the script has added to Python's path."""
     name = "aiters_chip_info"
     if name in sys.modules:
         return sys.modules[name]

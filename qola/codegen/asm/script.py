@@ -57,7 +57,7 @@ def run_script(
 def run_deep_script(
     script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> Written:
-    """Run one generator script and return the sources it writes, below its folder, too.
+    """Run one generator script and return the sources it writes, also those in subdirectories.
 
     Args and errors are those of `run_script`.
     """

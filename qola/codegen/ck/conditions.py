@@ -54,7 +54,7 @@ def conjuncts(condition: str) -> tuple[Formula, ...]:
     """Split a condition into formulas that must all hold.
 
     Raises:
-        NotUnderstoodError: as `compiled`.
+        NotUnderstoodError: `compiled` cannot parse the condition.
     """
     found: list[Formula] = []
     for text in _split(condition):

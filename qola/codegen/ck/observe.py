@@ -33,7 +33,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Registered:
-    """One registration: the name of the method and its arguments, of which the first is the row."""
+    """One call of a pool's method `register*`. Its first argument is the row of the dispatch."""
 
     method: str
     args: tuple[Any, ...]

@@ -56,12 +56,12 @@ class VariantFilter:
 
     @staticmethod
     def everything(receipt: int) -> VariantFilter:
-        """Return the filter that keeps all of a receipt."""
+        """Return the filter that keeps every kernel of a receipt."""
         return VariantFilter(EVERYTHING, f"receipt {receipt}", receipt, {}, None)
 
     @staticmethod
     def nothing(receipt: int) -> VariantFilter:
-        """Return the filter that keeps nothing of a receipt: only requested kernels are kept."""
+        """Return the filter that keeps no kernel of a receipt, for [[kernels]] without variants."""
         return VariantFilter(REQUESTED, f"receipt {receipt}", receipt, {"dtype": ()}, None)
 
 

@@ -95,7 +95,7 @@ def read_condition(row: str) -> Condition:
 
 @cache
 def _read_own(condition: str) -> Condition:
-    """Read the part of a condition that follows the bucket. Many rows have the same one."""
+    """Parse the part of a row's condition after its bucket. Cached, because many rows share it."""
     own = without_comments(condition)
     steps = {"hdim_q": 1, "hdim_v": 1}
     for name, step, sign in _STEP.findall(own):

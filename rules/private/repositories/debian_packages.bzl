@@ -45,7 +45,7 @@ def group_text(packages, group):
     return "".join(["{} {} {}\n".format(p.name, p.version, p.sha256) for p in packages if p.group == group])
 
 def cache_directory(environ, login_home):
-    """Where qola keeps what several repositories share: docs/guide/setup.md#where-things-are-kept.
+    """Finds the directory of files that repositories share: docs/guide/setup.md#where-things-are-kept.
 
     Args:
       environ: dict of environment variables.
