@@ -29,6 +29,17 @@ def _lazy_library_test_impl(ctx):
     asserts.equals(env, [], [name for name in objects if name.startswith(("kernel_", "batch"))])
     return analysistest.end(env)
 
+def _max_bytes_test_impl(ctx):
+    """Prevents: a budget that no build checks, or one that is checked before the library is stripped."""
+    env = analysistest.begin(ctx)
+    check = action_of(env, "QolaSize")
+    has_all(env, check.argv, ["--max-bytes", "1000"])
+    strip = action_of(env, "QolaStrip")
+    asserts.true(env, strip.outputs.to_list()[0] in check.inputs.to_list(), "another file than is shipped")
+    validated = analysistest.target_under_test(env)[OutputGroupInfo]._validation.to_list()
+    asserts.equals(env, check.outputs.to_list(), validated)
+    return analysistest.end(env)
+
 def _static_module_test_impl(ctx):
     """Prevents: an archive whose functions another AITER's take the place of, or that lacks a kernel."""
     env = analysistest.begin(ctx)
@@ -74,6 +85,7 @@ _ROCM = {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_6
 _bundle_inputs_test = analysistest.make(_bundle_inputs_test_impl)
 _kernel_library_test = analysistest.make(_kernel_library_test_impl, config_settings = _ROCM)
 _lazy_library_test = analysistest.make(_lazy_library_test_impl, config_settings = _ROCM)
+_max_bytes_test = analysistest.make(_max_bytes_test_impl, config_settings = _ROCM)
 _static_archive_test = analysistest.make(_static_archive_test_impl, config_settings = _ROCM)
 
 # In an output directory of its own: another test has a library of this name.
@@ -92,6 +104,7 @@ def library_test_suite(name):
         "bundle_inputs_test": (_bundle_inputs_test, ":one_manifest"),
         "kernel_library_test": (_kernel_library_test, ":libmodule_kernels"),
         "lazy_library_test": (_lazy_library_test, ":libmodule_lazy.shared"),
+        "max_bytes_test": (_max_bytes_test, ":libsecond.built"),
         "static_archive_test": (_static_archive_test, ":static"),
         "static_module_test": (_static_module_test, ":libmodule.built"),
     }
