@@ -33,7 +33,7 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
         struct.error: the bundle ends too early.
     """
     if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED:
-        bundle = _decompress(bundle)
+        bundle = decompress_bundle(bundle)
     if bytes(bundle[: len(MAGIC)]) != MAGIC:
         raise ValueError("device code in an unknown format")
     start = len(MAGIC) + 8
@@ -56,7 +56,12 @@ def compressed_size(bundle: memoryview) -> int:
     return _header(bundle)[1]
 
 
-def _decompress(bundle: memoryview) -> memoryview:
+def decompress_bundle(bundle: memoryview) -> memoryview:
+    """Return the content of a compressed bundle: an uncompressed one.
+
+    Raises:
+        ValueError, struct.error: as `compressed_size`; zstd cannot read the content.
+    """
     start, end, size = _header(bundle)
     try:
         # zstandard believes the size that the frame states, which may be hostile.

@@ -27,7 +27,7 @@ from qola.verify.run import VerifyRequest, verify
 from qola.verify.sample import KernelSamples, draw
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
-from tests.library.offload import code_objects
+from tests.library.offload import code_objects, replace_code
 
 ARCH = "gfx950"
 #: Of the forward library: K whole tiles, and K of any length.
@@ -352,7 +352,9 @@ def test_cases_are_the_same_while_their_code_is(tmp_path: Path) -> None:
     code_object = CodeObject.read(code)
     kernel = next(iter(code_object.kernels.values()))
     text = code_object.image[kernel.entry : kernel.entry + kernel.size]
-    data[data.index(text) + places(bytearray(text), "V_EXP_F32")[0]] ^= 1
+    altered = bytearray(text)
+    altered[places(altered, "V_EXP_F32")[0]] ^= 1
+    replace_code(data, text, bytes(altered))
     changed.write_bytes(data)
     found = []
     for library in (built("libmha_fwd").library, changed):

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 
-from qola.code_object.offload import COMPRESSED, MAGIC, arch_of, read_bundle
+import zstandard
+
+from qola.code_object.offload import (
+    COMPRESSED,
+    MAGIC,
+    arch_of,
+    compressed_size,
+    decompress_bundle,
+    read_bundle,
+)
 
 #: The header of a compressed bundle has its version and the number of zstd.
 _BUNDLE = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED + rb"[\x02\x03]\x00\x01\x00")
@@ -16,3 +26,19 @@ def code_objects(data: bytes | bytearray) -> Iterator[tuple[str, bytes]]:
     for match in _BUNDLE.finditer(data):
         for target, code in read_bundle(memoryview(data)[match.start() :]):
             yield arch_of(target), bytes(code)
+
+
+def replace_code(data: bytearray, old: bytes, new: bytes) -> None:
+    """Replace code in a compressed bundle of a library, which keeps its place."""
+    for match in _BUNDLE.finditer(bytes(data)):
+        bundle = memoryview(bytes(data))[match.start() :]
+        content = bytes(decompress_bundle(bundle))
+        if old in content:
+            packed = zstandard.compress(content.replace(old, new), 19)
+            size = 24 + len(packed)
+            # The next bundle begins at a multiple of 4096.
+            assert size <= -(-compressed_size(bundle) // 4096) * 4096
+            data[match.start() + 8 : match.start() + 12] = struct.pack("<I", size)
+            data[match.start() + 24 : match.start() + size] = packed
+            return
+    raise ValueError("no bundle has the code")
