@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from qola.fmha.runner import Run, Runner
     from qola.kernel.archs import Archs
     from qola.kernel.config import ConfigError, KernelConfig
-    from qola.kernel.rules.check import RULES, check, validate
-    from qola.kernel.rules.model import InvalidError
+    from qola.kernel.rules import RULES, InvalidError, check, validate
     from qola.kernel.tile import Tile
     from qola.reference.dropout import Dropout
     from qola.reference.masks import Mask
@@ -85,8 +84,7 @@ _MODULES = {
     "qola.fmha.runner": ("Run", "Runner"),
     "qola.kernel.archs": ("Archs",),
     "qola.kernel.config": ("ConfigError", "KernelConfig"),
-    "qola.kernel.rules.check": ("RULES", "check", "validate"),
-    "qola.kernel.rules.model": ("InvalidError",),
+    "qola.kernel.rules": ("RULES", "InvalidError", "check", "validate"),
     "qola.kernel.tile": ("Tile",),
     "qola.reference.dropout": ("Dropout",),
     "qola.reference.masks": ("Mask",),

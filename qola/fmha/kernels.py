@@ -16,7 +16,7 @@ from qola.fmha.manifest import make_exact_manifest
 from qola.fmha.registry import Registry
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import ConfigError, KernelConfig
-from qola.kernel.rules.check import validate
+from qola.kernel.rules import validate
 from qola.progress import library_progress
 from qola.verify.host import Built
 

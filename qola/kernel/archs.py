@@ -25,6 +25,7 @@ class Offer:
 
     Attributes:
         hdims: values of hdim_q.
+        tiles: in CK's notation.
         pipelines: () if the family has no pipelines.
         trload: whether some use transposing loads.
     """
@@ -33,14 +34,14 @@ class Offer:
     arch: str | None
     dtype: str
     hdims: tuple[int, ...]
-    tiles: tuple[Tile, ...]
+    tiles: tuple[str, ...]
     pipelines: tuple[str, ...]
     trload: bool
 
     @property
     def warps(self) -> set[Triple]:
         """The (m, n, k) of the matrix instructions."""
-        return {warps for tile in self.tiles for warps in tile.warps}
+        return {warps for tile in map(Tile.parse, self.tiles) if tile for warps in tile.warps}
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,9 @@ class Archs:
     offers: tuple[Offer, ...]
     lds: Mapping[str, int]
 
-    def select(self, family: str, arch: str | None, dtype: str = "") -> list[Offer]:
-        """Return the offers of a family for an arch, optionally for one data type."""
-        return [
-            offer
-            for offer in self.offers
-            if (offer.family, offer.arch) == (family, arch) and dtype in ("", offer.dtype)
-        ]
+    def select(self, family: str, arch: str | None) -> list[Offer]:
+        """Return the offers of a family for an arch."""
+        return [offer for offer in self.offers if (offer.family, offer.arch) == (family, arch)]
 
     def lds_of(self, arch: str | None) -> int:
         """Return the bytes of LDS on an arch; for None the least of all archs."""
@@ -68,11 +65,7 @@ class Archs:
 
     def to_json(self) -> str:
         """Return JSON with one offer per line."""
-        lines = [
-            json.dumps({**vars(offer), "tiles": list(map(str, offer.tiles))}, sort_keys=True)
-            for offer in self.offers
-        ]
-        offers = ",\n  ".join(lines)
+        offers = ",\n  ".join(json.dumps(vars(offer), sort_keys=True) for offer in self.offers)
         lds = json.dumps(dict(self.lds), sort_keys=True)
         return f'{{\n"lds": {lds},\n"offers": [\n  {offers}\n]\n}}\n'
 
@@ -84,12 +77,11 @@ class Archs:
             ConfigError: it has another form.
         """
         try:
-            data = reader(_Text)(parse_json(text))
-            offers = [Offer(**{**vars(one), "tiles": _tiles(one)}) for one in data.offers]
+            archs: Archs = reader(Archs)(parse_json(text))
         except WrongValueError as error:
             found = str(error).removeprefix(": ")
             raise ConfigError(Finding("archs", found, "the output of Archs.to_json")) from None
-        return Archs(tuple(offers), data.lds)
+        return archs
 
     @staticmethod
     def observed(configs: Iterable[KernelConfig], lds: Mapping[str, int]) -> Archs:
@@ -106,40 +98,14 @@ class Archs:
         )
 
 
-@dataclass(frozen=True)
-class _OfferText:
-    """An `Offer` whose tiles are texts, as in JSON."""
-
-    family: str
-    arch: str | None
-    dtype: str
-    hdims: tuple[int, ...]
-    tiles: tuple[str, ...]
-    pipelines: tuple[str, ...]
-    trload: bool
-
-
-@dataclass(frozen=True)
-class _Text:
-    offers: tuple[_OfferText, ...]
-    lds: Mapping[str, int]
-
-
-def _tiles(offer: _OfferText) -> tuple[Tile, ...]:
-    tiles = [Tile.parse(text) for text in offer.tiles]
-    if None in tiles:
-        wrong = offer.tiles[tiles.index(None)]
-        raise WrongValueError(f".offers.tiles: {wrong!r:.80}, expected a tile")
-    return tuple(filter(None, tiles))
-
-
 def _offer(family: str, arch: str, dtype: str, of: list[KernelConfig]) -> Offer:
+    tiles = sorted({config.tile for config in of}, key=lambda tile: (tile.block, str(tile)))
     return Offer(
         family,
         arch or None,
         dtype,
         tuple(sorted({config.hdim_q for config in of})),
-        tuple(sorted({config.tile for config in of}, key=lambda tile: (tile.block, str(tile)))),
+        tuple(map(str, tiles)),
         tuple(sorted({config.pipeline for config in of if config.pipeline})),
         any(config.trload for config in of),
     )

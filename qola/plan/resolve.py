@@ -24,7 +24,7 @@ from qola.codegen.ck.receipts import FAMILIES, known_receipts
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding, ManifestError, PlanError
 from qola.json_types import json_fields
-from qola.kernel.rules.check import validate
+from qola.kernel.rules import validate
 from qola.manifest import archs
 from qola.manifest.constants import ADDABLE, TESTED_ARCHS
 from qola.manifest.fields import KERNELS

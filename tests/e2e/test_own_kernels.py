@@ -9,7 +9,7 @@ import pytest
 from qola.fmha.kernels import BuiltKernel, build_kernels
 from qola.fmha.registry import Registry
 from qola.kernel.config import KernelConfig
-from qola.kernel.rules.check import validate
+from qola.kernel.rules import validate
 from qola.kernel.tile import Tile
 from tests.e2e.nested_bazel import User, user_disk_cache
 

@@ -13,7 +13,7 @@ import pytest
 
 from qola.codegen.types import FieldValue
 from qola.kernel.config import ConfigError, KernelConfig
-from qola.kernel.rules.check import validate
+from qola.kernel.rules import validate
 from qola.kernel.tile import Tile
 from tests.fmha.observed import Observed, kernels
 

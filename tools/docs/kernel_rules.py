@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qola.kernel.archs import pinned
-from qola.kernel.rules.check import RULES
+from qola.kernel.rules import RULES
 
 _HEAD = """\
 # Rules of kernels
