@@ -19,7 +19,7 @@ from qola.compat.upstream import directions_of
 from qola.errors import Finding
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.manifest.toml_writer import toml_document
+from qola.manifest.toml import toml_document
 from qola.plan.configure import configure
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generate import GeneratedModule, generate_module

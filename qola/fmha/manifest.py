@@ -9,7 +9,7 @@ from typing import Any
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest.constants import ADDABLE
-from qola.manifest.toml_writer import toml_document
+from qola.manifest.toml import toml_document
 
 #: By module: the table of its variants, its directions, and the flags of a variant.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

@@ -85,16 +85,6 @@ MAX_TEXT = 4096
 MAX_ITEMS = 4096
 """Maximal items of a list and tables of an array; AITER has 60 modules."""
 
-DTYPE_ALIASES = (
-    *(("float16", "fp16"), ("half", "fp16"), ("f16", "fp16")),
-    *(("bfloat16", "bf16"), ("float32", "fp32"), ("float", "fp32"), ("f32", "fp32")),
-)
-ARCH_ALIASES = (
-    *(("mi200", "gfx90a"), ("mi210", "gfx90a"), ("mi250", "gfx90a"), ("mi250x", "gfx90a")),
-    *(("mi300", "gfx942"), ("mi300a", "gfx942"), ("mi300x", "gfx942"), ("mi308x", "gfx942")),
-    *(("mi325x", "gfx942"), ("mi350", "gfx950"), ("mi350x", "gfx950"), ("mi355x", "gfx950")),
-)
-
 
 def describe_receipt(receipt: int) -> str:
     """Return a receipt as messages write it: ``700 (te)``."""

@@ -12,13 +12,11 @@ from typing import Any
 
 from qola.manifest.constants import (
     ADDABLE,
-    ARCH_ALIASES,
     BATCH,
     BUILD_MODES,
     BWD_DTYPES,
     CAUSAL_MASKS,
     DIRECTIONS,
-    DTYPE_ALIASES,
     FMHA_MODES,
     FWD_DTYPES,
     KERNEL_KINDS,
@@ -118,9 +116,7 @@ class Field:
         omitted: its value or effect when the key is left out, for the same page.
         allowed: the only values that a string may have; () allows any.
         pattern: a regular expression that strings must match in full; "" allows any non-empty one.
-        repair: a regular expression and its replacement, which correct usual slips in a suggestion.
         may_be_empty: an empty string or list has a meaning.
-        aliases: (other name, allowed value) pairs for suggestions.
         names: names that may stand for an integer.
         example: a value for the starter manifest; None takes the first allowed one.
     """
@@ -132,12 +128,10 @@ class Field:
     allowed: tuple[str, ...] = ()
     pattern: str = ""
     pattern_doc: str = ""
-    repair: tuple[str, str] = ("", "")
     minimum: int = 0
     maximum: int = MAX_INTEGER
     required: bool = False
     may_be_empty: bool = False
-    aliases: tuple[tuple[str, str], ...] = ()
     names: tuple[tuple[str, int], ...] = ()
     example: Any = None
 
@@ -171,7 +165,6 @@ _RECEIPTS = tuple(PROFILES.items())
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 # A relative path that stays below its root: no leading slash, no ".." part.
 _BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
-_MODE_ALIASES = (("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind"))
 
 
 def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[Field, ...]:
@@ -183,7 +176,6 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             "data type of the kernels",
             "all",
             allowed=dtypes,
-            aliases=DTYPE_ALIASES,
         ),
         *(Field(key, Kind.BOOL_SET, doc, "both", example=True) for key, doc in booleans.items()),
         Field(
@@ -201,7 +193,6 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             "batch: equal sequence lengths; group: variable ones",
             "both",
             allowed=FMHA_MODES,
-            aliases=(("varlen", "group"),),
         ),
         Field(
             "receipt",
@@ -235,7 +226,6 @@ QOLA = Table(
             "plain `qola::`, no prefix",
             pattern=_IDENTIFIER,
             pattern_doc="one C++ identifier (letters, digits and _, no leading digit, no ::)",
-            repair=(r"[^A-Za-z0-9_]+", "_"),
             may_be_empty=True,
             example="mine",
         ),
@@ -253,7 +243,6 @@ QOLA = Table(
             "any",
             pattern=r"[0-9]+(\.[0-9]+){0,3}",
             pattern_doc='numbers and dots, such as "7" or "7.2"',
-            repair=(r"^[v<>=~^\s]+|(\.[x*])+$", ""),
             example=["7.2"],
         ),
     ),
@@ -270,7 +259,6 @@ BUILD = Table(
             f"GPU architectures by LLVM name, or only `{NATIVE}`",
             f"`$GPU_ARCHS`, else `{NATIVE}`",
             allowed=(*KNOWN_ARCHS, NATIVE),
-            aliases=ARCH_ALIASES,
             example=["gfx950"],
         ),
         Field(
@@ -279,7 +267,6 @@ BUILD = Table(
             "pybind: Python modules; cpp_itfs: C++ libraries",
             "`pybind`",
             allowed=BUILD_MODES,
-            aliases=_MODE_ALIASES,
         ),
         Field(
             "keep_unreachable",
@@ -316,7 +303,6 @@ _MODULE_KEYS = (
         "as in `[build]`, for this module",
         "that of `[build]`",
         allowed=BUILD_MODES,
-        aliases=_MODE_ALIASES,
         example="cpp_itfs",
     ),
     Field(
@@ -556,7 +542,6 @@ TRITON = Table(
             "archs to compile for",
             "those of the manifest",
             allowed=KNOWN_ARCHS,
-            aliases=ARCH_ALIASES,
             example=["gfx942", "gfx1100"],
         ),
         Field(
@@ -565,7 +550,6 @@ TRITON = Table(
             "data types: the choice `dtype`",
             "as in `choices`",
             allowed=TRITON_DTYPES,
-            aliases=DTYPE_ALIASES,
             example=["fp16", "bf16"],
         ),
         Field(

@@ -1,36 +1,68 @@
-"""Reads a manifest: one TOML file that selects the attention libraries to build.
-
-`load` validates it as a whole; `check_against` compares it with an AITER tree and a toolchain.
-"""
+"""Reads a manifest: checks every field of a TOML document, and collects every finding."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from qola.errors import Finding, ManifestError, visible
+from qola.errors import Finding, ManifestError, Severity, visible
 from qola.files import UnfitFileError, bounded_bytes, too_long
-from qola.manifest.check import check_against
-from qola.manifest.parse import build_manifest
-from qola.manifest.toml_lines import TomlSyntaxError, parse
-from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec
+from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest import toml
+from qola.manifest.constants import BATCH, BIAS_KINDS, CAUSAL_MASKS, FMHA_MODES, MAX_ITEMS, NATIVE
+from qola.manifest.fields import (
+    BUILD,
+    BWD_VARIANTS,
+    BY_NAME,
+    FILTERED,
+    FWD_VARIANTS,
+    KERNELS,
+    MODULES,
+    ORDER,
+    OVERRIDE_KEYS,
+    PREBUILT,
+    QOLA,
+    TABLES,
+    TRITON,
+    Kind,
+    Table,
+    flags,
+)
+from qola.manifest.types import (
+    BwdVariant,
+    FwdVariant,
+    Manifest,
+    ModuleSpec,
+    NamedKernel,
+    PrebuiltSpec,
+    TritonSpec,
+    place_of,
+    triton_name,
+)
+from qola.manifest.values import check, either, expectation, namespace_fault, nearest, shown
 from qola.version import docs_url
 
-__all__ = [
-    "BwdVariant",
-    "FwdVariant",
-    "Manifest",
-    "ModuleSpec",
-    "check_against",
-    "load",
-    "loads",
-]
+__all__ = ["Manifest", "ModuleSpec", "load", "loads"]
 
 MAX_BYTES = 128 * 1024
 """Maximal size of a manifest: a hundred times that of the shipped ones."""
 
+MAX_ERRORS = 100
+"""Reading stops after this many errors: most repeat the same mistake."""
+
+Values = dict[str, Any]
+BOTH = (False, True)
+
 _EXPECTED = f"a readable manifest in TOML ({docs_url('reference/manifest.md')})"
+
+_ARCH_KEYS = frozenset({"arch", "archs", "architectures", "gpu_archs"})
+"""Synonyms; each table knows at most one."""
+
+_CHOICE_OF = {"dtypes": "dtype", "hdims": "HDIM", "causal": "CAUSAL"}
+"""Keys of [[triton]] that stand for a choice."""
 
 
 def load(path: Path, *, display: str | None = None) -> Manifest:
@@ -67,32 +99,410 @@ def loads(text: str, *, file: str) -> Manifest:
     if len(text) > MAX_BYTES:
         raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
     try:
-        document, lines = parse(text)
-    except TomlSyntaxError as error:
+        document, lines = toml.parse(text)
+    except toml.TomlSyntaxError as error:
         raise ManifestError(_syntax_finding(error, file), f"{file} is not TOML") from None
-    return replace(build_manifest(document, lines, file), text=text)
+    return build_manifest(document, lines, file, text)
 
 
-def _syntax_finding(error: TomlSyntaxError, file: str) -> Finding:
+def _syntax_finding(error: toml.TomlSyntaxError, file: str) -> Finding:
     """Show the offending line, with a caret below the column."""
-    place = f"{file}:{error.line}:{error.column}"
-    if len(error.source) > 200:
-        return Finding(place, error.reason, "TOML (https://toml.io)")
-    before = visible(error.source[: error.column - 1], keep="\t")
-    found = f"{error.reason}\n{error.source}\n{' ' * len(before)}^"
-    return Finding(place, found, "TOML (https://toml.io)", _syntax_fix(error))
+    found = error.reason
+    if len(error.source) <= 200:
+        before = visible(error.source[: error.column - 1], keep="\t")
+        found = f"{found}\n{error.source}\n{' ' * len(before)}^"
+    return Finding(f"{file}:{error.line}:{error.column}", found, "TOML (https://toml.io)")
 
 
-def _syntax_fix(error: TomlSyntaxError) -> str:
-    """Return a fix for the usual slips of users of Python or YAML, or ""."""
-    if error.source.startswith("\ufeff"):
-        return "save the file without a byte order mark"
-    if match := re.match(r"\s*([\w.-]+)\s*=\s*(True|False)\s*(#.*)?$", error.source):
-        return f"{match[1]} = {match[2].lower()}"
-    if match := re.match(r"\s*([\w.-]+)\s*=\s*([A-Za-z][\w./:-]*)\s*(#.*)?$", error.source):
-        return f'{match[1]} = "{match[2]}"'
-    if match := re.match(r"\s*\[(modules|mha_[fb]wd_variants)\]", error.source):
-        return f"tables that may repeat have two brackets: [[{match[1]}]]"
-    if match := re.match(r"\s*([A-Za-z][\w-]*)\s*:\s", error.source):
-        return f"{match[1]} = ..."
-    return ""
+def build_manifest(
+    document: Mapping[str, Any], lines: toml.Lines, file: str, text: str = ""
+) -> Manifest:
+    """Validate a parsed document; findings call it `file`.
+
+    Raises:
+        ManifestError: with every error and warning, in the order of the lines.
+    """
+    reader = _Reader(file, lines)
+    reader.check_top_level(document)
+    tables = {table: reader.tables(table, document) for table in TABLES}
+    (qola,), (build,), (prebuilt,), (order,) = (tables[t] for t in (QOLA, BUILD, PREBUILT, ORDER))
+    # Forward variants become torch modules of their own (qola.plan.torch_variants).
+    expanded = bool(tables[FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
+    _check_namespace(reader, qola)
+    _check_archs(reader, build)
+    optional = expanded or bool(tables[TRITON])
+    _check_modules(reader, tables[MODULES], document.get("modules"), optional=optional)
+    _check_triton(reader, tables[TRITON], document.get("triton"))
+    _check_order(reader, order, tables)
+    for table in FILTERED:
+        _check_variants(reader, table, tables, expanded=expanded and table is FWD_VARIANTS)
+    kernels = tuple(_read_kernels(reader, tables[KERNELS]))
+    findings = reader.sorted_findings()
+    if any(finding.severity == "error" for finding in findings):
+        raise ManifestError(findings, f"{file} is not a valid manifest")
+    return Manifest(
+        file=file,
+        namespace=qola.get("namespace", ""),
+        aiter_commit=qola.get("aiter_commit"),
+        patches_dir=qola.get("patches_dir"),
+        rocm_versions=_sorted(qola, "rocm_versions"),
+        architectures=_sorted(build, "architectures"),
+        mode=build.get("mode", "pybind"),
+        keep_unreachable=build.get("keep_unreachable", False),
+        batch=build.get("batch", BATCH),
+        modules=tuple(_module(n, module) for n, module in enumerate(tables[MODULES])),
+        fwd_variants=tuple(_variants(reader, FwdVariant, FWD_VARIANTS, tables)),
+        bwd_variants=tuple(_variants(reader, BwdVariant, BWD_VARIANTS, tables)),
+        warnings=findings,
+        lines=lines,
+        kernels=kernels,
+        triton=tuple(_triton(n, table) for n, table in enumerate(tables[TRITON])),
+        order={key: tuple(dict.fromkeys(order[key])) for key in ORDER.by_key if key in order},
+        prebuilt=PrebuiltSpec(**prebuilt),
+        text=text,
+    )
+
+
+class _Reader:
+    """Reads tables by their definitions and collects findings with their lines."""
+
+    def __init__(self, file: str, lines: toml.Lines) -> None:
+        self.file = file
+        self.lines = lines
+        self._findings: list[tuple[int, Finding]] = []
+        self._errors = 0
+
+    def report(
+        self, path: toml.Path, found: str, expected: str, fix: str = "", level: Severity = "error"
+    ) -> None:
+        place = place_of(self.file, self.lines, path)
+        self._findings.append((self.lines.of(path), Finding(place, found, expected, fix, level)))
+        self._errors += level == "error"
+        if self._errors == MAX_ERRORS:
+            title = f"{self.file} is not a valid manifest; reading stopped here"
+            raise ManifestError(self.sorted_findings(), title)
+
+    def warn(self, path: toml.Path, found: str, expected: str, fix: str = "") -> None:
+        self.report(path, found, expected, fix, "warning")
+
+    def sorted_findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
+
+    def label(self, table: Table, index: int) -> str:
+        """Return how messages name a table of an array."""
+        return f"{table.header} #{index + 1} (line {self.lines.of((table.name, index))})"
+
+    def check_top_level(self, document: Mapping[str, Any]) -> None:
+        for name, value in document.items():
+            if name in BY_NAME:
+                continue
+            is_table = isinstance(value, dict) or _are_tables(value)
+            found = f"unknown table {shown(name)}" if is_table else f"{name} outside of any table"
+            owner = next((table.header for table in TABLES if name in table.by_key), None)
+            meant = nearest(name, BY_NAME)
+            fix = f"did you mean {BY_NAME[meant].header}?" if meant else ""
+            fix = f"{name} belongs under {owner}" if owner else fix
+            self.report((name,), found, either(t.header for t in TABLES), fix)
+
+    def tables(self, table: Table, document: Mapping[str, Any]) -> list[Values]:
+        """Return the values of each such table: exactly one ({} if absent) unless repeated."""
+        raw = document.get(table.name, [] if table.repeated else {})
+        if not (_are_tables(raw) if table.repeated else isinstance(raw, dict)):
+            found = shown(raw)
+            if isinstance(raw, dict) or _are_tables(raw):
+                found = f"[{table.name}], one table" if table.repeated else f"[[{table.name}]]"
+            self.report((table.name,), found, f"{table.header}", f"write {table.header}")
+            return [] if table.repeated else [{}]
+        if len(raw) > MAX_ITEMS:
+            self.report((table.name,), f"{len(raw)} tables", f"{MAX_ITEMS} at most")
+            return []
+        if not table.repeated:
+            return [self._values(table, raw, (table.name,))]
+        return [self._values(table, item, (table.name, n)) for n, item in enumerate(raw)]
+
+    def check_once(
+        self, first: dict[str, toml.Path], name: str, path: toml.Path, expected: str, fix: str
+    ) -> None:
+        """Record the path of a name in `first`; report a name that is there already."""
+        if name in first:
+            line = self.lines.of(first[name])
+            self.report(path, f"{shown(name)}, which line {line} declares already", expected, fix)
+        first.setdefault(name, path)
+
+    def _values(self, table: Table, raw: Mapping[str, Any], path: toml.Path) -> Values:
+        """Return the valid fields of one table in canonical form, and report the others."""
+        values: Values = {}
+        for key, item in raw.items():
+            field = table.by_key.get(key)
+            if field is None:
+                self._unknown_key(table, key, (*path, key))
+                continue
+            value, faults = check(field, item)
+            for fault in faults:
+                self.report((*path, key), fault.found, expectation(field), fault.fix)
+            if faults:
+                continue
+            values[key] = value
+            if field.kind is Kind.TEXT_LIST:
+                self._check_repetitions(value, (*path, key))
+            if field.kind is Kind.HDIM_SET:
+                self._check_pair(item, (*path, key))
+        for field in table.fields:
+            if field.required and field.key not in raw:
+                self.report(path, f"no {field.key}", expectation(field), f'{field.key} = "..."')
+        return values
+
+    def _unknown_key(self, table: Table, key: str, path: toml.Path) -> None:
+        same = [name for name in table.by_key if {name, key} <= _ARCH_KEYS]
+        owners = [other.header for other in TABLES if key in other.by_key]
+        meant = same[0] if same else nearest(key, table.by_key)
+        fix = f"did you mean {meant}?" if meant else ""
+        if owners and not same:
+            fix = f"{key} belongs under {either(owners)}"
+        self.report(path, f"unknown key {shown(key)}", either(table.by_key), fix)
+
+    def _check_repetitions(self, value: tuple[str, ...], path: toml.Path) -> None:
+        repeated = sorted(text for text, count in Counter(value).items() if count > 1)
+        if repeated:
+            found = f"{', '.join(map(shown, repeated[:9]))} more than once"
+            self.warn(path, found, "each once")
+
+    def _check_pair(self, raw: object, path: toml.Path) -> None:
+        """Warn about two descending head dimensions: they may be meant as a [q, v] pair."""
+        if isinstance(raw, list) and len(raw) == 2 and all(type(n) is int for n in raw):
+            high, low = raw
+            if high > low:
+                self.warn(
+                    path,
+                    f"[{high}, {low}], read as head dimensions {high} and {low}",
+                    "a [q, v] pair inside a list, or head dimensions in ascending order",
+                    f"for the pair write [[{high}, {low}]], otherwise [{low}, {high}]",
+                )
+
+
+def _are_tables(raw: object) -> bool:
+    return isinstance(raw, list) and all(isinstance(item, dict) for item in raw)
+
+
+def _check_namespace(reader: _Reader, qola: Values) -> None:
+    name = qola.get("namespace", "")
+    if fault := namespace_fault(name):
+        reader.report(
+            ("qola", "namespace"),
+            f"{shown(name)}: {fault}",
+            expectation(QOLA.by_key["namespace"]),
+            f"for example {shown('my_' + re.sub('_+', '_', name).strip('_'))}",
+        )
+
+
+def _check_archs(reader: _Reader, build: Values) -> None:
+    archs = set(build.get("architectures", ()))
+    if NATIVE in archs and len(archs) > 1:
+        reader.report(
+            ("build", "architectures"),
+            f"{shown(NATIVE)} together with other architectures",
+            f"only {shown(NATIVE)}, or architectures by name",
+        )
+
+
+def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, optional: bool) -> None:
+    if raw is None and not optional:
+        reader.report(
+            (),
+            "no [[modules]] table",
+            "at least one library to build",
+            'add the lines\n[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"',
+        )
+    elif raw == []:
+        reader.report(("modules",), "no module", "at least one [[modules]] table")
+    first: dict[str, toml.Path] = {}
+    for n, module in enumerate(modules):
+        name = module.get("name")
+        if name is not None:
+            fix = f"merge the two [[modules]] tables of {name}"
+            reader.check_once(first, name, ("modules", n, "name"), "every module once", fix)
+        _check_directions(reader, module, ("modules", n, "add_directions"))
+
+
+def _check_directions(reader: _Reader, module: Values, path: toml.Path) -> None:
+    added = tuple(dict.fromkeys(module.get("add_directions", ())))
+    name = module.get("name", "libmha_fwd")
+    if added and name != "libmha_fwd":
+        reader.report(
+            path,
+            f"{', '.join(added)} added to {name}",
+            "directions of libmha_fwd: no function of another module could call them",
+            "move add_directions to the [[modules]] table of libmha_fwd",
+        )
+    if both := [name for name in added if name in module.get("drop_directions", ())]:
+        reader.report(
+            path,
+            f"{', '.join(both)}, which drop_directions leaves out",
+            "a direction in one of the two",
+            f"take {', '.join(both)} out of add_directions or of drop_directions",
+        )
+
+
+def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
+    if raw == []:
+        reader.report(("triton",), "no kernel", "at least one [[triton]] table")
+    first: dict[str, toml.Path] = {}
+    for n, table in enumerate(tables):
+        choices = dict(table.get("choices", ()))
+        for key, name in _CHOICE_OF.items():
+            if key in table and name in choices:
+                found, fix = f"{key}, and {name} in choices", f"remove {name} of choices"
+                reader.report(("triton", n, key), found, "one of the two", fix)
+        for key, needed in (("remote", "commit"), ("commit", "remote"), ("commit", "file")):
+            if key in table and needed not in table:
+                found, fix = f"{key} without {needed}", f"remove {key}, or add {needed}"
+                reader.report(("triton", n, key), found, "remote, commit and file", fix)
+        if "deps" in table and "file" not in table:
+            expected = "a file that imports them"
+            reader.warn(("triton", n, "deps"), "deps without file", expected, "remove deps")
+        for kernel in table.get("kernels", ()):
+            name = triton_name(table.get("name", ""), kernel)
+            expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
+            reader.check_once(first, name, ("triton", n, "kernels"), expected, fix)
+
+
+def _check_order(reader: _Reader, order: Values, tables: Mapping[Table, list[Values]]) -> None:
+    """Warn if there are not two kinds of kernels to order."""
+    absent = " and ".join(table.header for table in (MODULES, TRITON) if not tables[table])
+    if order and absent:
+        expected = "libraries and Triton kernels to choose from"
+        fix = f"add {absent}, or remove [order]"
+        reader.warn(("order",), f"[order] without {absent}", expected, fix)
+
+
+def _check_variants(
+    reader: _Reader, table: Table, tables: Mapping[Table, list[Values]], *, expanded: bool
+) -> None:
+    modules = FILTERED[table]
+    declared = {module.get("name") for module in tables[MODULES]}
+    if tables[table] and not declared & {*modules} and not expanded:
+        reader.warn(
+            (table.name, 0),
+            f"{table.header} without the module it filters",
+            f"a [[modules]] table with name = {shown(modules[0])}",
+        )
+    seen: dict[str, int] = {}
+    for n, variant in enumerate(tables[table]):
+        path = (table.name, n)
+        _check_biases(reader, variant, path)
+        form = repr((variant.get("receipt"), _dimensions(table, variant)))
+        if form in seen:
+            reader.warn(
+                path,
+                f"the same kernels as line {reader.lines.of((table.name, seen[form]))}",
+                "variants that differ",
+                "remove one of the two tables",
+            )
+        seen.setdefault(form, n)
+
+
+def _check_biases(reader: _Reader, variant: Values, path: toml.Path) -> None:
+    always = (True,)
+    if variant.get("has_bias") == always and variant.get("has_alibi") == always:
+        reader.warn(
+            (*path, "has_alibi"),
+            "has_bias and has_alibi both true: a kernel has one bias, and elementwise bias wins",
+            "one of the two",
+            "remove has_alibi, or write has_bias = false",
+        )
+    if variant.get("has_dbias") == always and "bias" not in _bias_kinds(variant):
+        reader.warn(
+            (*path, "has_dbias"),
+            "has_dbias = true with has_bias = false: no such kernel exists",
+            "a bias gradient together with an elementwise bias",
+            "write has_bias = true, or has_dbias = false",
+        )
+
+
+def _bias_kinds(variant: Values) -> tuple[str, ...]:
+    """Map the pairs (has_bias, has_alibi) to CK's bias kinds: bias wins, duplicates vanish."""
+    kinds = {
+        "bias" if bias else "alibi" if alibi else "no"
+        for bias in variant.get("has_bias", BOTH)
+        for alibi in variant.get("has_alibi", BOTH)
+    }
+    return tuple(kind for kind in BIAS_KINDS if kind in kinds)
+
+
+def _dimensions(table: Table, variant: Values) -> Values:
+    """Return the dimensions of a variant by the field names of `FwdVariant` and `BwdVariant`."""
+    return {
+        "dtype": variant.get("dtype"),
+        "bias": _bias_kinds(variant),
+        "hdim": variant.get("hdim"),
+        "mode": variant.get("mode", FMHA_MODES),
+        **{name: variant.get(key, BOTH) for key, name in flags(table).items()},
+    }
+
+
+def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel]:
+    """Yield the kernels that tables name; report invalid names and repetitions."""
+    seen: dict[KernelConfig, int] = {}
+    for n, table in enumerate(tables):
+        path = (KERNELS.name, n, "names")
+        for name in table.get("names", ()):
+            try:
+                config = KernelConfig.from_name(name)
+            except ConfigError as error:
+                for finding in error.findings:
+                    where = "" if finding.place == name else f"{finding.place} "
+                    found = f"{name}: {where}{finding.found}"
+                    reader.report(path, found, finding.expected, finding.fix)
+                continue
+            if config not in seen:
+                seen[config] = n
+                yield NamedKernel(config, n, reader.label(KERNELS, n))
+            elif seen[config] != n:  # repetitions within a table have a warning already
+                line = reader.lines.of((KERNELS.name, seen[config], "names"))
+                found = f"{name}, which line {line} names already"
+                reader.report(path, found, "every kernel once", "remove one of the two")
+
+
+def _sorted(values: Values, key: str) -> tuple[str, ...]:
+    return tuple(sorted(set(values.get(key, ()))))
+
+
+def _module(index: int, module: Values) -> ModuleSpec:
+    own: Values = {key: value for key, value in module.items() if key not in OVERRIDE_KEYS}
+    for key in ("drop_srcs", "drop_directions", "add_directions"):
+        own[key] = _sorted(module, key)
+    return ModuleSpec(
+        **own,
+        overrides=tuple(sorted((k, v) for k, v in module.items() if k in OVERRIDE_KEYS)),
+        index=index,
+    )
+
+
+def _variants(
+    reader: _Reader, cls: Any, table: Table, tables: Mapping[Table, list[Values]]
+) -> Iterator[Any]:
+    for n, variant in enumerate(tables[table]):
+        label, receipt = reader.label(table, n), variant.get("receipt")
+        yield cls(index=n, label=label, receipt=receipt, **_dimensions(table, variant))
+
+
+def _triton(index: int, table: Values) -> TritonSpec:
+    short = {
+        "dtype": table.get("dtypes", ()),
+        "HDIM": tuple(map(str, table.get("hdims", ()))),
+        "CAUSAL": tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ())),
+    }
+    choices = {**dict(table.get("choices", ())), **{k: v for k, v in short.items() if v}}
+    return TritonSpec(
+        kernels=table["kernels"],
+        file=table.get("file", ""),
+        deps=table.get("deps", ()),
+        remote=table.get("remote", ""),
+        commit=table.get("commit", ""),
+        signature=table.get("signature", ()),
+        name=table.get("name", ""),
+        archs=_sorted(table, "archs"),
+        choices=tuple(sorted(choices.items())),
+        timeout=table.get("timeout", 0),
+        index=index,
+    )

@@ -24,7 +24,7 @@ from qola.manifest.fields import (
     Field,
     Table,
 )
-from qola.manifest.toml_writer import toml_line, toml_value
+from qola.manifest.toml import toml_line, toml_value
 from qola.manifest.values import either, expectation
 from qola.version import docs_url
 

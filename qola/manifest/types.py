@@ -1,38 +1,35 @@
-"""The manifest as dataclasses: the result of `qola.manifest.load.load`."""
+"""The manifest as dataclasses: the result of `qola.manifest.load.load`.
+
+`index` counts from 0 within a kind of table. A label is how messages name a table:
+``[[mha_fwd_variants]] #1 (line 14)``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
 from qola.kernel.config import KernelConfig
-from qola.manifest.constants import KERNEL_KINDS
-from qola.manifest.fields import BY_NAME, KERNELS
-from qola.manifest.toml_lines import Lines, Path
+from qola.manifest.fields import BY_NAME
+from qola.manifest.toml import Lines, Path
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
-_MAX_SHOWN = 80  # characters of a key in a finding's place
 
 
-def _to_json(value: Any) -> Any:
-    """Turn tuples into lists."""
-    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
+def _canonical(spec: DataclassInstance, **own: Any) -> dict[str, Any]:
+    """Return the fields of a table except its position, with tuples as lists; `own` replaces."""
+    names = (f.name for f in fields(spec) if f.name not in ("index", "label"))
+    return {name: own.get(name, _lists(getattr(spec, name))) for name in names}
 
 
-def _fields_to_json(spec: DataclassInstance) -> dict[str, Any]:
-    """Return the fields of a table except its position in the file."""
-    names = (f.name for f in fields(spec) if f.name not in ("index", "line"))
-    return {name: _to_json(getattr(spec, name)) for name in names}
-
-
-def describe_table(name: str, index: int, line: int) -> str:
-    """Return how messages name a table of an array: ``[[mha_fwd_variants]] #1 (line 14)``."""
-    return f"{BY_NAME[name].header} #{index + 1} (line {line})"
+def _lists(value: Any) -> Any:
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -46,27 +43,26 @@ class ModuleSpec:
     """
 
     name: str
-    mode: BuildMode | None
-    receipt: int | None
-    group: str | None
-    drop_srcs: tuple[str, ...]
-    drop_directions: tuple[str, ...]
-    add_directions: tuple[str, ...]
-    hsa_subdirs: tuple[str, ...] | None
-    overrides: tuple[tuple[str, object], ...]
-    index: int
-    line: int = field(compare=False)
+    mode: BuildMode | None = None
+    receipt: int | None = None
+    group: str | None = None
+    drop_srcs: tuple[str, ...] = ()
+    drop_directions: tuple[str, ...] = ()
+    add_directions: tuple[str, ...] = ()
+    hsa_subdirs: tuple[str, ...] | None = None
+    overrides: tuple[tuple[str, Any], ...] = ()
+    index: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the canonical form, keys in the order of the fields."""
+        """Return the canonical form; digests of manifests without add_directions lack this key."""
         overrides = {
-            key: {k: _to_json(v) for k, v in value}
-            if key == "flags_extra_hip_per_source" and isinstance(value, tuple)
-            else _to_json(value)
+            key: {k: _lists(v) for k, v in value}
+            if key == "flags_extra_hip_per_source"
+            else _lists(value)
             for key, value in self.overrides
         }
-        data = {**_fields_to_json(self), "overrides": overrides}
-        if not self.add_directions:  # absent, as in digests made before this key existed
+        data = _canonical(self, overrides=overrides)
+        if not self.add_directions:
             del data["add_directions"]
         return data
 
@@ -77,11 +73,11 @@ class _Variant:
 
     Every dimension holds the values to keep, in CK's order; a kernel instance belongs to the
     variant if each of its fields is among them. None means all values of a dimension that depends
-    on the receipt (`dtype`, `hdim`). `index` counts from 0 within its kind of table.
+    on the receipt (`dtype`, `hdim`).
     """
 
     index: int
-    line: int = field(compare=False)
+    label: str = field(compare=False)
     receipt: int | None
     dtype: tuple[str, ...] | None
     bias: tuple[str, ...]
@@ -90,13 +86,9 @@ class _Variant:
 
     table: ClassVar[str]
 
-    def describe(self) -> str:
-        """Return how messages name the variant."""
-        return describe_table(self.table, self.index, self.line)
-
     def to_json(self) -> dict[str, Any]:
-        """Return the canonical form, keys in the order of the fields."""
-        return _fields_to_json(self)
+        """Return the canonical form."""
+        return _canonical(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +120,7 @@ class NamedKernel:
 
     config: KernelConfig
     index: int
-    line: int = field(compare=False)
-
-    def describe(self) -> str:
-        """Return how messages name the kernel's table."""
-        return describe_table(KERNELS.name, self.index, self.line)
+    label: str = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -157,18 +145,14 @@ class TritonSpec:
     choices: tuple[tuple[str, tuple[str, ...]], ...]
     timeout: int
     index: int
-    line: int = field(compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the canonical form, keys in the order of the fields.
+        """Return the canonical form.
 
         Without `remote`: the commit identifies the files, and a URL may contain a password.
         """
-        tables = {
-            "choices": {k: list(v) for k, v in self.choices},
-            "signature": dict(self.signature),
-        }
-        data = {**_fields_to_json(self), **tables}
+        choices = {k: list(v) for k, v in self.choices}
+        data = _canonical(self, choices=choices, signature=dict(self.signature))
         del data["remote"]
         return data
 
@@ -182,31 +166,6 @@ class TritonSpec:
 def triton_name(name: str, kernel: str) -> str:
     """Return the name of a kernel's target."""
     return f"{name}_{kernel}" if name else kernel
-
-
-@dataclass(frozen=True)
-class OrderSpec:
-    """The ``[order]`` table; () for the default order of a direction."""
-
-    forward: tuple[str, ...] = ()
-    backward: tuple[str, ...] = ()
-
-    @staticmethod
-    def from_json(data: object) -> OrderSpec:
-        """Return the order of a canonical form; unknown kinds are ignored."""
-        table = data if isinstance(data, dict) else {}
-        lists = {key: table.get(key) for key in ("forward", "backward")}
-        return OrderSpec(
-            **{
-                key: tuple(kind for kind in value if kind in KERNEL_KINDS)
-                for key, value in lists.items()
-                if isinstance(value, list)
-            }
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the canonical form, without default orders."""
-        return {key: value for key, value in _fields_to_json(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -228,6 +187,7 @@ class Manifest:
         namespace: "" for plain ``qola::``.
         architectures: sorted; () if not given.
         warnings: findings that do not make the manifest invalid.
+        order: preferred kinds of kernels by direction, without default orders.
     """
 
     file: str = field(compare=False)
@@ -244,11 +204,11 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
-    kernels: tuple[NamedKernel, ...] = ()
-    triton: tuple[TritonSpec, ...] = ()
-    order: OrderSpec = field(default=OrderSpec())
-    prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
-    text: str = field(default="", compare=False, repr=False)
+    kernels: tuple[NamedKernel, ...]
+    triton: tuple[TritonSpec, ...]
+    order: Mapping[str, tuple[str, ...]] = field(hash=False)
+    prebuilt: PrebuiltSpec = field(compare=False)
+    text: str = field(compare=False, repr=False)
 
     def place(self, *path: str | int) -> str:
         """Return the place of a key, ``"modules", 0, "mode"``, as findings name it.
@@ -272,7 +232,7 @@ class Manifest:
         optional = {
             "kernels": [kernel.config.name for kernel in self.kernels],
             "triton": [spec.to_json() for spec in self.triton],
-            "order": self.order.to_json(),
+            "order": {direction: list(kinds) for direction, kinds in self.order.items()},
         }
         return {
             "aiter_commit": self.aiter_commit,
@@ -297,4 +257,4 @@ def place_of(file: str, lines: Lines, path: Path) -> str:
         return where
     name, *rest = (key for key in path if isinstance(key, str))
     keys = [BY_NAME[name].header if name in BY_NAME else name, *rest]
-    return f"{where} {'.'.join(visible(key)[:_MAX_SHOWN] for key in keys)}"
+    return f"{where} {'.'.join(visible(key)[:80] for key in keys)}"

@@ -32,18 +32,16 @@ def shown(value: object, limit: int = 72) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def nearest(word: str, choices: Iterable[str], aliases: Iterable[tuple[str, str]] = ()) -> str:
-    """Return the choice that a misspelt or colloquial word most likely means, or ""."""
-    known = list(choices)
-    lower = {choice.lower(): choice for choice in known}
-    lower.update((alias, meant) for alias, meant in aliases if meant in known)
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """Return the choice that a misspelt word most likely means, or ""."""
+    lower = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(word.strip().lower(), lower, n=1, cutoff=0.6)
     return lower[close[0]] if close else ""
 
 
-def did_you_mean(word: str, choices: Iterable[str], aliases: Iterable[tuple[str, str]] = ()) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return a fix that suggests the nearest choice in quotes, or ""."""
-    meant = nearest(word, choices, aliases)
+    meant = nearest(word, choices)
     return meant and f"did you mean {shown(meant)}?"
 
 
@@ -81,7 +79,7 @@ def check(field: Field, raw: object) -> tuple[Any, list[ValueFault]]:
     if not field.kind.is_table:
         return _check_shape(field, raw)
     if not isinstance(raw, dict):
-        return None, [_wrong_type(field, raw)]
+        return None, [_wrong_type(raw)]
     if fault := _count_fault(field, raw):
         return None, [fault]
     entries: list[tuple[str, Any]] = []
@@ -100,7 +98,7 @@ def _check_shape(field: Field, raw: object, where: str = "") -> tuple[Any, list[
     if shape is Shape.ONE or (shape is Shape.ONE_OR_LIST and not isinstance(raw, list)):
         return _check_item(field, raw, where)
     if shape is Shape.LIST and not isinstance(raw, list):
-        return None, [_wrong_type(field, raw, where)]
+        return None, [_wrong_type(raw, where)]
     items = raw if isinstance(raw, list) else [raw]
     if fault := _count_fault(field, items):
         return (), [fault]
@@ -121,7 +119,7 @@ def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueF
     if Item.HDIM in items:
         pair: list[Any] = raw if isinstance(raw, list) else [raw, raw]
         if len(pair) != 2 or any(type(n) is not int for n in pair):  # True is an int
-            return None, [_wrong_type(field, raw, where)]
+            return None, [_wrong_type(raw, where)]
         inside = all(field.minimum <= n <= field.maximum for n in pair)
         return tuple(pair), [] if inside else [ValueFault(shown(raw))]
     if isinstance(raw, bool):
@@ -137,7 +135,7 @@ def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueF
     elif isinstance(raw, int) and Item.INTEGER in items:
         inside = field.kind is Kind.CHOICES or field.minimum <= raw <= field.maximum
         return raw, [] if inside else [ValueFault(shown(raw))]
-    return None, [_wrong_type(field, raw, where)]
+    return None, [_wrong_type(raw, where)]
 
 
 def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
@@ -147,13 +145,9 @@ def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
             yield ValueFault("an empty string", "" if field.required else "leave the key out")
     elif field.allowed:
         if text not in field.allowed:
-            yield ValueFault(
-                shown(text), did_you_mean(text[:MAX_TEXT], field.allowed, field.aliases)
-            )
+            yield ValueFault(shown(text), did_you_mean(text[:MAX_TEXT], field.allowed))
     elif field.pattern and len(text) <= MAX_TEXT and not re.fullmatch(field.pattern, text):
-        repaired = re.sub(*field.repair, text).strip("_") if field.repair[0] else ""
-        works = re.fullmatch(field.pattern, repaired)
-        yield ValueFault(shown(text), f"for example {shown(repaired)}" if works else "")
+        yield ValueFault(shown(text))
     else:
         yield from _character_faults(text)
 
@@ -173,28 +167,10 @@ def _count_fault(field: Field, items: Collection[object]) -> ValueFault | None:
     return ValueFault("an empty list", f"leave {field.key} out ({field.omitted})")
 
 
-def _wrong_type(field: Field, raw: object, where: str = "") -> ValueFault:
+def _wrong_type(raw: object, where: str = "") -> ValueFault:
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string"}
     names.update({list: "a list", dict: "a table"})
-    found = f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}"
-    meant = "" if field.kind.is_table else _meant(field, raw)
-    return ValueFault(found, meant and f"{field.key} = {meant}")
-
-
-def _meant(field: Field, raw: object) -> str:
-    """Return the TOML value that a value of the wrong type probably means, or ""."""
-    items, shape = field.kind.items, field.kind.shape
-    word = str(raw).strip().lower()
-    if Item.BOOLEAN in items:
-        return {"true": "true", "false": "false", "1": "true", "0": "false"}.get(word, "")
-    if Item.INTEGER in items and isinstance(raw, str):
-        digits = re.fullmatch(r"0*([0-9]{1,9})", word)
-        return digits[1] if digits else ""
-    if items == (Item.TEXT,) and shape is Shape.LIST and isinstance(raw, str):
-        return f"[{shown(raw)}]"
-    if items == (Item.TEXT,) and shape is Shape.ONE and isinstance(raw, list):
-        return shown(raw[0]) if len(raw) == 1 and isinstance(raw[0], str) else ""
-    return ""
+    return ValueFault(f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}")
 
 
 # C++20 keywords and alternative tokens ([lex.key]).

@@ -26,9 +26,10 @@ from qola.errors import Finding, ManifestError, PlanError
 from qola.json_types import json_fields
 from qola.kernel.rules import validate
 from qola.manifest import archs
+from qola.manifest.check import check_against
 from qola.manifest.constants import ADDABLE, TESTED_ARCHS
 from qola.manifest.fields import KERNELS
-from qola.manifest.load import Manifest, ModuleSpec, check_against
+from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
@@ -96,7 +97,7 @@ def _variants(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple
 def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel, ...]:
     """Return the kernels of a module that the manifest names one by one."""
     return tuple(
-        RequestedKernel(spec.describe(), spec.config)
+        RequestedKernel(spec.label, spec.config)
         for spec in manifest.kernels
         if _LIBRARY[spec.config.direction] == module
     )

@@ -51,10 +51,7 @@ def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
     declared = {module.name for module in manifest.modules}
     if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:
         return ()
-    return tuple(
-        ModuleSpec(name, "pybind", None, None, (), (), (), None, (), 0, 0)
-        for name in expand(manifest.fwd_variants)
-    )
+    return tuple(ModuleSpec(name, "pybind") for name in expand(manifest.fwd_variants))
 
 
 def all_modules(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from qola.codegen.types import arch_sets
 from qola.errors import visible
 from qola.layout import lazy_place
-from qola.manifest.types import OrderSpec
 from qola.plan.model import (
     GeneratedSource,
     HeaderSet,
@@ -418,9 +417,10 @@ def config_header(plan: Plan, *, source: str) -> str:
         for module in plan.modules
         for entry in module.entries
     ]
-    order = OrderSpec.from_json(plan.manifest.get("order"))
-    for direction, kinds in order.to_json().items():
-        lines += ["", f"// Which kernels come first, for qola_order.hpp: {direction}."]
-        listed = ", ".join(f"Kind::{kind}" for kind in kinds)
-        lines.append(f"#define QOLA_ORDER_{direction.upper()} {listed}")
+    order = plan.manifest.get("order", {})
+    for direction in ("forward", "backward"):
+        if direction in order:
+            lines += ["", f"// Which kernels come first, for qola_order.hpp: {direction}."]
+            listed = ", ".join(f"Kind::{kind}" for kind in order[direction])
+            lines.append(f"#define QOLA_ORDER_{direction.upper()} {listed}")
     return "\n".join(lines) + "\n"

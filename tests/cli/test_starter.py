@@ -129,7 +129,6 @@ def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
     [
         (["--namespace", "a::b"], 'error: --namespace\n  found     "a::b"'),
         (["--namespace", "std"], "error: --namespace\n"),
-        (["--arch", "mi300x"], 'did you mean "gfx942"?'),
         (["--arch", "gfx1199"], 'error: --arch\n  found     "gfx1199"'),
         (["--arch", "native,gfx950"], "error: --arch\n"),
         (["a.toml", "b.toml"], "one file"),

@@ -11,10 +11,9 @@ import pytest
 from qola.errors import ManifestError
 from qola.manifest.fields import TABLES, Field, Table
 from qola.manifest.json_schema import field_schema, manifest_schema, to_json
-from qola.manifest.load import loads
-from qola.manifest.parse import build_manifest
+from qola.manifest.load import build_manifest, loads
 from qola.manifest.starter import starter_manifest
-from qola.manifest.toml_lines import Lines, parse
+from qola.manifest.toml import Lines, parse
 from qola.manifest.values import check
 
 SCHEMA = jsonschema.Draft4Validator(manifest_schema())

@@ -250,11 +250,10 @@ def test_where_prebuilt_bundles_come_from_is_no_part_of_what_is_asked_for() -> N
 def test_lines_and_descriptions_point_into_the_file() -> None:
     """Prevents: messages about a variant or module that lead to another one."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n\n[[mha_fwd_variants]]\nhdim = 64\n", file="m")
-    assert [variant.describe() for variant in manifest.fwd_variants] == [
+    assert [variant.label for variant in manifest.fwd_variants] == [
         "[[mha_fwd_variants]] #1 (line 5)",
         "[[mha_fwd_variants]] #2 (line 7)",
     ]
-    assert [module.line for module in manifest.modules] == [1, 3]
     assert manifest.place("mha_fwd_variants", 1, "hdim") == "m:8 [[mha_fwd_variants]].hdim"
     assert manifest.place("modules", 1, "mode") == "m:3 [[modules]].mode"
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from qola.errors import Finding, ManifestError
+from qola.manifest.check import check_against
 from qola.manifest.constants import BWD_DTYPES, FWD_DTYPES, PROFILES
 from qola.manifest.fields import MODULES
-from qola.manifest.load import check_against, load, loads
+from qola.manifest.load import load, loads
 
 RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
 COMMIT = "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6"

@@ -66,47 +66,32 @@ def test_each_wrong_table_is_named(
 
 
 QOLA_KEYS = "aiter_commit, namespace, patches_dir or rocm_versions"
-UNDER_BUILD = "architectures belongs under [build]"
 
 
 @pytest.mark.parametrize(
     ("table", "line", "found", "expected", "fix"),
     [
         (QOLA, "aiter_comit = 1", 'key "aiter_comit"', QOLA_KEYS, "did you mean aiter_commit?"),
-        (QOLA, "architectures = 1", 'unknown key "architectures"', QOLA_KEYS, UNDER_BUILD),
-        (QOLA, "architecture = 1", 'unknown key "architecture"', QOLA_KEYS, UNDER_BUILD),
+        (QOLA, "architectures = 1", 'unknown key "architectures"', QOLA_KEYS, "under [build]"),
         (QOLA, 'aiter_commit = ""', "an empty string", "a commit", "leave the key"),
         (QOLA, 'aiter_commit = "a b"', '"a b"', "without blanks", ""),
-        (QOLA, 'aiter_commit = ["a"]', "a list", "a string", 'aiter_commit = "a"'),
-        (QOLA, "namespace = 3", "3, an integer", "a string", ""),
-        (QOLA, 'namespace = "a::b"', '"a::b"', "one C++ identifier", '"a_b"'),
+        (QOLA, 'namespace = "a::b"', '"a::b"', "one C++ identifier", ""),
         (QOLA, 'namespace = "7up"', '"7up"', "no leading digit", ""),
         (QOLA, 'namespace = "ä"', '"ä"', "one C++ identifier", ""),
-        (QOLA, 'namespace = "te\\n"', '"te\\n"', "one C++ identifier", '"te"'),
-        (QOLA, 'namespace = "class"', "is a C++ keyword", "one", '"my_class"'),
+        (QOLA, 'namespace = "te\\n"', '"te\\n"', "one C++ identifier", ""),
         (QOLA, 'namespace = "xor"', "is a C++ keyword", "one", '"my_xor"'),
         (QOLA, 'namespace = "ck_tile"', "would hide ck_tile::", "", '"my_ck_tile"'),
         (QOLA, 'namespace = "linux"', "is a macro", "one", '"my_linux"'),
         (QOLA, 'namespace = "a__b"', "C++ reserves a__b", "one", '"my_a_b"'),
         (QOLA, 'namespace = "_Te"', "C++ reserves _Te", "one", '"my_Te"'),
-        (QOLA, 'rocm_versions = "7"', '"7", a string', "a list", '= ["7"]'),
-        (QOLA, 'rocm_versions = ["7.x"]', '"7.x"', "numbers and dots", '"7"'),
-        (QOLA, 'rocm_versions = [">=7.2"]', '">=7.2"', "numbers", '"7.2"'),
+        (QOLA, 'rocm_versions = "7"', '"7", a string', "a list", ""),
+        (QOLA, 'rocm_versions = ["7.x"]', '"7.x"', "numbers and dots", ""),
         (QOLA, "rocm_versions = []", "an empty list", "a list", "leave rocm_"),
         (QOLA, "rocm_versions = [7]", "in the list: 7, an integer", "strings", ""),
-        (QOLA, 'patches_dir = ""', "an empty string", "a string", "leave"),
-        (BUILD, 'keep_unreachable = "true"', '"true", a string', "true or false", "= true"),
         (BUILD, 'architectures = ["gfx95"]', '"gfx95"', "gfx950", '"gfx950"?'),
-        (BUILD, 'architectures = ["MI300X"]', '"MI300X"', "gfx942", '"gfx942"?'),
         (BUILD, 'architectures = ["gfx942:xnack-"]', '"gfx942:xnack-"', "gfx942", 'mean "gfx942"?'),
-        (BUILD, "architectures = []", "an empty list", "a list", "leave arch"),
-        (BUILD, 'architectures = "gfx950"', "a string", "a list", '= ["gfx950"]'),
         (BUILD, 'architectures = ["native", "gfx950"]', "together with other", 'only "native"', ""),
         (BUILD, 'archs = ["gfx950"]', 'unknown key "archs"', "mode", "did you mean architectures?"),
-        (BUILD, 'arch = "gfx950"', 'unknown key "arch"', "mode", "did you mean architectures?"),
-        (BUILD, 'mode = "cpp"', '"cpp"', "pybind or cpp_itfs", '"cpp_itfs"?'),
-        (BUILD, "mode = true", "true, a boolean", "a string", ""),
-        (THIRD, 'name = ""', "an empty string", "letters, digits", ""),
         (THIRD, 'name = "a/b"', '"a/b"', "letters, digits and _", ""),
         (
             THIRD,
@@ -119,20 +104,13 @@ UNDER_BUILD = "architectures belongs under [build]"
         (MODULES, "dtype = 1", 'unknown key "dtype"', "name", "[[mha_fwd_variants]] or"),
         (MODULES, "qqqqq = 1", 'unknown key "qqqqq"', "add_srcs", ""),
         (MODULES, 'mode = "cpp_itf"', '"cpp_itf"', "pybind or", 'mean "cpp_itfs"?'),
-        (MODULES, 'receipt = "700"', '"700", a string', "an integer", "receipt = 700"),
+        (MODULES, 'receipt = "700"', '"700", a string', "an integer", ""),
         (MODULES, "receipt = -1", "-1", "from 0 to 2147483647", ""),
         (MODULES, "receipt = 1.5", "1.5, a float", "an integer", ""),
         (MODULES, "receipt = true", "true, a boolean", "an integer", ""),
-        (MODULES, "receipt = 2020-01-01", "a date or time", "an integer", ""),
-        (MODULES, 'drop_srcs = "a.cu"', "a string", "a list", 'drop_srcs = ["a.cu"]'),
         (MODULES, 'drop_directions = ["splitkv"]', '"splitkv"', "bwd", '"fwd_splitkv"?'),
         (MODULES, 'hsa_subdirs = ["../x"]', '"../x"', "a relative path", ""),
-        (MODULES, 'hsa_subdirs = ["/x"]', '"/x"', "a relative path", ""),
         (MODULES, "srcs = [1]", "in the list: 1", "Python expression", ""),
-        (MODULES, "verbose = 1", "1, an integer", "true, false or a string", "verbose = true"),
-        (MODULES, "md_name = 1", "1, an integer", "Python expression", ""),
-        (MODULES, "blob_gen_cmd = 1", "1, an integer", "a list of strings", ""),
-        (MODULES, "flags_extra_hip_per_source = 1", "1, an int", "a table of lists", ""),
         (
             MODULES,
             'flags_extra_hip_per_source = { "a.cu" = "x" }',
@@ -141,24 +119,14 @@ UNDER_BUILD = "architectures belongs under [build]"
             "",
         ),
         (FWD, 'dtype = "bf61"', '"bf61"', "fp8fp32", '"bf16"?'),
-        (FWD, 'dtype = ["float16"]', '"float16"', "fp32, fp16", '"fp16"?'),
         (BWD, 'dtype = "fp8"', '"fp8"', "fp32, fp16 or bf16", ""),
         (FWD, "dtype = []", "an empty list", "a list", "leave dtype out (all)"),
-        (FWD, "dtype = 16", "16, an integer", "a string or a list", ""),
-        (FWD, 'has_lse = "true"', '"true", a string', "true, false or", "has_lse = true"),
-        (FWD, "has_mask = [true, 0]", "0, an integer", "true, false", "has_mask = false"),
-        (FWD, "has_mask = []", "an empty list", "true, false", "leave has_mask out (both)"),
+        (FWD, "has_mask = [true, 0]", "0, an integer", "true, false", ""),
         (FWD, "has_dbias = true", "unknown key", "has_sink", "under [[mha_bwd_variants]]"),
-        (BWD, "has_lse = true", "unknown key", "has_dbias", "under [[mha_fwd_variants]]"),
-        (FWD, "hdim = []", "an empty list", "[q, v] pairs", "leave hdim out (all)"),
-        (FWD, "hdim = 0", "0", "each from 1 to 512", ""),
         (FWD, "hdim = 1280", "1280", "each from 1 to 512", ""),
         (FWD, "hdim = [[128, 0]]", "[128, 0]", "each from 1 to 512", ""),
         (FWD, "hdim = [[1, 2, 3]]", "in the list: [1, 2, 3], a list", "pairs", ""),
         (FWD, "hdim = [true]", "in the list: true, a boolean", "pairs", ""),
-        (FWD, 'hdim = "128"', '"128", a string', "an integer", ""),
-        (FWD, 'mode = "varlen"', '"varlen"', "batch or group", '"group"?'),
-        (FWD, "receipt = -5", "-5", "from 0 to", ""),
     ],
 )
 def test_each_wrong_line_is_named(
@@ -253,23 +221,18 @@ def test_long_values_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "shown", "fix"),
+    ("text", "place", "shown"),
     [
-        ("[qola\n", "m.toml:1:6", "[qola\n     ^", ""),
-        ("[build]\nmode = cpp_itfs # x\n", "m.toml:2:8", "mode = cpp_itfs", 'mode = "cpp_itfs"'),
-        ("has_lse = True\n", "m.toml:1:11", "has_lse = True", "has_lse = true"),
-        ("[modules]\n[modules]\n", "m.toml:2:9", "[modules]", "two brackets: [[modules]]"),
-        ("mode: x\n", "m.toml:1:5", "mode: x", "mode = ..."),
-        ("\ufeff[qola]\n", "m.toml:1:1", "[qola]", "without a byte order mark"),
+        ("[qola\n", "m.toml:1:6", "[qola\n     ^"),
+        ("[build]\nmode = cpp_itfs # x\n", "m.toml:2:8", "\nmode = cpp_itfs # x\n       ^"),
+        ("\ufeff[qola]\n", "m.toml:1:1", "[qola]"),
     ],
 )
-def test_syntax_errors_show_the_line(text: str, place: str, shown: str, fix: str) -> None:
+def test_syntax_errors_show_the_line(text: str, place: str, shown: str) -> None:
     """Prevents: "Invalid value" without the value."""
     finding = the_error(text)
     assert finding.place == place
     assert shown in finding.found
-    assert fix in finding.fix
-    assert bool(fix) is bool(finding.fix)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -291,5 +254,4 @@ def test_fields_are_well_formed() -> None:
             assert field.doc
             assert bool(field.required) is not bool(field.omitted)
             assert bool(field.pattern) is bool(field.pattern_doc)
-            assert {meant for _, meant in field.aliases} <= {*field.allowed, "gfx90a"}
             assert field.kind is not Kind.TEXT_SET or field.allowed

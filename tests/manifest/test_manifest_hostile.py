@@ -129,19 +129,16 @@ def test_surrogates_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "hint"),
+    "line",
     [
-        ('receipt = "700"', "receipt = 700"),
-        ('receipt = "\u0667"', ""),
-        ('receipt = "\u00b2"', ""),
-        ('[qola]\nrocm_versions = ["\u0667.\u0662"]', ""),
+        'receipt = "\u0667"',
+        'receipt = "\u00b2"',
+        '[qola]\nrocm_versions = ["\u0667.\u0662"]',
     ],
 )
-def test_digits_are_ascii(line: str, hint: str) -> None:
+def test_digits_are_ascii(line: str) -> None:
     """Prevents: a version or a receipt that reads like one and compares like none."""
-    message = refused(HEAD + line)
-    assert ("  fix " in message) is bool(hint)
-    assert hint in message
+    refused(HEAD + line)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

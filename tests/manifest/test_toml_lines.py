@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from qola.manifest.toml_lines import TomlSyntaxError, parse
-from qola.manifest.toml_writer import toml_document
+from qola.manifest.toml import TomlSyntaxError, parse, toml_document
 
 
 def test_keys_tables_and_arrays_of_tables() -> None:

@@ -91,7 +91,7 @@ def test_kernels_by_name() -> None:
     read = manifest(FORWARD)
     (spec,) = read.kernels
     assert spec.config.name == FORWARD
-    assert spec.describe() == "[[kernels]] #1 (line 5)"
+    assert spec.label == "[[kernels]] #1 (line 4)"
     assert read.to_json()["kernels"] == [FORWARD]
     # Others are digested as before.
     assert "kernels" not in loads(HEAD, file="m.toml").to_json()

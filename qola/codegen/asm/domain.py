@@ -128,7 +128,7 @@ def _condition(variant: Variant, direction: str) -> list[str]:
     terms += [f"!{name}" for name in _PARAMETERS[direction] if name != "has_lse"]
     joined = " &&\n       ".join(terms)
     return [
-        f"    // {variant.describe().partition(' (')[0]}\n    if({joined})\n        return true;\n"
+        f"    // {variant.label.partition(' (')[0]}\n    if({joined})\n        return true;\n"
     ]
 
 

@@ -113,7 +113,7 @@ def _problems(
             continue
         hdims = ", ".join(f"{q}x{v}" for q, v in sorted(unserved))
         yield Finding(
-            place=variant.describe(),
+            place=variant.label,
             found=f"no assembly kernel on {' and '.join(archs)}"
             + (f" for head dims {hdims}" if hdims else "")
             + ", and -DENABLE_CK=0",

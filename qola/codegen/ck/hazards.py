@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from qola.codegen.ck.predicates import show, takes
 from qola.codegen.types import Bucket, FieldValue
 from qola.errors import Finding
-from qola.manifest.toml_writer import toml_value
+from qola.manifest.toml import toml_value
 
 Problem = tuple[tuple[str, FieldValue], ...]
 

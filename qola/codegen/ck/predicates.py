@@ -48,7 +48,7 @@ class VariantFilter:
         values = {name: getattr(variant, name) for name in names}
         return VariantFilter(
             index=variant.index,
-            label=variant.describe(),
+            label=variant.label,
             receipt=default_receipt if variant.receipt is None else variant.receipt,
             where={name: tuple(allowed) for name, allowed in values.items() if allowed is not None},
             hdims=None if variant.hdim is None else tuple(variant.hdim),

@@ -1,14 +1,15 @@
-"""TOML with line numbers: which line of a document set which key.
+"""Reads TOML with the line of each key, and writes TOML.
 
-The standard parser keeps no positions. After it accepts a document, this module cuts the text into
+The standard parser keeps no positions. After it accepts a document, `parse` cuts the text into
 statements and parses each of them separately to get its keys.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,9 @@ _EXCESS = re.compile(
     | "(?:\\.|[^"\\\n])*"? | '[^'\n]*'? | \#[^\n]* | (?P<open>[\[{{]) | (?P<close>[\]}}])""",
     re.VERBOSE,
 )
+
+_WIDTH = 100
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 Path = tuple[str | int, ...]
 """Keys, and indices into arrays of tables: ``("modules", 0, "name")``."""
@@ -170,3 +174,39 @@ def _key_paths(value: Any, path: Path = ()) -> list[Path]:
         return [path]
     below = [sub for key, item in value.items() for sub in _key_paths(item, (*path, key))]
     return [path, *below] if path else below
+
+
+def toml_value(value: object) -> str:
+    """Return a string, number, boolean, list or mapping as TOML writes it on one line."""
+    if isinstance(value, Mapping):
+        items = (f"{_key(key)} = {toml_value(item)}" for key, item in value.items())
+        return f"{{ {', '.join(items)} }}" if value else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # JSON and TOML agree on the rest, except that TOML also escapes the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_line(key: str, value: object) -> str:
+    """Return ``key = value``; a list longer than a line has each item on a line of its own."""
+    line = f"{_key(key)} = {toml_value(value)}"
+    if len(line) > _WIDTH and isinstance(value, (list, tuple)):
+        items = "".join(f"  {toml_value(item)},\n" for item in value)
+        return f"{_key(key)} = [\n{items}]"
+    return line
+
+
+def toml_document(tables: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]]) -> str:
+    """Return a document of tables; a sequence of mappings is an array of tables."""
+    blocks = []
+    for name, content in tables.items():
+        single = isinstance(content, Mapping)
+        header = f"[{_key(name)}]" if single else f"[[{_key(name)}]]"
+        for table in (content,) if isinstance(content, Mapping) else content:
+            lines = (toml_line(key, value) for key, value in table.items())
+            blocks.append("\n".join([header, *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
