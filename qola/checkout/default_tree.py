@@ -23,11 +23,7 @@ RUNFILE = "aiter/AITER.json"
 
 
 def find_tree(explicit: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the explicit tree, Bazel's tree for //:qola, or the pinned tree in the cache.
-
-    Raises:
-        QolaError: as `pinned_tree`.
-    """
+    """Return the explicit tree, Bazel's tree for //:qola, or the pinned tree in the cache."""
     if explicit is not None:
         return explicit
     return runfile_tree(environ) or pinned_tree(environ)
@@ -40,8 +36,7 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
     content of a local one) and of the patches.
 
     Raises:
-        AiterError: the source cannot be fetched, does not match its pin, or a patch does not fit.
-        QolaError: other users can write to the cache.
+        QolaError: the source cannot be fetched, a patch does not fit, or the cache is not private.
     """
     source = aiter.source
     patches = patch_files(aiter.patches_dir) if aiter.patches_dir else ()
@@ -63,8 +58,7 @@ def pinned_tree(environ: Mapping[str, str]) -> Path:
     """Return the tree of the pinned wheel in the cache; fetch it the first time.
 
     Raises:
-        AiterError: the wheel cannot be fetched, or does not match its pin.
-        QolaError: other users can write to the cache, whose generators are run.
+        QolaError: the wheel cannot be fetched, does not match its pin, or the cache is not private.
     """
     tree = kept_tree(environ)
 

@@ -65,10 +65,7 @@ Source = WheelSource | GitSource | LocalSource
 def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]:
     """Return the content of a tree's AITER.json: kind, pin and patches in the order applied.
 
-    A copy of a tree with an AITER.json keeps its pin and patches.
-
-    Raises:
-        AiterError: the local tree's AITER.json is invalid.
+    A copy of a tree with an AITER.json keeps its pin and patches; an invalid one is an AiterError.
     """
     pins = [pin.to_json() for pin in patches]
     if isinstance(source, LocalSource):
@@ -88,10 +85,8 @@ def prepare_tree(
 ) -> Path:
     """Prepare a patched AITER tree in `directory`, completely or not at all.
 
-    The tree is renamed into place at the end: a failure or an interrupt leaves nothing behind. It
-    consists of regular files, which may be edited. Its AITER.json records the source, which a
-    plan compares with a manifest's patches_dir and aiter_commit (``qola plan -a``,
-    ``qola.aiter_local``).
+    It consists of regular files, which may be edited. Its AITER.json records the source, which a
+    plan compares with a manifest's patches_dir and aiter_commit.
 
     Args:
         directory: absent, empty, or a prepared tree; its parents are created. A tree of the same
@@ -146,11 +141,7 @@ def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
 
 
 def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:
-    """Return whether a directory already has the tree.
-
-    Raises:
-        AiterError: it has other content that must not be deleted.
-    """
+    """Return whether a directory already has the tree; AiterError for content that must stay."""
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return False
     known: dict[str, Any] = {}

@@ -55,10 +55,7 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
     """Return the folder of patches: the requested one, [qola].patches_dir, or None.
 
     An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA. [qola].patches_dir is
-    relative to `folder`.
-
-    Raises:
-        ManifestError: there is no such folder.
+    relative to `folder`. A missing folder is a ManifestError.
     """
     place = "--patches-dir"
     directory = asked
@@ -81,11 +78,7 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
 
 
 def default_aiter_root(environ: Mapping[str, str]) -> Path:
-    """Return the default tree of `qola checkout` and `qola build --skip-checkout`.
-
-    Raises:
-        QolaError: other users can write to it.
-    """
+    """Return the default, private tree of `qola checkout` and `qola build --skip-checkout`."""
     cache = cache_directory(environ)
     own_directory(cache)
     refuse_foreign(cache / "aiter")

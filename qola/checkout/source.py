@@ -47,11 +47,7 @@ class AiterSource:
 
 
 def pinned_source(request: AiterRequest) -> Source:
-    """Return the source to fetch: the commit, or the pinned wheel.
-
-    Raises:
-        AiterError: as `resolve_commit`.
-    """
+    """Return the source to fetch: the commit, or the pinned wheel."""
     commit = request.commit
     if commit is None or commit.removeprefix("v") == request.pin["version"]:
         return WheelSource(**request.pin)
@@ -59,11 +55,7 @@ def pinned_source(request: AiterRequest) -> Source:
 
 
 def use_as_is(root: Path) -> AiterSource:
-    """Return a tree as the source, without patches.
-
-    Raises:
-        AiterError: it is not an AITER tree.
-    """
+    """Return a tree as the source, without patches; AiterError if it is not an AITER tree."""
     if not (root / "aiter" / "jit" / "optCompilerConfig.json").is_file():
         raise AiterError(
             Finding(
@@ -77,11 +69,7 @@ def use_as_is(root: Path) -> AiterSource:
 
 
 def checkout(request: AiterRequest, root: Path) -> Path:
-    """Prepare the patched tree of a request in a directory, instead of the request's root.
-
-    Raises:
-        AiterError: as `prepare_tree`.
-    """
+    """Prepare the patched tree of a request in a directory, instead of the request's root."""
     patches = patch_files(request.patches_dir) if request.patches_dir else ()
     source = pinned_source(request)
     return prepare_tree(source, root, patches, replace_existing=True)
@@ -93,8 +81,8 @@ def choose(request: AiterRequest) -> AiterSource:
     The user's own tree (without AITER.json) is never changed: patches apply to a copy.
 
     Raises:
-        AiterError: as `checkout`; a commit is requested of the user's own tree; or a prepared tree
-            has other patches than the request.
+        AiterError: a commit is requested of the user's own tree, or a prepared tree has other
+            patches than the request.
     """
     root = request.root
     if root is None:
@@ -144,10 +132,6 @@ def choose_for(
 
     Args:
         skip_checkout: use the tree in request.root unchanged.
-
-    Raises:
-        AiterError: as `choose`.
-        QolaError: other users can write to the default tree.
     """
     if skip_checkout:
         return use_as_is(request.root or default_aiter_root(environ)), True

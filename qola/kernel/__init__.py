@@ -1,4 +1,1 @@
-"""The config of a kernel of Composable Kernel, and the rules for configs.
-
-in: fields or a name; out: a KernelConfig, or every rule that it breaks.
-"""
+"""The config of a kernel of Composable Kernel, and the rules for configs."""

@@ -71,11 +71,7 @@ class Archs:
 
     @staticmethod
     def from_json(text: str) -> Archs:
-        """Read the text that `to_json` wrote.
-
-        Raises:
-            ConfigError: it has another form.
-        """
+        """Read the text that `to_json` wrote; raise ConfigError if it has another form."""
         try:
             archs: Archs = reader(Archs)(parse_json(text))
         except WrongValueError as error:

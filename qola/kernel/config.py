@@ -65,8 +65,7 @@ class KernelConfig:
         bias: no, bias or alibi.
         dropout_kind: CK's kind of dropout in the backward.
         randval: stores the random numbers of its dropout.
-        squant: scales 8-bit inputs by factors of the caller.
-        qscale: CK's kind of these factors, if it has several.
+        squant: scales 8-bit inputs by factors of the caller; qscale is CK's kind of these factors.
         skip: skips sequences below a length.
         trload: uses transposing loads of gfx950.
         spad, skpad, dpad, dvpad: accepts any seqlen_q, seqlen_k, hdim_q and hdim_v, not only whole
@@ -106,7 +105,6 @@ class KernelConfig:
     more: tuple[tuple[str, FieldValue], ...] = ()
 
     def __post_init__(self) -> None:
-        """Sort the fields of another CK."""
         if self.more:
             object.__setattr__(self, "more", tuple(sorted(dict(self.more).items())))
 
@@ -138,7 +136,7 @@ class KernelConfig:
 
     @property
     def role(self) -> str:
-        """The role of its family within the direction."""
+        """The role of its family."""
         return FAMILIES[self.family][1]
 
     @property
@@ -156,11 +154,7 @@ class KernelConfig:
 
     @staticmethod
     def from_name(name: str) -> KernelConfig:
-        """Parse a name.
-
-        Raises:
-            ConfigError: it is not the name of a config.
-        """
+        """Parse a name; raise ConfigError if it is not the name of a config."""
         match = _HEAD.fullmatch(name)
         if match is None:
             found = f"not of the form {_FORM}"
@@ -213,11 +207,7 @@ class KernelConfig:
 
     @staticmethod
     def from_json(text: str) -> KernelConfig:
-        """Read the line that `to_json` wrote.
-
-        Raises:
-            ConfigError: it has another form.
-        """
+        """Read the line that `to_json` wrote; raise ConfigError if it has another form."""
         try:
             values = parse_json(text)
         except WrongValueError as error:
@@ -283,11 +273,7 @@ def _read(text: str) -> tuple[str, FieldValue]:
 
 
 def _values_of(match: re.Match[str]) -> dict[str, Any]:
-    """Parse the match of a name into arguments of `from_values`.
-
-    Raises:
-        ValueError: an escape is invalid.
-    """
+    """Parse a name into arguments of `from_values`; an invalid escape is a ValueError."""
     head = match.groupdict()
     data: dict[str, Any] = {name: head[name] for name in ("family", "tile")}
     data["dtype"] = value_of(head["dtype"])

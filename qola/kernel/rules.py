@@ -76,11 +76,7 @@ for other tiles."""
 
 
 def validate(config: KernelConfig, archs: Archs | None = None) -> tuple[Broken, ...]:
-    """Return every rule that a config breaks, in the order of `RULES`.
-
-    Args:
-        archs: by default those of the pinned CK.
-    """
+    """Return every rule that a config breaks, in order; `archs` are the pinned CK's by default."""
     known = pinned() if archs is None else archs
     return tuple(
         Broken(rule, Finding(f"{config.family} {rule.name}", *wrong, rule.reason, rule.severity))
@@ -90,11 +86,7 @@ def validate(config: KernelConfig, archs: Archs | None = None) -> tuple[Broken, 
 
 
 def check(config: KernelConfig, archs: Archs | None = None) -> None:
-    """Check that CK can be compiled for a config.
-
-    Raises:
-        InvalidError: with all findings.
-    """
+    """Raise InvalidError with all findings if CK cannot be compiled for a config."""
     findings = [broken.finding for broken in validate(config, archs)]
     if any(finding.severity == "error" for finding in findings):
         raise InvalidError(findings)
@@ -113,12 +105,10 @@ def rule(
 
 
 def _by_trload(config: KernelConfig) -> bool:
-    """Whether a forward kernel uses the pipeline with transposing loads."""
     return config.pipeline == "qr_async_trload"
 
 
 def _is_v3(config: KernelConfig) -> bool:
-    """Whether a kernel uses the third version of the forward."""
     return config.pipeline in ("v3", "qr_async_trload_v3")
 
 

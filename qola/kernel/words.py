@@ -29,11 +29,7 @@ def word(value: FieldValue) -> str:
 
 
 def value_of(text: str) -> FieldValue:
-    """Decode a value.
-
-    Raises:
-        ValueError: its escapes are not UTF-8.
-    """
+    """Decode a value; escapes that are not UTF-8 are a ValueError."""
     plain = _ESCAPED.sub(_unescape, text.removeprefix(_TEXT))
     if text.startswith(_TEXT):
         return plain

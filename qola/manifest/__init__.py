@@ -1,4 +1,1 @@
-"""A TOML manifest, read and validated.
-
-in: a file; out: Manifest, or every finding with its place.
-"""
+"""Reads and validates a TOML manifest."""

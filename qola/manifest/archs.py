@@ -1,7 +1,4 @@
-"""Chooses the architectures and modules to build.
-
-Precedence of architectures, as in ROCm/QoLA: command line, manifest, $GPU_ARCHS, this machine.
-"""
+"""Chooses the architectures and modules to build."""
 
 from __future__ import annotations
 
@@ -35,14 +32,11 @@ def resolve(
 ) -> tuple[str, ...]:
     """Return the archs to build for, sorted.
 
-    Args:
-        requested: archs that replace those of the manifest.
-        default: archs for a manifest without any; if there are none, those of `native`.
-        native: finds the archs of this machine's GPUs; called only if `native` is selected.
+    Precedence as in ROCm/QoLA: `requested`, the manifest, `default`, this machine's (`native`).
 
     Raises:
         PlanError: an unknown arch, `native` together with other archs, or more than MAX_ARCHS.
-        ToolchainError: as `native`.
+        ToolchainError: as `native`, which is called only if needed.
     """
     place = manifest.place("build", "architectures")
     if requested:
@@ -81,9 +75,6 @@ def choose_archs(
 
     Args:
         requested: of the command line; items may be lists, as in `gpu_archs` ($GPU_ARCHS).
-
-    Raises:
-        PlanError, ToolchainError: as `resolve`.
     """
     archs = resolve(split(requested), manifest, split([gpu_archs]), native)
     return () if archs == manifest.architectures else archs
@@ -128,8 +119,7 @@ def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
 def arch_of_version(version: int) -> str:
     """Return the LLVM name of a gfx_target_version: 90402 is gfx942, 90010 is gfx90a.
 
-    Args:
-        version: major * 10000 + minor * 100 + stepping; LLVM writes the last two in hexadecimal.
+    It is major * 10000 + minor * 100 + stepping; LLVM writes the last two in hexadecimal.
     """
     major, rest = divmod(version, 10000)
     minor, stepping = divmod(rest, 100)

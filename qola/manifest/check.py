@@ -10,15 +10,12 @@ from qola.manifest.constants import describe_receipt
 from qola.manifest.types import BuildMode, Manifest
 from qola.manifest.values import did_you_mean, either, nearest, shown
 
-Receipts = Collection[int] | Callable[[str], Collection[int]]
-"""Known receipts: of all modules, or a function of the module's name."""
-
 
 def check_against(
     manifest: Manifest,
     *,
     modules: Collection[str],
-    receipts: Receipts,
+    receipts: Callable[[str], Collection[int]],
     aiter_id: str,
     srcs_of: Callable[[str], Collection[str]],
     rocm_version: str | None = None,
@@ -30,7 +27,7 @@ def check_against(
 
     Args:
         modules: names in the tree's optCompilerConfig.json.
-        receipts: those that the tree's CK knows.
+        receipts: returns those that the tree's CK knows for a module.
         aiter_id: commit or version of the AITER source; "" if unknown (a local folder).
         srcs_of: returns the source files of a known module, as paths or names.
         overridden: the user chose the AITER source although the manifest names another.
@@ -116,11 +113,8 @@ def _check_modes(
 
 
 def _check_receipts(
-    manifest: Manifest, receipts: Receipts, known: frozenset[str]
+    manifest: Manifest, receipts: Callable[[str], Collection[int]], known: frozenset[str]
 ) -> Iterator[Finding]:
-    def allowed(module: str) -> Collection[int]:
-        return receipts(module) if callable(receipts) else receipts
-
     uses = [("modules", spec.index, spec.name, spec.receipt) for spec in manifest.modules]
     for library, variants in (
         ("libmha_fwd", manifest.fwd_variants),
@@ -128,9 +122,9 @@ def _check_receipts(
     ):
         uses += [(variant.table, variant.index, library, variant.receipt) for variant in variants]
     for table, index, module, receipt in uses:
-        if receipt is None or module not in known or receipt in allowed(module):
+        if receipt is None or module not in known or receipt in receipts(module):
             continue
-        choices = sorted(allowed(module))
+        choices = sorted(receipts(module))
         meant = nearest(str(receipt), map(str, choices))
         yield Finding(
             manifest.place(table, index, "receipt"),

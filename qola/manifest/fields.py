@@ -1,7 +1,6 @@
 """Defines each table and key of a manifest once: type, allowed values, documentation, example.
 
-The reader, the JSON schema, the starter manifest and docs/reference/manifest.md derive from these
-definitions.
+Reader, JSON schema, starter manifest and docs/reference/manifest.md derive from these definitions.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class Item(Enum):
 
 
 class Shape(Enum):
-    """How the values of a field are nested.
-
-    A set is one value or a list, in any order. A list keeps its order.
-    """
+    """How the values of a field are nested: a set is one value or a list, in any order."""
 
     ONE = "one"
     LIST = "list"
@@ -112,8 +108,7 @@ class Field:
     """One key of one table.
 
     Attributes:
-        doc: its meaning, one line for docs/reference/manifest.md.
-        omitted: its value or effect when the key is left out, for the same page.
+        doc, omitted: meaning, and value or effect when left out, for docs/reference/manifest.md.
         allowed: the only values that a string may have; () allows any.
         pattern: a regular expression that strings must match in full; "" allows any non-empty one.
         may_be_empty: an empty string or list has a meaning.
@@ -141,7 +136,6 @@ class Table:
     """A table of the manifest, or (`repeated`) an array of tables.
 
     Attributes:
-        fields: its keys, in the order of the documentation.
         required: the manifest must have this table or another required one.
     """
 
@@ -168,7 +162,6 @@ _BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
 
 
 def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[Field, ...]:
-    """Return the fields of a variant table: the shared ones around the booleans of a direction."""
     return (
         Field(
             "dtype",

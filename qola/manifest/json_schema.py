@@ -1,15 +1,12 @@
 """Derives the manifest's JSON schema, for editors, from the field definitions.
 
-``python -m qola.manifest.json_schema docs/reference/manifest.schema.json`` updates the file. It is
-of draft 4, which Taplo (Even Better TOML) documents; every keyword means the same in draft 7. The
-schema describes names, types, values and patterns. Only qola itself checks rules between keys.
+It is of draft 4, which Taplo (Even Better TOML) documents; every keyword means the same in draft 7.
+Only qola itself checks rules between keys.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from qola.manifest.fields import TABLES, Field, Item, Kind, Shape, Table
@@ -106,8 +103,3 @@ def _text(field: Field) -> Schema:
     elif not field.may_be_empty:
         text["minLength"] = 1
     return text
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        Path(name).write_text(to_json(), "utf-8")

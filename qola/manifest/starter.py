@@ -1,7 +1,4 @@
-"""Writes the starter manifest: a small one that plans, with all other keys commented out.
-
-In its text ``#key = value``, without a blank, is an omitted key; ``# `` starts prose.
-"""
+"""Writes the starter manifest: a small one that plans, with all other keys commented out."""
 
 from __future__ import annotations
 
@@ -80,11 +77,7 @@ def starter_manifest(
 
 
 def example_of(field: Field) -> Any:
-    """Return a value that a field accepts.
-
-    Raises:
-        ValueError: the definition of the field has no example.
-    """
+    """Return a value that a field accepts; raise ValueError if its definition has no example."""
     if field.example is not None:
         return field.example
     if field.allowed:

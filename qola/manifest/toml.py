@@ -1,7 +1,6 @@
 """Reads TOML with the line of each key, and writes TOML.
 
-The standard parser keeps no positions. After it accepts a document, `parse` cuts the text into
-statements and parses each of them separately to get its keys.
+The standard parser keeps no positions: `parse` cuts accepted text into statements, and parses each.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class Lines:
     by_path: dict[Path, int]
 
     def of(self, path: Path) -> int:
-        """Return the line of `path`, of the nearest table that contains it, or 1.
-
-        The line of an array of tables is that of its first element.
-        """
+        """Return the line of `path`, of the nearest table that contains it, or 1."""
         while path:
             for known in (path, (*path, 0)):
                 if known in self.by_path:

@@ -139,7 +139,6 @@ def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueF
 
 
 def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
-    """Yield at most one fault of a string."""
     if not text:
         if not field.may_be_empty:
             yield ValueFault("an empty string", "" if field.required else "leave the key out")

@@ -36,8 +36,6 @@ class Assembly:
 
     Attributes:
         header_sets, packages: by name.
-        kernels, modules, torch_modules: in the order added.
-        batches: unsorted.
         entries: the public interface of each library, by its name.
     """
 
@@ -98,12 +96,7 @@ class Assembly:
         )
 
     def add_torch(self, module: GeneratedModule) -> None:
-        """Add a torch module; that of attention shares kernel instances with a library.
-
-        Raises:
-            PlanError: it includes a header that does not exist.
-            AiterError: the tree lacks headers.
-        """
+        """Add a torch module; that of attention shares kernel instances with a library."""
         first = len(self.kernels)
         lazy = self._add_kernels(module)
         kernels = tuple(range(first, len(self.kernels)))
@@ -120,7 +113,6 @@ class Assembly:
         self.torch_modules.append(planned)
 
     def _add_kernels(self, module: GeneratedModule) -> LazySources:
-        """Add a module's kernel instances, group by group."""
         self._includers = {}
         self._flags = {}
         lazy = LazySources(self._output, module.spec.name)

@@ -2,8 +2,6 @@
 
 A batch is a cache entry, so a change of a manifest must change few batches. Kernel instances have a
 fixed order, in which neighbours share most templates, and their names decide where batches end.
-Two manifests that select the same kernels of a family then have the same batches of it, if there
-are enough to fill one, and a further variant changes few batches besides its own.
 """
 
 from __future__ import annotations

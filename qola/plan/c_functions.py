@@ -1,7 +1,6 @@
 """The C functions of a module: the parts for cc/api/qola_c_entry.h that depend on the tree.
 
-cc/api/qola_c_fill.h maps a C caller's fields to the members of AITER's arguments that the compiler
-finds. The parts here are unknown to a C++ compiler: the kernels, and the names of parameters.
+These are the kernels and the names of parameters, which a C++ compiler does not know.
 """
 
 from __future__ import annotations
@@ -91,11 +90,7 @@ class CFunctions:
 def c_functions(
     functions: Sequence[EntryFunction], kernels: KernelSet, direction: str
 ) -> CFunctions:
-    """Return the C functions of a module.
-
-    Args:
-        direction: of the module's assembly kernels.
-    """
+    """Return the C functions of a module; `direction` is that of its assembly kernels."""
     texts, tables, warnings = [], [], []
     for function in functions:
         if function.name not in ENTRIES.values():
@@ -120,7 +115,6 @@ def c_functions(
 
 
 def _passed(function: EntryFunction) -> Iterator[str]:
-    """Yield the values after arguments and stream, up to the first unknown parameter."""
     for name in function.arguments[2:]:
         if name not in _KNOWN:
             return
@@ -136,7 +130,6 @@ def _rows(kernels: Iterable[KernelInstance], objects: Iterable[CodeObject]) -> I
 
 
 def _split(kernel: KernelInstance) -> list[str]:
-    """Return a deterministic backward kernel's head dimension, and its tile's rows of K."""
     fields = dict(kernel.fields)
     tile = _TILE.match(str(fields.get("tile", "")))
     hdim = fields.get("hdim_q")

@@ -120,7 +120,6 @@ def _evaluated(
     replacing: Mapping[str, object],
     more_flags: tuple[str, ...],
 ) -> ModuleConfig:
-    """Evaluate an entry with replaced values; refuse keys that a plan does not support."""
     try:
         config = tree.module(spec.name, overrides=replacing.items(), more_flags=more_flags)
     except AiterError as error:

@@ -1,8 +1,7 @@
 """Macros that switch AITER's own sources: the plan defines known ones, and warns of unknown ones.
 
 A macro counts if a source of the module names it in an ``#if``, and neither the module's flags nor
-a ``#define`` in the source or its headers define it. An unknown macro is a warning, because the
-preprocessor would silently skip its lines.
+a ``#define`` in the source or its headers define it: the preprocessor would skip its lines.
 """
 
 from __future__ import annotations
@@ -84,10 +83,7 @@ def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str])
 
 
 def _tested(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the place of each macro whose value the sources test.
-
-    The place is "" if each of these sources defines the macro itself under some condition.
-    """
+    """Return the place of each macro that the sources test, "" if these sources define it."""
     found: dict[str, str] = {}
     for file, text in texts.items():
         own = _defines(text)

@@ -37,11 +37,7 @@ _GUARD = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once\b|ifndef[ \t]+\w+\s+#[ \
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedModule(Module):
-    """A module with the output of its generators.
-
-    Attributes:
-        kernels: includes the sources of AITER's own entry.
-    """
+    """A module with the output of its generators, and the sources of AITER's own entry."""
 
     kernels: KernelSet
 
@@ -66,7 +62,7 @@ class GeneratedModule(Module):
 
     @property
     def generated_files(self) -> tuple[PlannedFile, ...]:
-        """Generated files that its sources include."""
+        """The generated files that its sources include."""
         return tuple(
             PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
             for table in self.kernels.tables
@@ -144,11 +140,7 @@ def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
 
 
 def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
-    """Refuse two sources of one name.
-
-    Raises:
-        PlanError: naming them.
-    """
+    """Refuse two sources of one name."""
     places: dict[str, list[str]] = {}
     for source in sources:
         places.setdefault(Path(source.name).stem, []).append(source.file)
@@ -171,9 +163,6 @@ def _copy_sources(
 
     Args:
         direction: of the module's assembly kernels, "" for none.
-
-    Raises:
-        PlanError: a source is outside of the tree.
     """
     spec = module.spec
     for src in module.config.srcs:

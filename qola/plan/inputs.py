@@ -14,10 +14,7 @@ from qola.plan.request import ResolvedRequest
 
 
 def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
-    """Return the directories whose listing changes a plan, relative to the tree, sorted.
-
-    They contain code objects and their tables, sources, and tuning data.
-    """
+    """Return the directories whose listing changes a plan, relative to the tree, sorted."""
     tree = resolved.request.tree
     dirs = {"aiter/configs"}
     for module in resolved.modules:
@@ -69,7 +66,6 @@ def find_headers(
 
 
 def _used(dirs: Sequence[str], headers: Sequence[str]) -> tuple[str, ...]:
-    """Return the include directories that contain headers."""
     return tuple(d for d in dirs if any(header.startswith(f"{d}/") for header in headers))
 
 

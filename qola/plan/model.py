@@ -119,9 +119,9 @@ class PlannedModule:
 
 @dataclass(frozen=True)
 class KernelPackage:
-    """Kernel instances that share flags and headers.
+    """Kernel instances of one direction that share flags and headers.
 
-    All are of one direction. Helper kernels of an assembly kernel have the package bwd_asm.
+    Helper kernels of an assembly kernel have the package bwd_asm.
     """
 
     copts: tuple[str, ...]
@@ -274,8 +274,6 @@ class Plan:
 
     def to_json(self, **more: Any) -> str:
         """Return the text of plan.json: sorted keys, one kernel, header or warning a line.
-
-        `diff` shows the difference between two plans as a list of kernels.
 
         Args:
             more: further keys, for output that contains more than a plan.

@@ -133,15 +133,7 @@ def module_functions(
     sources: Mapping[str, str],
     macros: EntryMacros,
 ) -> tuple[EntryFunction, ...]:
-    """Return the functions of the directions with kernels, and AITER's further functions.
-
-    Args:
-        sources: texts of its sources by their path below its own directory.
-
-    Raises:
-        PlanError: the library would have no functions.
-        AiterError: an entry point is not declared, not defined, or cannot be read.
-    """
+    """Return the functions of the directions with kernels, and AITER's further functions."""
     kernels = module.kernels
     launched = {k.direction for k in kernels.kernels if not k.role.startswith("asm_")}
     served = {k.direction for k in kernels.kernels}
@@ -231,10 +223,6 @@ def refuse_missing(
     Args:
         texts: of its sources by their path below its own directory.
         dirs: include directories.
-
-    Raises:
-        AiterError: a header of Composable Kernel, which the tree does not have.
-        PlanError: naming each include.
     """
     name = module.spec.name
     includers = [Includer(f"{name}/{file}", text) for file, text in texts.items()]
@@ -271,14 +259,7 @@ def _tested_macros(tree: AiterTree, config: ModuleConfig, headers: HeaderSet) ->
 
 
 def check_agreement(modules: Mapping[str, ModuleEntry]) -> None:
-    """Refuse modules whose headers cannot be used in one program.
-
-    Args:
-        modules: by name.
-
-    Raises:
-        PlanError: public headers of two modules test a macro that has different values in them.
-    """
+    """Refuse modules whose public headers test a macro that differs between them."""
     findings = [
         Finding(
             f"qola_config.h {macro}",

@@ -96,16 +96,11 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
 
 
 def _asm_archs(tree: AiterTree) -> Iterator[str]:
-    """Yield the archs with assembly kernels, sorted; some modules support only one of them."""
     yield from sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
 
 
 def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) -> str:
-    """Return the error of planning a module for an arch, "" if it can be planned.
-
-    Args:
-        generate: run its generators, too.
-    """
+    """Return the error of planning a module for an arch, "" if it can be planned."""
     text = f'[build]\narchitectures = ["{arch}"]\n[[modules]]\nname = "{name}"\n'
     try:
         resolved = resolve(Request(name, loads(text, file=name), tree))

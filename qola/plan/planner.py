@@ -26,21 +26,13 @@ from qola.progress import log
 
 
 def plan(request: Request) -> Plan:
-    """Return the plan of a request from the cache, or make it in memory.
-
-    Raises:
-        QolaError: as `make_plan`.
-    """
+    """Return the plan of a request from the cache, or make it in memory."""
     found: Plan = _find_cached(request, "plan", Plan, lambda: make_plan(request, Folder()))
     return found
 
 
 def make_plan(request: Request, output: Folder) -> Plan:
-    """Check a request, log it and plan it; write the generated sources to `output`.
-
-    Raises:
-        QolaError: as `resolve` and `build_plan`.
-    """
+    """Check a request, log it and plan it; write the generated sources to `output`."""
     resolved = resolve(request)
     archs = ", ".join(resolved.archs)
     log.info(f"{request.name}: generating kernel instances for {archs}")
@@ -52,9 +44,6 @@ def explain(request: Request) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]
 
     Returns:
         Each attention module of the manifest with its explanations, in CK's order.
-
-    Raises:
-        QolaError: as `plan`.
     """
 
     def compute() -> object:
@@ -73,11 +62,7 @@ def explain(request: Request) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]
 
 
 def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
-    """Return an answer about a request from the cache, or compute it.
-
-    Args:
-        kind: type of the answer, see `AnswerCache.find`.
-    """
+    """Return an answer of a type about a request from the cache, or compute it."""
     manifest = request.manifest
     try:
         chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
@@ -102,10 +87,7 @@ def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], A
 
 
 def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
-    """Plan a manifest and write the sources it needs.
-
-    Args:
-        output: gets a directory for each module.
+    """Plan a manifest and write the sources it needs, in a directory of `output` for each module.
 
     Raises:
         PlanError: a module has no kernels, or kernels that nothing launches, or needs something

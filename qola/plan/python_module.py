@@ -37,7 +37,6 @@ def plan_python_module(
     Raises:
         PlanError: it has no sources or exports nothing, Python would not find its init function, or
             a header does not exist.
-        CodegenError: it selects code objects that no arch of the manifest has.
     """
     tree, config, spec = resolved.request.tree, module.config, module.spec
     texts = own_texts(module, output.below(spec.name))
@@ -92,8 +91,7 @@ def plan_python_module(
 def init_names(text: str, macros: Macros) -> Iterator[str]:
     """Yield the names of the modules that a source defines: X of PyInit_X.
 
-    Args:
-        macros: the known ones; code under a condition on other macros counts.
+    Code under a condition on unknown macros counts.
     """
     if "PYBIND11_MODULE" in text or "PyInit_" in text:
         read = (line for line in lines(text, macros) if line.counts is not False)

@@ -69,12 +69,7 @@ def make_request(
         file: the manifest's file; its patches and Triton files are relative to its directory.
         tree: a prepared AITER tree.
         environ: GPU_ARCHS names the archs if neither spec nor manifest does.
-        name: name of the manifest.
         trees: fetched trees of kernels in Triton, by commit.
-        rocm_version: HIP version of the toolchain, None if there is none.
-
-    Raises:
-        QolaError: the tree, a patch or a Triton file cannot be read.
     """
     patches: tuple[PatchPin, ...] = ()
     if manifest.patches_dir and not spec.override_aiter_commit:
@@ -119,13 +114,7 @@ class Module:
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """A request that passed the checks of `qola.plan.resolve.resolve`.
-
-    Attributes:
-        archs: the archs to plan for, sorted.
-        modules: in the manifest's order.
-        warnings: problems that do not prevent a plan.
-    """
+    """A request that passed the checks of `qola.plan.resolve.resolve`; its archs are sorted."""
 
     request: Request
     archs: tuple[str, ...]

@@ -149,12 +149,7 @@ def _check(
     config_of: Callable[[str], ModuleConfig],
     kind_of: Callable[[str], ModuleKind],
 ) -> list[Finding]:
-    """Compare the manifest with tree and toolchain; return warnings.
-
-    Args:
-        config_of: evaluates a module's entry; only called if the comparison needs it.
-        kind_of: classifies a module.
-    """
+    """Compare the manifest with tree and toolchain; return warnings."""
     tree, manifest = request.tree, request.manifest
     overrides = {spec.name: spec.overrides for spec in manifest.modules}
     findings = check_against(

@@ -38,14 +38,7 @@ class BuildSpec:
 
     @staticmethod
     def from_json(text: str, place: str) -> BuildSpec:
-        """Return the spec of a JSON text.
-
-        Args:
-            place: the manifest that the spec is for, for messages.
-
-        Raises:
-            ManifestError: the text is not such a spec.
-        """
+        """Return the spec of a JSON text; a wrong one is an error of the manifest `place`."""
         try:
             spec: BuildSpec = reader(BuildSpec)(parse_json(text))
         except WrongValueError as error:

@@ -3,7 +3,7 @@
 Composable Kernel's dispatch calls function templates that a header declares and that each kernel
 instance's source specialises. In a lazy library a stub specialises them and calls the function that
 `qola_lazy::functions` returns. In a kernel library the entry source lists the real functions in the
-same order. Both repeat declarations of CK's generators, whose sources are unchanged.
+same order.
 """
 
 from __future__ import annotations
@@ -146,9 +146,6 @@ class LazySources:
             instances: the group's kernel instances; each gets a row for each arch.
             texts: their sources.
             roots: the headers that each includes.
-
-        Raises:
-            CodegenError: a source has an unsupported form.
         """
         stubs = []
         names = []
@@ -183,9 +180,6 @@ class LazySources:
 
 def read_interface(name: str, source: str) -> Interface:
     """Find the functions that a kernel instance's source specialises for the dispatch.
-
-    Args:
-        source: its text, as CK generates it.
 
     Raises:
         CodegenError: the source differs from those of the supported AITER trees.

@@ -1,8 +1,6 @@
 """Modules that use PyTorch: AITER's sources, and for attention kernel instances.
 
-The sources of a torch module are compiled with PyTorch's headers and export one symbol,
-PyInit_<name>. Its kernel instances are those of the library of its direction if its flags do not
-change them.
+Kernel instances are those of the library of its direction if the module's flags do not change them.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ def plan_torch_module(
     Raises:
         PlanError: attention without a kernel, a header that does not exist, or no source with an
             init function for Python.
-        AiterError: the tree has none of its headers.
     """
     tree, config, name = resolved.request.tree, module.config, module.spec.name
     attention = is_attention(config.name)
@@ -115,10 +112,6 @@ def kernel_config(
     It has the library's flags if the differing flags do not change the kernel instances. A macro
     changes nothing if neither sources nor headers name it, or if its value is the default that a
     header defines.
-
-    Args:
-        headers: of the kernel instances.
-        texts: their sources.
     """
     files = sorted({file for found in headers for file in found.files})
     read = [*(tree.text(file) for file in files), *texts]

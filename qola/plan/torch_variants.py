@@ -41,12 +41,9 @@ def _combinations(variant: FwdVariant) -> Iterator[tuple[str, FwdVariant]]:
 
 
 def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
-    """Return implicit ``[[modules]]`` tables for the modules of variants.
+    """Return implicit ``[[modules]]`` tables for the modules of variants in mode pybind.
 
     There are none if the manifest declares a module whose kernels the variants select.
-
-    Args:
-        mode: replaces the manifest's.
     """
     declared = {module.name for module in manifest.modules}
     if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:

@@ -30,11 +30,7 @@ def triton_list(manifest: Manifest) -> str:
 
 
 def triton_trees(manifest: Manifest, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Fetch the trees of the commits that a manifest takes Triton kernels from, by commit.
-
-    Raises:
-        QolaError: as `commit_tree`.
-    """
+    """Fetch the trees of the commits that a manifest takes Triton kernels from, by commit."""
     found: dict[str, Path] = {}
     for spec in manifest.triton:
         if spec.commit and spec.commit not in found:
@@ -51,9 +47,6 @@ def triton_files(
     Args:
         file: the manifest's file; paths of a kernel without a commit are relative to its directory.
         trees: by commit; None reads only the files of kernels without a commit.
-
-    Raises:
-        ManifestError: a file cannot be read.
     """
     found: dict[str, str] = {}
     findings = []

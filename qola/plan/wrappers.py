@@ -102,11 +102,7 @@ _SERVES = {
 
 
 def public_header(header: str, functions: Sequence[EntryFunction]) -> str:
-    """Return the text of qola_<header>, which declares entry points.
-
-    Args:
-        header: AITER's header that declares them, ``mha_fwd.h``.
-    """
+    """Return the text of qola_<header>, which declares the entry points of AITER's `header`."""
     return _HEADER.format(
         guard=_GUARD,
         header=header,
@@ -122,10 +118,9 @@ def entry_source(
     throws: bool = False,
     c_functions: str = "",
 ) -> str:
-    """Return the C++ source that defines entry points.
+    """Return the C++ source that defines the entry points of AITER's `header`.
 
     Args:
-        header: AITER's header that declares them, ``mha_fwd.h``.
         throws: AITER's checks end the process unless a variable makes them throw.
         c_functions: C++ that defines the C functions.
 

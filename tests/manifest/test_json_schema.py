@@ -50,9 +50,7 @@ def accepted(document: dict[str, Any]) -> bool:
 def test_the_file_is_up_to_date(repo_root: Path) -> None:
     """Prevents: editors that complain about a key the program knows, or the reverse."""
     text = (repo_root / "docs/reference/manifest.schema.json").read_text("utf-8")
-    assert text == to_json(), (
-        "run: python -m qola.manifest.json_schema docs/reference/manifest.schema.json"
-    )
+    assert text == to_json(), "run: ./bazelw run //tools/docs:update"
 
 
 def test_it_is_a_schema_for_taplo_and_for_others() -> None:
