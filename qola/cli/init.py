@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, around: Surroundings) -> None:
     target = around.directory / word
     files = {word: _checked_text(args, word, schema)}
     if schema:
-        files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.to_json()
+        files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.schema_text()
     if not target.parent.is_dir():
         raise InitError(
             Finding(

@@ -92,13 +92,14 @@ def check(config: KernelConfig, archs: Archs | None = None) -> None:
         raise InvalidError(findings)
 
 
-def rule(
+def _rule(
     reason: str, source: tuple[str, str], severity: Severity = "error"
 ) -> Callable[[Check], Check]:
     """Make a rule of a check, which it is named after."""
 
     def add(check: Check) -> Check:
-        RULES[check.__name__] = Rule(check.__name__, reason, source, check, severity)
+        name = check.__name__.removeprefix("_")
+        RULES[name] = Rule(name, reason, source, check, severity)
         return check
 
     return add
@@ -112,21 +113,21 @@ def _is_v3(config: KernelConfig) -> bool:
     return config.pipeline in ("v3", "qr_async_trload_v3")
 
 
-@rule(
+@_rule(
     "CK writes a kernel for one of its archs; gfx9 is gfx90a and gfx942 too",
     (f"{OPS}/fmha_fwd.py", "def get_factory(target"),
 )
-def arch(config: KernelConfig, archs: Archs) -> Wrong:
+def _arch(config: KernelConfig, archs: Archs) -> Wrong:
     known = sorted({offer.arch for offer in archs.offers if offer.arch})
     if config.arch is not None and config.arch not in known:
         yield f"arch {config.arch}", f"one of {', '.join(known)}"
 
 
-@rule(
+@_rule(
     "a family only has kernels for some archs",
     (f"{OPS}/fmha_fwd_splitkv.py", "def get_factory(target"),
 )
-def family(config: KernelConfig, archs: Archs) -> Wrong:
+def _family(config: KernelConfig, archs: Archs) -> Wrong:
     having = {offer.arch for offer in archs.offers if offer.family == config.family}
     known = {offer.arch for offer in archs.offers}
     if config.arch in known and config.arch not in having:
@@ -134,32 +135,32 @@ def family(config: KernelConfig, archs: Archs) -> Wrong:
         yield f"{config.family} for {config.arch or 'any arch'}", words or "a family of this CK"
 
 
-@rule(
+@_rule(
     "an arch only has tiles for some data types",
     (f"{OPS}/fmha_fwd.py", "def get_hdim_tile_size_dict(dtype"),
 )
-def dtype(config: KernelConfig, archs: Archs) -> Wrong:
+def _dtype(config: KernelConfig, archs: Archs) -> Wrong:
     offers = archs.select(config.family, config.arch)
     if offers and config.dtype not in {offer.dtype for offer in offers}:
         yield f"dtype {config.dtype}", f"one of {', '.join(offer.dtype for offer in offers)}"
 
 
-@rule(
+@_rule(
     "a pipeline is a header of CK that serves a family on an arch",
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "PIPELINE_MAP = {"),
 )
-def pipeline(config: KernelConfig, archs: Archs) -> Wrong:
+def _pipeline(config: KernelConfig, archs: Archs) -> Wrong:
     offers = archs.select(config.family, config.arch)
     known = {name for offer in offers for name in offer.pipelines or (None,)}
     if offers and config.pipeline not in known and not (_by_trload(config) or _is_v3(config)):
         yield f"pipeline {config.pipeline}", f"one of {', '.join(sorted(map(str, known)))}"
 
 
-@rule(
+@_rule(
     "transposing loads are instructions of gfx950",
     (f"{OPS}/fmha_fwd.py", "class KernelComponentFactoryGfx950"),
 )
-def trload(config: KernelConfig, archs: Archs) -> Wrong:
+def _trload(config: KernelConfig, archs: Archs) -> Wrong:
     having = sorted({offer.arch or "" for offer in archs.offers if offer.trload})
     if (config.trload or _by_trload(config)) and config.arch not in having:
         yield f"transposing loads on {config.arch}", f"one of {', '.join(having)}"
@@ -169,22 +170,22 @@ def trload(config: KernelConfig, archs: Archs) -> Wrong:
         yield found, "both, or neither"
 
 
-@rule(
+@_rule(
     "CK lists the archs of the third version of the forward",
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "PIPELINE_ENUM_MAP = {"),
 )
-def v3(config: KernelConfig, archs: Archs) -> Wrong:
+def _v3(config: KernelConfig, archs: Archs) -> Wrong:
     having = {offer.arch for offer in archs.offers if config.pipeline in offer.pipelines}
     if _is_v3(config) and config.arch not in having:
         words = ", ".join(sorted(map(str, having)))
         yield f"pipeline {config.pipeline} on {config.arch}", words or "a pipeline of this CK"
 
 
-@rule(
+@_rule(
     "Q, K and V are read 8 elements at once, and a block holds at most 256 of a row",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs_async.hpp", "support multiple of vector(like 8x)"),
 )
-def hdim(config: KernelConfig, _archs: Archs) -> Wrong:
+def _hdim(config: KernelConfig, _archs: Archs) -> Wrong:
     for name in ("hdim_q", "hdim_v"):
         size = getattr(config, name)
         if size % 8 or not 0 < size <= 256:
@@ -195,31 +196,31 @@ def _has_bias(config: KernelConfig) -> bool:
     return config.bias not in (None, "no")
 
 
-@rule(
+@_rule(
     "CK has this size for prefill, without bias and dropout",
     (f"{OPS}/fmha_fwd.py", "this is used to speedup deepseek prefill case"),
     "warning",
 )
-def hdim_192_128(config: KernelConfig, _archs: Archs) -> Wrong:
+def _hdim_192_128(config: KernelConfig, _archs: Archs) -> Wrong:
     more = [*([config.bias] if _has_bias(config) else []), *(["dropout"] * bool(config.dropout))]
     if config.family == "fwd" and (config.hdim_q, config.hdim_v) == (192, 128) and more:
         yield f"192x128 with {' and '.join(map(str, more))}", "192x128 with neither"
 
 
-@rule(
+@_rule(
     "the soft cap applies to logits without a bias",
     (f"{OPS}/fmha_fwd.py", "logits_soft_cap is only allowed if no bias"),
 )
-def logits_bias(config: KernelConfig, _archs: Archs) -> Wrong:
+def _logits_bias(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.logits and _has_bias(config):
         yield f"logits with bias {config.bias}", "one of the two"
 
 
-@rule(
+@_rule(
     "transposing loads and the third version only support these sizes",
     (f"{OPS}/fmha_fwd.py", "(hdim, hdim_v) not in [(64, 64), (128, 128)]"),
 )
-def symmetric(config: KernelConfig, _archs: Archs) -> Wrong:
+def _symmetric(config: KernelConfig, _archs: Archs) -> Wrong:
     size = config.hdim_q, config.hdim_v
     if (_by_trload(config) or _is_v3(config)) and size not in _SYMMETRIC:
         yield f"{config.pipeline} with {size[0]}x{size[1]}", "64x64 or 128x128"
@@ -253,11 +254,11 @@ def _too_small(config: KernelConfig, of_q: int, of_v: int) -> Wrong:
         yield f"a tile of {of_q}x{of_v} for head dimensions {sizes}", "at least as much"
 
 
-@rule(
+@_rule(
     "the templates of a family have a fixed number of sizes",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "BlockTile::at(number<5>{})"),
 )
-def arity(config: KernelConfig, _archs: Archs) -> Wrong:
+def _arity(config: KernelConfig, _archs: Archs) -> Wrong:
     found, wanted = _sizes(config), _ARITY[config.family]
     for part, has, needs in zip(("block", "waves", "warps"), found, wanted, strict=True):
         if has != needs:
@@ -267,11 +268,11 @@ def arity(config: KernelConfig, _archs: Archs) -> Wrong:
         yield f"{min(_numbers(config))} in a tile", "numbers above 0"
 
 
-@rule(
+@_rule(
     "for head dimension 256, CK schedules matrix instructions eight at a time",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(NumMfmaInsts % 8 == 0)"),
 )
-def mfma(config: KernelConfig, _archs: Archs) -> Wrong:
+def _mfma(config: KernelConfig, _archs: Archs) -> Wrong:
     # Archs whose waves have 64 lanes.
     wide = (config.arch or "").startswith("gfx9")
     if (config.family, config.pipeline, config.hdim_q) != ("fwd", "qr", 256) or not wide:
@@ -285,20 +286,20 @@ def mfma(config: KernelConfig, _archs: Archs) -> Wrong:
             yield f"{count} matrix instructions a step", "a multiple of 8"
 
 
-@rule(
+@_rule(
     "-1 leaves the blocks per compute unit to the pipeline; other values are compiler hints",
     (f"{OPS}/fmha_fwd.py", "-1 will let pipeline decide the occupancy"),
 )
-def per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
+def _per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.tile.per_cu is not None and config.tile.per_cu != -1 and config.tile.per_cu < 1:
         yield f"{config.tile.per_cu} blocks", "-1, or 1 and more"
 
 
-@rule(
+@_rule(
     "the waves of the other products are multiples of those of the first",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "static_assert(NumGemm1Warps % NumGemm0Warps == 0)"),
 )
-def waves(config: KernelConfig, _archs: Archs) -> Wrong:
+def _waves(config: KernelConfig, _archs: Archs) -> Wrong:
     counts = [m * n * k for m, n, k in config.tile.waves]
     if any(n < 1 for of in config.tile.waves for n in of):
         yield "a product without waves", "1 and more along m, n and k"
@@ -308,59 +309,59 @@ def waves(config: KernelConfig, _archs: Archs) -> Wrong:
         yield f"products of {', '.join(map(str, counts))} waves", "multiples of the first"
 
 
-@rule(
+@_rule(
     "sequence lengths of a group may not be multiples of the tile",
     (f"{OPS}/fmha_fwd.py", "in group mode, spad/skpad must be true"),
 )
-def group_padding(config: KernelConfig, _archs: Archs) -> Wrong:
+def _group_padding(config: KernelConfig, _archs: Archs) -> Wrong:
     for name in ("spad", "skpad"):
         if config.mode == "group" and getattr(config, name) is False:
             yield f"mode group without {name}", f"{name}, or mode batch"
 
 
-@rule(
+@_rule(
     "prefetching checks sequence lengths and head dimensions",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs_async.hpp", "Problem::kPadHeadDimV == true"),
 )
-def async_padding(config: KernelConfig, _archs: Archs) -> Wrong:
+def _async_padding(config: KernelConfig, _archs: Archs) -> Wrong:
     for name in ("spad", "dpad", "dvpad"):
         if config.pipeline == "qr_async" and not getattr(config, name):
             yield f"qr_async without {name}", f"{name}, or another pipeline"
 
 
-@rule(
+@_rule(
     "paged-KV prefill reads K and V through a block table",
     (f"{OPS}/fmha_pagedkv_prefill.py", "F_pagedkv"),
 )
-def paged(config: KernelConfig, _archs: Archs) -> Wrong:
+def _paged(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family == "fwd_pagedkv" and not config.pagedkv:
         yield "no pagedkv", "pagedkv"
 
 
-@rule(
+@_rule(
     "the combine kernel processes bn1 columns of O at a time",
     (f"{OPS}/fmha_fwd_splitkv.py", "static_assert({F_bn1} % {F_bn1comb} == 0)"),
 )
-def combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+def _combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     combines = config.family == "fwd_splitkv_combine" and _is_whole(config)
     if combines and config.hdim_v % config.tile.block[0]:
         yield f"{config.tile.block[0]} columns of {config.hdim_v}", "a divisor of hdim_v"
 
 
-@rule(
+@_rule(
     "only an elementwise bias has a gradient",
     (f"{OPS}/fmha_bwd.py", 'if (bias == "no" or bias == "alibi") and dbias == "t"'),
 )
-def dbias(config: KernelConfig, _archs: Archs) -> Wrong:
+def _dbias(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.dbias and config.bias != "bias":
         yield f"dbias with bias {config.bias}", "bias bias, or no dbias"
 
 
-@rule(
+@_rule(
     "a backward with dropout has a kind of dropout",
     ("example/ck_tile/01_fmha/codegen/cpp_symbol_map.py", "DROPOUT_CHECK_MAP = {"),
 )
-def dropout(config: KernelConfig, _archs: Archs) -> Wrong:
+def _dropout(config: KernelConfig, _archs: Archs) -> Wrong:
     kind = config.dropout_kind
     if kind is not None and (kind != "no") != config.dropout:
         yield f"dropout {config.dropout} of kind {kind}", "dropout and a kind, or neither"
@@ -368,30 +369,30 @@ def dropout(config: KernelConfig, _archs: Archs) -> Wrong:
         yield f"randval {config.randval} with kind {kind}", "a kind that ends with _storerandval"
 
 
-@rule(
+@_rule(
     "transposing loads of the backward take whole head dimensions or multiples of 8",
     (f"{OPS}/fmha_bwd.py", "tr_load can only work with 8 pad"),
 )
-def trload_padding(config: KernelConfig, _archs: Archs) -> Wrong:
+def _trload_padding(config: KernelConfig, _archs: Archs) -> Wrong:
     loads = config.family == "bwd_dq_dk_dv" and config.trload
     if loads and (config.dpad != config.dvpad or config.dpad == 1):
         yield f"dpad {config.dpad}, dvpad {config.dvpad}", "0 or 8, the same for both"
 
 
-@rule(
+@_rule(
     "tiles for a short seqlen_q need mode batch and no mask",
     (f"{OPS}/fmha_bwd.py", 'if (mode == "group" or ("no" not in mask)) and tile.max_seq_q != 0'),
 )
-def max_rows(config: KernelConfig, _archs: Archs) -> Wrong:
+def _max_rows(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.tile.max_rows and (config.mode == "group" or config.mask):
         yield f"at most {config.tile.max_rows} rows in mode {config.mode}", "mode batch, no mask"
 
 
-@rule(
+@_rule(
     "an arch has matrix instructions of fixed sizes",
     (f"{OPS}/fmha_fwd.py", "F_wm0: int"),
 )
-def warps(config: KernelConfig, archs: Archs) -> Wrong:
+def _warps(config: KernelConfig, archs: Archs) -> Wrong:
     offers = [of for of in archs.offers if (of.arch, of.dtype) == (config.arch, config.dtype)]
     known = {warps for offer in offers for warps in offer.warps}
     for warps in dict.fromkeys(config.tile.warps):
@@ -400,11 +401,11 @@ def warps(config: KernelConfig, archs: Archs) -> Wrong:
             yield f"{'x'.join(map(str, warps))} for {config.dtype}", f"one of {words}"
 
 
-@rule(
+@_rule(
     "a tile consists of whole tiles of waves, and the head dimension of whole steps",
     (f"{PIPELINE}/tile_fmha_shape.hpp", "kQKHeaddim should be divisible by kK0"),
 )
-def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+def _whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family not in _FORWARD or not _is_whole(config):
         return
     m0, n0, k0, n1, k1, most = config.tile.block
@@ -424,11 +425,11 @@ def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     yield from _too_small(config, most, n1)
 
 
-@rule(
+@_rule(
     "the threads of a block copy whole rows, and each a part of one",
     (f"{PIPELINE}/block_fmha_pipeline_problem.hpp", "static constexpr index_t kBlockSize = 256"),
 )
-def append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+def _append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family != "fwd_appendkv" or not _is_whole(config):
         return
     of_rows, of_columns, of_q, of_v = config.tile.block
@@ -446,36 +447,36 @@ def append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
             yield from _uneven({n: (count, _APPENDING // threads) for n, count in rows.items()})
 
 
-@rule(
+@_rule(
     "CK has code for these sizes of Q in registers",
     (
         f"{PIPELINE}/tile_fmha_shape.hpp",
         "only Headdim of 48, 96, 160, 192 and power-of-two is supported",
     ),
 )
-def head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+def _head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family in _FORWARD and _is_whole(config):
         most = config.tile.block[5]
         if most & (most - 1) and most not in _HEAD_TILES:
             yield f"bk0max {most}", "a power of two, 48, 96, 160 or 192"
 
 
-@rule(
+@_rule(
     "a pipeline that loads K during multiplication needs at least two steps of the head dimension",
     (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(2 <= k0_loops)"),
 )
-def steps(config: KernelConfig, _archs: Archs) -> Wrong:
+def _steps(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family in _FORWARD and config.pipeline in ("qr", "qs") and _is_whole(config):
         step, most = config.tile.block[2], config.tile.block[5]
         if most < 2 * step:
             yield f"bk0 {step} with {config.pipeline}", f"at most {most // 2}, half of bk0max"
 
 
-@rule(
+@_rule(
     "the backward's five products share operands, which relates the sizes of its tile",
     (f"{PIPELINE}/block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp", "kM0 should equal to kK1"),
 )
-def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+def _backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family != "bwd_dq_dk_dv" or not _is_whole(config):
         return
     m0, n0, k0, k1, k2, k3, k4, of_q, of_v = config.tile.block
@@ -505,11 +506,11 @@ def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     yield from _uneven(parts)
 
 
-@rule(
+@_rule(
     "the LDS of a block holds K or V of a step, with copies for prefetching",
     ("include/ck_tile/core/arch/arch.hpp", "get_smem_capacity()"),
 )
-def lds(config: KernelConfig, archs: Archs) -> Wrong:
+def _lds(config: KernelConfig, archs: Archs) -> Wrong:
     if config.family not in _FORWARD or not _is_whole(config):
         return
     _, n0, k0, n1, k1, _ = config.tile.block

@@ -24,7 +24,7 @@ def split(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, items)))
 
 
-def resolve(
+def resolve_archs(
     requested: Sequence[str],
     manifest: Manifest,
     default: Sequence[str],
@@ -76,7 +76,7 @@ def choose_archs(
     Args:
         requested: of the command line; items may be lists, as in `gpu_archs` ($GPU_ARCHS).
     """
-    archs = resolve(split(requested), manifest, split([gpu_archs]), native)
+    archs = resolve_archs(split(requested), manifest, split([gpu_archs]), native)
     return () if archs == manifest.architectures else archs
 
 

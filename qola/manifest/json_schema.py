@@ -33,7 +33,7 @@ def manifest_schema() -> Schema:
     }
 
 
-def to_json() -> str:
+def schema_text() -> str:
     """Return the text of the schema's file."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
 

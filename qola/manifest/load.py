@@ -99,7 +99,7 @@ def loads(text: str, *, file: str) -> Manifest:
     if len(text) > MAX_BYTES:
         raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
     try:
-        document, lines = toml.parse(text)
+        document, lines = toml.parse_toml(text)
     except toml.TomlSyntaxError as error:
         raise ManifestError(_syntax_finding(error, file), f"{file} is not TOML") from None
     return build_manifest(document, lines, file, text)

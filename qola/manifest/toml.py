@@ -1,6 +1,6 @@
 """Reads TOML with the line of each key, and writes TOML.
 
-The standard parser keeps no positions: `parse` cuts accepted text into statements, and parses each.
+The standard parser keeps no positions: `parse_toml` cuts accepted text into statements, and parses each.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Lines:
         return 1
 
 
-def parse(text: str) -> tuple[dict[str, Any], Lines]:
+def parse_toml(text: str) -> tuple[dict[str, Any], Lines]:
     """Parse TOML and locate its keys; raise TomlSyntaxError for invalid TOML."""
     text = text.replace("\r\n", "\n")
     _refuse_excess(text)

@@ -26,9 +26,9 @@ from qola.plan.model import (
     TorchModule,
 )
 from qola.plan.module_entry import ModuleEntry, module_entry
+from qola.plan.python_modules import compare_flags, kernel_config, plan_torch_module
 from qola.plan.request import ResolvedRequest
 from qola.plan.stubs import LazySources
-from qola.plan.torch_module import compare_flags, kernel_config, plan_torch_module
 
 
 class Assembly:

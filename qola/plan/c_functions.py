@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from qola.aiter.attention import ENTRIES
 from qola.aiter.entry_points import EntryFunction
@@ -74,7 +75,7 @@ _TILE = re.compile(r"b\d+x(\d+)")
 
 
 @dataclass(frozen=True)
-class CFunctions:
+class CSources:
     """The C functions of a module.
 
     Attributes:
@@ -87,9 +88,7 @@ class CFunctions:
     warnings: tuple[Finding, ...]
 
 
-def c_functions(
-    functions: Sequence[EntryFunction], kernels: KernelSet, direction: str
-) -> CFunctions:
+def c_functions(functions: Sequence[EntryFunction], kernels: KernelSet, direction: str) -> CSources:
     """Return the C functions of a module; `direction` is that of its assembly kernels."""
     texts, tables, warnings = [], [], []
     for function in functions:
@@ -101,24 +100,18 @@ def c_functions(
             continue
         objects = kernels.code_objects if function.direction == direction else ()
         own = [k for k in kernels.kernels if k.direction == function.direction]
+        passed = takewhile(_KNOWN.__contains__, function.arguments[2:])
         texts.append(
             _ENTRY.format(
                 name=function.name,
                 args=function.parameters[0].type,
                 parameters=", ".join(map(json.dumps, function.arguments)),
-                arguments=", ".join(["args", "stream", *_passed(function)]),
+                arguments=", ".join(["args", "stream", *(f"more.{name}" for name in passed)]),
             )
         )
         rows = "\n".join(f"    {line}," for line in _rows(own, objects))
         tables.append(_TABLE.format(name=function.name, kernels=rows))
-    return CFunctions("\n".join(texts), _TABLES.format(tables="\n\n".join(tables)), tuple(warnings))
-
-
-def _passed(function: EntryFunction) -> Iterator[str]:
-    for name in function.arguments[2:]:
-        if name not in _KNOWN:
-            return
-        yield f"more.{name}"
+    return CSources("\n".join(texts), _TABLES.format(tables="\n\n".join(tables)), tuple(warnings))
 
 
 def _rows(kernels: Iterable[KernelInstance], objects: Iterable[CodeObject]) -> Iterator[str]:

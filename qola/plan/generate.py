@@ -13,7 +13,7 @@ from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION, ENTRIES, attention_of
 from qola.aiter.includes import includes
 from qola.aiter.module_kinds import SOURCE_SUFFIXES
-from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.aiter.tree import AiterTree
 from qola.codegen.asm.domain import domain_header
 from qola.codegen.asm.later import unreached
 from qola.codegen.asm.script import generated_files
@@ -40,19 +40,6 @@ class GeneratedModule(Module):
     """A module with the output of its generators, and the sources of AITER's own entry."""
 
     kernels: KernelSet
-
-    @staticmethod
-    def from_module(module: Module, config: ModuleConfig, kernels: KernelSet) -> GeneratedModule:
-        """Return a module with the output of its generators; `config` replaces its own."""
-        return GeneratedModule(
-            module.spec,
-            config,
-            module.variants,
-            module.torch,
-            module.requested,
-            module.rocm,
-            kernels=kernels,
-        )
 
     @property
     def tree_files(self) -> tuple[str, ...]:
@@ -108,7 +95,18 @@ def generate_module(
     folder = output.below(spec.name)
 
     def placed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        return tuple(replace(f, place=_place(resolved, module, f.place)) for f in findings)
+        """Add the manifest's file to the places of generators' findings in the manifest."""
+        manifest = request.manifest.file
+        places = {key: resolved.place(spec, key) for key in ("drop_directions", "add_directions")}
+        return tuple(
+            replace(
+                found,
+                place=f"{manifest} {found.place}"
+                if found.place.startswith("[[")
+                else places.get(found.place, found.place),
+            )
+            for found in findings
+        )
 
     try:
         kernels = generate(
@@ -129,14 +127,7 @@ def generate_module(
         header = domain_header(module.config.name, selection.variants)
         folder.write(f"include/{_ASM_DOMAIN}", header)
     kernels = replace(kernels, sources=kernels.sources + copied, warnings=placed(kernels.warnings))
-    return GeneratedModule.from_module(module, module.config, kernels)
-
-
-def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
-    """Add the manifest's file to the place of a generator's finding if it is in the manifest."""
-    if place in ("drop_directions", "add_directions"):
-        return resolved.place(module.spec, place)
-    return f"{resolved.request.manifest.file} {place}" if place.startswith("[[") else place
+    return GeneratedModule(**vars(module), kernels=kernels)
 
 
 def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
@@ -256,7 +247,8 @@ def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) 
         tables=headers,
         inputs=made.inputs,
     )
-    return GeneratedModule.from_module(module, replace(config, include_dirs=tuple(dirs)), kernels)
+    config = replace(config, include_dirs=tuple(dirs))
+    return GeneratedModule(**{**vars(module), "config": config}, kernels=kernels)
 
 
 def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:

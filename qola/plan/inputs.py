@@ -62,10 +62,11 @@ def find_headers(
                 "use an AITER tree with its submodules (git submodule update --init --recursive)",
             )
         )
-    return HeaderSet(name, _used(dirs, headers), headers)
+    return HeaderSet(name, used_dirs(dirs, headers), headers)
 
 
-def _used(dirs: Sequence[str], headers: Sequence[str]) -> tuple[str, ...]:
+def used_dirs(dirs: Sequence[str], headers: Sequence[str]) -> tuple[str, ...]:
+    """Return the include directories that contain headers."""
     return tuple(d for d in dirs if any(header.startswith(f"{d}/") for header in headers))
 
 

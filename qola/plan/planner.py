@@ -10,14 +10,13 @@ from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
 from qola.errors import PlanError, QolaError
 from qola.folder import Folder
-from qola.manifest import archs
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
 from qola.plan.generate import generate_further, generate_module, launch_findings
 from qola.plan.inputs import input_files
 from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
-from qola.plan.python_module import plan_python_module
+from qola.plan.python_modules import plan_python_module
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
@@ -65,7 +64,7 @@ def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], A
     """Return an answer of a type about a request from the cache, or compute it."""
     manifest = request.manifest
     try:
-        chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
+        chosen = request.resolve_archs()
     except QolaError:
         # `resolve` reports other errors first.
         return compute()

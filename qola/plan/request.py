@@ -12,7 +12,7 @@ from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
-from qola.manifest.archs import native_archs, split
+from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan.spec import BuildSpec
@@ -49,6 +49,10 @@ class Request:
     patches: tuple[PatchPin, ...] = ()
     triton: Mapping[str, str] = field(default_factory=dict)
     answers: AnswerCache = NO_ANSWERS
+
+    def resolve_archs(self) -> tuple[str, ...]:
+        """Return the archs to plan for, sorted."""
+        return resolve_archs(self.spec.archs, self.manifest, self.default_archs, self.native)
 
 
 def make_request(

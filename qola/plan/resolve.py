@@ -25,11 +25,10 @@ from qola.codegen.types import RequestedKernel
 from qola.errors import Finding, ManifestError, PlanError
 from qola.json_types import json_fields
 from qola.kernel.rules import validate
-from qola.manifest import archs
 from qola.manifest.check import check_against
 from qola.manifest.constants import ADDABLE, TESTED_ARCHS
 from qola.manifest.fields import KERNELS
-from qola.manifest.load import Manifest, ModuleSpec
+from qola.manifest.load import Manifest
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
@@ -60,9 +59,16 @@ def resolve(request: Request) -> ResolvedRequest:
     manifest = request.manifest
     specs = {spec.name: spec for spec in manifest.modules}
     config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
-    kind_of = cache(lambda name: _kind(request.tree, specs[name]))
+
+    @cache
+    def kind_of(name: str) -> ModuleKind:
+        spec = specs[name]
+        return module_kinds.classify(
+            request.tree, name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
+        )
+
     warnings = _check(request, config_of, kind_of)
-    chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
+    chosen = request.resolve_archs()
     modules = tuple(
         Module(
             spec,
@@ -77,12 +83,6 @@ def resolve(request: Request) -> ResolvedRequest:
     modules += _modules_of_variants(request)
     warnings += [*_untested(manifest, chosen), *_faults(request, modules, chosen)]
     return ResolvedRequest(request, chosen, modules, (*manifest.warnings, *warnings))
-
-
-def _kind(tree: AiterTree, spec: ModuleSpec) -> ModuleKind:
-    return module_kinds.classify(
-        tree, spec.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
-    )
 
 
 def _variants(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple[BwdVariant, ...]:
@@ -112,7 +112,7 @@ def _modules_of_variants(request: Request) -> tuple[Module, ...]:
     config = configure(request.tree, manifest, replace(specs[0], name=torch_variants.BASE))
     # The entry points of such a module take forward problems only.
     others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
-    variants = torch_variants.expand(manifest.fwd_variants)
+    variants = torch_variants.expand_variants(manifest.fwd_variants)
     return tuple(
         Module(replace(spec, drop_directions=others), config, variants[spec.name], torch=True)
         for spec in specs

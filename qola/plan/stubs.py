@@ -70,7 +70,7 @@ QOLA_KERNEL_END
 
 
 @dataclass(frozen=True)
-class Function:
+class HostFunction:
     """A host function that a kernel instance's source specialises."""
 
     result: str
@@ -83,11 +83,6 @@ class Function:
         named = (parameter.split()[-1] for parameter in self.parameters.split(",") if parameter)
         return ", ".join(name.lstrip("&*") for name in named)
 
-    @property
-    def launches(self) -> bool:
-        """Whether it launches the kernel; the dispatch needs the results of other functions."""
-        return _STREAM in self.parameters
-
 
 @dataclass(frozen=True)
 class Interface:
@@ -99,23 +94,9 @@ class Interface:
         arguments: the same without aliases.
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[HostFunction, ...]
     written: str
     arguments: str
-
-
-@dataclass(frozen=True)
-class Stub:
-    """A kernel instance that is loaded later.
-
-    Attributes:
-        row: its first row in the library's table.
-        count: number of its rows, one for each arch.
-    """
-
-    row: int
-    count: int
-    interface: Interface
 
 
 class LazySources:
@@ -151,7 +132,7 @@ class LazySources:
         names = []
         for kernel, text in zip(instances, texts, strict=True):
             found = read_interface(kernel.name, text)
-            stubs.append(Stub(self._rows, len(kernel.archs), found))
+            stubs.append((self._rows, len(kernel.archs), found))
             self._rows += len(kernel.archs)
             names.append(self._entry(kernel.role, found))
         # Thousands of sources have the same includes: read one source for each set of includes.
@@ -163,7 +144,7 @@ class LazySources:
         return names
 
     def _entry(self, role: str, interface: Interface) -> str:
-        text = entry_source(interface)
+        text = kernel_entry_source(interface)
         if text not in self._entries:
             arch = re.search(r"ck_tile::(\w+)_t", interface.written)
             name = f"{role}_{arch[1]}" if arch else role
@@ -202,7 +183,7 @@ def read_interface(name: str, source: str) -> Interface:
     arguments = written.pop()
     return Interface(
         tuple(
-            Function(match["result"], match["name"], _one_line(match["parameters"]))
+            HostFunction(match["result"], match["name"], _one_line(match["parameters"]))
             for match in found
         ),
         arguments,
@@ -233,18 +214,19 @@ def _expand(text: str, aliases: Mapping[str, str]) -> str:
     return _one_line(_WORD.sub(definition, text))
 
 
-def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
+def stubs_source(stubs: Sequence[tuple[int, int, Interface]], sources: Iterable[str]) -> str:
     """Return the C++ source of a group's stubs.
 
     Args:
+        stubs: the first row of each kernel instance in the library's table, the number of its rows,
+            one for each arch, and its interface.
         sources: texts of kernel instances that together have all includes of the group.
     """
-    shapes = list(dict.fromkeys(stub.interface.functions for stub in stubs))
+    shapes = list(dict.fromkeys(interface.functions for _, _, interface in stubs))
     macros = [_macro(number, functions) for number, functions in enumerate(shapes)]
     lines = [
-        f"QOLA_STUB_{shapes.index(s.interface.functions)}({s.row}, {s.count}, "
-        f"{s.interface.arguments})"
-        for s in stubs
+        f"QOLA_STUB_{shapes.index(found.functions)}({row}, {count}, {found.arguments})"
+        for row, count, found in stubs
     ]
     return _STUBS.format(
         includes="\n".join(f"#include {name}" for name in included(sources)),
@@ -253,10 +235,11 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
     )
 
 
-def _macro(number: int, functions: Sequence[Function]) -> str:
+def _macro(number: int, functions: Sequence[HostFunction]) -> str:
     end = " \\\n"
     bodies = [
-        (_LAUNCH_STUB if function.launches else _FUNCTION_STUB).format(
+        # The dispatch needs the results of functions that do not launch.
+        (_LAUNCH_STUB if _STREAM in function.parameters else _FUNCTION_STUB).format(
             end=" \\",
             result=function.result,
             name=function.name,
@@ -269,7 +252,7 @@ def _macro(number: int, functions: Sequence[Function]) -> str:
     return f"#define QOLA_STUB_{number}(row, count, ...){end}" + end.join(bodies) + "\n"
 
 
-def entry_source(interface: Interface) -> str:
+def kernel_entry_source(interface: Interface) -> str:
     """Return the C++ source that lists a kernel library's functions."""
     functions = "\n".join(
         f"QOLA_KERNEL_FUNCTION({function.name}<{interface.written}>)"

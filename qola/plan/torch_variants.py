@@ -17,7 +17,7 @@ _BIASES = {"no": "nbias", "bias": "bias", "alibi": "alibi"}
 _FLAGS = ("mask", "lse", "dropout", "skip", "sink")
 
 
-def expand(variants: Iterable[FwdVariant]) -> dict[str, tuple[FwdVariant, ...]]:
+def expand_variants(variants: Iterable[FwdVariant]) -> dict[str, tuple[FwdVariant, ...]]:
     """Return the variants of each module, by its name.
 
     Variants can share modules. A variant without `dtype` stands for bf16 and fp16, as in ROCm/QoLA.
@@ -48,7 +48,7 @@ def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
     declared = {module.name for module in manifest.modules}
     if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:
         return ()
-    return tuple(ModuleSpec(name, "pybind") for name in expand(manifest.fwd_variants))
+    return tuple(ModuleSpec(name, "pybind") for name in expand_variants(manifest.fwd_variants))
 
 
 def all_modules(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:

@@ -18,7 +18,7 @@ from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
 from qola.files import write_if_changed
 from qola.layout import TRITON
-from qola.manifest.archs import native_archs, resolve, split
+from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.constants import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan.spec import BuildSpec
@@ -109,7 +109,7 @@ def _chosen(
     pin = {name: value for name, value in aiter.items() if name != "kind"}
     # The remote is not part of a key.
     source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
-    archs = resolve(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
+    archs = resolve_archs(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
     # Named after the file, not the tag, because `qola publish` only knows the file.
     return ResolvedBuild(
         manifest,

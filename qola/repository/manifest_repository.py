@@ -13,7 +13,7 @@ from qola.folder import Folder
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
-from qola.plan.python_module import export_list
+from qola.plan.python_modules import python_exports
 from qola.plan.request import make_request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
@@ -72,7 +72,7 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     symbols = {module.name: module.symbol for module in plan.python_modules}
     symbols |= {module.name: module.symbol for module in plan.torch_modules}
     for name, symbol in symbols.items():
-        write_if_changed(output / f"{name}.exports", export_list(symbol))
+        write_if_changed(output / f"{name}.exports", python_exports(symbol))
     if plan.warnings:
         print(_warning_line(args.display, plan.warnings), file=sys.stderr)
 

@@ -12,7 +12,7 @@ import pytest
 from qola.cli import command_line as cli
 from qola.inspect.planned import plan_of
 from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES, Field, Kind
-from qola.manifest.json_schema import to_json
+from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest
 
@@ -121,7 +121,7 @@ def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
     assert init("sub/a.toml", "--schema")[0] == 0
     first = (tmp_path / "sub/a.toml").read_text().split("\n", 1)[0]
     schema = tmp_path / "sub" / first.removeprefix("#:schema ")
-    assert schema.read_text("utf-8") == to_json()
+    assert schema.read_text("utf-8") == schema_text()
 
 
 @pytest.mark.parametrize(

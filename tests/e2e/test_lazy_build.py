@@ -108,14 +108,14 @@ def test_a_log_is_that_of_the_libraries(qola: Qola) -> None:
 def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a build that reads its manifest again while somebody edits it."""
     parsed: list[str] = []
-    real = toml.parse
+    real = toml.parse_toml
 
     def parse(text: str) -> tuple[dict[str, Any], Lines]:
         parsed.append(text)
         Path("te.toml").write_text("edited = true\n")
         return real(text)
 
-    monkeypatch.setattr(toml, "parse", parse)
+    monkeypatch.setattr(toml, "parse_toml", parse)
     assert qola("build", "-m", "te.toml", "-o", "out") == 0
     assert parsed == [MANIFEST]
     (written,) = Path("cache").rglob("te.toml")

@@ -10,10 +10,10 @@ import pytest
 
 from qola.errors import ManifestError
 from qola.manifest.fields import TABLES, Field, Table
-from qola.manifest.json_schema import field_schema, manifest_schema, to_json
+from qola.manifest.json_schema import field_schema, manifest_schema, schema_text
 from qola.manifest.load import build_manifest, loads
 from qola.manifest.starter import starter_manifest
-from qola.manifest.toml import Lines, parse
+from qola.manifest.toml import Lines, parse_toml
 from qola.manifest.values import check
 
 SCHEMA = jsonschema.Draft4Validator(manifest_schema())
@@ -50,7 +50,7 @@ def accepted(document: dict[str, Any]) -> bool:
 def test_the_file_is_up_to_date(repo_root: Path) -> None:
     """Prevents: editors that complain about a key the program knows, or the reverse."""
     text = (repo_root / "docs/reference/manifest.schema.json").read_text("utf-8")
-    assert text == to_json(), "run: ./bazelw run //tools/docs:update"
+    assert text == schema_text(), "run: ./bazelw run //tools/docs:update"
 
 
 def test_it_is_a_schema_for_taplo_and_for_others() -> None:
@@ -90,7 +90,7 @@ def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
     """Prevents: an editor that underlines a manifest which qola builds."""
     texts = [file.read_text("utf-8") for file in (repo_root / "manifests").glob("*.toml")]
     for text in [*texts, starter_manifest()]:
-        document, _ = parse(text)
+        document, _ = parse_toml(text)
         assert accepted(document)
         assert [error.message for error in SCHEMA.iter_errors(document)] == []
 

@@ -169,4 +169,4 @@ def test_archs_are_few() -> None:
     names = ", ".join(f'"{arch}"' for arch in KNOWN_ARCHS)
     manifest = loads(f"{HEAD}[build]\narchitectures = [{names}]", file="m.toml")
     with pytest.raises(PlanError, match=f"{len(KNOWN_ARCHS)} archs"):
-        archs.resolve((), manifest, (), lambda: ())
+        archs.resolve_archs((), manifest, (), lambda: ())

@@ -14,7 +14,7 @@ from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.python_module import export_list
+from qola.plan.python_modules import python_exports
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
@@ -222,5 +222,5 @@ def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
         "hsa/gfx1250/fmha_fwd_bf16/sink_64.co",
     ]
     assert "deps = []," in manifest_build_file(plan, source="m.toml", aiter="aiter")
-    assert "global" not in export_list(module.symbol)
+    assert "global" not in python_exports(module.symbol)
     assert Plan.from_json(plan.to_json()) == plan

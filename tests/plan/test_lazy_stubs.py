@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qola.errors import CodegenError
-from qola.plan.stubs import Function, Stub, entry_source, read_interface, stubs_source
+from qola.plan.stubs import HostFunction, kernel_entry_source, read_interface, stubs_source
 
 SOURCE = """\
 #include "fmha_bwd.hpp"
@@ -40,8 +40,8 @@ std::string fmha_bwd_get_name_<convert_dq_trait_0, ck_tile::gfx950_t>()
 #endif
 """
 FUNCTIONS = (
-    Function("float", "fmha_bwd_", "const ck_tile::stream_config& s, fmha_bwd_args a"),
-    Function("std::string", "fmha_bwd_get_name_", ""),
+    HostFunction("float", "fmha_bwd_", "const ck_tile::stream_config& s, fmha_bwd_args a"),
+    HostFunction("std::string", "fmha_bwd_get_name_", ""),
 )
 
 
@@ -76,7 +76,7 @@ def test_another_form_of_source_is_refused(changed: str, why: str) -> None:
 def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
     """Prevents: a stub that calls another function of its kernel than its own."""
     found = read_interface("k", SOURCE)
-    text = stubs_source([Stub(0, 1, found), Stub(1, 2, found)], [SOURCE])
+    text = stubs_source([(0, 1, found), (1, 2, found)], [SOURCE])
     assert text.startswith("// Written by qola")
     includes = [line for line in text.splitlines() if line.startswith("#include")]
     assert includes == ['#include "fmha_bwd.hpp"', "#include <iostream>", '#include "qola_lazy.h"']
@@ -90,14 +90,14 @@ def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
         f"QOLA_STUB_0(0, 1, {found.arguments})",
         f"QOLA_STUB_0(1, 2, {found.arguments})",
     ]
-    assert [line for line in entry_source(found).splitlines() if "FUNCTION" in line] == [
+    assert [line for line in kernel_entry_source(found).splitlines() if "FUNCTION" in line] == [
         f"QOLA_KERNEL_FUNCTION({function.name}<{found.written}>)" for function in FUNCTIONS
     ]
 
 
 def test_what_launches_is_only_noted_while_a_call_is_recorded() -> None:
     """Prevents: a recorded call that launches, or a dispatch that decides without an answer."""
-    text = stubs_source([Stub(0, 1, read_interface("k", SOURCE))], [SOURCE])
+    text = stubs_source([(0, 1, read_interface("k", SOURCE))], [SOURCE])
     launches, name = text.split("std::string fmha_bwd_get_name_<__VA_ARGS__>", 1)
     assert "found = qola_lazy::launching(row, count);" in launches
     assert "return float();" in launches

@@ -20,7 +20,7 @@ from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
-from qola.plan.torch_variants import expand, specs
+from qola.plan.torch_variants import expand_variants, specs
 from qola.repository.build_files import manifest_build_file
 
 FWD = """
@@ -176,7 +176,7 @@ LSE = ("lse", "nlse")
 def test_a_variant_without_values_is_all_combinations() -> None:
     """Prevents: fewer modules than ROCm/QoLA makes of a table that leaves keys out."""
     (variant,) = loads("[[mha_fwd_variants]]\n", file="m.toml").fwd_variants
-    names = list(expand([variant, variant]))
+    names = list(expand_variants([variant, variant]))
     assert len(names) == 2 * 3 * 2**5
     assert names[-1] == "mha_varlen_fwd_fp16_nbias_nmask_nlse_ndropout_skip_sink"
 

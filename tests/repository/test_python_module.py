@@ -17,7 +17,7 @@ from qola.manifest.load import loads
 from qola.plan.generate import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.python_module import plan_python_module
+from qola.plan.python_modules import plan_python_module
 from qola.plan.request import Module, Request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec

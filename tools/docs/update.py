@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "cli.md": cli.render(build_parser()),
         "kernel-rules.md": kernel_rules.render(),
         "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
-        "manifest.schema.json": json_schema.to_json(),
+        "manifest.schema.json": json_schema.schema_text(),
     }
     for name, text in pages.items():
         (reference / name).write_text(text, encoding="utf-8")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from qola.manifest.toml import TomlSyntaxError, parse, toml_document
+from qola.manifest.toml import TomlSyntaxError, parse_toml, toml_document
 
 
 def test_keys_tables_and_arrays_of_tables() -> None:
     """Prevents: findings on the wrong one of several [[tables]]."""
-    _, lines = parse(
+    _, lines = parse_toml(
         "# comment\n"
         "[qola]\n"
         'namespace = "te"  # [not a table]\n'
@@ -52,7 +52,7 @@ def test_keys_tables_and_arrays_of_tables() -> None:
 def test_what_looks_like_a_statement_inside_a_value(value: str) -> None:
     """Prevents: brackets, quotes and hashes within values shifting all later lines."""
     text = f"first = {value}\nlast = 1\n"
-    document, lines = parse(text)
+    document, lines = parse_toml(text)
     assert set(document) == {"first", "last"}
     assert lines.of(("first",)) == 1
     assert lines.of(("last",)) == text.count("\n")
@@ -61,20 +61,20 @@ def test_what_looks_like_a_statement_inside_a_value(value: str) -> None:
 
 def test_inline_tables_and_dotted_keys() -> None:
     """Prevents: a key of an inline table reported at line 1."""
-    _, lines = parse("\n\nqola = { namespace = 'te' }\nbuild.mode = 'x'\n")
+    _, lines = parse_toml("\n\nqola = { namespace = 'te' }\nbuild.mode = 'x'\n")
     assert lines.of(("qola", "namespace")) == 3
     assert lines.of(("build", "mode")) == 4
 
 
 def test_windows_line_ends() -> None:
     """Prevents: manifests saved on Windows failing, or being counted twice a line."""
-    _, lines = parse("[qola]\r\nnamespace = 'te'\r\n")
+    _, lines = parse_toml("[qola]\r\nnamespace = 'te'\r\n")
     assert lines.of(("qola", "namespace")) == 2
 
 
 def test_a_key_that_is_not_written_is_at_its_table() -> None:
     """Prevents: "missing key" findings at line 1 of a long file."""
-    _, lines = parse("a = 1\n[[modules]]\nmode = 'x'\n")
+    _, lines = parse_toml("a = 1\n[[modules]]\nmode = 'x'\n")
     assert lines.of(("modules", 0, "name")) == 2
     assert lines.of(("modules",)) == 2
     assert lines.of(("build",)) == 1
@@ -92,7 +92,7 @@ def test_a_key_that_is_not_written_is_at_its_table() -> None:
 def test_syntax_errors_have_a_place(text: str, line: int, column: int, reason: str) -> None:
     """Prevents: a syntax error without line and column."""
     with pytest.raises(TomlSyntaxError) as caught:
-        parse(text)
+        parse_toml(text)
     # Parsers differ by a column or two in where a duplicate key ends.
     assert caught.value.line == line
     assert abs(caught.value.column - column) <= 2
@@ -104,7 +104,7 @@ def test_syntax_errors_have_a_place(text: str, line: int, column: int, reason: s
 def test_absurd_input_is_a_syntax_error(text: str) -> None:
     """Prevents: a stack trace for input that exhausts the parser."""
     with pytest.raises(TomlSyntaxError):
-        parse(text)
+        parse_toml(text)
 
 
 def test_a_written_document_reads_back() -> None:
@@ -114,4 +114,4 @@ def test_a_written_document_reads_back() -> None:
         "modules": [{"srcs": ["x" * 40] * 4, "table": {"a": [1, [2, 3]]}}, {}],
         "empty": {},
     }
-    assert parse(toml_document(tables))[0] == tables
+    assert parse_toml(toml_document(tables))[0] == tables
