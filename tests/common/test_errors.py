@@ -21,45 +21,33 @@ ERROR = Finding("m.toml:3 [build].mode", '"cpp"', "pybind or cpp_itfs", 'mode = 
 WARNING = Finding("m.toml:9 [[modules]]", "twice", "once", severity="warning")
 
 
-def test_finding_shows_place_found_expected_fix() -> None:
-    """Prevents: a message that leaves out where, what, or how to mend it."""
-    assert ERROR.render() == (
-        "error: m.toml:3 [build].mode\n"
-        '  found     "cpp"\n'
-        "  expected  pybind or cpp_itfs\n"
-        '  fix       mode = "cpp_itfs"'
-    )
-
-
-def test_finding_without_fix_has_no_empty_line() -> None:
-    """Prevents: a dangling "fix" label where there is none."""
-    assert WARNING.render() == (
-        "warning: m.toml:9 [[modules]]\n  found     twice\n  expected  once"
-    )
-
-
-def test_long_output_stays_under_its_label() -> None:
-    """Prevents: a generator's traceback that reads like further findings."""
-    text = Finding("x", "first\nsecond", "").render()
-    assert text == "error: x\n  found     first\n            second"
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (
+            ERROR,
+            "error: m.toml:3 [build].mode\n"
+            '  found     "cpp"\n'
+            "  expected  pybind or cpp_itfs\n"
+            '  fix       mode = "cpp_itfs"',
+        ),
+        (WARNING, "warning: m.toml:9 [[modules]]\n  found     twice\n  expected  once"),
+        (Finding("x", "first\nsecond", ""), "error: x\n  found     first\n            second"),
+    ],
+)
+def test_a_finding_shows_place_found_expected_fix(finding: Finding, text: str) -> None:
+    """Prevents: a message that leaves out where, what, or how to mend it; labels of nothing."""
+    assert finding.render() == text
 
 
 def test_error_shows_everything_with_counts() -> None:
-    """Prevents: an exception that prints only its first finding."""
+    """Prevents: an exception that prints only its first finding, or has no error in it."""
     error = ManifestError([ERROR, WARNING, ERROR], "m.toml is not a valid manifest")
     text = str(error)
     assert text.startswith("m.toml is not a valid manifest (2 errors, 1 warning)\n")
     assert text.count(ERROR.render()) == 2
     assert text.count(WARNING.render()) == 1
-
-
-def test_one_finding_needs_no_list() -> None:
-    """Prevents: a finding iterated field by field."""
     assert AiterError(ERROR).findings == (ERROR,)
-
-
-def test_error_without_a_reason_is_refused() -> None:
-    """Prevents: a failure that only shows warnings, or nothing."""
     with pytest.raises(ValueError, match="PlanError needs at least one"):
         PlanError([WARNING])
 

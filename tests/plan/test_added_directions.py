@@ -8,16 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import AiterTree
 from qola.errors import QolaError
-from qola.folder import Folder
 from qola.kernel.config import KernelConfig
-from qola.manifest.load import loads
 from qola.plan.model import Plan
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.verify.launches import make_problems
+from tests.support.plans import plan_text
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'
 BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'
@@ -28,23 +24,12 @@ VARIANT = (
 )
 
 
-@pytest.fixture(scope="module")
-def tree(aiter_tree: Path) -> AiterTree:
-    return read_tree(aiter_tree)
-
-
 Planning = Callable[[str], Plan]
 
 
 @pytest.fixture
 def plan(tree: AiterTree, tmp_path: Path) -> Planning:
-    """Return a function that plans a manifest's text."""
-
-    def run(text: str) -> Plan:
-        request = Request("m", loads(text, file="m.toml"), tree)
-        return build_plan(resolve(request), Folder(tmp_path))
-
-    return run
+    return lambda text: plan_text(text, tree, tmp_path)
 
 
 def roles(plan: Plan) -> Counter[str]:

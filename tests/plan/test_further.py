@@ -10,22 +10,14 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import QolaError
-from qola.folder import Folder
-from qola.manifest.load import loads
 from qola.plan.model import Plan
-from qola.plan.planner import build_plan
 from qola.plan.python_modules import python_exports
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
+from tests.support.folders import write
 from tests.support.later_tree import add_modules, embed_code_objects, write_later_tree
+from tests.support.plans import plan_text
 
 Planning = Callable[..., Plan]
-
-
-@pytest.fixture(scope="module")
-def tree(aiter_tree: Path) -> AiterTree:
-    return read_tree(aiter_tree)
 
 
 @pytest.fixture
@@ -34,8 +26,7 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
 
     def run(name: str, archs: str = '"gfx942"', more: str = "") -> Plan:
         text = f'[qola]\nnamespace = "ns"\n[build]\narchitectures = [{archs}]\n{more}\n'
-        manifest = loads(f'{text}[[modules]]\nname = "{name}"\n', file="m.toml")
-        return build_plan(resolve(Request("m", manifest, tree)), Folder(tmp_path))
+        return plan_text(f'{text}[[modules]]\nname = "{name}"\n', tree, tmp_path)
 
     return run
 
@@ -159,10 +150,7 @@ with open(os.path.join(sys.argv[1], "gemm.h"), "w") as file:
 
 def write_gemm(root: Path) -> Path:
     """Write a later tree with such a module."""
-    write_later_tree(root)
-    for name, text in TUNED.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "utf-8")
+    write(write_later_tree(root), TUNED)
     sources, command = "f'{AITER_CSRC_DIR}/gemm/gemm.cu'", "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'"
     add_modules(root, {"module_gemm": {"srcs": [sources], "blob_gen_cmd": command}})
     return root
@@ -171,8 +159,7 @@ def write_gemm(root: Path) -> Path:
 def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
     """Plan it, with files below a directory."""
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
-    manifest = loads(f'{text}[[modules]]\nname = "module_gemm"\n', file="m.toml")
-    return build_plan(resolve(Request("m", manifest, tree)), Folder(directory / "out"))
+    return plan_text(f'{text}[[modules]]\nname = "module_gemm"\n', tree, directory / "out")
 
 
 def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
@@ -212,8 +199,7 @@ def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
     add_modules(root, {"module_sink": {"srcs": [sources], "blob_gen_cmd": command}})
     embed_code_objects(root)
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx1250"]\nmode = "cpp_itfs"\n'
-    manifest = loads(f'{text}[[modules]]\nname = "module_sink"\n', file="m.toml")
-    plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))
+    plan = plan_text(f'{text}[[modules]]\nname = "module_sink"\n', read_tree(root))
     (module,) = plan.python_modules
     assert (module.library, module.symbol) == ("ns_module_sink.so", "")
     assert [found.name for found in module.generated] == ["asm_fmha_fwd_bf16_configs.hpp"]

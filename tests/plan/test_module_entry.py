@@ -21,6 +21,7 @@ from qola.plan.inputs import find_headers
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
+from tests.support.folders import write
 
 CORE = """\
 def build_module():
@@ -105,11 +106,7 @@ def root(tmp_path: Path) -> Path:
         "hsa/gfx950/fmha_v3_fwd/a.co": "",
         "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py": "",
     }
-    for name, text in files.items():
-        path = tmp_path / "tree" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return tmp_path / "tree"
+    return write(tmp_path / "tree", files)
 
 
 Making = Callable[..., ModuleEntry]

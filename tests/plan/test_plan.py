@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.tree import read_tree
+from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.types import CodeObject
 from qola.errors import Finding, PlanError
 from qola.fetch.pins import PatchPin
-from qola.folder import Folder
 from qola.layout import library_file
-from qola.manifest.load import loads
 from qola.plan.model import (
     SCHEMA_VERSION,
     GeneratedSource,
@@ -28,9 +26,6 @@ from qola.plan.model import (
     PlannedBatch,
     PlannedFile,
 )
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from tests.support import plans
 from tests.support.later_tree import write_later_tree
 
@@ -66,6 +61,38 @@ mode = "batch"
 [[kernels]]
 names = ["fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16\
 .p-qr_async.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.nskpad.dpad.dvpad"]
+"""
+
+
+#: A direction that the manifest adds.
+ADDED = """\
+[build]
+architectures = ["gfx942"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+add_directions = ["fwd_appendkv"]
+hsa_subdirs = []
+drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]
+[[mha_fwd_variants]]
+hdim = 32
+dtype = "fp16"
+"""
+#: Tables that AITER's own sources include, and Triton.
+LATER = """\
+[build]
+architectures = ["gfx942"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_bwd"
+add_flags_extra_cc = ["-DENABLE_CK=0"]
+[[triton]]
+kernels = ["attention_forward"]
+hdims = 64
+dtypes = "fp16"
+[order]
+forward = ["triton"]
+backward = ["triton"]
 """
 
 
@@ -222,14 +249,15 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_documentation_is_complete(
-    documented: dict[str, set[str]], aiter_tree: Path, tmp_path: Path
+    documented: dict[str, set[str]], tree: AiterTree, tmp_path: Path
 ) -> None:
     """Prevents: a key of plan.json without a description, or a description without its key."""
-    request = Request("m", loads(MANIFEST, file="m.toml"), read_tree(aiter_tree))
-    data = json.loads(build_plan(resolve(request), Folder()).to_json())
+    later = read_tree(write_later_tree(tmp_path / "later"))
+    texts = {MANIFEST: tree, LATER: later, ADDED: tree}
+    data, *more = [json.loads(plans.plan_text(text, of).to_json()) for text, of in texts.items()]
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}
-    for plan in (data, _later_plan(tmp_path), _added_plan(aiter_tree)):
+    for plan in (data, *more):
         for path, value in objects(plan, "Top level"):
             found.setdefault(path, set()).update(value)
     roles = {kernel["role"] for kernel in data["kernels"]}
@@ -242,27 +270,6 @@ def test_the_documentation_is_complete(
                 f"docs/reference/plan.md, {path}: not in the plan"
             )
     assert set(documented) - set(found) == {"The command line's JSON"}
-
-
-def _added_plan(aiter_tree: Path) -> Any:
-    """Plan a direction that the manifest adds."""
-    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
-    text += 'name = "libmha_fwd"\nadd_directions = ["fwd_appendkv"]\nhsa_subdirs = []\n'
-    text += 'drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]\n'
-    text += '[[mha_fwd_variants]]\nhdim = 32\ndtype = "fp16"\n'
-    request = Request("m", loads(text, file="m.toml"), read_tree(aiter_tree))
-    return json.loads(build_plan(resolve(request), Folder()).to_json())
-
-
-def _later_plan(tmp_path: Path) -> Any:
-    """Plan what the other has none of: tables that AITER's own sources include, and Triton."""
-    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
-    text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n[[triton]]\n'
-    text += 'kernels = ["attention_forward"]\nhdims = 64\ndtypes = "fp16"\n'
-    text += '[order]\nforward = ["triton"]\nbackward = ["triton"]\n'
-    tree = read_tree(write_later_tree(tmp_path / "later"))
-    request = Request("m", loads(text, file="m.toml"), tree)
-    return json.loads(build_plan(resolve(request), Folder()).to_json())
 
 
 def test_the_documentation_names_the_version(repo_root: Path) -> None:

@@ -12,47 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import AiterTree
 from qola.errors import ManifestError
-from qola.folder import Folder
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
-
-NAMES = ("te_example", "te_f4gemm", "te_groups", "te_gfx1250", "te_two_archs")
+from tests.support.plans import plan_text
 
 FOLDER = Path(__file__).parent / "qola_manifests"
-
-
-@pytest.fixture(scope="module")
-def tree(aiter_tree: Path) -> AiterTree:
-    return read_tree(aiter_tree)
+NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
 def manifest_of(name: str) -> Manifest:
     return load(FOLDER / f"{name}.toml", display=f"{name}.toml")
 
 
-def plan_of(name: str, manifest: Manifest, tree: AiterTree, output: Path) -> Plan:
+def plan_of(manifest: Manifest, tree: AiterTree) -> Plan:
     """Plan against a tree that is not the one the manifest names."""
-    return build_plan(
-        resolve(Request(name, manifest, tree, BuildSpec(override_aiter_commit=True))),
-        Folder(output),
-    )
+    return plan_text(manifest, tree, spec=BuildSpec(override_aiter_commit=True))
 
 
 def directions(plan: Plan) -> dict[str, int]:
     """Number of kernel instances by header set: those of assembly kernels have one of their own."""
     headers = (plan.packages[kernel.package].headers for kernel in plan.kernels)
     return dict(sorted(Counter(headers).items()))
-
-
-def test_no_manifest_is_forgotten() -> None:
-    """Prevents: a manifest among the data that no test reads."""
-    assert tuple(sorted(file.stem for file in FOLDER.glob("*.toml"))) == tuple(sorted(NAMES))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,9 +47,9 @@ def test_it_loads_without_a_word(name: str) -> None:
     assert manifest.aiter_commit
 
 
-def test_the_example_plans(tree: AiterTree, tmp_path: Path) -> None:
+def test_the_example_plans(tree: AiterTree) -> None:
     """Prevents: another set of kernels than TransformerEngine's out of its own manifest."""
-    plan = plan_of("te", manifest_of("te_example"), tree, tmp_path)
+    plan = plan_of(manifest_of("te_example"), tree)
     assert [module.library for module in plan.modules] == ["te_libmha_fwd.so", "te_libmha_bwd.so"]
     assert directions(plan) == {"bwd": 3320, "bwd_asm": 40, "fwd": 528}
     keys = [w.place.rpartition(".")[2] for w in plan.warnings if ".toml:" in w.place]
@@ -74,9 +57,9 @@ def test_the_example_plans(tree: AiterTree, tmp_path: Path) -> None:
     assert keys == ["aiter_commit"]
 
 
-def test_two_archs_without_a_receipt_plan(tree: AiterTree, tmp_path: Path) -> None:
+def test_two_archs_without_a_receipt_plan(tree: AiterTree) -> None:
     """Prevents: a default receipt other than AITER's, or an arch that gets no kernels."""
-    plan = plan_of("te", manifest_of("te_two_archs"), tree, tmp_path)
+    plan = plan_of(manifest_of("te_two_archs"), tree)
     assert plan.archs == ("gfx942", "gfx950")
     found = directions(plan)
     assert set(found) == {"bwd", "bwd_asm", "fwd"}
@@ -85,11 +68,11 @@ def test_two_archs_without_a_receipt_plan(tree: AiterTree, tmp_path: Path) -> No
     assert found["bwd"] == 14784 + 120 + 252 - 2760 - 576
 
 
-def test_a_group_of_modules_plans(tree: AiterTree, tmp_path: Path) -> None:
+def test_a_group_of_modules_plans(tree: AiterTree) -> None:
     """Prevents: a host flag that is refused, or that does not reach the sources it is for."""
     whole = manifest_of("te_groups")
     own = tuple(module for module in whole.modules if module.group == "ck_fused_attn")
-    plan = plan_of("te", replace(whole, modules=own), tree, tmp_path)
+    plan = plan_of(replace(whole, modules=own), tree)
     assert directions(plan) == {"bwd": 4660 + 3320, "bwd_asm": 44, "fwd": 1020}
     forward, backward = plan.modules
     # AITER passes flags_extra_cc to HIP sources as well, before flags_extra_hip.
@@ -98,10 +81,10 @@ def test_a_group_of_modules_plans(tree: AiterTree, tmp_path: Path) -> None:
     assert "-DFA_WITH_NATIVE_SPLITKV=1" not in backward.copts
 
 
-def test_modules_of_another_aiter_are_named(tree: AiterTree, tmp_path: Path) -> None:
+def test_modules_of_another_aiter_are_named(tree: AiterTree) -> None:
     """Prevents: a module silently left out because this AITER does not have it."""
     with pytest.raises(ManifestError) as caught:
-        plan_of("te", manifest_of("te_groups"), tree, tmp_path)
+        plan_of(manifest_of("te_groups"), tree)
     errors = [f for f in caught.value.findings if f.severity == "error"]
     assert [f.found for f in errors] == [
         'unknown module "libgemm_a4w4_blockscale"',
@@ -109,19 +92,19 @@ def test_modules_of_another_aiter_are_named(tree: AiterTree, tmp_path: Path) -> 
     ]
 
 
-def test_gemms_for_python_plan(tree: AiterTree, tmp_path: Path) -> None:
+def test_gemms_for_python_plan(tree: AiterTree) -> None:
     """Prevents: a manifest of modules beside attention, which ROCm/QoLA builds, refused."""
-    plan = plan_of("te", manifest_of("te_f4gemm"), tree, tmp_path)
+    plan = plan_of(manifest_of("te_f4gemm"), tree)
     assert [module.library for module in plan.torch_modules] == [
         "te_module_gemm_a4w4_asm.so",
         "te_module_gemm_a4w4_blockscale.so",
     ]
 
 
-def test_an_arch_without_kernels_is_named(tree: AiterTree, tmp_path: Path) -> None:
+def test_an_arch_without_kernels_is_named(tree: AiterTree) -> None:
     """Prevents: a library for gfx1250 out of an AITER that has no kernels for it."""
     with pytest.raises(ManifestError) as caught:
-        plan_of("te", manifest_of("te_gfx1250"), tree, tmp_path)
+        plan_of(manifest_of("te_gfx1250"), tree)
     errors = [f for f in caught.value.findings if f.severity == "error"]
     # An AITER that has them has a script for their tables.
     assert (errors[0].place, errors[0].found) == (

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from qola.aiter.attention import TORCH_ATTENTION
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import AiterTree
 from qola.answers import AnswerCache
 from qola.errors import PlanError
-from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.torch_variants import expand_variants, specs
 from qola.repository.build_files import manifest_build_file
+from tests.support.plans import plan_text
 
 FWD = """
 [[mha_fwd_variants]]
@@ -50,11 +46,6 @@ Planning = Callable[..., Plan]
 
 
 @pytest.fixture(scope="module")
-def tree(aiter_tree: Path) -> AiterTree:
-    return read_tree(aiter_tree)
-
-
-@pytest.fixture(scope="module")
 def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
     """Return a function that plans modules, each with its mode, in a namespace.
 
@@ -70,9 +61,7 @@ def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
         for name in modules:
             own = 'mode = "cpp_itfs"\n' if name.startswith("lib") else ""
             text += f'[[modules]]\nname = "{name}"\n{own}'
-        manifest = loads(text + more, file="m.toml")
-        resolved = resolve(Request("m", manifest, tree, BuildSpec(mode=mode), answers=answers))
-        return build_plan(resolved, Folder(tmp_path_factory.mktemp("plan")))
+        return plan_text(text + more, tree, spec=BuildSpec(mode=mode), answers=answers)
 
     return run
 

@@ -12,20 +12,17 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import AiterError, ManifestError
-from qola.folder import Folder
 from qola.inspect.explain import triton_verdicts
 from qola.inspect.query import items_of, select
 from qola.manifest.load import loads
 from qola.plan.model import Plan
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import triton_files, triton_trees
 from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
 from qola.triton.source import functions
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
+from tests.support.plans import plan_text
 
 OWN = """\
 [build]
@@ -78,14 +75,10 @@ def committed(repository: Path, files: dict[str, str]) -> str:
 
 
 def planned(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
-    manifest = tmp_path / "m.toml"
-    for path, content in {**FILES, "m.toml": text}.items():
-        file = tmp_path / path
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(content, "utf-8")
+    write(tmp_path, FILES)
     loaded = loads(text, file="m.toml")
-    request = Request("m", loaded, tree, triton=triton_files(loaded, manifest))
-    return build_plan(resolve(request), Folder(tmp_path / "out"))
+    files = triton_files(loaded, tmp_path / "m.toml")
+    return plan_text(loaded, tree, tmp_path / "out", triton=files)
 
 
 def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
@@ -149,8 +142,7 @@ def test_kernels_of_a_commit(
     def plan(manifest: str) -> Plan:
         loaded = loads(manifest, file="m.toml")
         files = triton_files(loaded, tmp_path / "m.toml", triton_trees(loaded, environ))
-        resolved = resolve(Request("m", loaded, tree, triton=files))
-        return build_plan(resolved, Folder(tmp_path / "out"))
+        return plan_text(loaded, tree, tmp_path / "out", triton=files)
 
     manifest = of_commit(repository, commit)
     (kernel,) = plan(manifest).triton
@@ -180,7 +172,7 @@ def test_a_file_at_the_root_of_a_commit(tree: AiterTree, tmp_path: Path) -> None
     write(tmp_path / "there", {Path(path).name: text for path, text in FILES.items()})
     loaded = loads(of_commit("/r", "a" * 40).replace("kernels/", "").replace(SIGNED, ""), file="m")
     files = triton_files(loaded, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
-    plan = build_plan(resolve(Request("m", loaded, tree, triton=files)), Folder(tmp_path / "out"))
+    plan = plan_text(loaded, tree, triton=files)
     assert [file.file for file in plan.triton[0].files] == [f"triton/scale/{n}.py" for n in NAMES]
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from qola.aiter.tree import AiterTree
+from qola.folder import Folder
+from qola.manifest.load import Manifest, loads
 from qola.plan.model import (
     EntryPoint,
     HeaderSet,
@@ -17,6 +22,18 @@ from qola.plan.model import (
     TritonInstance,
     TritonKernel,
 )
+from qola.plan.planner import build_plan
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
+
+
+def plan_text(
+    manifest: str | Manifest, tree: AiterTree, output: Path | None = None, **changes: Any
+) -> Plan:
+    """Plan a manifest named m, in memory or in a directory, with changes of the request."""
+    loaded = loads(manifest, file="m.toml") if isinstance(manifest, str) else manifest
+    request = replace(Request("m", loaded, tree), **changes)
+    return build_plan(resolve(request), Folder(output))
 
 
 def kernel(name: str, **changes: Any) -> KernelInstance:
