@@ -23,40 +23,43 @@ from qola.files import disk_error, write_if_changed, writing
 from qola.progress import log
 
 
+class _Source:
+    def to_json(self) -> dict[str, str]:
+        """Return the form in tags, AITER.json and keys of prebuilt bundles."""
+        return {name: str(value) for name, value in sorted(vars(self).items())}
+
+
 @dataclass(frozen=True)
-class WheelSource:
+class WheelSource(_Source):
     """AITER's wheel: exact version, and sha256 of the file (64 hexadecimal digits)."""
 
     version: str
     sha256: str
     package: str = "amd-aiter"
 
-    def to_json(self) -> dict[str, str]:
-        """Return the form in tags, AITER.json and keys of prebuilt bundles."""
-        return {"package": self.package, "sha256": self.sha256, "version": self.version}
+    def __str__(self) -> str:
+        return f"{self.package}=={self.version}"
 
 
 @dataclass(frozen=True)
-class GitSource:
+class GitSource(_Source):
     """A commit (40 hexadecimal digits) of a repository, with its submodules."""
 
     remote: str
     commit: str
 
-    def to_json(self) -> dict[str, str]:
-        """Return the form in tags and AITER.json."""
-        return {"commit": self.commit, "remote": self.remote}
+    def __str__(self) -> str:
+        return f"commit {self.commit} of {self.remote}"
 
 
 @dataclass(frozen=True)
-class LocalSource:
+class LocalSource(_Source):
     """A tree on this machine: a checkout with its submodules, or an unpacked wheel."""
 
     path: Path
 
-    def to_json(self) -> dict[str, str]:
-        """Return the form in a tag."""
-        return {"path": str(self.path)}
+    def __str__(self) -> str:
+        return str(self.path)
 
 
 Source = WheelSource | GitSource | LocalSource
@@ -117,7 +120,7 @@ def prepare_tree(
         except AiterError as error:
             # The temporary directory no longer exists when a user reads this.
             raise AiterError(
-                [replace(f, place=_name_of(source)) for f in error.findings], error.title
+                [replace(f, place=str(source)) for f in error.findings], error.title
             ) from None
         write_if_changed(tree / RECORD, json.dumps(record, sort_keys=True) + "\n")
         if not isinstance(source, LocalSource):
@@ -166,7 +169,7 @@ def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing
 
 
 def _fill(source: Source, tree: Path, temporary: Path) -> None:
-    name = _name_of(source)
+    name = str(source)
     if isinstance(source, WheelSource):
         log.info(f"fetching {name}")
         (temporary / "wheel").mkdir()
@@ -205,14 +208,6 @@ def _not_copied(error: OSError) -> Finding:
         f"{source}, readable, and enough free space",
         "df -h and df -i of the directory show used space and inodes",
     )
-
-
-def _name_of(source: Source) -> str:
-    if isinstance(source, WheelSource):
-        return f"{source.package}=={source.version}"
-    if isinstance(source, GitSource):
-        return f"commit {source.commit} of {source.remote}"
-    return str(source.path)
 
 
 def _read_record(tree: Path) -> dict[str, Any]:

@@ -37,13 +37,7 @@ class AiterSource:
 
     def describe(self) -> str:
         """Return a short description for messages."""
-        if isinstance(self.source, WheelSource):
-            words = f"{self.source.package} {self.source.version}"
-        elif isinstance(self.source, GitSource):
-            words = f"{self.source.remote} {self.source.commit}"
-        else:
-            words = str(self.source.path)
-        return f"{words}, patched" if self.patches_dir else words
+        return f"{self.source}, patched" if self.patches_dir else str(self.source)
 
 
 def pinned_source(request: AiterRequest) -> Source:

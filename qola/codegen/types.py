@@ -8,13 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from qola.errors import Finding
-from qola.kernel import words
+from qola.kernel import config
 from qola.kernel.config import KernelConfig
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
     from qola.manifest.types import BwdVariant, FwdVariant
 
-FieldValue = words.FieldValue
+FieldValue = config.FieldValue
 Bucket = tuple[int, int]
 """A pair of head dimensions (hdim_q, hdim_v) for which the dispatch has kernels."""
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from qola.fmha.registry import Entry, Registry, RegistryError
     from qola.fmha.runner import Run, Runner
     from qola.kernel.archs import Archs
-    from qola.kernel.config import ConfigError, KernelConfig
+    from qola.kernel.config import ConfigError, KernelConfig, Tile
     from qola.kernel.rules import RULES, InvalidError, check, validate
-    from qola.kernel.tile import Tile
     from qola.reference.dropout import Dropout
     from qola.reference.masks import Mask
 
@@ -83,9 +82,8 @@ _MODULES = {
     "qola.fmha.registry": ("Entry", "Registry", "RegistryError"),
     "qola.fmha.runner": ("Run", "Runner"),
     "qola.kernel.archs": ("Archs",),
-    "qola.kernel.config": ("ConfigError", "KernelConfig"),
+    "qola.kernel.config": ("ConfigError", "KernelConfig", "Tile"),
     "qola.kernel.rules": ("RULES", "InvalidError", "check", "validate"),
-    "qola.kernel.tile": ("Tile",),
     "qola.reference.dropout": ("Dropout",),
     "qola.reference.masks": ("Mask",),
 }

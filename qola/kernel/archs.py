@@ -13,8 +13,7 @@ from pathlib import Path
 
 from qola.errors import Finding
 from qola.json_types import WrongValueError, parse_json, reader
-from qola.kernel.config import ConfigError, KernelConfig
-from qola.kernel.tile import Tile, Triple
+from qola.kernel.config import ConfigError, KernelConfig, Tile, Triple
 
 FILE = Path(__file__).with_name("archs.json")
 

@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from typing import Any, get_type_hints
 
 from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json, reader
-from qola.kernel.tile import Tile
-from qola.kernel.words import ANY, FieldValue, value_of, word
 
 Switch = bool | None
 """Whether a kernel has a feature; None if its family lacks the field."""
@@ -45,12 +44,84 @@ _HEAD = re.compile(
 #: Prefix of the fields of another CK in a name.
 _MORE = "x"
 
+FieldValue = str | int | bool | None
+"""The value of a kernel's field."""
+
+_ANY = "any"
+"""The encoding of None at a fixed position of a name."""
+
+_PLAIN = {"true": True, "false": False, "null": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+_ESCAPED = re.compile(r"(?:~[0-9a-f]{2})+")
+#: Prefix of a text that would otherwise be decoded to another type.
+_TEXT = "~s"
+
+Triple = tuple[int, int, int]
+
+# Python refuses to make an integer of thousands of digits.
+_PART = re.compile(r"(b|r|w|o|maxq)(-?[0-9]{1,9}(?:x[0-9]{1,9})*)")
+
 
 class ConfigError(QolaError):
     """A text or a kernel that is not a valid config."""
 
     exit_code = ExitCode.USAGE
     default_title = "not a kernel config"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of CK's generators.
+
+    Attributes:
+        block: sizes of a block. Forward: bm0, bn0, bk0, bn1, bk1, bk0max (rows of Q, rows of K, a
+            step of hdim_q; hdim_v, a step of the rows of K; hdim_q). The backward has three more
+            steps; kernels without matrix instructions have rows only.
+        waves: waves along m, n and k, for each matrix product.
+        warps: m, n and k of the matrix instructions.
+        per_cu: intended blocks per compute unit, None if the compiler decides.
+        max_rows: largest seqlen_q, 0 for any; None if the notation lacks it.
+    """
+
+    block: tuple[int, ...]
+    waves: tuple[Triple, ...] = ()
+    warps: tuple[Triple, ...] = ()
+    per_cu: int | None = None
+    max_rows: int | None = None
+
+    def __str__(self) -> str:
+        """Return CK's notation: b128x64x32x64x32x64_r4x1x1_r4x1x1_w32x32x16_w32x32x16."""
+        parts = ["b" + _joined(self.block)]
+        parts += ["r" + _joined(one) for one in self.waves]
+        parts += ["w" + _joined(one) for one in self.warps]
+        parts += [] if self.per_cu is None else [f"o{self.per_cu}"]
+        parts += [] if self.max_rows is None else [f"maxq{self.max_rows}"]
+        return "_".join(parts)
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> Tile | None:
+        """Parse a notation; None if it is invalid."""
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for part in text.split("_"):
+            match = _PART.fullmatch(part)
+            if match is None:
+                return None
+            found.setdefault(match[1], []).append(tuple(map(int, match[2].split("x"))))
+        waves, warps = (
+            [(one[0], one[1], one[2]) for one in found.get(letter, ()) if len(one) == 3]
+            for letter in "rw"
+        )
+        (block, *_), (per_cu, *_), (most, *_) = (found.get(of, [()]) for of in ("b", "o", "maxq"))
+        last = (one[0] if one else None for one in (per_cu, most))
+        tile = Tile(block, tuple(waves), tuple(warps), *last)
+        # Parts in another order, or unknown ones, are invalid.
+        return tile if block and str(tile) == text else None
+
+
+def _joined(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
 
 
 @dataclass(frozen=True)
@@ -142,14 +213,14 @@ class KernelConfig:
     @property
     def name(self) -> str:
         """A name with all fields, valid as a file name; `from_name` parses it."""
-        mode, arch = (ANY if one is None else word(one) for one in (self.mode, self.arch))
-        words = [self.family, word(self.dtype), mode, f"d{self.hdim_q}x{self.hdim_v}", arch]
+        mode, arch = (_ANY if one is None else _encode(one) for one in (self.mode, self.arch))
+        words = [self.family, _encode(self.dtype), mode, f"d{self.hdim_q}x{self.hdim_v}", arch]
         words.append(str(self.tile))
         for name in _OPTIONAL:
             value = getattr(self, name)
             if value is not None:
                 words.append(_word(_CODES.get(name, name), value))
-        words += [f"{_MORE}-{word(name)}-{word(value)}" for name, value in self.more]
+        words += [f"{_MORE}-{_encode(name)}-{_encode(value)}" for name, value in self.more]
         return ".".join(words)
 
     @staticmethod
@@ -260,14 +331,14 @@ def _word(code: str, value: FieldValue) -> str:
     """Format a field for a name: mask, nmask, bias-alibi, dpad-8."""
     if isinstance(value, bool):
         return code if value else f"n{code}"
-    return f"{code}-{word(value)}"
+    return f"{code}-{_encode(value)}"
 
 
 def _read(text: str) -> tuple[str, FieldValue]:
     """Parse a field and its value in a name."""
     code, dash, value = text.partition("-")
     if dash:
-        return code, value_of(value)
+        return code, _decode(value)
     known = _LONG.get(code, code)
     return (code[1:], False) if known not in _READERS and code[:1] == "n" else (code, True)
 
@@ -276,16 +347,44 @@ def _values_of(match: re.Match[str]) -> dict[str, Any]:
     """Parse a name into arguments of `from_values`; an invalid escape is a ValueError."""
     head = match.groupdict()
     data: dict[str, Any] = {name: head[name] for name in ("family", "tile")}
-    data["dtype"] = value_of(head["dtype"])
+    data["dtype"] = _decode(head["dtype"])
     data |= {name: int(head[name]) for name in ("hdim_q", "hdim_v")}
-    data |= {name: value_of(head[name]) for name in ("mode", "arch") if head[name] != ANY}
+    data |= {name: _decode(head[name]) for name in ("mode", "arch") if head[name] != _ANY}
     more: dict[str, FieldValue] = {}
     for text in filter(None, head["rest"].split(".")):
         code, _, own = text.partition("-")
         if code == _MORE and "-" in own:
             name, _, value = own.partition("-")
-            more[str(value_of(name))] = value_of(value)
+            more[str(_decode(name))] = _decode(value)
         else:
             code, value_read = _read(text)
             data[_LONG.get(code, code)] = value_read
     return {**data, "more": more}
+
+
+def _encode(value: FieldValue) -> str:
+    """Encode a value; `_decode` reads it."""
+    if isinstance(value, str):
+        mistaken = not value or value == _ANY or value in _PLAIN or _NUMBER.fullmatch(value)
+        return _TEXT * bool(mistaken) + _OTHER.sub(_escape, value)
+    if value is None or isinstance(value, bool):
+        return {True: "true", False: "false", None: "null"}[value]
+    return _OTHER.sub(_escape, str(value))
+
+
+def _decode(text: str) -> FieldValue:
+    """Decode a value; escapes that are not UTF-8 are a ValueError."""
+    plain = _ESCAPED.sub(_unescape, text.removeprefix(_TEXT))
+    if text.startswith(_TEXT):
+        return plain
+    if _NUMBER.fullmatch(plain):
+        return int(plain)
+    return _PLAIN.get(plain, plain)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "".join(f"~{byte:02x}" for byte in match[0].encode("utf-8", "surrogatepass"))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("~", "")).decode("utf-8", "surrogatepass")

@@ -76,15 +76,6 @@ def starter_manifest(
     return "\n".join(lines) + "\n"
 
 
-def example_of(field: Field) -> Any:
-    """Return a value that a field accepts; raise ValueError if its definition has no example."""
-    if field.example is not None:
-        return field.example
-    if field.allowed:
-        return field.allowed[0]
-    raise ValueError(f"{field.key} has no example in qola/manifest/fields.py")
-
-
 def _fields(table: Table, values: Mapping[str, Any]) -> Iterator[str]:
     for field in table.fields:
         if field.key in OVERRIDE_KEYS and table is MODULES:
@@ -97,7 +88,8 @@ def _fields(table: Table, values: Mapping[str, Any]) -> Iterator[str]:
             yield toml_line(field.key, values[field.key])
         else:
             # On one line: a "#" omits only its own line.
-            yield f"#{field.key} = {toml_value(example_of(field))}"
+            example = field.allowed[0] if field.example is None else field.example
+            yield f"#{field.key} = {toml_value(example)}"
 
 
 def _value(field: Field) -> str:
@@ -112,11 +104,5 @@ def _value(field: Field) -> str:
 
 def _prose(text: str, indent: str = "") -> list[str]:
     start = f"# {indent}"
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=start,
-        subsequent_indent=start,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    lines = textwrap.wrap(text, WIDTH - len(start), break_on_hyphens=False, break_long_words=False)
+    return [start + line for line in lines]

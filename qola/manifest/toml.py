@@ -1,6 +1,6 @@
 """Reads TOML with the line of each key, and writes TOML.
 
-The standard parser keeps no positions: `parse_toml` cuts accepted text into statements, and parses each.
+The standard parser keeps no positions: `parse_toml` also parses each statement of a valid text.
 """
 
 from __future__ import annotations

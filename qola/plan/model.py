@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from qola.codegen.types import CodeObject, Direction, GeneratedSource, KernelInstance
 from qola.errors import Finding, PlanError
 from qola.fetch.pins import PatchPin
+from qola.folder import Folder
 from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.version import __version__
 
@@ -47,6 +48,11 @@ class PlannedFile:
     name: str
     file: str
     sha256: str
+
+    @staticmethod
+    def write(folder: Folder, name: str, file: str, text: str) -> PlannedFile:
+        """Write a file of the repository."""
+        return PlannedFile(name, file, folder.write(file, text))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from qola.aiter import module_kinds
@@ -96,29 +97,24 @@ def module_entry(
     source = entry_source(f"{header}.h", functions, throws=throws, c_functions=for_c.source)
     tested = _tested_macros(tree, module.config, headers)
 
-    def write(name: str, file: str, text: str) -> PlannedFile:
-        return PlannedFile(name, file, output.write(file, text))
-
+    write = partial(PlannedFile.write, output)
+    public = _public_name(module)
     return ModuleEntry(
-        tuple(
+        entries=tuple(
             EntryPoint(f.name, len(f.parameters), f.required, f.arguments[len(f.required) :])
             for f in functions
         ),
-        write(header, f"{name}/entry/{header}.cpp", source),
-        write("kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
-        write(
-            _public_name(module),
-            f"include/{_public_name(module)}",
-            public_header(f"{header}.h", functions),
-        ),
-        macros.flags,
-        {
+        source=write(header, f"{name}/entry/{header}.cpp", source),
+        kernel_names=write("kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
+        header=write(public, f"include/{public}", public_header(f"{header}.h", functions)),
+        flags=macros.flags,
+        macros={
             macro: value
             for macro, value in sorted(macros.known.items())
             if value not in (None, UNKNOWN) and macro in tested
         },
-        tested,
-        (*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs)),
+        tested=tested,
+        warnings=(*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs)),
     )
 
 

@@ -57,13 +57,13 @@ def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
     """Return a report of each module, in the order of the configuration."""
     names = tree.module_names()
     log.info(f"planning each of {len(names)} modules")
+    step = -(-len(names) // _STEPS)
     reports: list[ModuleReport] = []
     with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
         for report in pool.map(lambda name: _report(tree, name), names):
             reports.append(report)
-            step, before = (_STEPS * n // len(names) for n in (len(reports), len(reports) - 1))
-            if before < step < _STEPS:
+            if len(reports) % step == 0 and len(reports) < len(names):
                 log.info(f"{len(reports)} of {len(names)} modules planned")
     return tuple(reports)
 

@@ -155,8 +155,7 @@ class LazySources:
         return self._entries[text].name
 
     def _write(self, name: str, file: str, text: str) -> PlannedFile:
-        place = f"{self._module}/{file}"
-        return PlannedFile(name, place, self._output.write(place, text))
+        return PlannedFile.write(self._output, name, f"{self._module}/{file}", text)
 
 
 def read_interface(name: str, source: str) -> Interface:

@@ -10,7 +10,7 @@ import numpy as np
 
 from qola.attention import AttentionProblem, Layout, TestData
 from qola.codegen.types import FieldValue
-from qola.kernel.tile import Tile
+from qola.kernel.config import Tile
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.case import Sample
 

@@ -29,7 +29,7 @@ def record(output: Path, **built: bool) -> BuildResult:
     ]
     return BuildResult(
         generated_at="2026-01-31T00:00:00+00:00",
-        aiter="amd-aiter 0.1.7",
+        aiter="amd-aiter==0.1.7",
         aiter_root=None,
         manifest_src="/m.toml",
         bundle_error="",

@@ -11,10 +11,10 @@ import pytest
 
 from qola.cli import command_line as cli
 from qola.inspect.planned import plan_of
-from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES, Field, Kind
+from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
-from qola.manifest.starter import example_of, starter_manifest
+from qola.manifest.starter import starter_manifest
 
 Init = Callable[..., tuple[int, str, str]]
 
@@ -71,12 +71,6 @@ def test_every_line_that_is_left_out_may_be_put_in() -> None:
     own = [n for n in candidates[: lines.index("#[[modules]]")] if n < lines.index("#[[modules]]")]
     for n in own:
         loads("\n".join([*lines[:n], lines[n][1:], *lines[n + 1 :]]), file="qola.toml")
-
-
-def test_a_field_without_an_example_is_refused() -> None:
-    """Prevents: a new field with a made-up value in the starter manifest."""
-    with pytest.raises(ValueError, match=r"depth has no example"):
-        example_of(Field("depth", Kind.INTEGER, "how deep"))
 
 
 def test_it_writes_qola_toml(init: Init, tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import FieldValue, RequestedKernel
-from qola.kernel.config import KernelConfig
-from qola.kernel.tile import Tile
+from qola.kernel.config import KernelConfig, Tile
 from qola.manifest.load import loads
 
 Fields = dict[str, FieldValue]

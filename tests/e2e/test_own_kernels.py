@@ -8,9 +8,8 @@ import pytest
 
 from qola.fmha.kernels import BuiltKernel, build_kernels
 from qola.fmha.registry import Registry
-from qola.kernel.config import KernelConfig
+from qola.kernel.config import KernelConfig, Tile
 from qola.kernel.rules import validate
-from qola.kernel.tile import Tile
 from tests.e2e.nested_bazel import User, user_disk_cache
 
 #: The forward of tests/manifests/own.toml: the cache has it where that was built.

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from qola.codegen.types import FieldValue
-from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.config import ConfigError, KernelConfig, Tile
 from qola.kernel.rules import validate
-from qola.kernel.tile import Tile
 from tests.fmha.observed import Observed, kernels
 
 FORWARD = KernelConfig(

@@ -12,8 +12,7 @@ from qola.attention import make_problem
 from qola.fmha.manifest import make_exact_manifest, make_manifest
 from qola.fmha.observe import observe_kernels
 from qola.fmha.registry import Registry
-from qola.kernel.config import ConfigError, KernelConfig
-from qola.kernel.tile import Tile
+from qola.kernel.config import ConfigError, KernelConfig, Tile
 from qola.manifest.load import loads
 from qola.reference.masks import TOP_LEFT
 from tests.fmha.observed import quiet

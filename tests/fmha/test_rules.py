@@ -10,9 +10,8 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.fmha.observe import observe_archs
 from qola.kernel.archs import FILE, Archs, pinned
-from qola.kernel.config import KernelConfig
+from qola.kernel.config import KernelConfig, Tile
 from qola.kernel.rules import RULES, InvalidError, Rule, check, validate
-from qola.kernel.tile import Tile
 from tests.fmha.observed import quiet
 from tools.docs import kernel_rules
 

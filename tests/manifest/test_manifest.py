@@ -16,27 +16,6 @@ def fwd(text: str) -> Manifest:
     return loads(f"{MODULE}[[mha_fwd_variants]]\n{text}\n", file="m.toml")
 
 
-def shipped(repo_root: Path, name: str) -> Manifest:
-    """Load a manifest of both libraries, all of receipt 700, for C++ alone."""
-    manifest = load(repo_root / f"manifests/{name}.toml")
-    assert manifest.warnings == ()
-    found = [(m.name, m.receipt, manifest.module_mode(m)) for m in manifest.modules]
-    assert found == [("libmha_fwd", 700, "cpp_itfs"), ("libmha_bwd", 700, "cpp_itfs")]
-    return manifest
-
-
-def test_quickstart_is_the_set_the_readme_counts(repo_root: Path) -> None:
-    """Prevents: the first manifest a newcomer builds growing or losing kernels."""
-    manifest = shipped(repo_root, "quickstart")
-    assert (manifest.namespace, manifest.architectures) == ("quickstart", ("gfx950",))
-    (variant,) = manifest.fwd_variants
-    assert (variant.dtype, variant.hdim, variant.bias) == (("bf16",), ((128, 128),), ("no",))
-    assert (variant.mask, variant.lse, variant.dropout) == ((False, True), (True,), (False,))
-    assert variant.mode == ("batch", "group")
-    (backward,) = manifest.bwd_variants
-    assert (backward.dtype, backward.hdim, backward.mode) == (("bf16",), ((128, 128),), ("batch",))
-
-
 def test_every_key_of_rocm_qola_loads() -> None:
     """Prevents: a manifest that ROCm/QoLA builds being refused here."""
     manifest = loads(

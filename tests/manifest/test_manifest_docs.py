@@ -25,15 +25,3 @@ def test_the_example_loads(page: str) -> None:
     """Prevents: an example that a reader copies and that fails."""
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert loads(example, file="docs/reference/manifest.md").warnings == ()
-
-
-def test_the_hdim_table_is_true(page: str) -> None:
-    """Prevents: documentation of hdim that the program contradicts."""
-    rows = re.findall(r"^\| `(hdim = .*?)` \| (.*?) \|$", page, re.MULTILINE)
-    assert len(rows) == 5
-    for written, meaning in rows:
-        text = f'[[modules]]\nname = "libmha_fwd"\n[[mha_fwd_variants]]\n{written}\n'
-        manifest = loads(text, file="m.toml")
-        pairs = tuple((int(q), int(v)) for q, v in re.findall(r"\((\d+), (\d+)\)", meaning))
-        assert manifest.fwd_variants[0].hdim == pairs
-        assert bool(manifest.warnings) is ("warning" in meaning)

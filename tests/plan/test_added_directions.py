@@ -92,14 +92,6 @@ def asm_roles(plan: Plan) -> dict[str, int]:
     return {role: count for role, count in roles(plan).items() if role.startswith("asm_")}
 
 
-def test_without_the_key_nothing_changes(plan: Planning) -> None:
-    """Prevents: other plans and keys for the manifests that there are."""
-    made = plan(HEAD + "drop_directions = ['fwd_splitkv', 'batch_prefill']\n" + VARIANT)
-    assert set(roles(made)) - set(asm_roles(made)) == {"fwd"}
-    (module,) = made.manifest["modules"]
-    assert "add_directions" not in module
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -14,7 +14,6 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
-from qola.plan.spec import BuildSpec
 from qola.repository.build_files import manifest_build_file
 from tests.support.later_tree import SINK_SRCS, write_later_tree
 from tests.support.plans import plan_text
@@ -169,14 +168,6 @@ def test_a_tree_without_ck_says_so(plan: Planning) -> None:
     assert finding.found == "no Composable Kernel, which libmha_bwd needs"
     assert finding.place.endswith("/3rdparty/composable_kernel")
     assert finding.fix.startswith("git clone --recurse-submodules ")
-
-
-def test_a_word_that_is_no_arch(tree: AiterTree) -> None:
-    """Prevents: a library for an arch that nobody has."""
-    request = Request("m", loads(ALONE + BWD, file="m.toml"), tree, BuildSpec(("gfx12",)))
-    finding = found_by(lambda: resolve(request), PlanError)
-    assert finding.found == "gfx12"
-    assert finding.expected.startswith("archs by their LLVM names: gfx900, ")
 
 
 def test_kernels_of_composable_kernel_by_name(plan: Planning) -> None:

@@ -84,6 +84,7 @@ CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "", {})
 CK_ALONE = KernelSet((CK_KERNEL,), ())
 V3_FWD = ("asm_fmha_v3_fwd_configs.hpp",)
 CODE_OBJECT = CodeObject("hsa/gfx950/a.co", "hsa/gfx950/fmha_v3_fwd/a.co", "gfx950", "", 1)
+V3_ALONE = KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD)
 
 
 @pytest.fixture
@@ -184,19 +185,8 @@ def test_aiters_checks_are_told_to_throw(make: Making, root: Path, tmp_path: Pat
     ("kernels", "flags"),
     [
         (CK_ALONE, ("-DFAV2_ON=1",)),
-        (
-            KernelSet(
-                (CK_KERNEL,),
-                (),
-                code_objects=(CODE_OBJECT,),
-                headers=V3_FWD,
-            ),
-            ("-DFAV3_ON=1", "-DFAV2_ON=1"),
-        ),
-        (
-            KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD),
-            ("-DFAV3_ON=1",),
-        ),
+        (replace(V3_ALONE, kernels=(CK_KERNEL,)), ("-DFAV3_ON=1", "-DFAV2_ON=1")),
+        (V3_ALONE, ("-DFAV3_ON=1",)),
     ],
 )
 def test_switches_of_the_forward(make: Making, kernels: KernelSet, flags: tuple[str, ...]) -> None:
@@ -277,14 +267,8 @@ def test_a_number_that_is_no_arch(make: Making, root: Path) -> None:
     assert "#if USE_RING_1024" in warning.found
 
 
-def test_a_switch_of_an_arch_that_is_not_planned(make: Making) -> None:
-    """Prevents: a warning about gfx1250 in every plan for gfx950."""
-    (warning,) = make().warnings
-    assert "assembly (v3)" in warning.found
-
-
 def test_a_missing_assembly_path_is_told(make: Making) -> None:
-    """Prevents: v3 off without a word, where the tree has its code objects."""
+    """Prevents: v3 off without a word; a warning about gfx1250 in every plan for gfx950."""
     (warning,) = make().warnings
     assert warning.place == "libmha_fwd.blob_gen_cmd"
     assert "code objects: 1 in hsa/gfx950/fmha_v3_fwd" in warning.found
@@ -339,8 +323,7 @@ def test_another_composable_kernel(make: Making, root: Path) -> None:
     assert "LayoutEnum, which neither AITER nor the Composable Kernel at hand" in str(error.value)
     assert "quant_scale_enum" not in str(error.value)
     # Of lines that nobody compiles nothing is asked.
-    asm = KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD)
-    assert make(kernels=asm).entries
+    assert make(kernels=V3_ALONE).entries
 
 
 def test_a_name_that_is_no_type(make: Making, root: Path) -> None:
@@ -357,13 +340,9 @@ def test_a_name_that_is_no_type(make: Making, root: Path) -> None:
 
 
 def test_nothing_leaves_the_library(make: Making) -> None:
-    """Prevents: a library without a function."""
+    """Prevents: a library without a function, or one that the linker does not find."""
     with pytest.raises(PlanError, match="without any kernel instance"):
         make(kernels=KernelSet((), ()))
-
-
-def test_a_direction_whose_source_is_left_out(make: Making) -> None:
-    """Prevents: an undefined function, found by the linker after every kernel was compiled."""
     with pytest.raises(AiterError, match="no declaration of mha_fwd_splitkv"):
         make(kernels=KernelSet((CK_KERNEL, replace(CK_KERNEL, direction="fwd_splitkv")), ()))
 

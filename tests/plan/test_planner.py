@@ -292,125 +292,87 @@ def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> No
 
 PINS = (PatchPin("1.patch", "aa"), PatchPin("2.patch", "bb"))
 LONG = "x" * 300
-REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]] = [
-    # replaced, by, changes of the request, error, place, found, fix
-    (
-        'architectures = ["gfx950"]',
-        "",
-        {"native": lambda: ("gfx1999",)},
-        PlanError,
-        "native: the GPUs of this machine",
-        "gfx1999",
-        "did you mean gfx950?",
-    ),
-    (
-        'architectures = ["gfx950"]',
-        "",
-        {"default_archs": ("gfx951",)},
-        PlanError,
-        "GPU_ARCHS",
-        "gfx951",
-        "did you mean gfx950?",
-    ),
-    (
-        "",
-        "",
-        {"spec": BuildSpec(("gfx950", "gfx999"))},
-        PlanError,
-        "the archs asked for instead of the manifest's",
-        "gfx999",
-        "did you mean gfx950?",
-    ),
-    (
-        "",
-        "",
-        {"spec": BuildSpec(("native", "gfx950"))},
-        PlanError,
-        "the archs asked for instead of the manifest's",
-        "native, gfx950",
-        "",
-    ),
-    (
-        "libmha_fwd",
-        "module_norm",
-        {},
-        PlanError,
-        "m.toml:5 [[modules]].mode",
-        "module_norm in mode cpp_itfs",
-        'write mode = "pybind" in the [[modules]] table of module_norm',
-    ),
-    (
-        "receipt = 700",
-        'extra_ldflags = ["-lm"]',
-        {},
-        PlanError,
-        "m.toml:7 [[modules]].extra_ldflags",
-        "extra_ldflags, which a plan does not support yet",
-        "remove extra_ldflags",
-    ),
-    (
-        "receipt = 700",
-        'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
-        {},
-        PlanError,
-        "m.toml:7 [[modules]].hsa_subdirs",
-        "fmoe, whose code objects nothing in libmha_fwd launches",
-        'hsa_subdirs = ["fmha_v3_fwd"]',
-    ),
-    (
-        "receipt = 700",
-        "extra_include = [\"f'{CK_DIR}/nowhere'\"]",
-        {},
-        ManifestError,
-        "m.toml:7 [[modules]].extra_include",
-        "aiter_meta/3rdparty/composable_kernel/nowhere is not in the tree",
-        "",
-    ),
-    (
-        "receipt = 700",
-        f'add_includes = ["/usr/include", "aiter_meta/../..", "{LONG}"]',
-        {},
-        ManifestError,
-        "m.toml:7 [[modules]].add_includes",
-        f"/usr/include, aiter_meta/../.., {LONG}: no such directory in the tree",
-        "",
-    ),
-    (
-        "receipt = 700",
-        "flags_extra_hip = [\"f'-I{CK_DIR}/include'\"]",
-        {},
-        PlanError,
-        "m.toml:7 [[modules]].flags_extra_hip",
-        "-I@AITER@/aiter_meta/3rdparty/composable_kernel/include",
-        "",
-    ),
-]
+CK = "aiter_meta/3rdparty/composable_kernel"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "changes", "error", "place", "found", "fix"),
-    REFUSED,
-    ids=[f"{case[3].__name__}-{case[5][:24]}" for case in REFUSED],
+    ("line", "error", "found", "fix"),
+    [
+        (
+            'extra_ldflags = ["-lm"]',
+            PlanError,
+            "extra_ldflags, which a plan does not support yet",
+            "remove extra_ldflags",
+        ),
+        (
+            'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
+            PlanError,
+            "fmoe, whose code objects nothing in libmha_fwd launches",
+            'hsa_subdirs = ["fmha_v3_fwd"]',
+        ),
+        (
+            "extra_include = [\"f'{CK_DIR}/nowhere'\"]",
+            ManifestError,
+            f"{CK}/nowhere is not in the tree",
+            "",
+        ),
+        (
+            f'add_includes = ["/usr/include", "aiter_meta/../..", "{LONG}"]',
+            ManifestError,
+            f"/usr/include, aiter_meta/../.., {LONG}: no such directory in the tree",
+            "",
+        ),
+        (
+            "flags_extra_hip = [\"f'-I{CK_DIR}/include'\"]",
+            PlanError,
+            f"-I@AITER@/{CK}/include",
+            "",
+        ),
+    ],
 )
-def test_what_cannot_be_planned_is_refused(
-    plan: Planning,
-    tmp_path: Path,
-    old: str,
-    new: str,
-    changes: dict[str, object],
-    error: type[QolaError],
-    place: str,
-    found: str,
-    fix: str,
+def test_keys_that_cannot_be_planned_are_refused(
+    plan: Planning, tmp_path: Path, line: str, error: type[QolaError], found: str, fix: str
 ) -> None:
     """Prevents: a library that is another one than asked for, or an error without a way out."""
     with pytest.raises(error) as caught:
-        plan(HEAD.replace(old, new, 1) if old else HEAD, **changes)
+        plan(HEAD.replace("receipt = 700", line))
     assert type(caught.value) is error
     finding = next(f for f in caught.value.findings if f.severity == "error")
-    assert (finding.place, finding.found, finding.fix) == (place, found, fix)
+    assert finding.place == f"m.toml:7 [[modules]].{line.partition(' ')[0]}"
+    assert (finding.found, finding.fix) == (found, fix)
     assert finding.expected
     assert list(tmp_path.iterdir()) == [], "something was generated first"
+
+
+def test_a_module_without_a_c_interface_is_refused(plan: Planning) -> None:
+    """Prevents: a C++ library asked for of a module that has none."""
+    with pytest.raises(
+        PlanError, match=r"m.toml:5 \[\[modules\]\].mode\n.*in mode cpp_itfs"
+    ) as caught:
+        plan(HEAD.replace("libmha_fwd", "module_norm"))
+    fix = 'write mode = "pybind" in the [[modules]] table of module_norm'
+    assert caught.value.findings[0].fix == fix
+
+
+@pytest.mark.parametrize(
+    ("archs", "changes", "place", "found", "fix"),
+    [
+        ("", {"native": lambda: ("gfx1999",)}, "native: the GPUs", "gfx1999", "mean gfx950?"),
+        ("", {"default_archs": ("gfx951",)}, "GPU_ARCHS", "gfx951", "mean gfx950?"),
+        ("gfx950", {"spec": BuildSpec(("gfx999",))}, "the archs asked", "gfx999", "mean gfx950?"),
+        ("", {"spec": BuildSpec(("native", "gfx950"))}, "the archs asked", "native, gfx950", ""),
+    ],
+)
+def test_unknown_archs_are_refused(
+    plan: Planning, archs: str, changes: dict[str, object], place: str, found: str, fix: str
+) -> None:
+    """Prevents: a library for an arch that nobody has, or a message about another origin of it."""
+    line = 'architectures = ["gfx950"]'
+    with pytest.raises(PlanError) as caught:
+        plan(HEAD if archs else HEAD.replace(line, ""), **changes)
+    (finding,) = caught.value.findings
+    assert finding.place.startswith(place)
+    assert (finding.found, finding.fix.endswith(fix)) == (found, True)
 
 
 @pytest.mark.parametrize(
