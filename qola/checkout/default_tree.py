@@ -49,8 +49,7 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
         record["tree"] = tree_digest(source.path)
     tree = cache_directory(environ) / TREES / f"aiter-{sha256_of_json(record)[:16]}"
     return kept_directory(
-        *(tree, tree / FETCHED, "fetch of AITER"),
-        lambda: prepare_tree(source, tree, patches),
+        *(tree, tree / FETCHED, "fetch of AITER"), lambda: prepare_tree(source, tree, patches)
     )
 
 

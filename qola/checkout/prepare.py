@@ -80,11 +80,7 @@ def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]
 
 
 def prepare_tree(
-    source: Source,
-    directory: Path,
-    patches: Sequence[Path] = (),
-    *,
-    replace_existing: bool = False,
+    source: Source, directory: Path, patches: Sequence[Path] = (), *, replace_existing: bool = False
 ) -> Path:
     """Prepare a patched AITER tree in `directory`, completely or not at all.
 

@@ -86,10 +86,7 @@ def default_aiter_root(environ: Mapping[str, str]) -> Path:
 
 
 def aiter_request(
-    manifest: Manifest | None,
-    folder: Path,
-    ruleset: Path,
-    options: AiterOptions,
+    manifest: Manifest | None, folder: Path, ruleset: Path, options: AiterOptions
 ) -> AiterRequest:
     """Return the AITER to build from; options override the manifest."""
     pin, _ = read_pin(ruleset)

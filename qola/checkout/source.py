@@ -116,11 +116,7 @@ def choose(request: AiterRequest) -> AiterSource:
 
 
 def choose_for(
-    manifest: Manifest,
-    request: AiterRequest,
-    environ: Mapping[str, str],
-    *,
-    skip_checkout: bool,
+    manifest: Manifest, request: AiterRequest, environ: Mapping[str, str], *, skip_checkout: bool
 ) -> tuple[AiterSource, bool]:
     """Return the source of a manifest's build, and whether it overrides the manifest's commit.
 

@@ -388,10 +388,7 @@ def _max_rows(config: KernelConfig, _archs: Archs) -> Wrong:
         yield f"at most {config.tile.max_rows} rows in mode {config.mode}", "mode batch, no mask"
 
 
-@_rule(
-    "an arch has matrix instructions of fixed sizes",
-    (f"{OPS}/fmha_fwd.py", "F_wm0: int"),
-)
+@_rule("an arch has matrix instructions of fixed sizes", (f"{OPS}/fmha_fwd.py", "F_wm0: int"))
 def _warps(config: KernelConfig, archs: Archs) -> Wrong:
     offers = [of for of in archs.offers if (of.arch, of.dtype) == (config.arch, config.dtype)]
     known = {warps for offer in offers for warps in offer.warps}

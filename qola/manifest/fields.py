@@ -163,13 +163,7 @@ _BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
 
 def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[Field, ...]:
     return (
-        Field(
-            "dtype",
-            Kind.TEXT_SET,
-            "data type of the kernels",
-            "all",
-            allowed=dtypes,
-        ),
+        Field("dtype", Kind.TEXT_SET, "data type of the kernels", "all", allowed=dtypes),
         *(Field(key, Kind.BOOL_SET, doc, "both", example=True) for key, doc in booleans.items()),
         Field(
             "hdim",

@@ -128,8 +128,7 @@ def build_manifest(
     (qola,), (build,), (prebuilt,), (order,) = (tables[t] for t in (QOLA, BUILD, PREBUILT, ORDER))
     # Forward variants become torch modules of their own (qola.plan.torch_variants).
     expanded = bool(tables[FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
-    _check_namespace(reader, qola)
-    _check_archs(reader, build)
+    _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
     optional = expanded or bool(tables[TRITON])
     _check_modules(reader, tables[MODULES], document.get("modules"), optional=optional)
     _check_triton(reader, tables[TRITON], document.get("triton"))
@@ -284,20 +283,15 @@ def _are_tables(raw: object) -> bool:
     return isinstance(raw, list) and all(isinstance(item, dict) for item in raw)
 
 
-def _check_namespace(reader: _Reader, qola: Values) -> None:
-    name = qola.get("namespace", "")
-    if fault := namespace_fault(name):
+def _check_names(reader: _Reader, namespace: str, archs: tuple[str, ...]) -> None:
+    if fault := namespace_fault(namespace):
         reader.report(
             ("qola", "namespace"),
-            f"{shown(name)}: {fault}",
+            f"{shown(namespace)}: {fault}",
             expectation(QOLA.by_key["namespace"]),
-            f"for example {shown('my_' + re.sub('_+', '_', name).strip('_'))}",
+            f"for example {shown('my_' + re.sub('_+', '_', namespace).strip('_'))}",
         )
-
-
-def _check_archs(reader: _Reader, build: Values) -> None:
-    archs = set(build.get("architectures", ()))
-    if NATIVE in archs and len(archs) > 1:
+    if NATIVE in archs and len(set(archs)) > 1:
         reader.report(
             ("build", "architectures"),
             f"{shown(NATIVE)} together with other architectures",

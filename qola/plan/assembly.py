@@ -118,7 +118,8 @@ class Assembly:
         lazy = LazySources(self._output, module.spec.name)
         groups: dict[str, list[KernelInstance]] = {}
         for kernel in module.kernels.kernels:
-            groups.setdefault(_group(kernel), []).append(kernel)
+            helper = "_asm" if kernel.role.startswith("asm_") else ""
+            groups.setdefault(f"{kernel.direction}{helper}", []).append(kernel)
         for group, instances in sorted(groups.items()):
             self._add_group(module, group, instances, lazy)
         return lazy
@@ -163,11 +164,6 @@ class Assembly:
                 instances, packages, roots, entries, strict=True
             )
         ]
-
-
-def _group(kernel: KernelInstance) -> str:
-    """Return the group of a kernel instance: its direction, with _asm for v3 helper kernels."""
-    return f"{kernel.direction}_asm" if kernel.role.startswith("asm_") else kernel.direction
 
 
 def _package_name(

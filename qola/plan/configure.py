@@ -27,11 +27,8 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
         ManifestError: a value of the manifest cannot be used.
         PlanError: a flag depends on where the tree is.
     """
-    replacing = {key: value for key, value in spec.overrides if key not in ADDED}
-    added: dict[str, tuple[str, ...]] = dict.fromkeys(ADDED.values(), ())
-    for key, value in spec.overrides:
-        if key in ADDED and isinstance(value, tuple):
-            added[ADDED[key]] = tuple(str(item) for item in value if item)
+    replacing = dict(spec.overrides)
+    added = {part: tuple(filter(None, replacing.pop(key, ()))) for key, part in ADDED.items()}
     more_flags = (*added["flags_cc"], *added["flags_hip"])
     config = _evaluated(tree, manifest, spec, replacing, more_flags)
     missing = [

@@ -89,7 +89,9 @@ def find_group_headers(
     distinct = sorted(set(roots))
     if group in found:
         # Another module of the plan has kernel instances of this group, and uses its set.
-        found[group] = _joined(found[group], union)
+        dirs = dict.fromkeys((*found[group].include_dirs, *union.include_dirs))
+        files = sorted({*found[group].files, *union.files})
+        found[group] = HeaderSet(group, tuple(dirs), tuple(files))
         return dict.fromkeys(distinct, group)
     found[group] = union
     if len(distinct) == 1:
@@ -98,8 +100,3 @@ def find_group_headers(
     for names, set_name in set_names.items():
         found[set_name] = find_headers(tree, config, set_name, names)
     return set_names
-
-
-def _joined(first: HeaderSet, second: HeaderSet) -> HeaderSet:
-    dirs = dict.fromkeys((*first.include_dirs, *second.include_dirs))
-    return HeaderSet(first.name, tuple(dirs), tuple(sorted({*first.files, *second.files})))

@@ -222,13 +222,12 @@ def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
     if not naming:
         return True
     defaults = [m[1] for text in naming for m in re.finditer(_GUARDED.format(name), text, re.M)]
-    return len(defaults) == 1 and value in (defaults[0], _value_of(defaults[0], naming))
-
-
-def _value_of(name: str, texts: Iterable[str]) -> str | None:
-    """Return the value of a macro; None if its definitions differ."""
-    values = {m[1] for text in texts for m in re.finditer(_DEFINED.format(name), text, re.M)}
-    return values.pop() if len(values) == 1 else None
+    if len(defaults) != 1:
+        return False
+    # The default may be a macro itself.
+    defined = _DEFINED.format(defaults[0])
+    values = {m[1] for text in naming for m in re.finditer(defined, text, re.M)}
+    return value == defaults[0] or {value} == values
 
 
 def compare_flags(

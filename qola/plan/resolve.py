@@ -9,12 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import (
-    ATTENTION,
-    TORCH_ATTENTION,
-    attention_of,
-    is_assembly_alone,
-)
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.module_kinds import ModuleKind
@@ -145,9 +140,7 @@ def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:
 
 
 def _check(
-    request: Request,
-    config_of: Callable[[str], ModuleConfig],
-    kind_of: Callable[[str], ModuleKind],
+    request: Request, config_of: Callable[[str], ModuleConfig], kind_of: Callable[[str], ModuleKind]
 ) -> list[Finding]:
     """Compare the manifest with tree and toolchain; return warnings."""
     tree, manifest = request.tree, request.manifest

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qola.aiter.attention import ADDED
-from qola.aiter.declarations import Parameter
 from qola.aiter.entry_points import EntryFunction
 from qola.errors import AiterError, Finding
 
@@ -81,10 +80,7 @@ _ABOUT = {
 _BEYOND = ",\n// and those of Composable Kernel that AITER has no function for"
 #: Conditions for assembly kernels in addition to `qola_asm_serves`: the forward kernels silently
 #: ignore a soft cap and skipped sequences.
-_CONDITIONS = {
-    "fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"),
-    "bwd": (),
-}
+_CONDITIONS = {"fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"), "bwd": ()}
 _PROBLEM = (
     "q_dtype_str",
     "{args}.hdim_q",
@@ -107,16 +103,15 @@ def public_header(header: str, functions: Sequence[EntryFunction]) -> str:
         guard=_GUARD,
         header=header,
         own=_BEYOND if any(f.direction in ADDED for f in functions) else "",
-        declarations="\n\n".join(map(_declaration, functions)),
+        declarations="\n\n".join(
+            f"/// {_ABOUT[f.direction]}\n{_signature(f, 'QOLA_API ', defaults=True)};"
+            for f in functions
+        ),
     )
 
 
 def entry_source(
-    header: str,
-    functions: Sequence[EntryFunction],
-    *,
-    throws: bool = False,
-    c_functions: str = "",
+    header: str, functions: Sequence[EntryFunction], *, throws: bool = False, c_functions: str = ""
 ) -> str:
     """Return the C++ source that defines the entry points of AITER's `header`.
 
@@ -136,13 +131,11 @@ def entry_source(
     )
 
 
-def _declaration(function: EntryFunction) -> str:
-    text = f"/// {_ABOUT[function.direction]}\n"
-    return text + _signature(function, "QOLA_API ", defaults=True) + ";"
-
-
 def _signature(function: EntryFunction, before: str = "", *, defaults: bool = False) -> str:
-    parts = [_written(p, default=defaults) for p in function.parameters]
+    parts = [
+        f"{p.type} {p.name}{f' = {p.default}' if defaults and p.default else ''}"
+        for p in function.parameters
+    ]
     return _listed(f"{before}{function.result} {function.name}", parts)
 
 
@@ -153,11 +146,6 @@ def _listed(head: str, parts: Sequence[str], after: str = "") -> str:
         return line
     indent = ",\n" + " " * (len(head) + 1)
     return f"{head}({indent.join(parts)}){after}"
-
-
-def _written(parameter: Parameter, *, default: bool) -> str:
-    value = f" = {parameter.default}" if default and parameter.default else ""
-    return f"{parameter.type} {parameter.name}{value}"
 
 
 def _definition(function: EntryFunction, header: str, throws: bool) -> str:

@@ -28,7 +28,7 @@ from qola.plan.resolve import resolve
 
 
 def plan_text(
-    manifest: str | Manifest, tree: AiterTree, output: Path | None = None, **changes: Any
+    manifest: str | Manifest, tree: AiterTree, output: Path | None = None, /, **changes: Any
 ) -> Plan:
     """Plan a manifest named m, in memory or in a directory, with changes of the request."""
     loaded = loads(manifest, file="m.toml") if isinstance(manifest, str) else manifest
