@@ -26,15 +26,9 @@ from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
-from qola.plan.configure import ADDED, configure
+from qola.plan.configure import configure
 from qola.plan.request import Module, Request, ResolvedRequest
 from qola.version import docs_url
-
-_FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd", *ADDED)
-"""Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
-
-_WITHOUT_EFFECT = ("verbose", "is_experimental")
-"""Keys that change nothing in a library."""
 
 #: The library with the kernels of each direction.
 _LIBRARY = {
@@ -171,7 +165,6 @@ def _check(
         *check_requested(manifest),
         *_wrong_patches(request),
         *_unused_subdirs(request, config_of),
-        *_unsupported_keys(manifest),
         *unknown_keys(tree),
     ]
     if any(finding.severity == "error" for finding in unsupported):
@@ -265,19 +258,6 @@ def _unused_subdirs(
                 "or [] for none",
                 f"hsa_subdirs = {json.dumps(launched)}" if launched else "remove hsa_subdirs",
             )
-
-
-def _unsupported_keys(manifest: Manifest) -> Iterator[Finding]:
-    """Find keys that would change a library, and that a plan does not support."""
-    for spec in manifest.modules:
-        for key, _ in spec.overrides:
-            if key not in (*_FOLLOWED, *_WITHOUT_EFFECT):
-                yield Finding(
-                    manifest.place("modules", spec.index, key),
-                    f"{key}, which a plan does not support yet",
-                    f"one of the keys that change AITER's entry: {', '.join(_FOLLOWED)}",
-                    f"remove {key}",
-                )
 
 
 def unknown_keys(tree: AiterTree) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from qola.errors import Finding, ManifestError
 from qola.manifest.check import check_against
 from qola.manifest.constants import BWD_DTYPES, FWD_DTYPES, PROFILES
-from qola.manifest.fields import MODULES
 from qola.manifest.load import loads
 
 RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
@@ -186,14 +184,6 @@ def test_nothing_to_drop() -> None:
     """Prevents: warnings about a line that every manifest of ROCm/QoLA's has, with the wheel."""
     text = f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n'
     assert check(text, srcs_of=lambda _: ()) == ()
-
-
-def test_every_optcompilerconfig_key_may_stand_in_a_module(aiter_tree: Path) -> None:
-    """Prevents: an override AITER knows being called unknown."""
-    config = json.loads((aiter_tree / "aiter/jit/optCompilerConfig.json").read_text())
-    keys = {key for entry in config.values() for key in entry}
-    assert keys
-    assert keys <= set(MODULES.by_key)
 
 
 def test_dtypes_are_cks(aiter_tree: Path) -> None:
