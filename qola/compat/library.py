@@ -24,7 +24,7 @@ from qola.plan.configure import configure
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generate import GeneratedModule, generate_module
 from qola.plan.module_entry import missing_includes, missing_types, module_functions
-from qola.plan.request import Module, Request, ResolvedRequest
+from qola.plan.request import Request, ResolvedModule, ResolvedRequest
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Library:
 
     of: str
     table: Mapping[str, Any]
-    module: Module
+    module: ResolvedModule
     resolved: ResolvedRequest
 
     @property
@@ -60,7 +60,7 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
     # Upstream's own dispatch has all of them.
     text = manifest_text(table, archs, keep_unreachable=True)
     manifest = loads(text, file=f"a manifest of {of}")
-    module = Module(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
+    module = ResolvedModule(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
     resolved = ResolvedRequest(
         Request("compat", manifest, tree), tuple(sorted(archs)), (module,), ()
     )

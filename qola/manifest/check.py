@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from qola.errors import Finding
 from qola.manifest.constants import describe_receipt
 from qola.manifest.types import BuildMode, Manifest
-from qola.manifest.values import did_you_mean, either, nearest, shown
+from qola.manifest.values import did_you_mean, either, nearest, quote
 
 
 def check_against(
@@ -51,14 +51,14 @@ def _check_aiter(manifest: Manifest, aiter_id: str, overridden: bool) -> Iterato
     place = manifest.place("qola", "aiter_commit")
     if not aiter_id:
         expected = "an AITER source whose commit or version is known"
-        yield Finding(place, f"{shown(wanted)}, which cannot be checked", expected, "", "warning")
+        yield Finding(place, f"{quote(wanted)}, which cannot be checked", expected, "", "warning")
     elif overridden:
-        found = f"{shown(wanted)}, overridden: the AITER source is {aiter_id}"
+        found = f"{quote(wanted)}, overridden: the AITER source is {aiter_id}"
         yield Finding(place, found, "kernels of the source, not of the manifest", "", "warning")
     else:
         yield Finding(
             place,
-            f"{shown(wanted)}, while the AITER source is {aiter_id}",
+            f"{quote(wanted)}, while the AITER source is {aiter_id}",
             "the commit or version of the AITER source",
             "--override-aiter-commit plans with the source, and so does override_aiter_commit = "
             f'True of qola.manifest; aiter_commit = "{aiter_id}" names the source',
@@ -83,7 +83,7 @@ def _check_rocm(manifest: Manifest, version: str | None) -> Iterator[Finding]:
             manifest.place("qola", "rocm_versions"),
             f"ROCm {version} in use, {either(wanted)} wanted",
             "a ROCm whose version begins with one of these",
-            f"use ROCm {wanted[-1]}, or add {shown('.'.join(version.split('.')[:2]))} to the list",
+            f"use ROCm {wanted[-1]}, or add {quote('.'.join(version.split('.')[:2]))} to the list",
         )
 
 
@@ -92,7 +92,7 @@ def _check_modules(manifest: Manifest, known: frozenset[str]) -> Iterator[Findin
         if module.name not in known:
             yield Finding(
                 manifest.place("modules", module.index, "name"),
-                f"unknown module {shown(module.name)}",
+                f"unknown module {quote(module.name)}",
                 f"a module of this AITER: {either(sorted(known))}",
                 did_you_mean(module.name, known),
             )
@@ -147,8 +147,8 @@ def _check_drop_srcs(
             if src not in names:
                 yield Finding(
                     manifest.place("modules", module.index, "drop_srcs"),
-                    f"{shown(src)}, which {module.name} does not have",
+                    f"{quote(src)}, which {module.name} does not have",
                     f"file names among {either(sorted(names))}",
-                    did_you_mean(src, names) or f"remove {shown(src)}",
+                    did_you_mean(src, names) or f"remove {quote(src)}",
                     "warning",
                 )

@@ -30,7 +30,7 @@ from qola.manifest.constants import (
 from qola.version import docs_url
 
 
-class Item(Enum):
+class ItemType(Enum):
     """The type of a single value or of a list's items."""
 
     TEXT = "string"
@@ -59,40 +59,40 @@ class Kind(Enum):
 
     phrase: str
     shape: Shape
-    items: tuple[Item, ...]
+    items: tuple[ItemType, ...]
     is_table: bool
 
     def __init__(
-        self, phrase: str, shape: Shape, items: tuple[Item, ...], is_table: bool = False
+        self, phrase: str, shape: Shape, items: tuple[ItemType, ...], is_table: bool = False
     ) -> None:
         self.phrase, self.shape, self.items, self.is_table = phrase, shape, items, is_table
 
-    TEXT = "a string", Shape.ONE, (Item.TEXT,)
-    INTEGER = "an integer", Shape.ONE, (Item.INTEGER,)
-    TEXT_LIST = "a list of strings", Shape.LIST, (Item.TEXT,)
-    TEXT_SET = "a string or a list of strings", Shape.SET, (Item.TEXT,)
-    BOOL = "true or false", Shape.ONE, (Item.BOOLEAN,)
-    BOOL_SET = "true, false or a list of both", Shape.SET, (Item.BOOLEAN,)
-    HDIM_SET = "an integer, or a list of integers and [q, v] pairs", Shape.SET, (Item.HDIM,)
-    INTEGER_SET = "an integer or a list of integers", Shape.SET, (Item.INTEGER,)
+    TEXT = "a string", Shape.ONE, (ItemType.TEXT,)
+    INTEGER = "an integer", Shape.ONE, (ItemType.INTEGER,)
+    TEXT_LIST = "a list of strings", Shape.LIST, (ItemType.TEXT,)
+    TEXT_SET = "a string or a list of strings", Shape.SET, (ItemType.TEXT,)
+    BOOL = "true or false", Shape.ONE, (ItemType.BOOLEAN,)
+    BOOL_SET = "true, false or a list of both", Shape.SET, (ItemType.BOOLEAN,)
+    HDIM_SET = "an integer, or a list of integers and [q, v] pairs", Shape.SET, (ItemType.HDIM,)
+    INTEGER_SET = "an integer or a list of integers", Shape.SET, (ItemType.INTEGER,)
     CHOICES = (
         "a table of lists of strings, integers, true and false",
         Shape.ONE_OR_LIST,
-        (Item.TEXT, Item.INTEGER, Item.BOOLEAN),
+        (ItemType.TEXT, ItemType.INTEGER, ItemType.BOOLEAN),
         True,
     )
-    TEXTS = "a table of strings", Shape.ONE, (Item.TEXT,), True
+    TEXTS = "a table of strings", Shape.ONE, (ItemType.TEXT,), True
     # Keys of optCompilerConfig.json: AITER writes even booleans as Python expressions.
     EXPR_BOOL = (
         'true, false or a string holding a Python expression such as "False"',
         Shape.ONE,
-        (Item.BOOLEAN, Item.TEXT),
+        (ItemType.BOOLEAN, ItemType.TEXT),
     )
-    EXPR_LIST = "a list of strings, each a Python expression", Shape.LIST, (Item.TEXT,)
+    EXPR_LIST = "a list of strings, each a Python expression", Shape.LIST, (ItemType.TEXT,)
     EXPR_OR_LIST = (
         "a string or a list of strings, each a Python expression",
         Shape.ONE_OR_LIST,
-        (Item.TEXT,),
+        (ItemType.TEXT,),
     )
 
 
@@ -125,7 +125,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSpec:
     """A table of the manifest, or (`repeated`) an array of tables.
 
     Attributes:
@@ -185,7 +185,7 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
     )
 
 
-QOLA = Table(
+QOLA = TableSpec(
     "qola",
     "AITER, ROCm and namespace of the manifest.",
     repeated=False,
@@ -228,7 +228,7 @@ QOLA = Table(
     ),
 )
 
-BUILD = Table(
+BUILD = TableSpec(
     "build",
     "How everything is built.",
     repeated=False,
@@ -350,7 +350,7 @@ _ADDING = (
     ("add_flags_extra_hip", "HIP compiler flags to add"),
 )
 
-MODULES = Table(
+MODULES = TableSpec(
     "modules",
     "A library to build. At least one, unless there is a `[[triton]]` table.",
     repeated=True,
@@ -368,7 +368,7 @@ MODULES = Table(
 OVERRIDE_KEYS = frozenset(MODULES.by_key) - {f.key for f in _MODULE_KEYS}
 """Keys of a module that replace (or add to) fields of its optCompilerConfig.json entry."""
 
-FWD_VARIANTS = Table(
+FWD_VARIANTS = TableSpec(
     "mha_fwd_variants",
     "Kernels to keep in `libmha_fwd`; without any such table, all the receipt gives.",
     repeated=True,
@@ -386,7 +386,7 @@ FWD_VARIANTS = Table(
     ),
 )
 
-BWD_VARIANTS = Table(
+BWD_VARIANTS = TableSpec(
     "mha_bwd_variants",
     "Kernels to keep in `libmha_bwd`; without any such table, all the receipt gives.",
     repeated=True,
@@ -414,7 +414,7 @@ FILTERED = {
 }
 """The modules that each variant table filters."""
 
-KERNELS = Table(
+KERNELS = TableSpec(
     "kernels",
     "Kernels of Composable Kernel by name, including ones that it does not enumerate "
     f"({docs_url('guide/python.md')}). "
@@ -437,7 +437,7 @@ KERNELS = Table(
     ),
 )
 
-TRITON = Table(
+TRITON = TableSpec(
     "triton",
     f"Triton kernels to compile ahead of time ({docs_url('guide/triton.md')}).",
     repeated=True,
@@ -554,7 +554,7 @@ TRITON = Table(
     required=True,
 )
 
-ORDER = Table(
+ORDER = TableSpec(
     "order",
     "Preferred kernels if several can serve a problem, for programs that call qola_order.hpp "
     f"({docs_url('guide/triton.md')}). Kinds that are left out serve nothing.",
@@ -572,7 +572,7 @@ ORDER = Table(
     ),
 )
 
-PREBUILT = Table(
+PREBUILT = TableSpec(
     "prebuilt",
     f"Sources of prebuilt bundles, tried before a build ({docs_url('guide/prebuilt.md')}).",
     repeated=False,
@@ -602,7 +602,7 @@ TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, ORD
 BY_NAME = {table.name: table for table in TABLES}
 
 
-def flags(table: Table) -> dict[str, str]:
+def flags(table: TableSpec) -> dict[str, str]:
     """Return a variant table's dimensions with boolean values by key, except those of the bias."""
     return {
         field.key: field.key.removeprefix("has_")

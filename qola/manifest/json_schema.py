@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from qola.manifest.fields import TABLES, Field, Item, Kind, Shape, Table
+from qola.manifest.fields import TABLES, Field, ItemType, Kind, Shape, TableSpec
 from qola.version import docs_url
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
@@ -48,7 +48,7 @@ def field_schema(field: Field) -> Schema:
     return {**described, **values, **({} if field.may_be_empty else {"minProperties": 1})}
 
 
-def _table(table: Table) -> Schema:
+def _table(table: TableSpec) -> Schema:
     one: Schema = {
         "type": "object",
         "description": table.doc,
@@ -80,10 +80,10 @@ def _any_of(schemas: list[Schema]) -> Schema:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-def _item(field: Field, item: Item) -> Schema:
-    if item is Item.BOOLEAN:
+def _item(field: Field, item: ItemType) -> Schema:
+    if item is ItemType.BOOLEAN:
         return {"type": "boolean"}
-    if item is Item.TEXT:
+    if item is ItemType.TEXT:
         return _text(field)
     if field.kind is Kind.CHOICES:
         return {"type": "integer"}

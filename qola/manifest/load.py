@@ -28,7 +28,7 @@ from qola.manifest.fields import (
     TABLES,
     TRITON,
     Kind,
-    Table,
+    TableSpec,
     flags,
 )
 from qola.manifest.types import (
@@ -42,7 +42,7 @@ from qola.manifest.types import (
     place_of,
     triton_name,
 )
-from qola.manifest.values import check, either, expectation, namespace_fault, nearest, shown
+from qola.manifest.values import check_value, either, expectation, namespace_fault, nearest, quote
 from qola.version import docs_url
 
 __all__ = ["Manifest", "ModuleSpec", "load", "loads"]
@@ -187,7 +187,7 @@ class _Reader:
     def sorted_findings(self) -> tuple[Finding, ...]:
         return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
 
-    def label(self, table: Table, index: int) -> str:
+    def label(self, table: TableSpec, index: int) -> str:
         """Return how messages name a table of an array."""
         return f"{table.header} #{index + 1} (line {self.lines.of((table.name, index))})"
 
@@ -196,18 +196,18 @@ class _Reader:
             if name in BY_NAME:
                 continue
             is_table = isinstance(value, dict) or _are_tables(value)
-            found = f"unknown table {shown(name)}" if is_table else f"{name} outside of any table"
+            found = f"unknown table {quote(name)}" if is_table else f"{name} outside of any table"
             owner = next((table.header for table in TABLES if name in table.by_key), None)
             meant = nearest(name, BY_NAME)
             fix = f"did you mean {BY_NAME[meant].header}?" if meant else ""
             fix = f"{name} belongs under {owner}" if owner else fix
             self.report((name,), found, either(t.header for t in TABLES), fix)
 
-    def tables(self, table: Table, document: Mapping[str, Any]) -> list[Values]:
+    def tables(self, table: TableSpec, document: Mapping[str, Any]) -> list[Values]:
         """Return the values of each such table: exactly one ({} if absent) unless repeated."""
         raw = document.get(table.name, [] if table.repeated else {})
         if not (_are_tables(raw) if table.repeated else isinstance(raw, dict)):
-            found = shown(raw)
+            found = quote(raw)
             if isinstance(raw, dict) or _are_tables(raw):
                 found = f"[{table.name}], one table" if table.repeated else f"[[{table.name}]]"
             self.report((table.name,), found, f"{table.header}", f"write {table.header}")
@@ -225,10 +225,10 @@ class _Reader:
         """Record the path of a name in `first`; report a name that is there already."""
         if name in first:
             line = self.lines.of(first[name])
-            self.report(path, f"{shown(name)}, which line {line} declares already", expected, fix)
+            self.report(path, f"{quote(name)}, which line {line} declares already", expected, fix)
         first.setdefault(name, path)
 
-    def _values(self, table: Table, raw: Mapping[str, Any], path: toml.Path) -> Values:
+    def _values(self, table: TableSpec, raw: Mapping[str, Any], path: toml.Path) -> Values:
         """Return the valid fields of one table in canonical form, and report the others."""
         values: Values = {}
         for key, item in raw.items():
@@ -236,7 +236,7 @@ class _Reader:
             if field is None:
                 self._unknown_key(table, key, (*path, key))
                 continue
-            value, faults = check(field, item)
+            value, faults = check_value(field, item)
             for fault in faults:
                 self.report((*path, key), fault.found, expectation(field), fault.fix)
             if faults:
@@ -251,19 +251,19 @@ class _Reader:
                 self.report(path, f"no {field.key}", expectation(field), f'{field.key} = "..."')
         return values
 
-    def _unknown_key(self, table: Table, key: str, path: toml.Path) -> None:
+    def _unknown_key(self, table: TableSpec, key: str, path: toml.Path) -> None:
         same = [name for name in table.by_key if {name, key} <= _ARCH_KEYS]
         owners = [other.header for other in TABLES if key in other.by_key]
         meant = same[0] if same else nearest(key, table.by_key)
         fix = f"did you mean {meant}?" if meant else ""
         if owners and not same:
             fix = f"{key} belongs under {either(owners)}"
-        self.report(path, f"unknown key {shown(key)}", either(table.by_key), fix)
+        self.report(path, f"unknown key {quote(key)}", either(table.by_key), fix)
 
     def _check_repetitions(self, value: tuple[str, ...], path: toml.Path) -> None:
         repeated = sorted(text for text, count in Counter(value).items() if count > 1)
         if repeated:
-            found = f"{', '.join(map(shown, repeated[:9]))} more than once"
+            found = f"{', '.join(map(quote, repeated[:9]))} more than once"
             self.warn(path, found, "each once")
 
     def _check_pair(self, raw: object, path: toml.Path) -> None:
@@ -287,15 +287,15 @@ def _check_names(reader: _Reader, namespace: str, archs: tuple[str, ...]) -> Non
     if fault := namespace_fault(namespace):
         reader.report(
             ("qola", "namespace"),
-            f"{shown(namespace)}: {fault}",
+            f"{quote(namespace)}: {fault}",
             expectation(QOLA.by_key["namespace"]),
-            f"for example {shown('my_' + re.sub('_+', '_', namespace).strip('_'))}",
+            f"for example {quote('my_' + re.sub('_+', '_', namespace).strip('_'))}",
         )
     if NATIVE in archs and len(set(archs)) > 1:
         reader.report(
             ("build", "architectures"),
-            f"{shown(NATIVE)} together with other architectures",
-            f"only {shown(NATIVE)}, or architectures by name",
+            f"{quote(NATIVE)} together with other architectures",
+            f"only {quote(NATIVE)}, or architectures by name",
         )
 
 
@@ -360,7 +360,7 @@ def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
             reader.check_once(first, name, ("triton", n, "kernels"), expected, fix)
 
 
-def _check_order(reader: _Reader, order: Values, tables: Mapping[Table, list[Values]]) -> None:
+def _check_order(reader: _Reader, order: Values, tables: Mapping[TableSpec, list[Values]]) -> None:
     """Warn if there are not two kinds of kernels to order."""
     absent = " and ".join(table.header for table in (MODULES, TRITON) if not tables[table])
     if order and absent:
@@ -370,7 +370,7 @@ def _check_order(reader: _Reader, order: Values, tables: Mapping[Table, list[Val
 
 
 def _check_variants(
-    reader: _Reader, table: Table, tables: Mapping[Table, list[Values]], *, expanded: bool
+    reader: _Reader, table: TableSpec, tables: Mapping[TableSpec, list[Values]], *, expanded: bool
 ) -> None:
     modules = FILTERED[table]
     declared = {module.get("name") for module in tables[MODULES]}
@@ -378,7 +378,7 @@ def _check_variants(
         reader.warn(
             (table.name, 0),
             f"{table.header} without the module it filters",
-            f"a [[modules]] table with name = {shown(modules[0])}",
+            f"a [[modules]] table with name = {quote(modules[0])}",
         )
     seen: dict[str, int] = {}
     for n, variant in enumerate(tables[table]):
@@ -423,7 +423,7 @@ def _bias_kinds(variant: Values) -> tuple[str, ...]:
     return tuple(kind for kind in BIAS_KINDS if kind in kinds)
 
 
-def _dimensions(table: Table, variant: Values) -> Values:
+def _dimensions(table: TableSpec, variant: Values) -> Values:
     """Return the dimensions of a variant by the field names of `FwdVariant` and `BwdVariant`."""
     return {
         "dtype": variant.get("dtype"),
@@ -473,7 +473,7 @@ def _module(index: int, module: Values) -> ModuleSpec:
 
 
 def _variants(
-    reader: _Reader, cls: Any, table: Table, tables: Mapping[Table, list[Values]]
+    reader: _Reader, cls: Any, table: TableSpec, tables: Mapping[TableSpec, list[Values]]
 ) -> Iterator[Any]:
     for n, variant in enumerate(tables[table]):
         label, receipt = reader.label(table, n), variant.get("receipt")

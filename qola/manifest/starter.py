@@ -19,7 +19,7 @@ from qola.manifest.fields import (
     QOLA,
     TRITON,
     Field,
-    Table,
+    TableSpec,
 )
 from qola.manifest.toml import toml_line, toml_value
 from qola.manifest.values import either, expectation
@@ -44,7 +44,7 @@ def starter_manifest(
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
-    written: dict[Table, dict[str, Any]] = {
+    written: dict[TableSpec, dict[str, Any]] = {
         QOLA: {"namespace": namespace},
         BUILD: {"architectures": archs, "mode": "cpp_itfs"},
         MODULES: {"name": "libmha_fwd", "receipt": "te"},
@@ -76,7 +76,7 @@ def starter_manifest(
     return "\n".join(lines) + "\n"
 
 
-def _fields(table: Table, values: Mapping[str, Any]) -> Iterator[str]:
+def _fields(table: TableSpec, values: Mapping[str, Any]) -> Iterator[str]:
     for field in table.fields:
         if field.key in OVERRIDE_KEYS and table is MODULES:
             continue

@@ -11,7 +11,7 @@ from typing import Any
 
 from qola.errors import unseen, visible
 from qola.manifest.constants import MAX_ITEMS, MAX_TEXT
-from qola.manifest.fields import Field, Item, Kind, Shape
+from qola.manifest.fields import Field, ItemType, Kind, Shape
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ValueFault:
     fix: str = ""
 
 
-def shown(value: object, limit: int = 72) -> str:
+def quote(value: object, limit: int = 72) -> str:
     """Return a value as TOML writes it, cut to `limit` characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -42,7 +42,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return a fix that suggests the nearest choice in quotes, or ""."""
     meant = nearest(word, choices)
-    return meant and f"did you mean {shown(meant)}?"
+    return meant and f"did you mean {quote(meant)}?"
 
 
 def either(choices: Iterable[object]) -> str:
@@ -71,7 +71,7 @@ def expectation(field: Field, *, short: bool = False) -> str:
     return text
 
 
-def check(field: Field, raw: object) -> tuple[Any, list[ValueFault]]:
+def check_value(field: Field, raw: object) -> tuple[Any, list[ValueFault]]:
     """Return a value in canonical form, meaningful only without faults, and its faults.
 
     Lists become tuples, sets are sorted, and tables become tuples of (key, value) sorted by key.
@@ -85,7 +85,7 @@ def check(field: Field, raw: object) -> tuple[Any, list[ValueFault]]:
     entries: list[tuple[str, Any]] = []
     faults: list[ValueFault] = []
     for key, item in sorted(raw.items()):
-        value, wrong = _check_shape(field, item, f"under {shown(key)}: ")
+        value, wrong = _check_shape(field, item, f"under {quote(key)}: ")
         if field.kind is Kind.CHOICES:
             value = tuple(map(str, value if isinstance(item, list) else (value,)))
         entries.append((key, value))
@@ -116,25 +116,25 @@ def _check_shape(field: Field, raw: object, where: str = "") -> tuple[Any, list[
 
 def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueFault]]:
     items = field.kind.items
-    if Item.HDIM in items:
+    if ItemType.HDIM in items:
         pair: list[Any] = raw if isinstance(raw, list) else [raw, raw]
         if len(pair) != 2 or any(type(n) is not int for n in pair):  # True is an int
             return None, [_wrong_type(raw, where)]
         inside = all(field.minimum <= n <= field.maximum for n in pair)
-        return tuple(pair), [] if inside else [ValueFault(shown(raw))]
+        return tuple(pair), [] if inside else [ValueFault(quote(raw))]
     if isinstance(raw, bool):
-        if Item.BOOLEAN in items:
+        if ItemType.BOOLEAN in items:
             return raw, []
-    elif isinstance(raw, str) and Item.TEXT in items:
+    elif isinstance(raw, str) and ItemType.TEXT in items:
         return raw, list(_text_faults(field, raw))
     elif isinstance(raw, str) and field.names and not raw.strip().isdigit():
         names = dict(field.names)
         if raw in names:
             return names[raw], []
-        return None, [ValueFault(shown(raw), did_you_mean(raw[:MAX_TEXT], names))]
-    elif isinstance(raw, int) and Item.INTEGER in items:
+        return None, [ValueFault(quote(raw), did_you_mean(raw[:MAX_TEXT], names))]
+    elif isinstance(raw, int) and ItemType.INTEGER in items:
         inside = field.kind is Kind.CHOICES or field.minimum <= raw <= field.maximum
-        return raw, [] if inside else [ValueFault(shown(raw))]
+        return raw, [] if inside else [ValueFault(quote(raw))]
     return None, [_wrong_type(raw, where)]
 
 
@@ -144,18 +144,18 @@ def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
             yield ValueFault("an empty string", "" if field.required else "leave the key out")
     elif field.allowed:
         if text not in field.allowed:
-            yield ValueFault(shown(text), did_you_mean(text[:MAX_TEXT], field.allowed))
+            yield ValueFault(quote(text), did_you_mean(text[:MAX_TEXT], field.allowed))
     elif field.pattern and len(text) <= MAX_TEXT and not re.fullmatch(field.pattern, text):
-        yield ValueFault(shown(text))
+        yield ValueFault(quote(text))
     else:
         yield from _character_faults(text)
 
 
 def _character_faults(text: str) -> Iterator[ValueFault]:
     if len(text) > MAX_TEXT:
-        yield ValueFault(f"{shown(text)} of {len(text)} characters", f"{MAX_TEXT} at most")
+        yield ValueFault(f"{quote(text)} of {len(text)} characters", f"{MAX_TEXT} at most")
     elif character := unseen(text):
-        yield ValueFault(shown(text), f"a value without the character U+{ord(character):04X}")
+        yield ValueFault(quote(text), f"a value without the character U+{ord(character):04X}")
 
 
 def _count_fault(field: Field, items: Collection[object]) -> ValueFault | None:
@@ -169,7 +169,7 @@ def _count_fault(field: Field, items: Collection[object]) -> ValueFault | None:
 def _wrong_type(raw: object, where: str = "") -> ValueFault:
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string"}
     names.update({list: "a list", dict: "a table"})
-    return ValueFault(f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}")
+    return ValueFault(f"{where}{quote(raw)}, {names.get(type(raw), 'a date or time')}")
 
 
 # C++20 keywords and alternative tokens ([lex.key]).

@@ -24,7 +24,7 @@ from qola.errors import CodegenError, Finding, PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.plan.model import PlannedFile
-from qola.plan.request import Module, ResolvedRequest
+from qola.plan.request import ResolvedModule, ResolvedRequest
 
 _ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header with the problems that the manifest leaves to assembly kernels."""
@@ -36,7 +36,7 @@ _GUARD = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once\b|ifndef[ \t]+\w+\s+#[ \
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedModule(Module):
+class GeneratedModule(ResolvedModule):
     """A module with the output of its generators, and the sources of AITER's own entry."""
 
     kernels: KernelSet
@@ -65,7 +65,7 @@ class GeneratedModule(Module):
 
 
 def generate_module(
-    resolved: ResolvedRequest, module: Module, output: Folder, *, explain: bool = False
+    resolved: ResolvedRequest, module: ResolvedModule, output: Folder, *, explain: bool = False
 ) -> GeneratedModule:
     """Run the generators of an attention module.
 
@@ -94,19 +94,12 @@ def generate_module(
     )
     folder = output.below(spec.name)
 
-    def placed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Add the manifest's file to the places of generators' findings in the manifest."""
-        manifest = request.manifest.file
-        places = {key: resolved.place(spec, key) for key in ("drop_directions", "add_directions")}
-        return tuple(
-            replace(
-                found,
-                place=f"{manifest} {found.place}"
-                if found.place.startswith("[[")
-                else places.get(found.place, found.place),
-            )
-            for found in findings
-        )
+    def place(found: Finding) -> Finding:
+        """Add the manifest's file to the place of a finding in the manifest."""
+        if found.place in ("drop_directions", "add_directions"):
+            return replace(found, place=resolved.place(spec, found.place))
+        named = found.place.startswith("[[")
+        return replace(found, place=f"{request.manifest.file} {found.place}") if named else found
 
     try:
         kernels = generate(
@@ -119,14 +112,15 @@ def generate_module(
             cached=request.answers,
         )
     except CodegenError as error:
-        raise CodegenError(placed(error.findings), error.title) from None
+        raise CodegenError(map(place, error.findings), error.title) from None
     copied = _copy_sources(request.tree, module, folder, attention_of(module.config.name).direction)
     # A generated source exists once for each set of archs.
     _check_names(spec.name, (*copied, *{s.name: s for s in kernels.sources}.values()))
     if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
         header = domain_header(module.config.name, selection.variants)
         folder.write(f"include/{_ASM_DOMAIN}", header)
-    kernels = replace(kernels, sources=kernels.sources + copied, warnings=placed(kernels.warnings))
+    warnings = tuple(map(place, kernels.warnings))
+    kernels = replace(kernels, sources=kernels.sources + copied, warnings=warnings)
     return GeneratedModule(**vars(module), kernels=kernels)
 
 
@@ -148,7 +142,7 @@ def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
 
 
 def _copy_sources(
-    tree: AiterTree, module: Module, folder: Folder, direction: str
+    tree: AiterTree, module: ResolvedModule, folder: Folder, direction: str
 ) -> tuple[GeneratedSource, ...]:
     """Copy the sources of AITER's entry, because cc_library takes no .cu file.
 
@@ -210,7 +204,9 @@ def _unlaunched(tree: AiterTree, module: GeneratedModule) -> list[Finding]:
     return findings
 
 
-def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) -> GeneratedModule:
+def generate_further(
+    resolved: ResolvedRequest, module: ResolvedModule, output: Folder
+) -> GeneratedModule:
     """Copy the sources of a module that is not attention, and run its generators.
 
     Args:

@@ -95,8 +95,8 @@ def make_request(
 
 
 @dataclass(frozen=True)
-class Module:
-    """A module of the manifest.
+class ResolvedModule:
+    """A module of the manifest with its evaluated entry.
 
     Attributes:
         config: its entry of optCompilerConfig.json with the manifest's changes.
@@ -122,21 +122,21 @@ class ResolvedRequest:
 
     request: Request
     archs: tuple[str, ...]
-    modules: tuple[Module, ...]
+    modules: tuple[ResolvedModule, ...]
     warnings: tuple[Finding, ...]
 
     @property
-    def attention(self) -> tuple[Module, ...]:
+    def attention(self) -> tuple[ResolvedModule, ...]:
         """The C++ libraries, which have kernel instances."""
         return tuple(module for module in self.modules if module.config.name in ATTENTION)
 
     @property
-    def torch(self) -> tuple[Module, ...]:
+    def torch(self) -> tuple[ResolvedModule, ...]:
         """The torch modules of attention, which have kernel instances too."""
         return tuple(module for module in self.modules if module.config.name in TORCH_ATTENTION)
 
     @property
-    def further(self) -> tuple[Module, ...]:
+    def further(self) -> tuple[ResolvedModule, ...]:
         """The modules that are not attention."""
         return tuple(module for module in self.modules if not is_attention(module.config.name))
 

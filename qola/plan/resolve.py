@@ -27,7 +27,7 @@ from qola.manifest.load import Manifest
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
 from qola.plan.configure import configure
-from qola.plan.request import Module, Request, ResolvedRequest
+from qola.plan.request import Request, ResolvedModule, ResolvedRequest
 from qola.version import docs_url
 
 #: The library with the kernels of each direction.
@@ -59,7 +59,7 @@ def resolve(request: Request) -> ResolvedRequest:
     warnings = _check(request, config_of, kind_of)
     chosen = request.resolve_archs()
     modules = tuple(
-        Module(
+        ResolvedModule(
             spec,
             config_of(spec.name),
             _variants(manifest, spec.name),
@@ -92,7 +92,7 @@ def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel,
     )
 
 
-def _modules_of_variants(request: Request) -> tuple[Module, ...]:
+def _modules_of_variants(request: Request) -> tuple[ResolvedModule, ...]:
     """Return the torch modules that forward variants become."""
     manifest = request.manifest
     specs = torch_variants.specs(manifest, request.spec.mode)
@@ -103,13 +103,15 @@ def _modules_of_variants(request: Request) -> tuple[Module, ...]:
     others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
     variants = torch_variants.expand_variants(manifest.fwd_variants)
     return tuple(
-        Module(replace(spec, drop_directions=others), config, variants[spec.name], torch=True)
+        ResolvedModule(
+            replace(spec, drop_directions=others), config, variants[spec.name], torch=True
+        )
         for spec in specs
     )
 
 
 def _faults(
-    request: Request, modules: Iterable[Module], chosen: Sequence[str]
+    request: Request, modules: Iterable[ResolvedModule], chosen: Sequence[str]
 ) -> Iterator[Finding]:
     """Warn about known faults of the tree that kernels of the manifest can have."""
     for module in modules:

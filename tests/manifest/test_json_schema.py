@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 
 from qola.errors import ManifestError
-from qola.manifest.fields import TABLES, Field, Table
+from qola.manifest.fields import TABLES, Field, TableSpec
 from qola.manifest.json_schema import field_schema, manifest_schema, schema_text
 from qola.manifest.load import build_manifest, loads
 from qola.manifest.starter import starter_manifest
 from qola.manifest.toml import Lines, parse_toml
-from qola.manifest.values import check
+from qola.manifest.values import check_value
 
 SCHEMA = jsonschema.Draft4Validator(manifest_schema())
 
@@ -79,7 +79,8 @@ def test_schema_and_program_agree_on_values(field: Field) -> None:
     validator = jsonschema.Draft4Validator(field_schema(field))
     values = [*probes(field), *field.allowed, *([value] for value in field.allowed)]
     verdicts = {
-        repr(value): (not check(field, value)[1], validator.is_valid(value)) for value in values
+        repr(value): (not check_value(field, value)[1], validator.is_valid(value))
+        for value in values
     }
     assert {text for text, (ours, theirs) in verdicts.items() if ours != theirs} == set()
     # Neither side may be one that says yes, or no, to everything.
@@ -125,14 +126,14 @@ def test_both_refuse_a_wrong_structure(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_both_refuse_one_wrong_value_in_a_manifest(table: Table) -> None:
+def test_both_refuse_one_wrong_value_in_a_manifest(table: TableSpec) -> None:
     """Prevents: a field's schema that is right and stands in the wrong place."""
     for field in table.fields:
-        wrong = next(value for value in PROBES if check(field, value)[1])
+        wrong = next(value for value in PROBES if check_value(field, value)[1])
         right = next(
             value
             for value in (*field.allowed, list(field.allowed[:1]), *probes(field))
-            if not check(field, value)[1]
+            if not check_value(field, value)[1]
         )
         for value, fits in ((wrong, False), (right, True)):
             row = {**NEEDED.get(table.name, {}), field.key: value}

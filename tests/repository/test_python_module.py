@@ -18,7 +18,7 @@ from qola.plan.generate import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_modules import plan_python_module
-from qola.plan.request import Module, Request
+from qola.plan.request import Request, ResolvedModule
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.repository import __main__ as repository
@@ -126,7 +126,7 @@ def test_what_cannot_be_planned_is_refused(
     resolved = resolve(Request("m", loads(HEAD + ENUM, file="m.toml"), tree))
     (module,) = resolved.modules
     spec = replace(module.spec, drop_srcs=dropped)
-    odd = Module(spec, replace(module.config, **changes))
+    odd = ResolvedModule(spec, replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
         plan_python_module(
             resolved, generate_further(resolved, odd, Folder(tmp_path)), Folder(tmp_path)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from qola.manifest.constants import PROFILES
-from qola.manifest.fields import TABLES, Field, Table
+from qola.manifest.fields import TABLES, Field, TableSpec
 from qola.manifest.values import expectation
 
 
-def markdown_table(table: Table) -> str:
+def markdown_table(table: TableSpec) -> str:
     """Return one table of the manifest in Markdown, with a row per field."""
     rows = ["| Key | Value | Meaning | When left out |", "| --- | --- | --- | --- |"]
     rows += [
