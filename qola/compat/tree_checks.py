@@ -14,7 +14,7 @@ from qola.fetch.git import run_git
 from qola.fetch.patches import try_patches
 from qola.fetch.pins import patch_files, pinned_id, recorded_patches
 from qola.files import lossy_text
-from qola.plan.resolve import unknown_keys
+from qola.plan.checks import unknown_keys
 
 _CK_ARCH = re.compile(r"""["'](gfx\w+)["']""")
 INIT = "git submodule update --init --recursive, in the AITER tree"

@@ -1,16 +1,21 @@
-"""A manifest against tree and toolchain: what does not fit is told before anything is built."""
+"""Checks of a manifest against tree and toolchain, before anything is built."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from qola.aiter.module_kinds import ModuleKind
 from qola.errors import Finding, ManifestError
-from qola.manifest.check import check_against
 from qola.manifest.constants import BWD_DTYPES, FWD_DTYPES, PROFILES
 from qola.manifest.load import loads
+from qola.plan import checks
+from qola.plan.request import Request
+from qola.plan.spec import BuildSpec
 
 RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
 COMMIT = "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6"
@@ -20,15 +25,29 @@ BWD = FWD.replace("fwd", "bwd")
 VARIANTS = "[[mha_fwd_variants]]\n"
 
 
-def check(text: str, **changes: Any) -> tuple[Finding, ...]:
-    at_hand: dict[str, Any] = {
-        "modules": {"libmha_fwd", "libmha_bwd", "module_norm"},
-        "receipts": lambda _: RECEIPTS,
-        "aiter_id": COMMIT,
-        "srcs_of": lambda name: [f"csrc/{name}/a.cu", "csrc/mha_fwd_split.cu"],
-        "rocm_version": "7.2.4",
-    }
-    return check_against(loads(text, file="m.toml"), **{**at_hand, **changes})
+def check(
+    text: str,
+    *,
+    receipts: Callable[[str], Collection[int]] = lambda _: RECEIPTS,
+    srcs: Collection[str] = ("csrc/a.cu", "csrc/mha_fwd_split.cu"),
+    aiter_id: str = COMMIT,
+    rocm_version: str | None = "7.2.4",
+    spec: BuildSpec = BuildSpec(),  # noqa: B008
+) -> tuple[Finding, ...]:
+    """Check a manifest against a tree with some modules, receipts and sources."""
+    names = ("libmha_fwd", "libmha_bwd", "module_norm")
+    tree: Any = SimpleNamespace(module_names=lambda: names, version="", unknown_keys=dict)
+    config: Any = SimpleNamespace(srcs=srcs)
+    kind = ModuleKind("attention")
+    request = Request(
+        "m", loads(text, file="m.toml"), tree, spec, (), tuple, rocm_version, aiter_id
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "known_receipts", lambda _, module: receipts(module))
+        try:
+            return tuple(checks.check_request(request, lambda _: config, lambda _: kind))
+        except ManifestError as error:
+            return error.findings
 
 
 def test_what_fits_gives_no_finding() -> None:
@@ -133,7 +152,7 @@ def test_when_two_names_mean_one_source(wanted: str, aiter_id: str, same: bool) 
 def test_an_override_is_named_and_goes_on() -> None:
     """Prevents: an overridden commit either refused or passed over in silence."""
     text = f'[qola]\naiter_commit = "33f2e6af5"\n{FWD}'
-    (finding,) = check(text, overridden=True)
+    (finding,) = check(text, spec=BuildSpec(override_aiter_commit=True))
     assert finding.severity == "warning"
     assert finding.found == f'"33f2e6af5", overridden: the AITER source is {COMMIT}'
     (finding,) = check(text, aiter_id="")
@@ -159,7 +178,7 @@ def test_receipts_may_depend_on_the_module() -> None:
 
 def test_command_line_mode_counts() -> None:
     """Prevents: --mode cpp_itfs refused because of [build].mode."""
-    assert check(NO_MODE, mode="cpp_itfs") == ()
+    assert check(NO_MODE, spec=BuildSpec(mode="cpp_itfs")) == ()
 
 
 def test_an_unknown_module_is_reported_once() -> None:
@@ -183,7 +202,7 @@ def test_a_source_that_is_not_there_cannot_be_dropped() -> None:
 def test_nothing_to_drop() -> None:
     """Prevents: warnings about a line that every manifest of ROCm/QoLA's has, with the wheel."""
     text = f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n'
-    assert check(text, srcs_of=lambda _: ()) == ()
+    assert check(text, srcs=()) == ()
 
 
 def test_dtypes_are_cks(aiter_tree: Path) -> None:
