@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, is_attention
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
 from qola.errors import PlanError, QolaError
@@ -98,27 +99,18 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     tree = request.tree
     with thread_pool(2) as pool:
         # Each module's generators run in processes of their own.
-        further = pool.map(
-            lambda module: generate_further(resolved, module, output), resolved.further
-        )
-        generated = list(
-            pool.map(
-                lambda module: generate_module(resolved, module, output),
-                (*resolved.attention, *resolved.torch),
-            )
-        )
+        further = pool.map(partial(generate_further, resolved, output=output), resolved.further)
+        attention = (*resolved.attention, *resolved.torch)
+        generated = list(pool.map(partial(generate_module, resolved, output=output), attention))
         others = list(further)
     findings = [finding for module in generated for finding in launch_findings(tree, module)]
     if dead := [finding for finding in findings if finding.severity == "error"]:
         raise PlanError(dead)
     made = Assembly(resolved, output)
-    for module in generated:
+    for module in (*generated, *others):
         if module.config.name in ATTENTION:
             made.add(module)
-        else:
-            made.add_torch(module)
-    for module in others:
-        if module.torch:
+        elif module.torch or is_attention(module.config.name):
             made.add_torch(module)
     check_agreement(made.entries)
     python_modules = tuple(
