@@ -83,6 +83,7 @@ class Kind(Enum):
     )
     TEXTS = "a table of strings", Shape.ONE, (ItemType.TEXT,), True
     # Keys of optCompilerConfig.json: AITER writes even booleans as Python expressions.
+    EXPR = "a string holding a Python expression", Shape.ONE, (ItemType.TEXT,)
     EXPR_BOOL = (
         'true, false or a string holding a Python expression such as "False"',
         Shape.ONE,
@@ -93,6 +94,12 @@ class Kind(Enum):
         "a string or a list of strings, each a Python expression",
         Shape.ONE_OR_LIST,
         (ItemType.TEXT,),
+    )
+    EXPR_LISTS = (
+        "a table of lists of strings, each a Python expression",
+        Shape.LIST,
+        (ItemType.TEXT,),
+        True,
     )
 
 
@@ -337,17 +344,30 @@ _REPLACING = (
     ("srcs", Kind.EXPR_LIST, "source files"),
     ("flags_extra_cc", Kind.EXPR_LIST, "host compiler flags"),
     ("flags_extra_hip", Kind.EXPR_LIST, "HIP compiler flags"),
+    ("flags_extra_hip_per_source", Kind.EXPR_LISTS, "HIP compiler flags by source file"),
+    ("extra_ldflags", Kind.EXPR_OR_LIST, "linker flags"),
     ("extra_include", Kind.EXPR_LIST, "include directories"),
-    ("verbose", Kind.EXPR_BOOL, "print compiler commands; without effect"),
+    ("verbose", Kind.EXPR_BOOL, "print compiler commands"),
+    ("is_python_module", Kind.EXPR_BOOL, "the result is a Python module"),
+    ("is_standalone", Kind.EXPR_BOOL, "the result is an executable"),
+    ("torch_exclude", Kind.EXPR_BOOL, "compile without PyTorch"),
+    ("hipify", Kind.EXPR_BOOL, "translate CUDA sources first"),
+    ("hip_clang_path", Kind.EXPR, "directory of the compiler hipcc uses"),
     ("blob_gen_cmd", Kind.EXPR_OR_LIST, "generator commands; `{{}}` is their output"),
-    ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental; without effect"),
+    ("md_name", Kind.EXPR, "name of the library, without namespace"),
+    ("third_party", Kind.EXPR_LIST, "further sources AITER fetches"),
+    ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental"),
 )
+
+_DEFAULTS = {"md_name": "the module's name"}
 
 # Keys of ROCm/QoLA's registry that add plain text to the entry.
 _ADDING = (
+    ("add_srcs", "source files to add"),
     ("add_includes", "include directories to put first"),
     ("add_flags_extra_cc", "host compiler flags to add"),
     ("add_flags_extra_hip", "HIP compiler flags to add"),
+    ("add_blob_gen_cmd", "generator commands to add; `{{}}` is their output"),
 )
 
 MODULES = TableSpec(
@@ -357,7 +377,7 @@ MODULES = TableSpec(
     fields=(
         *_MODULE_KEYS,
         *(
-            Field(key, kind, doc, "AITER's entry", may_be_empty=True)
+            Field(key, kind, doc, _DEFAULTS.get(key, "AITER's entry"), may_be_empty=True)
             for key, kind, doc in _REPLACING
         ),
         *(Field(key, Kind.TEXT_LIST, doc, "none", may_be_empty=True) for key, doc in _ADDING),

@@ -38,7 +38,8 @@ class ModuleSpec:
 
     Attributes:
         hsa_subdirs: None if not given (the module's own apply); () embeds nothing.
-        overrides: the optCompilerConfig.json keys in alphabetical order, lists as tuples.
+        overrides: the optCompilerConfig.json keys in alphabetical order, lists as tuples, tables as
+            tuples of (key, value).
     """
 
     name: str
@@ -54,7 +55,12 @@ class ModuleSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the canonical form; digests of manifests without add_directions lack this key."""
-        overrides = {key: _lists(value) for key, value in self.overrides}
+        overrides = {
+            key: {k: _lists(v) for k, v in value}
+            if key == "flags_extra_hip_per_source"
+            else _lists(value)
+            for key, value in self.overrides
+        }
         data = _canonical(self, overrides=overrides)
         if not self.add_directions:
             del data["add_directions"]

@@ -21,7 +21,13 @@ from qola.manifest.constants import ADDABLE, describe_receipt
 from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest
 from qola.manifest.values import did_you_mean, either, nearest, quote
+from qola.plan.configure import ADDED
 from qola.plan.request import Request
+
+_SUPPORTED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd", *ADDED)
+"""Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
+
+_WITHOUT_EFFECT = ("verbose", "is_experimental")
 
 LIBRARY = {
     direction: module for module, of in ATTENTION.items() for direction in FAMILIES[of.direction]
@@ -59,6 +65,7 @@ def check_request(
         *check_requested(manifest),
         *_wrong_patches(request),
         *_unused_subdirs(request, config_of),
+        *_unsupported_keys(manifest),
         *unknown_keys(request.tree),
     ]
     if any(finding.severity == "error" for finding in unsupported):
@@ -268,6 +275,19 @@ def _unused_subdirs(
                 "or [] for none",
                 f"hsa_subdirs = {json.dumps(launched)}" if launched else "remove hsa_subdirs",
             )
+
+
+def _unsupported_keys(manifest: Manifest) -> Iterator[Finding]:
+    """Find keys that would change a library, and that a plan does not support."""
+    for spec in manifest.modules:
+        for key, _ in spec.overrides:
+            if key not in (*_SUPPORTED, *_WITHOUT_EFFECT):
+                yield Finding(
+                    manifest.place("modules", spec.index, key),
+                    f"{key}, which a plan does not support yet",
+                    f"one of the keys that change AITER's entry: {', '.join(_SUPPORTED)}",
+                    f"remove {key}",
+                )
 
 
 def unknown_keys(tree: AiterTree) -> Iterator[Finding]:

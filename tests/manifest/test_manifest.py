@@ -16,7 +16,7 @@ def fwd(text: str) -> Manifest:
     return loads(f"{MODULE}[[mha_fwd_variants]]\n{text}\n", file="m.toml")
 
 
-def test_keys_of_rocm_qola_load() -> None:
+def test_every_key_of_rocm_qola_loads() -> None:
     """Prevents: a manifest that ROCm/QoLA builds being refused here."""
     manifest = loads(
         """
@@ -39,13 +39,24 @@ def test_keys_of_rocm_qola_load() -> None:
         srcs = ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"]
         flags_extra_cc = []
         flags_extra_hip = ["'-DFAV3_ON=1'"]
+        flags_extra_hip_per_source = { "mha_fwd.cu" = ["'-O2'"] }
+        extra_ldflags = "None"
         extra_include = ["f'{CK_DIR}/example/ck_tile/01_fmha'"]
         verbose = "False"
+        is_python_module = false
+        is_standalone = "False"
+        torch_exclude = true
+        hipify = false
+        hip_clang_path = "os.environ.get('MHA_HIP_CLANG_PATH')"
         blob_gen_cmd = ["f'{CK_DIR}/generate.py -d fwd --output_dir {{}}'"]
+        md_name = "'attention_fwd'"
+        third_party = []
         is_experimental = false
+        add_srcs = ["qola_mha_fwd.cu"]
         add_includes = ["cpp_itfs"]
         add_flags_extra_cc = []
         add_flags_extra_hip = ["-DFAV3_ON=1"]
+        add_blob_gen_cmd = ["{AITER_META_DIR}/hsa/codegen.py --output_dir {{}}"]
         [[modules]]
         name = "libmha_bwd"
         [[mha_fwd_variants]]
@@ -82,9 +93,10 @@ def test_keys_of_rocm_qola_load() -> None:
     assert forward.hsa_subdirs == ("fmha_v3_fwd", "fmha_fwd_bf16")
     assert backward.hsa_subdirs is None
     overrides = dict(forward.overrides)
-    assert len(overrides) == 10
-    assert overrides["flags_extra_hip"] == ("'-DFAV3_ON=1'",)
-    assert overrides["verbose"] == "False"
+    assert len(overrides) == 21
+    assert overrides["flags_extra_hip_per_source"] == (("mha_fwd.cu", ("'-O2'",)),)
+    assert overrides["extra_ldflags"] == "None"
+    assert overrides["torch_exclude"] is True
     (variant,) = manifest.fwd_variants
     assert (variant.dtype, variant.bias) == (("fp16", "bf16"), ("no", "bias"))
     assert (variant.receipt, variant.skip, variant.sink) == (600, (False,), (False,))
@@ -186,6 +198,7 @@ CHANGES = {
     '[[modules]]\nname = "m"': (
         *("", 'mode = "pybind"', "receipt = 1", 'group = "g"', 'drop_srcs = ["a"]'),
         *('drop_directions = ["bwd"]', "hsa_subdirs = []", "verbose = true", "srcs = []"),
+        *(f"flags_extra_hip_per_source = {{ a = ['{n}'] }}" for n in (1, 2)),
     ),
     "[[mha_fwd_variants]]": (*VARIANT, "has_lse = true", "has_skip = true", "has_sink = true"),
     "[[mha_bwd_variants]]": (*VARIANT, "has_dbias = true", "deterministic = true"),

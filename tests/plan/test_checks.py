@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from qola.aiter.module_kinds import ModuleKind
 from qola.errors import Finding, ManifestError
 from qola.manifest.constants import BWD_DTYPES, FWD_DTYPES, PROFILES
+from qola.manifest.fields import MODULES
 from qola.manifest.load import loads
 from qola.plan import checks
 from qola.plan.request import Request
@@ -203,6 +205,14 @@ def test_nothing_to_drop() -> None:
     """Prevents: warnings about a line that every manifest of ROCm/QoLA's has, with the wheel."""
     text = f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n'
     assert check(text, srcs=()) == ()
+
+
+def test_every_optcompilerconfig_key_may_stand_in_a_module(aiter_tree: Path) -> None:
+    """Prevents: an override AITER knows being called unknown."""
+    config = json.loads((aiter_tree / "aiter/jit/optCompilerConfig.json").read_text())
+    keys = {key for entry in config.values() for key in entry}
+    assert keys
+    assert keys <= set(MODULES.by_key)
 
 
 def test_dtypes_are_cks(aiter_tree: Path) -> None:

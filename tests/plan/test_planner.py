@@ -299,6 +299,12 @@ CK = "aiter_meta/3rdparty/composable_kernel"
     ("line", "error", "found", "fix"),
     [
         (
+            'extra_ldflags = ["-lm"]',
+            PlanError,
+            "extra_ldflags, which a plan does not support yet",
+            "remove extra_ldflags",
+        ),
+        (
             'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
             PlanError,
             "fmoe, whose code objects nothing in libmha_fwd launches",
@@ -432,12 +438,12 @@ def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> Non
 
 def test_all_findings_come_at_once(plan: Planning) -> None:
     """Prevents: a manifest corrected one error at a time."""
-    text = HEAD.replace("receipt = 700", 'hsa_subdirs = ["fmoe"]')
+    keys = 'receipt = 700\nextra_ldflags = ["-lm"]\nhipify = true\nmd_name = "x"'
     with pytest.raises(PlanError) as caught:
-        plan(text.replace("[qola]", '[qola]\npatches_dir = "p"'), patches=PINS)
+        plan(HEAD.replace("receipt = 700", keys))
     assert [f.place for f in caught.value.findings] == [
-        "m.toml:2 [qola].patches_dir",
-        "m.toml:8 [[modules]].hsa_subdirs",
+        f"m.toml:{line} [[modules]].{key}"
+        for line, key in ((8, "extra_ldflags"), (9, "hipify"), (10, "md_name"))
     ]
     keys = '[qola]\naiter_commit = "33f2e6af5"\nrocm_versions = ["6.4"]'
     with pytest.raises(ManifestError) as other:
