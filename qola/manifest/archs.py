@@ -81,11 +81,7 @@ def choose_archs(
 
 
 def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpec, ...]:
-    """Return the modules of the groups, or all modules if there are no groups.
-
-    Raises:
-        ManifestError: no module has such a group.
-    """
+    """Return the modules of the groups, or all modules; an unknown group is a ManifestError."""
     wanted = split(groups)
     known = sorted({module.group for module in manifest.modules if module.group})
     if unknown := [group for group in wanted if group not in known]:
@@ -100,11 +96,7 @@ def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpe
 
 
 def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
-    """Return the distinct archs of this machine's GPUs, sorted.
-
-    Raises:
-        ToolchainError: there is no AMD GPU, or its driver is not loaded or not readable.
-    """
+    """Return the distinct archs of this machine's GPUs, sorted; none is a ToolchainError."""
     try:
         files = sorted(sysfs.glob("*/properties"))
         versions = {version for file in files if (version := _gfx_version(file))}

@@ -91,11 +91,7 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
 
 
 def loads(text: str, *, file: str) -> Manifest:
-    """Read a manifest from a string.
-
-    Raises:
-        ManifestError: with every finding, if `text` is not TOML or not a manifest.
-    """
+    """Read a manifest from a string; ManifestError with every finding if it is not valid."""
     if len(text) > MAX_BYTES:
         raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
     try:
@@ -117,11 +113,7 @@ def _syntax_finding(error: toml.TomlSyntaxError, file: str) -> Finding:
 def build_manifest(
     document: Mapping[str, Any], lines: toml.Lines, file: str, text: str = ""
 ) -> Manifest:
-    """Validate a parsed document; findings call it `file`.
-
-    Raises:
-        ManifestError: with every error and warning, in the order of the lines.
-    """
+    """Validate a parsed document; ManifestError with every finding, in the order of the lines."""
     reader = _Reader(file, lines)
     reader.check_top_level(document)
     tables = {table: reader.tables(table, document) for table in TABLES}

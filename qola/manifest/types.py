@@ -211,24 +211,15 @@ class Manifest:
     text: str = field(compare=False, repr=False)
 
     def place(self, *path: str | int) -> str:
-        """Return the place of a key, ``"modules", 0, "mode"``, as findings name it.
-
-        The place of an absent key has the line of its table.
-        """
+        """Return the place of a key, ``"modules", 0, "mode"``, or of its table, for findings."""
         return place_of(self.file, self.lines, path)
 
     def module_mode(self, module: ModuleSpec, requested: BuildMode | None = None) -> BuildMode:
-        """Return the mode of a module: its own, the command line's, or that of ``[build]``.
-
-        The order is ROCm/QoLA's.
-        """
+        """Return the mode of a module: its own, the command line's, or that of ``[build]``."""
         return module.mode or requested or self.mode
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request in a fixed order, without file and lines.
-
-        Equal manifests have equal digests.
-        """
+        """Return the request in a fixed order, without file and lines."""
         optional = {
             "kernels": [kernel.config.name for kernel in self.kernels],
             "triton": [spec.to_json() for spec in self.triton],

@@ -33,7 +33,7 @@ def write_batches(
     folder: Folder,
     module: str,
 ) -> Iterator[PlannedBatch]:
-    """Write the batches of a group of kernel instances.
+    """Write the batches, of `size` kernel instances at most, of a group.
 
     Args:
         packages, texts: the package and the source text of each kernel instance.

@@ -76,12 +76,7 @@ _TILE = re.compile(r"b\d+x(\d+)")
 
 @dataclass(frozen=True)
 class CSources:
-    """The C functions of a module.
-
-    Attributes:
-        source: the C++ that defines them; "" for none.
-        kernels: the C++ source with the kernels' names, the only one that a further kernel changes.
-    """
+    """The C++ of a module's C functions, "" for none, and the C++ with their kernels' names."""
 
     source: str
     kernels: str

@@ -44,9 +44,8 @@ class EntryMacros:
 
     Attributes:
         flags: definitions in addition to the module's own flags.
-        known: the value of each macro that the sources test; None if it is not defined, UNKNOWN if
-            a header may define it.
-        warnings: macros without a known meaning.
+        known: the value of each tested macro; None if it is not defined, UNKNOWN if a header may
+            define it.
     """
 
     flags: tuple[str, ...]

@@ -87,12 +87,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """An exported function of a library.
-
-    Attributes:
-        required: names of its parameters without a default.
-        optional: names of the following parameters, which have one.
-    """
+    """An exported function of a library; `optional` parameters have a default."""
 
     name: str
     parameters: int
@@ -101,16 +96,11 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
-class PlannedModule:
-    """A C++ library with kernel instances."""
+class KernelModule:
+    """A module with kernel instances."""
 
     name: str
     library: str
-    entries: tuple[EntryPoint, ...]
-    entry_source: PlannedFile
-    kernel_names: PlannedFile
-    public_header: PlannedFile
-    macros: Mapping[str, str]
     receipt: int | None
     copts: tuple[str, ...]
     kernels: tuple[int, ...]
@@ -118,9 +108,20 @@ class PlannedModule:
     headers: str
     code_objects: tuple[CodeObject, ...]
     asm_tables: tuple[PlannedFile, ...]
-    stubs: tuple[PlannedFile, ...]
     entry_sources: tuple[PlannedFile, ...]
     directions: tuple[Direction, ...]
+
+
+@dataclass(frozen=True)
+class PlannedModule(KernelModule):
+    """A C++ library."""
+
+    entries: tuple[EntryPoint, ...]
+    entry_source: PlannedFile
+    kernel_names: PlannedFile
+    public_header: PlannedFile
+    macros: Mapping[str, str]
+    stubs: tuple[PlannedFile, ...]
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,7 @@ class KernelPackage:
 
 @dataclass(frozen=True)
 class PythonModule:
-    """A module without PyTorch that Python imports, or whose C functions Python calls.
-
-    Attributes:
-        symbol: the only exported symbol; "" if all of AITER's C functions are exported.
-        rocm: names of the ROCm libraries whose headers it includes, without HIP, sorted.
-    """
+    """A module without PyTorch that Python imports, or whose C functions Python calls."""
 
     name: str
     library: str
@@ -158,14 +154,7 @@ class PythonModule:
 
 @dataclass(frozen=True)
 class KernelFlags:
-    """The flags of a torch module's kernel instances, compared with those of the library.
-
-    Attributes:
-        package: the package of the kernel instances.
-        only_module: flags that AITER has for the module only.
-        only_library: flags that AITER has for the library only.
-        same_objects: no such flag changes a kernel instance, so the library's objects are linked.
-    """
+    """The flags of a torch module's kernel instances, compared with those of the library."""
 
     package: str
     library: str
@@ -175,32 +164,14 @@ class KernelFlags:
 
 
 @dataclass(frozen=True)
-class TorchModule:
-    """A module that uses PyTorch; those of attention have kernel instances.
+class TorchModule(KernelModule):
+    """A module that uses PyTorch; only those of attention have kernel instances."""
 
-    Attributes:
-        entry: its entry in AITER's configuration; differs from `name` for modules of variants.
-        generated: generated files that its sources include, by path below their folder.
-        host_only: names of its sources without device code.
-        init: names of the sources that define the module's init function.
-    """
-
-    name: str
     entry: str
-    library: str
     symbol: str
-    receipt: int | None
-    copts: tuple[str, ...]
-    kernels: tuple[int, ...]
     kernel_flags: tuple[KernelFlags, ...]
-    sources: tuple[GeneratedSource, ...]
     host_only: tuple[str, ...]
     init: tuple[str, ...]
-    headers: str
-    code_objects: tuple[CodeObject, ...]
-    asm_tables: tuple[PlannedFile, ...]
-    entry_sources: tuple[PlannedFile, ...]
-    directions: tuple[Direction, ...]
     generated: tuple[PlannedFile, ...]
 
 
@@ -215,14 +186,7 @@ class TritonInstance:
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """A kernel in Triton and its instances.
-
-    Attributes:
-        own: its files are in qola's package qola/triton, not in the manifest's repository.
-        files: the file with the function, then the files that it imports.
-        signature: types of parameters that the manifest declares.
-        timeout: seconds after which a compile fails, 0 for none.
-    """
+    """A kernel in Triton and its instances."""
 
     name: str
     function: str
@@ -260,11 +224,7 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """Read plan.json; unknown keys are ignored.
-
-        Raises:
-            PlanError: another schema version, a missing key, or a value of the wrong type.
-        """
+        """Read plan.json; another schema or form is a PlanError, unknown keys are ignored."""
         try:
             data = parse_json(text)
             schema = data.get("schema") if isinstance(data, dict) else None
@@ -301,12 +261,12 @@ class Plan:
         """The libraries and the torch modules."""
         return (*self.modules, *self.torch_modules)
 
-    def compiled_as(self, module: PlannedModule | TorchModule) -> list[str]:
+    def compiled_as(self, module: KernelModule) -> list[str]:
         """Return the batch of each kernel instance of a module, or its own name if it has none."""
         batch = {index: batch.name for batch in self.batches for index in batch.kernels}
         return [batch.get(index, self.kernels[index].name) for index in module.kernels]
 
-    def kernels_of(self, module: PlannedModule | TorchModule) -> list[KernelInstance]:
+    def kernels_of(self, module: KernelModule) -> list[KernelInstance]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
 

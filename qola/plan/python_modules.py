@@ -233,11 +233,7 @@ def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
 def compare_flags(
     package: str, config: ModuleConfig, library: ModuleConfig, used: ModuleConfig
 ) -> KernelFlags:
-    """Compare a module's flags with those of the library that has its kernel instances.
-
-    Args:
-        used: the entry whose flags compile them.
-    """
+    """Compare a module's flags with the library's; `used` compiles its kernel instances."""
     return KernelFlags(
         package,
         library.name,

@@ -51,12 +51,7 @@ class BuildSpec:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """The options of a build or a plan; `qola.api.build_kernels` explains them.
-
-    Attributes:
-        spec: each of its archs may be several, separated by semicolons.
-        groups: build only modules of these groups; () for all.
-    """
+    """The options of a build or a plan; `qola.api.build_kernels` explains them."""
 
     manifest_path: str | Path
     spec: BuildSpec = field(default_factory=BuildSpec)

@@ -87,9 +87,6 @@ def plan_triton(
     Args:
         texts: as `triton_files` returns them.
         archs: of kernels without archs of their own.
-
-    Raises:
-        ManifestError: all kernels that do not exist, and all choices that do not fit a kernel.
     """
     found: list[TritonKernel] = []
     findings: list[Finding] = []
