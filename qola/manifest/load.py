@@ -11,26 +11,9 @@ from typing import Any
 from qola.errors import Finding, ManifestError, Severity, visible
 from qola.files import UnfitFileError, bounded_bytes, too_long
 from qola.kernel.config import ConfigError, KernelConfig
-from qola.manifest import toml
+from qola.manifest import fields, toml
 from qola.manifest.constants import BATCH, BIAS_KINDS, CAUSAL_MASKS, FMHA_MODES, MAX_ITEMS, NATIVE
-from qola.manifest.fields import (
-    BUILD,
-    BWD_VARIANTS,
-    BY_NAME,
-    FILTERED,
-    FWD_VARIANTS,
-    KERNELS,
-    MODULES,
-    ORDER,
-    OVERRIDE_KEYS,
-    PREBUILT,
-    QOLA,
-    TABLES,
-    TRITON,
-    Kind,
-    TableSpec,
-    flags,
-)
+from qola.manifest.fields import Kind, TableSpec, flags
 from qola.manifest.types import (
     BwdVariant,
     FwdVariant,
@@ -116,18 +99,20 @@ def build_manifest(
     """Validate a parsed document; ManifestError with every finding, in the order of the lines."""
     reader = _Reader(file, lines)
     reader.check_top_level(document)
-    tables = {table: reader.tables(table, document) for table in TABLES}
-    (qola,), (build,), (prebuilt,), (order,) = (tables[t] for t in (QOLA, BUILD, PREBUILT, ORDER))
+    tables = {table: reader.tables(table, document) for table in fields.TABLES}
+    (qola,), (build,), (prebuilt,), (order,) = (
+        tables[t] for t in (fields.QOLA, fields.BUILD, fields.PREBUILT, fields.ORDER)
+    )
     # Forward variants become torch modules of their own (qola.plan.torch_variants).
-    expanded = bool(tables[FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
+    expanded = bool(tables[fields.FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
     _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
-    optional = expanded or bool(tables[TRITON])
-    _check_modules(reader, tables[MODULES], document.get("modules"), optional=optional)
-    _check_triton(reader, tables[TRITON], document.get("triton"))
+    optional = expanded or bool(tables[fields.TRITON])
+    _check_modules(reader, tables[fields.MODULES], document.get("modules"), optional=optional)
+    _check_triton(reader, tables[fields.TRITON], document.get("triton"))
     _check_order(reader, order, tables)
-    for table in FILTERED:
-        _check_variants(reader, table, tables, expanded=expanded and table is FWD_VARIANTS)
-    kernels = tuple(_read_kernels(reader, tables[KERNELS]))
+    for table in fields.FILTERED:
+        _check_variants(reader, table, tables, expanded=expanded and table is fields.FWD_VARIANTS)
+    kernels = tuple(_read_kernels(reader, tables[fields.KERNELS]))
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings, f"{file} is not a valid manifest")
@@ -141,14 +126,16 @@ def build_manifest(
         mode=build.get("mode", "pybind"),
         keep_unreachable=build.get("keep_unreachable", False),
         batch=build.get("batch", BATCH),
-        modules=tuple(_module(n, module) for n, module in enumerate(tables[MODULES])),
-        fwd_variants=tuple(_variants(reader, FwdVariant, FWD_VARIANTS, tables)),
-        bwd_variants=tuple(_variants(reader, BwdVariant, BWD_VARIANTS, tables)),
+        modules=tuple(_module(n, module) for n, module in enumerate(tables[fields.MODULES])),
+        fwd_variants=tuple(_variants(reader, FwdVariant, fields.FWD_VARIANTS, tables)),
+        bwd_variants=tuple(_variants(reader, BwdVariant, fields.BWD_VARIANTS, tables)),
         warnings=findings,
         lines=lines,
         kernels=kernels,
-        triton=tuple(_triton(n, table) for n, table in enumerate(tables[TRITON])),
-        order={key: tuple(dict.fromkeys(order[key])) for key in ORDER.by_key if key in order},
+        triton=tuple(_triton(n, table) for n, table in enumerate(tables[fields.TRITON])),
+        order={
+            key: tuple(dict.fromkeys(order[key])) for key in fields.ORDER.by_key if key in order
+        },
         prebuilt=PrebuiltSpec(**prebuilt),
         text=text,
     )
@@ -185,15 +172,15 @@ class _Reader:
 
     def check_top_level(self, document: Mapping[str, Any]) -> None:
         for name, value in document.items():
-            if name in BY_NAME:
+            if name in fields.BY_NAME:
                 continue
             is_table = isinstance(value, dict) or _are_tables(value)
             found = f"unknown table {quote(name)}" if is_table else f"{name} outside of any table"
-            owner = next((table.header for table in TABLES if name in table.by_key), None)
-            meant = nearest(name, BY_NAME)
-            fix = f"did you mean {BY_NAME[meant].header}?" if meant else ""
+            owner = next((table.header for table in fields.TABLES if name in table.by_key), None)
+            meant = nearest(name, fields.BY_NAME)
+            fix = f"did you mean {fields.BY_NAME[meant].header}?" if meant else ""
             fix = f"{name} belongs under {owner}" if owner else fix
-            self.report((name,), found, either(t.header for t in TABLES), fix)
+            self.report((name,), found, either(t.header for t in fields.TABLES), fix)
 
     def tables(self, table: TableSpec, document: Mapping[str, Any]) -> list[Values]:
         """Return the values of each such table: exactly one ({} if absent) unless repeated."""
@@ -245,7 +232,7 @@ class _Reader:
 
     def _unknown_key(self, table: TableSpec, key: str, path: toml.Path) -> None:
         same = [name for name in table.by_key if {name, key} <= _ARCH_KEYS]
-        owners = [other.header for other in TABLES if key in other.by_key]
+        owners = [other.header for other in fields.TABLES if key in other.by_key]
         meant = same[0] if same else nearest(key, table.by_key)
         fix = f"did you mean {meant}?" if meant else ""
         if owners and not same:
@@ -280,7 +267,7 @@ def _check_names(reader: _Reader, namespace: str, archs: tuple[str, ...]) -> Non
         reader.report(
             ("qola", "namespace"),
             f"{quote(namespace)}: {fault}",
-            expectation(QOLA.by_key["namespace"]),
+            expectation(fields.QOLA.by_key["namespace"]),
             f"for example {quote('my_' + re.sub('_+', '_', namespace).strip('_'))}",
         )
     if NATIVE in archs and len(set(archs)) > 1:
@@ -354,7 +341,9 @@ def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
 
 def _check_order(reader: _Reader, order: Values, tables: Mapping[TableSpec, list[Values]]) -> None:
     """Warn if there are not two kinds of kernels to order."""
-    absent = " and ".join(table.header for table in (MODULES, TRITON) if not tables[table])
+    absent = " and ".join(
+        table.header for table in (fields.MODULES, fields.TRITON) if not tables[table]
+    )
     if order and absent:
         expected = "libraries and Triton kernels to choose from"
         fix = f"add {absent}, or remove [order]"
@@ -364,8 +353,8 @@ def _check_order(reader: _Reader, order: Values, tables: Mapping[TableSpec, list
 def _check_variants(
     reader: _Reader, table: TableSpec, tables: Mapping[TableSpec, list[Values]], *, expanded: bool
 ) -> None:
-    modules = FILTERED[table]
-    declared = {module.get("name") for module in tables[MODULES]}
+    modules = fields.FILTERED[table]
+    declared = {module.get("name") for module in tables[fields.MODULES]}
     if tables[table] and not declared & {*modules} and not expanded:
         reader.warn(
             (table.name, 0),
@@ -430,7 +419,7 @@ def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel
     """Yield the kernels that tables name; report invalid names and repetitions."""
     seen: dict[KernelConfig, int] = {}
     for n, table in enumerate(tables):
-        path = (KERNELS.name, n, "names")
+        path = (fields.KERNELS.name, n, "names")
         for name in table.get("names", ()):
             try:
                 config = KernelConfig.from_name(name)
@@ -442,9 +431,9 @@ def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel
                 continue
             if config not in seen:
                 seen[config] = n
-                yield NamedKernel(config, n, reader.label(KERNELS, n))
+                yield NamedKernel(config, n, reader.label(fields.KERNELS, n))
             elif seen[config] != n:  # repetitions within a table have a warning already
-                line = reader.lines.of((KERNELS.name, seen[config], "names"))
+                line = reader.lines.of((fields.KERNELS.name, seen[config], "names"))
                 found = f"{name}, which line {line} names already"
                 reader.report(path, found, "every kernel once", "remove one of the two")
 
@@ -454,12 +443,12 @@ def _sorted(values: Values, key: str) -> tuple[str, ...]:
 
 
 def _module(index: int, module: Values) -> ModuleSpec:
-    own: Values = {key: value for key, value in module.items() if key not in OVERRIDE_KEYS}
+    own: Values = {key: value for key, value in module.items() if key not in fields.OVERRIDE_KEYS}
     for key in ("drop_srcs", "drop_directions", "add_directions"):
         own[key] = _sorted(module, key)
     return ModuleSpec(
         **own,
-        overrides=tuple(sorted((k, v) for k, v in module.items() if k in OVERRIDE_KEYS)),
+        overrides=tuple(sorted((k, v) for k, v in module.items() if k in fields.OVERRIDE_KEYS)),
         index=index,
     )
 

@@ -6,21 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from qola.manifest import fields
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
-from qola.manifest.fields import (
-    BUILD,
-    BWD_VARIANTS,
-    FWD_VARIANTS,
-    KERNELS,
-    MODULES,
-    ORDER,
-    OVERRIDE_KEYS,
-    PREBUILT,
-    QOLA,
-    TRITON,
-    Field,
-    TableSpec,
-)
+from qola.manifest.fields import Field, TableSpec
 from qola.manifest.toml import toml_line, toml_value
 from qola.manifest.values import either, expectation
 from qola.version import docs_url
@@ -45,10 +33,10 @@ def starter_manifest(
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
     written: dict[TableSpec, dict[str, Any]] = {
-        QOLA: {"namespace": namespace},
-        BUILD: {"architectures": archs, "mode": "cpp_itfs"},
-        MODULES: {"name": "libmha_fwd", "receipt": "te"},
-        FWD_VARIANTS: {
+        fields.QOLA: {"namespace": namespace},
+        fields.BUILD: {"architectures": archs, "mode": "cpp_itfs"},
+        fields.MODULES: {"name": "libmha_fwd", "receipt": "te"},
+        fields.FWD_VARIANTS: {
             "dtype": "bf16",
             "has_bias": False,
             "has_alibi": False,
@@ -66,19 +54,25 @@ def starter_manifest(
     )
     for table, values in written.items():
         lines += ["", *_prose(table.doc), table.header, *_fields(table, values)]
-        if table is MODULES:
-            more = [f.key for f in table.fields if f.key in OVERRIDE_KEYS]
+        if table is fields.MODULES:
+            more = [f.key for f in table.fields if f.key in fields.OVERRIDE_KEYS]
             lines += ["", *_prose(f"keys that change AITER's own entry: {', '.join(more)}")]
-    lines += ["", *_prose("The backward library."), f"#{MODULES.header}"]
+    lines += ["", *_prose("The backward library."), f"#{fields.MODULES.header}"]
     lines += ['#name = "libmha_bwd"', '#receipt = "te"']
-    for table in (BWD_VARIANTS, KERNELS, TRITON, ORDER, PREBUILT):
+    for table in (
+        fields.BWD_VARIANTS,
+        fields.KERNELS,
+        fields.TRITON,
+        fields.ORDER,
+        fields.PREBUILT,
+    ):
         lines += ["", *_prose(table.doc), f"#{table.header}", *_fields(table, {})]
     return "\n".join(lines) + "\n"
 
 
 def _fields(table: TableSpec, values: Mapping[str, Any]) -> Iterator[str]:
     for field in table.fields:
-        if field.key in OVERRIDE_KEYS and table is MODULES:
+        if field.key in fields.OVERRIDE_KEYS and table is fields.MODULES:
             continue
         omitted = "" if field.required else f"; left out: {field.omitted}"
         yield ""
@@ -94,10 +88,10 @@ def _fields(table: TableSpec, values: Mapping[str, Any]) -> Iterator[str]:
 
 def _value(field: Field) -> str:
     """Return which values a field accepts; of the archs, only the tested ones by name."""
-    if field is BUILD.by_key["architectures"]:
+    if field is fields.BUILD.by_key["architectures"]:
         choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
         return f"{field.kind.phrase}: {either(choices)}"
-    if field is TRITON.by_key["archs"]:
+    if field is fields.TRITON.by_key["archs"]:
         return f"{field.kind.phrase}, archs by LLVM name"
     return expectation(field, short=True)
 

@@ -11,7 +11,7 @@ import pytest
 from qola.errors import ManifestError
 from qola.manifest.fields import TABLES, Field, TableSpec
 from qola.manifest.json_schema import field_schema, manifest_schema, schema_text
-from qola.manifest.load import build_manifest, loads
+from qola.manifest.load import build_manifest
 from qola.manifest.starter import starter_manifest
 from qola.manifest.toml import Lines, parse_toml
 from qola.manifest.values import check_value
@@ -149,9 +149,3 @@ def test_the_schema_line_of_each_manifest_leads_to_the_schema(repo_root: Path) -
         assert first.startswith("#:schema "), file.name
         schema = file.parent / first.removeprefix("#:schema ")
         assert schema.samefile(repo_root / "docs/reference/manifest.schema.json")
-
-
-def test_comments_for_editors_change_nothing() -> None:
-    """Prevents: a first line for editors that the manifest's own reader stumbles over."""
-    text = starter_manifest(schema="./manifest.schema.json")
-    assert loads(text, file="m") == loads(starter_manifest(), file="m")
