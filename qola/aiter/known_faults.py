@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,32 +32,25 @@ def known_faults(
         variants: values by dimension of the manifest's variants; () selects all kernels.
     """
     wanted = list(variants)
-    for fault in _faults():
-        if fault["module"] != config.name:
-            continue
-        if "archs" in fault and not set(fault["archs"]) & set(archs):
-            continue
-        if fault.get("ck") and config.without_ck:
-            continue
+    for fault in json.loads(FILE.read_text(encoding="utf-8")):
         asked = fault.get("variant", {})
-        if wanted and not any(_asks(variant, asked) for variant in wanted):
+        if (
+            fault["module"] != config.name
+            or ("archs" in fault and not set(fault["archs"]) & set(archs))
+            or (fault.get("ck") and config.without_ck)
+            or (wanted and not any(_asks(variant, asked) for variant in wanted))
+        ):
             continue
         texts = {c["file"]: _text(tree, c["file"]) for c in fault["when"]}
         if all(_holds(condition, texts[condition["file"]]) for condition in fault["when"]):
-            place = _place(fault["when"][0], texts)
             yield Finding(
-                place,
+                _place(fault["when"][0], texts),
                 fault["fault"],
                 f"a tree with ROCm/QoLA's patch {fault['patch']}, or one that does not need it",
                 "patches_dir = a copy of ROCm/QoLA's patches/aiter; one that does not fit this "
                 f"AITER must be rebased ({docs_url('guide/bazel.md')})",
                 "warning",
             )
-
-
-@cache
-def _faults() -> tuple[Mapping[str, Any], ...]:
-    return tuple(json.loads(FILE.read_text(encoding="utf-8")))
 
 
 def _asks(variant: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:

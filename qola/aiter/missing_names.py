@@ -87,65 +87,37 @@ def missing_headers(
         macros: known macros; includes under conditions on other macros do not count.
         generated: headers of generators, as sources include them.
     """
-    return tuple(_Search(root, dirs, frozenset(generated)).missing(list(includers), macros))
+    search = _Search(root, dirs, frozenset(generated))
+    start = list(includers)
+    # Conditions are only evaluated if something is missing without them.
+    return tuple(search.missing(start, macros) if search.missing(start, None) else ())
 
 
 class _Search:
     def __init__(self, root: Path, dirs: Sequence[str], generated: Collection[str]) -> None:
         self._root, self._dirs, self._generated = root, dirs, generated
-        self._headers: dict[str, Includer] = {}
         self._found: dict[tuple[str, str], str | None] = {}
 
-    def missing(self, start: Sequence[Includer], macros: Macros) -> dict[MissingName, None]:
-        """Return the missing headers in the order of their first use."""
-        leading = self._leading(start)
+    def missing(self, start: Iterable[Includer], macros: Macros | None) -> dict[MissingName, None]:
+        """Return the missing headers in the order of their first use.
+
+        Args:
+            macros: known macros; None for all includes, whatever their conditions are.
+        """
         found: dict[MissingName, None] = {}
         seen: set[str] = set()
-        pending = deque(includer for includer in start if id(includer) in leading)
+        pending = deque(start)
         while pending:
             includer = pending.popleft()
             for name, quoted, line in _asked(includer.text, macros):
                 path = self._path(includer, name, quoted)
-                if path is None and self._is_missing(name, quoted):
+                if path is None and quoted and name not in self._generated and not elsewhere(name):
                     found.setdefault(MissingName(f"{includer.place}:{line}", name))
                 elif path is not None and path not in seen:
                     seen.add(path)
-                    header = self._header(path)
-                    if id(header) in leading:
-                        pending.append(header)
+                    text = lossy_text(self._root / path)
+                    pending.append(Includer(path, text, posixpath.dirname(path) or "."))
         return found
-
-    def _leading(self, start: Sequence[Includer]) -> set[int]:
-        """Return the ids of texts that reach a missing include under any condition.
-
-        Only their conditions are evaluated.
-        """
-        users: dict[str, list[Includer]] = {}
-        leading: list[Includer] = []
-        pending = list(start)
-        while pending:
-            includer = pending.pop()
-            for name, quoted in dict.fromkeys(includes(includer.text[:_LARGE])):
-                path = self._path(includer, name, quoted)
-                if path is None and self._is_missing(name, quoted):
-                    leading.append(includer)
-                elif path is not None:
-                    if path not in users:
-                        pending.append(self._header(path))
-                    users.setdefault(path, []).append(includer)
-        found: set[int] = set()
-        while leading:
-            includer = leading.pop()
-            if id(includer) not in found:
-                found.add(id(includer))
-                leading += users.get(includer.place, [])
-        return found
-
-    def _header(self, path: str) -> Includer:
-        if path not in self._headers:
-            text = lossy_text(self._root / path)
-            self._headers[path] = Includer(path, text, posixpath.dirname(path) or ".")
-        return self._headers[path]
 
     def _path(self, includer: Includer, name: str, quoted: bool) -> str | None:
         folder = includer.folder if quoted else ""
@@ -154,9 +126,6 @@ class _Search:
             self._found[name, folder] = find(self._root, name, dirs)
         return self._found[name, folder]
 
-    def _is_missing(self, name: str, quoted: bool) -> bool:
-        return quoted and name not in self._generated and not elsewhere(name)
-
 
 def elsewhere(name: str) -> bool:
     """Return whether a header's name is one of a compiler, system, ROCm or Python."""
@@ -164,9 +133,9 @@ def elsewhere(name: str) -> bool:
     return known is not None or "." not in posixpath.basename(name)
 
 
-def _asked(text: str, macros: Macros) -> Iterator[tuple[str, bool, int]]:
+def _asked(text: str, macros: Macros | None) -> Iterator[tuple[str, bool, int]]:
     """Yield (name, is it quoted, line) of the includes that count."""
-    if len(text) > _LARGE:
+    if macros is None or len(text) > _LARGE:
         yield from ((name, quoted, 1) for name, quoted in includes(text[:_LARGE]))
         return
     for line in lines(text, macros):
@@ -197,13 +166,9 @@ def unknown_names(
         known.update(_DECLARED.findall(text.text), _NAMED.findall(without_comments(text.text)))
     found: dict[str, str] = {}
     for text in texts:
-        for name, line in _used(text.text, macros):
-            if name not in known:
-                found.setdefault(name, f"{text.place}:{line}")
+        for line in code_lines(text.text, macros):
+            for match in _USED.finditer(line.text):
+                name = match[1] or match[2]
+                if name not in known:
+                    found.setdefault(name, f"{text.place}:{line.number}")
     return tuple(MissingName(place, name) for name, place in found.items())
-
-
-def _used(text: str, macros: Macros) -> Iterator[tuple[str, int]]:
-    for line in code_lines(text, macros):
-        for match in _USED.finditer(line.text):
-            yield match[1] or match[2], line.number

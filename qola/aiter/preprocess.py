@@ -6,9 +6,13 @@ as those of compilers and of headers that are not read.
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+from qola.aiter.expressions import parse
 
 Macros = Mapping[str, str | None]
 """Values of macros: None for an undefined one, UNKNOWN for one that may be defined or not."""
@@ -20,18 +24,27 @@ _COMMENT = re.compile(
 )
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)", re.DOTALL)
 #: Queries that the compiler answers, such as __has_include(<hip/hip_runtime.h>).
-_ANSWERED = r"__has_\w+\s*\([^()]*\)"
-_TOKEN = re.compile(
-    rf"\s*({_ANSWERED}|[A-Za-z_]\w*|\d[\w']*|\|\||&&|[=!<>]=|<<|>>|[-!()<>+*/%&|^~?:,])"
-)
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("==", "!="),
-    ("<", ">", "<=", ">="),
-    ("+", "-"),
-    ("*",),
-)
+_ANSWERED = re.compile(r"\b__has_\w+\s*\([^()]*\)")
+_DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_NUMBER = re.compile(r"\b\d[\w']*")
+_WORDS = {"&&": " and ", "||": " or ", "!": "~"}
+_MOST_MACROS = 9  # whose values name each other
+_OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
+    ast.LtE: operator.le,
+    ast.GtE: operator.ge,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+_UNARY: dict[type[ast.AST], Callable[[int], int]] = {
+    ast.Invert: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
 _IF = ("if", "ifdef", "ifndef")
 
 
@@ -102,14 +115,14 @@ def lines(
             outer, taken, _ = stack.pop()
             found = True if word == "else" else _truth(value(rest, known, complete=complete))
             found = doubt if found is None else found
-            stack.append((outer, _or(taken, found), _and(_not(taken), found)))
+            stack.append((outer, _either((taken, found)), _every((_not(taken), found))))
         elif word == "endif" and stack:
             counts = stack.pop()[0]
             yield Line(number, line, counts)
             continue
         if word in (*_IF, "elif", "else") and stack:
             yield Line(number, line, stack[-1][0])
-            counts = _and(stack[-1][0], stack[-1][2])
+            counts = _every((stack[-1][0], stack[-1][2]))
             continue
         if word in ("define", "undef") and counts is not False:
             _follow(word, rest, known, certain=counts is True)
@@ -150,9 +163,8 @@ def conditions(text: str) -> list[Condition]:
             own.update(re.findall(r"^\w+", match[2]))
         if match[1] not in ("if", "elif"):
             continue
-        asked = re.sub(r"\bdefined\s*(?:\(\s*\w+\s*\)|\w+)", " ", match[2])
         # Calls do not count, and names with two underscores are the compiler's.
-        asked = re.sub(_ANSWERED, " ", asked)
+        asked = _ANSWERED.sub(" ", _DEFINED.sub(" ", match[2]))
         for name in re.findall(r"\b(?!__|\d)[A-Za-z_]\w*\b(?!\s*\()", asked):
             if name not in ("true", "false"):
                 found.setdefault(name, number)
@@ -162,9 +174,58 @@ def conditions(text: str) -> list[Condition]:
 def value(expression: str, macros: Macros, *, complete: bool = False) -> int | None:
     """Return the value of a condition, None if it is unknown or of an unsupported form.
 
-    Supported: numbers, macros, ``defined``, ``! && || == != < > <= >= + - *`` and brackets.
+    Supported: numbers, macros, ``defined``, ``! && || == != < > <= >= + - *`` and brackets; of a
+    comparison's result, no further comparison.
     """
-    return _Expression(expression, macros, complete, 0).whole()
+    return _evaluate(expression, macros, complete, _MOST_MACROS)
+
+
+def _evaluate(text: str, macros: Macros, complete: bool, depth: int) -> int | None:
+    """Evaluate a condition as Python, whose operators have the same precedence; ~ stands for !."""
+
+    def defined(match: re.Match[str]) -> str:
+        found = _is_defined(match[1] or match[2], macros, complete)
+        return f" {found if found is None else int(found)} "
+
+    def value_of(node: ast.AST) -> int | None:
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, int)):
+            return node.value
+        if isinstance(node, ast.Name):
+            if node.id in ("true", "false"):
+                return int(node.id == "true")
+            written = macros.get(node.id, None if complete else UNKNOWN)
+            if written is None or written == UNKNOWN:
+                return 0 if written is None else None
+            return _evaluate(written, macros, complete, depth - 1)
+        if isinstance(node, ast.BoolOp):
+            values = [_truth(value_of(value)) for value in node.values]
+            found = _every(values) if isinstance(node.op, ast.And) else _either(values)
+            return None if found is None else int(found)
+        if isinstance(node, ast.UnaryOp):
+            operand = value_of(node.operand)
+            return None if operand is None else int(_UNARY[type(node.op)](operand))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            node = ast.BinOp(node.left, node.ops[0], node.comparators[0])  # type: ignore[arg-type]
+        if isinstance(node, ast.BinOp):
+            apply = _OPERATORS[type(node.op)]
+            left, right = value_of(node.left), value_of(node.right)
+            return None if left is None or right is None else int(apply(left, right))
+        raise SyntaxError(f"{type(node).__name__} in a condition")
+
+    if "~" in text or not depth:
+        return None
+    text = _NUMBER.sub(_number, _ANSWERED.sub(" None ", _DEFINED.sub(defined, text)))
+    text = re.sub(r"&&|\|\||!(?!=)", lambda match: _WORDS[match[0]], text)
+    try:
+        return value_of(parse(text.strip(), "eval").body)
+    except (SyntaxError, ValueError, KeyError, RecursionError):
+        return None
+
+
+def _number(match: re.Match[str]) -> str:
+    """Return a number of C++ as Python writes it."""
+    digits = re.sub(r"[uUlLzZ]+$", "", match[0].replace("'", ""))
+    return f"0o{digits}" if re.fullmatch(r"0\d+", digits) else digits
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -229,111 +290,10 @@ def _not(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-def _and(left: bool | None, right: bool | None) -> bool | None:
-    if left is False or right is False:
-        return False
-    return None if left is None or right is None else True
+def _every(values: Iterable[bool | None]) -> bool | None:
+    found = list(values)
+    return False if False in found else None if None in found else True
 
 
-def _or(left: bool | None, right: bool | None) -> bool | None:
-    return _not(_and(_not(left), _not(right)))
-
-
-class _UnsupportedError(Exception):
-    """An expression of an unsupported form."""
-
-
-class _Expression:
-    def __init__(self, text: str, macros: Macros, complete: bool, depth: int) -> None:
-        self._macros, self._complete, self._depth = macros, complete, depth
-        self._tokens = _TOKEN.findall(text)
-        self._whole = not _TOKEN.sub("", text).strip()
-
-    def whole(self) -> int | None:
-        try:
-            found = self._level(0)
-        except (_UnsupportedError, IndexError):
-            return None
-        return found if self._whole and not self._tokens else None
-
-    def _level(self, level: int) -> int | None:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._level(level + 1)
-        while self._tokens and self._tokens[0] in _LEVELS[level]:
-            operator = self._tokens.pop(0)
-            left = _apply(operator, left, self._level(level + 1))
-        return left
-
-    def _unary(self) -> int | None:
-        token = self._tokens.pop(0)
-        if token in ("!", "-", "+"):
-            found = self._unary()
-            if found is None:
-                return None
-            return {"!": int(not found), "-": -found, "+": found}[token]
-        if token == "(":
-            found = self._level(0)
-            if self._tokens.pop(0) != ")":
-                raise _UnsupportedError
-            return found
-        if token[0].isdigit():
-            return _number(token)
-        if not re.match(r"[A-Za-z_]", token):
-            raise _UnsupportedError
-        if token.endswith(")"):
-            return None
-        return self._defined() if token == "defined" else self._name(token)
-
-    def _defined(self) -> int | None:
-        bracket = self._tokens[0] == "("
-        name = self._tokens.pop(1 if bracket else 0)
-        if bracket and (self._tokens.pop(0), self._tokens.pop(0)) != ("(", ")"):
-            raise _UnsupportedError
-        found = _is_defined(name, self._macros, self._complete)
-        return None if found is None else int(found)
-
-    def _name(self, name: str) -> int | None:
-        if self._tokens[:1] == ["("]:
-            raise _UnsupportedError
-        if name in ("true", "false"):
-            return int(name == "true")
-        if name not in self._macros:
-            return 0 if self._complete else None
-        text = self._macros[name]
-        if text is None or text == UNKNOWN:
-            return 0 if text is None else None
-        if self._depth > 8:
-            raise _UnsupportedError
-        return _Expression(text, self._macros, self._complete, self._depth + 1).whole()
-
-
-def _number(token: str) -> int:
-    digits = re.sub(r"[uUlLzZ]+$", "", token.replace("'", ""))
-    try:
-        octal = re.fullmatch(r"0\d+", digits)
-        return int(digits, 8) if octal else int(digits, 0)
-    except ValueError:
-        raise _UnsupportedError from None
-
-
-def _apply(operator: str, left: int | None, right: int | None) -> int | None:
-    if operator in ("&&", "||"):
-        join = _and if operator == "&&" else _or
-        found = join(_truth(left), _truth(right))
-        return None if found is None else int(found)
-    if left is None or right is None:
-        return None
-    return int(
-        {
-            "==": left == right,
-            "!=": left != right,
-            "<": left < right,
-            ">": left > right,
-            "<=": left <= right,
-            ">=": left >= right,
-            "+": left + right,
-            "-": left - right,
-            "*": left * right,
-        }[operator]
-    )
+def _either(values: Iterable[bool | None]) -> bool | None:
+    return _not(_every(map(_not, values)))

@@ -20,13 +20,7 @@ from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
 from qola.codegen.process import run_module
-from qola.codegen.types import (
-    Bucket,
-    GeneratedSource,
-    KernelSet,
-    Selection,
-    arch_sets,
-)
+from qola.codegen.types import Bucket, GeneratedSource, KernelSet, Selection, arch_sets
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
 from qola.processes import thread_pool
@@ -161,20 +155,15 @@ def _sort_generators(
         else:
             findings.append(
                 Finding(
-                    place=f"module {module.name}",
-                    found=f"generator {call.script}",
-                    expected="CK's generate.py, an entry-point generator or a v3 table",
-                    fix="leave the module out: qola does not support it",
+                    f"module {module.name}",
+                    f"generator {call.script}",
+                    "CK's generate.py, an entry-point generator or a v3 table",
+                    "leave the module out: qola does not support it",
                 )
             )
     if not directions and not (v3 and module.name in TORCH_ATTENTION) and not findings:
-        findings.append(
-            Finding(
-                place=f"module {module.name}",
-                found="no call of CK's generate.py",
-                expected="an attention module (libmha_fwd, libmha_bwd)",
-            )
-        )
+        expected = "an attention module (libmha_fwd, libmha_bwd)"
+        findings.append(Finding(f"module {module.name}", "no call of CK's generate.py", expected))
     if findings:
         raise CodegenError(findings)
     return dict(sorted(directions.items(), key=lambda kv: _ORDER[kv[0]])), entries, v3
@@ -184,22 +173,16 @@ def _read_ck_call(
     module: ModuleConfig, call: GeneratorCall, directions: dict[str, int]
 ) -> list[Finding]:
     """Add the directions of one call of CK's generate.py; return findings for unsupported ones."""
-    served = {"-d": 1, "--direction": 1, "-r": 1, "--receipt": 1, "-o": 1, "--output_dir": 1}
-    names = [arg for arg in call.args if arg.startswith("-")]
-    wrong = [f"option {name}" for name in names if name not in served]
+    served = ("-d", "--direction", "-r", "--receipt", "-o", "--output_dir")
+    wrong = [f"option {arg}" for arg in call.args if arg.startswith("-") and arg not in served]
     for direction in call.ck_directions:
         if direction in _ORDER and call.ck_receipt.isdigit():
             directions[direction] = int(call.ck_receipt)
         else:
             wrong.append(f"direction {direction} with receipt {call.ck_receipt}")
-    return [
-        Finding(
-            place=f"module {module.name}, {call.script}",
-            found=found,
-            expected=f"{', '.join(served)}; directions {', '.join(_ORDER)}",
-        )
-        for found in wrong
-    ]
+    place = f"module {module.name}, {call.script}"
+    expected = f"{', '.join(served)}; directions {', '.join(_ORDER)}"
+    return [Finding(place, found, expected) for found in wrong]
 
 
 def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
@@ -207,13 +190,9 @@ def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
     expected = f"{tree.fmha_dir}/generate.py"
     scripts = {call.script for call in module.ck_calls}
     if scripts != {expected}:
-        raise CodegenError(
-            Finding(
-                place=f"module {module.name}",
-                found=f"generators of CK: {', '.join(sorted(scripts))}",
-                expected=f"only {expected}, of the CK whose headers are compiled",
-            )
-        )
+        found = f"generators of CK: {', '.join(sorted(scripts))}"
+        expected = f"only {expected}, of the CK whose headers are compiled"
+        raise CodegenError(Finding(f"module {module.name}", found, expected))
     return (tree.root / tree.fmha_dir).absolute()
 
 
@@ -221,8 +200,7 @@ def _filters(
     native: Collection[int], selection: Selection, directions: Mapping[str, int]
 ) -> dict[str, tuple[VariantFilter, ...]]:
     """Check receipts and directions, and return the filters of each direction."""
-    dropped = sorted(selection.drop_directions - set(directions))
-    unknown = [("drop_directions", direction) for direction in dropped]
+    unknown = [("drop_directions", d) for d in sorted(selection.drop_directions - set(directions))]
     unknown += [
         (
             kernel.label,
@@ -244,10 +222,10 @@ def _filters(
     others = {(f.receipt, f.label) for fs in filters.values() for f in fs if f.receipt not in known}
     findings += [
         Finding(
-            place=label,
-            found=f"receipt {receipt}, which this CK does not know",
-            expected=f"one of {', '.join(map(str, known))}",
-            fix="write one of these numbers; AITER itself uses 600",
+            label,
+            f"receipt {receipt}, which this CK does not know",
+            f"one of {', '.join(map(str, known))}",
+            "write one of these numbers; AITER itself uses 600",
         )
         for receipt, label in sorted(others)
     ]
@@ -300,24 +278,12 @@ def _run_generator(request: GeneratorRequest) -> bytes:
         if refused.is_file():
             raise CodegenError(Finding(place, **json.loads(refused.read_text(encoding="utf-8"))))
         if not answer.is_file():
-            raise CodegenError(
-                Finding(
-                    place,
-                    "exit code 0 before it had generated anything: os._exit, or a signal",
-                    "a generator that returns, or ends by sys.exit",
-                )
-            )
-        stray = sorted(path.name for path in cwd.rglob("*"))
-        data = answer.read_bytes()
-    if stray:
-        raise CodegenError(
-            Finding(
-                place=place,
-                found=f"unexpected files in the working folder: {', '.join(stray)}",
-                expected="files in the output folder only",
-            )
-        )
-    return data
+            found = "exit code 0 before it had generated anything: os._exit, or a signal"
+            raise CodegenError(Finding(place, found, "a generator that returns or calls sys.exit"))
+        if stray := sorted(path.name for path in cwd.rglob("*")):
+            found = f"unexpected files in the working folder: {', '.join(stray)}"
+            raise CodegenError(Finding(place, found, "files in the output folder only"))
+        return answer.read_bytes()
 
 
 def _check_variants(
@@ -334,12 +300,13 @@ def _check_variants(
         CodegenError: names each variant and head dim without a kernel, and the kernels that CK has.
     """
     findings = []
+    have = sorted({bucket for answer in answers.values() for bucket in answer.buckets})
     for variant in next(iter(filters.values()), ()):
         if variant.index < 0:
             continue
+        in_asm = served_by_asm.get(variant.index)
         effects = {name: answer.filter(variant.index) for name, answer in answers.items()}
         if not any(effect.rows for effect in effects.values()):
-            in_asm = served_by_asm.get(variant.index)
             if in_asm is not None and set(variant.hdims or ()) <= set(in_asm):
                 continue
             reasons = [
@@ -349,22 +316,21 @@ def _check_variants(
             ]
             findings.append(
                 Finding(
-                    place=variant.label,
-                    found="selects no kernel:\n" + "\n".join(reasons),
-                    expected="a combination that the CK at hand has kernels for",
-                    fix="widen the dimensions named above, or remove the variant",
+                    variant.label,
+                    "selects no kernel:\n" + "\n".join(reasons),
+                    "a combination that the CK at hand has kernels for",
+                    "widen the dimensions named above, or remove the variant",
                 )
             )
             continue
         unserved = set.intersection(*(set(effect.unserved) for effect in effects.values()))
-        have = sorted({bucket for answer in answers.values() for bucket in answer.buckets})
         findings += [
             Finding(
-                place=f"{variant.label}.hdim",
-                found=f"{q}x{v}, which no kernel of receipt {variant.receipt} serves",
-                expected=f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
+                f"{variant.label}.hdim",
+                f"{q}x{v}, which no kernel of receipt {variant.receipt} serves",
+                f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
             )
-            for q, v in sorted(unserved.difference(served_by_asm.get(variant.index, ())))
+            for q, v in sorted(unserved.difference(in_asm or ()))
         ]
     if findings:
         raise CodegenError(findings, "a variant cannot be satisfied")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
-import select
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,69 +44,32 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
     """
     python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
     command = [*python, module, *arguments]
-    env = {
-        "PYTHONHASHSEED": "0",
-        "PYTHONUTF8": "1",
-        "PYTHONSAFEPATH": "1",
-    }
+    env = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
     try:
         done = run_group(command, cwd=cwd, env=env, timeout=TIMEOUT, limit=_MAX_OUTPUT, merged=True)
     except TooLongError:
-        raise CodegenError(
-            Finding(
-                place=place, found=f"no end after {TIMEOUT} s", expected="a generator that ends"
-            )
-        ) from None
+        found, expected = f"no end after {TIMEOUT} s", "a generator that ends"
     except TooMuchError:
-        raise CodegenError(
-            Finding(
-                place=place,
-                found=f"more than {_MAX_OUTPUT >> 20} MiB of messages on standard output",
-                expected="a generator that writes its sources into files, and few messages",
-            )
-        ) from None
-    if done.code != 0:
-        lines = done.out.decode("utf-8", "replace").splitlines()
-        tail = "\n".join(lines[-_TAIL_LINES:])
-        raise CodegenError(
-            Finding(
-                place=place,
-                found=f"exit code {done.code}; the generator wrote:\n{tail}",
-                expected="exit code 0",
-            )
-        )
+        found = f"more than {_MAX_OUTPUT >> 20} MiB of messages on standard output"
+        expected = "a generator that writes its sources into files, and few messages"
+    else:
+        if done.code == 0:
+            return
+        tail = "\n".join(done.out.decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])
+        found, expected = f"exit code {done.code}; the generator wrote:\n{tail}", "exit code 0"
+    raise CodegenError(Finding(place, found, expected))
 
 
 #: Bytes of memory, and of a file; the generators of the 0.1.7 wheels take 0.7 GB and 60 MB.
 _MEMORY, _FILE = 8 << 30, 1 << 30
 
 
-def prepare_generator() -> None:
-    """Limit memory and file size of this process group, and end it with the parent process."""
+def limit_generator() -> None:
+    """Limit memory and file size of this process and its children."""
     for kind, most in ((resource.RLIMIT_DATA, _MEMORY), (resource.RLIMIT_FSIZE, _FILE)):
         _, hard = resource.getrlimit(kind)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, hard))
-    _end_with_parent()
-
-
-def _end_with_parent() -> None:
-    """End this process group when the parent ends, also by SIGKILL.
-
-    The system signals the group when the other end of its standard input closes. Standard input is
-    empty from now on.
-    """
-    if not stat.S_ISFIFO(os.fstat(0).st_mode):
-        return
-    parent = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    fcntl.fcntl(parent, fcntl.F_SETOWN, -os.getpgrp())
-    flags = fcntl.fcntl(parent, fcntl.F_GETFL)
-    fcntl.fcntl(parent, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([parent], [], [], 0)[0]:  # it has ended already
-        os._exit(1)
 
 
 def ignore_bytecode() -> None:

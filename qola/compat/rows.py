@@ -25,10 +25,9 @@ def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[
         return
     own = ATTENTION[config.name]
     for script in sorted((tree.root / tree.hsa_dir).glob(f"gfx*/{own.asm_subdir}/codegen.py")):
-        arch, folder = script.parent.parent.name, script.parent.relative_to(tree.root).as_posix()
-        text = lossy_text(script)
-        for kernel in read_rows(text, arch, own.direction, folder):
-            yield arch, (kernel.file,)
+        folder = script.parent.relative_to(tree.root).as_posix()
+        for kernel in read_rows(lossy_text(script), folder):
+            yield kernel.arch, (kernel.file,)
 
 
 def check_v3(

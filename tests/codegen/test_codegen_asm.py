@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
+from qola.codegen.asm import embed
 from qola.codegen.asm.embed import PATCHES, generate_asm, integrity, unplanned_source
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
@@ -42,7 +43,7 @@ def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
     for part in ("include", "py_itfs_cu", "cpp_itfs"):
         shutil.copytree(tree.root / tree.csrc_dir / part, root / tree.csrc_dir / part)
     for arch in BOTH:
-        for part in ("fmha_v3_fwd", "fmha_v3_bwd", "pa"):
+        for part in ("fmha_v3_fwd", "fmha_v3_bwd"):
             folder = f"{tree.hsa_dir}/{arch}/{part}"
             shutil.copytree(tree.root / folder, root / folder)
     (root / tree.fmha_dir).mkdir(parents=True)
@@ -64,12 +65,11 @@ def run(
     manifest: str = "",
     archs: Sequence[str] = BOTH,
     calls: Sequence[GeneratorCall] | None = None,
-    patches: Path = PATCHES,
 ) -> AsmSet:
     parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     calls = v3_calls(tree, module) if calls is None else calls
-    return generate_asm(tree, module, calls, archs, variants, Folder(out), patches=patches)
+    return generate_asm(tree, module, calls, archs, variants, Folder(out))
 
 
 def test_everything_forward(tree: AiterTree, tmp_path: Path) -> None:
@@ -271,15 +271,18 @@ def test_an_unknown_script_is_off_and_named(changeable: AiterTree, tmp_path: Pat
     assert "9f918bb37c8a2d31" in finding.expected
 
 
-def test_a_patch_that_does_not_fit_fails(tree: AiterTree, tmp_path: Path) -> None:
+def test_a_patch_that_does_not_fit_fails(
+    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a source half patched, which crashes when it launches."""
     patches = tmp_path / "patches"
     shutil.copytree(PATCHES, patches)
     patch = patches / "gfx950-fmha_v3_fwd-embedded.patch"
     patch.chmod(0o644)
     patch.write_text(patch.read_text().replace(' #include "mha_fwd.h"', ' #include "mha.h"'))
+    monkeypatch.setattr(embed, "PATCHES", patches)
     with pytest.raises(QolaError, match=r"gfx950-fmha_v3_fwd-embedded\.patch"):
-        run(tree, tmp_path / "out", "libmha_fwd", patches=patches)
+        run(tree, tmp_path / "out", "libmha_fwd")
 
 
 def test_a_later_generator_is_off_and_named(tree: AiterTree, tmp_path: Path) -> None:
@@ -310,7 +313,11 @@ def test_a_lost_code_object_is_named(changeable: AiterTree, tmp_path: Path) -> N
 
 def test_integrity_of_the_wheel(tree: AiterTree) -> None:
     """Prevents: rows without a file, or files without a row, that nobody hears of."""
-    found = {(a, d): integrity(tree, a, f"fmha_v3_{d}") for a in BOTH for d in ("fwd", "bwd")}
+    found = {
+        (arch, d): tuple(integrity(tree, f"{tree.hsa_dir}/{arch}/fmha_v3_{d}"))
+        for arch in BOTH
+        for d in ("fwd", "bwd")
+    }
     assert found["gfx942", "bwd"] == found["gfx950", "fwd"] == ()
     (unnamed,) = found["gfx942", "fwd"]
     assert "8 code objects (MI300/fwd_hd128_bf16.co, " in unnamed.found
@@ -319,29 +326,6 @@ def test_integrity_of_the_wheel(tree: AiterTree) -> None:
     assert missing.severity == "warning"
     assert missing.found.startswith("rows for 8 code objects (bwd_hd128_bf16_a16.co, ")
     assert "bwd_hd192_hd128_fp16_causal_br_a32_pssk.co" in missing.found
-
-
-def test_integrity_of_csv_tables(changeable: AiterTree) -> None:
-    """Prevents: CSV tables, which later AITERs have for all kernels, left unchecked."""
-    folder = changeable.root / changeable.hsa_dir / "gfx942/pa"
-    assert integrity(changeable, "gfx942", "pa") == ()
-    (folder / "pa_bf16_noquant_gqa16_1tg_4w.co").rename(folder / "pa_other.co")
-    missing, unnamed = integrity(changeable, "gfx942", "pa")
-    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, whose files are missing" in missing.found
-    assert unnamed.found.startswith("pa_other.co, which no row names")
-
-
-def test_a_later_forward_table_stands_for_both_folders(changeable: AiterTree) -> None:
-    """Prevents: MI300/ and MI308/ reported missing for AITERs whose table has neither."""
-    folder = changeable.root / changeable.hsa_dir / "gfx942/fmha_v3_fwd"
-    names = sorted(path.name for path in (folder / "MI300").iterdir())
-    rows = "".join(f"bf16,128,knl,{name}\n" for name in names)
-    (folder / "fmha_fwd.csv").write_text("dtype,hdim_q,knl_name,co_name\n// comment\n" + rows)
-    (folder / "codegen.py").unlink()
-    assert integrity(changeable, "gfx942", "fmha_v3_fwd") == ()
-    (folder / "MI308" / names[0]).unlink()
-    (missing,) = integrity(changeable, "gfx942", "fmha_v3_fwd")
-    assert f"MI308/{names[0]}" in missing.found
 
 
 @pytest.mark.parametrize(

@@ -32,27 +32,23 @@ def kernel(
     direction: str = "bwd", hdim: tuple[int, int] = (128, 128), **fields: object
 ) -> AsmKernel:
     values = {"dtype": "bf16", "mode": "batch", "mask": False, **fields}
-    return AsmKernel("k", "f", "gfx942", direction, hdim_q=hdim[0], hdim_v=hdim[1], **values)  # type: ignore[arg-type]
+    return AsmKernel("f", "gfx942", direction, hdim_q=hdim[0], hdim_v=hdim[1], **values)  # type: ignore[arg-type]
 
 
 def test_a_row_of_gfx942_forward_is_two_kernels() -> None:
     """Prevents: MI308 without kernels, or with those of MI300."""
-    one, two = read_rows(ROW, "gfx942", "fwd", HSA)
-    assert (one.key, two.key) == (
-        "hsa/gfx942/fmha_v3_fwd/MI300/k.co",
-        "hsa/gfx942/fmha_v3_fwd/MI308/k.co",
-    )
-    assert one.file == f"{HSA}/MI300/k.co"
+    one, two = read_rows(ROW, HSA)
+    assert (one.file, two.file) == (f"{HSA}/MI300/k.co", f"{HSA}/MI308/k.co")
     fields = (one.dtype, one.hdim_q, one.hdim_v, one.mode, one.mask)
     assert fields == ("bf16", 128, 128, "group", True)
 
 
 def test_launches_are_matched_by_value() -> None:
     """Prevents: true and 1, or an argument left at its default, taken for different kernels."""
-    (call,) = read_calls(ROW + CALL + CALL, "gfx942", "fwd", HSA)
-    assert [k.key.rpartition("/")[2] for k in call.kernels] == ["k.co", "k.co"]
+    (call,) = read_calls(ROW + CALL + CALL, HSA)
+    assert [k.file.rpartition("/")[2] for k in call.kernels] == ["k.co", "k.co"]
     short = ROW.replace("gfx942, 2,        true", "gfx942, 1")
-    (call,) = read_calls(short + CALL.replace(", 2, true", ""), "gfx942", "fwd", HSA)
+    (call,) = read_calls(short + CALL.replace(", 2, true", ""), HSA)
     assert call.kernels[0].mode == "batch"
 
 
@@ -67,7 +63,7 @@ def test_launches_are_matched_by_value() -> None:
 def test_what_is_not_understood_is_told(text: str, part: str) -> None:
     """Prevents: a kernel that is not embedded because its launch was overlooked."""
     with pytest.raises(CodegenError, match=part):
-        read_calls(text, "gfx942", "fwd", HSA)
+        read_calls(text, HSA)
 
 
 def test_a_launch_in_another_form_is_told() -> None:
@@ -83,11 +79,11 @@ def test_a_launch_in_another_form_is_told() -> None:
         "<64, 64, FmhaBwdBf16, false, false, 0, false, false, false, GPUArch::gfx942>;\n"
     )
     launch = "r = fmha_bwd_v3_<dot_do_o_trait_, dq_dk_dv_v3_traits_>(s, a);\n"
-    (call,) = read_calls(row + using + launch, "gfx942", "bwd", "hsa/gfx942/fmha_v3_bwd")
+    (call,) = read_calls(row + using + launch, "hsa/gfx942/fmha_v3_bwd")
     assert call.helpers == ("fmha_bwd_dot_do_o_traits_<64, FmhaBwdBf16, false, false, false>",)
     for text in (using, using + using + launch, using + launch.replace("r = ", "x = ")):
         with pytest.raises(CodegenError, match="nothing launches"):
-            read_calls(row + text, "gfx942", "bwd", "hsa/gfx942/fmha_v3_bwd")
+            read_calls(row + text, "hsa/gfx942/fmha_v3_bwd")
 
 
 @pytest.mark.parametrize(

@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
-from qola.codegen.ck.hazards import DispatchRow, find_hazards
+from qola.codegen.ck.hazards import find_hazards
+from qola.codegen.ck.predicates import REQUESTED, VariantFilter
+from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.types import Bucket
 from qola.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
+KERNEL = Kernel("fwd", "k", None, {}, "")
+NUMBERS = count()
+#: By the key of each row.
+KEEPERS: dict[str, list[VariantFilter]] = {}
 
 
 def row(
-    hdim: int | Bucket, bias: str, *labels: str, steps: Bucket = (1, 1), **changes: object
-) -> DispatchRow:
-    values: dict[str, object] = {
-        "arch": "gfx950",
-        "dtype": "bf16",
-        "bucket": (hdim, hdim) if isinstance(hdim, int) else hdim,
-        "problem": (("mode", "batch"), ("bias", bias)),
-        "steps": steps,
-        "bm0": 128,
-        "labels": labels,
-        "key": f"{hdim} {bias}",
-        **changes,
-    }
-    return DispatchRow(**values)  # type: ignore[arg-type]
+    hdim: int | Bucket,
+    bias: str,
+    *labels: str,
+    arch: str = "gfx950",
+    dtype: str = "bf16",
+    steps: Bucket = (1, 1),
+    bm0: int | None = 128,
+    conditional: bool = False,
+) -> Row:
+    key = str(next(NUMBERS))
+    KEEPERS[key] = [VariantFilter(0, label, 600, {}, None) for label in labels]
+    bucket = (hdim, hdim) if isinstance(hdim, int) else hdim
+    problem = (("mode", "batch"), ("bias", bias))
+    fields = {"dtype": dtype}
+    return Row(
+        key, None, ("", ()), KERNEL, (), fields, problem, arch, bucket, steps, bm0, conditional
+    )
 
 
 def hazards(
-    base: Sequence[DispatchRow],
-    kept: Sequence[DispatchRow],
-    unreachable: Mapping[str, Bucket] | None = None,
+    base: Sequence[Row], kept: Sequence[Row], unreachable: Mapping[str, Bucket] | None = None
 ) -> list[Finding]:
-    return find_hazards("fwd", base, kept, "receipt 600", unreachable or {})
+    return find_hazards("fwd", base, kept, KEEPERS, "receipt 600", unreachable or {})
 
 
 def test_a_complete_chain_has_none() -> None:
@@ -94,7 +102,11 @@ def test_chains_of_other_archs_and_dtypes_do_not_mix() -> None:
         for h in (64, 128)
         for bias in ("no", "alibi")
     ]
-    kept = [r for r in base if not (r.dtype == "fp16" and r.bucket[0] == 64 and "alibi" in str(r))]
+    kept = [
+        r
+        for r in base
+        if (r.fields["dtype"], r.bucket[0], dict(r.problem)["bias"]) != ("fp16", 64, "alibi")
+    ]
     (finding,) = hazards(base, kept)
     assert "(gfx9 fp16, gfx950 fp16)" in finding.found
 
@@ -102,7 +114,7 @@ def test_chains_of_other_archs_and_dtypes_do_not_mix() -> None:
 def test_unreachable_rows_are_reported() -> None:
     """Prevents: an hour of compiling kernels that nothing reaches, which a manifest keeps."""
     base = [row(h, bias, bm0=None) for h in (64, 32, 96) for bias in ("no", "alibi")]
-    front = {"32 no": (64, 64), "32 alibi": (64, 64), "96 alibi": (96, 96)}
+    front = {base[2].key: (64, 64), base[3].key: (64, 64), base[5].key: (96, 96)}
     bucket, others = hazards(base, base, front)
     assert bucket.severity == others.severity == "warning"
     assert "2 entries stand behind the 64x64 bucket that take" in bucket.found
@@ -114,7 +126,7 @@ def test_an_unreached_bucket_that_alone_has_a_class_is_an_error() -> None:
     """Prevents: hdim 32 with alibi declared, compiled, and answered with -1 by the 64 bucket."""
     base = [row(h, bias) for h in (64, 32) for bias in ("no", "alibi")]
     kept = [row(64, "no", ONE), row(32, "alibi", TWO)]
-    errors = [f for f in hazards(base, kept, {"32 alibi": (64, 64)}) if f.severity == "error"]
+    errors = [f for f in hazards(base, kept, {kept[1].key: (64, 64)}) if f.severity == "error"]
     assert len(errors) == 1
     assert "bias=alibi with hdim 32x32 but not 64x64" in errors[0].found
 
@@ -125,6 +137,9 @@ def test_the_largest_tile_left_out_is_reported() -> None:
     (finding,) = hazards(base, [row(64, "alibi", ONE, bm0=32)])
     assert finding.severity == "warning"
     assert "leaves out the tile of 128 rows: the one of 32 rows now takes every" in finding.found
+    own = row(64, "alibi", bm0=32)
+    KEEPERS[own.key] = [VariantFilter(REQUESTED, "[[kernels]]", 600, {}, None)]
+    assert hazards(base, [own]) == []
 
 
 def test_a_class_without_the_largest_tile() -> None:

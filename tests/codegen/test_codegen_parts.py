@@ -13,7 +13,7 @@ import pytest
 from qola.aiter.core_file import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.messages import GeneratorRequest
-from qola.codegen.ck.observe import grouped_check, observe
+from qola.codegen.ck.observe import observe
 from qola.codegen.ck.output import RefusedError, record
 from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
@@ -128,37 +128,6 @@ def test_chains_of_several_receipts_keep_their_order(sequences: list[str], merge
     """Prevents: a kernel without padding behind one with padding, where it is never reached."""
     rows = merge([[row(key) for key in keys] for keys in sequences])
     assert "".join(r.key for r in rows) == merged
-
-
-@dataclass
-class Trait:
-    """Stands for one of CK's traits: fields with "pad" in their name are the paddings."""
-
-    hdim: int
-    dpad: str
-
-
-def test_grouped_check_finds_what_ck_finds() -> None:
-    """Prevents: CK's check of duplicates and paddings losing its teeth when it is made fast."""
-    seen: list[tuple[int, int]] = []
-
-    def check(traits: list[Any], trait: Any) -> None:
-        seen.append((trait.hdim, len(traits)))
-        if trait in traits:
-            raise ValueError(f"Duplicate found {trait}")
-
-    checked = grouped_check(check)
-    pool: list[Any] = []
-    for trait in (Trait(64, "f"), Trait(128, "f"), Trait(64, "t"), Trait(256, "t")):
-        checked(pool, trait)
-        pool.append(trait)
-    # The paddings of hdim 128, only "f", had been allowed for 64.
-    assert seen == [(64, 0), (64, 1), (256, 0)]
-    with pytest.raises(ValueError, match="Duplicate"):
-        checked(pool, Trait(128, "f"))
-    with pytest.raises(ValueError, match="Duplicate"):
-        checked(pool, Trait(64, "t"))
-    checked([], Trait(128, "f"))
 
 
 def test_a_type_is_the_same_however_it_is_written() -> None:

@@ -1,17 +1,14 @@
-"""Generators that end early, never end, write without end, or outlive qola."""
+"""Generators that end early, never end, or write without end."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-import qola
 from qola.codegen import process
 from qola.codegen.process import run_module
 from qola.errors import CodegenError
@@ -29,14 +26,9 @@ time.sleep(600)
 """
 
 
-def script(folder: Path, text: str) -> list[str]:
-    """Write a script; return the arguments of `run_script` for it."""
-    (folder / "script.py").write_text(text)
-    return [str(folder / "seen"), "--archs=gfx950", str(folder / "script.py"), str(folder)]
-
-
 def run_script(folder: Path, text: str) -> None:
-    words = script(folder, text)
+    (folder / "script.py").write_text(text)
+    words = [str(folder / "seen"), "--archs=gfx950", str(folder / "script.py"), str(folder)]
     run_module("qola.codegen.asm.run_script", words, cwd=folder, place="script.py")
 
 
@@ -50,21 +42,6 @@ def running(folder: Path) -> list[bytes]:
             continue
         found += [command] if word in command else []
     return found
-
-
-def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
-    """Prevents: generators and their children that run for 15 minutes after kill -9."""
-    words = script(tmp_path, ENDLESS)
-    code = (
-        "import sys; from pathlib import Path; from qola.codegen.process import run_module\n"
-        f"run_module('qola.codegen.asm.run_script', {words}, cwd=Path('/'), place='x')"
-    )
-    root = str(Path(qola.__file__).parents[1])
-    with subprocess.Popen([sys.executable, "-c", code], env={"PYTHONPATH": root}) as parent:
-        wait_for((tmp_path / "started").exists)
-        assert len(running(tmp_path)) == 2
-        parent.kill()
-    wait_for(lambda: not running(tmp_path))
 
 
 def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:

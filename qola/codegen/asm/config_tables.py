@@ -1,8 +1,8 @@
 """Reads the CSV tables of AITER's later trees: which .co file serves which problems.
 
 ``hsa/<arch>/<module>/**/*.csv`` has a row for each kernel; `hsa/codegen.py -m <module>` makes a C++
-table of all of them, and AITER's C++ selects and loads by that. qola
-only interprets the columns by which variants select: dtype, hdim_q, hdim_v, mask and mode.
+table of all of them, and AITER's C++ selects and loads by that. qola only interprets the columns by
+which variants select: dtype, hdim_q, hdim_v, mask and mode.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import io
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -38,7 +38,7 @@ class ConfigRow:
         fields: texts by column.
         files: tree-relative paths of its .co file; several if the library picks one by the
             device's compute units (MI300, MI308).
-        place: file and line.
+        place: its file and code object, for messages.
     """
 
     arch: str
@@ -65,28 +65,14 @@ class ConfigRow:
         text = self.fields[column].strip()
         if match := _WHOLE.fullmatch(text):
             return int(match[1] or 0)
-        raise CodegenError(
-            Finding(
-                place=self.place,
-                found=f"{column} = {text}",
-                expected="a whole number, or nothing, which is 0",
-                fix="use an AITER tree whose tables have numbers in this column",
-            )
-        )
+        expected = "a whole number, or nothing, which is 0"
+        raise CodegenError(Finding(self.place, f"{column} = {text}", expected, _FIX))
 
 
 @dataclass(frozen=True)
 class ConfigTable:
-    """One CSV file.
+    """One CSV file of the tree."""
 
-    Attributes:
-        module: its name for `hsa/codegen.py -m`, and its folder below ``hsa/<arch>``.
-        file: path relative to the tree.
-        columns: its header.
-        rows: in its order.
-    """
-
-    module: str
     arch: str
     file: str
     columns: tuple[str, ...]
@@ -101,6 +87,9 @@ class ConfigTable:
         return out.getvalue()
 
 
+_FIX = "use an AITER tree whose tables hsa/codegen.py reads"
+
+
 def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
     """Read the tables of one module for all archs, sorted by file.
 
@@ -111,62 +100,47 @@ def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
     if not found:
         raise CodegenError(
             Finding(
-                place=f"{tree.hsa_dir}/codegen.py -m {module}",
-                found=f"no table {tree.hsa_dir}/<arch>/{module}/**/*.csv",
-                expected="a table for at least one arch",
-                fix="use an AITER tree that has the folder, or leave the source that includes "
+                f"{tree.hsa_dir}/codegen.py -m {module}",
+                f"no table {tree.hsa_dir}/<arch>/{module}/**/*.csv",
+                "a table for at least one arch",
+                "use an AITER tree that has the folder, or leave the source that includes "
                 f"asm_{module}_configs.hpp out (drop_srcs)",
             )
         )
-    files = (path.relative_to(tree.root).as_posix() for path in found)
-    return tuple(_read_table(tree, module, file) for file in files)
+    return tuple(_read_table(tree, path.relative_to(tree.root).as_posix()) for path in found)
 
 
-def _read_table(tree: AiterTree, module: str, file: str) -> ConfigTable:
-    arch = file.removeprefix(f"{tree.hsa_dir}/").partition("/")[0]
-    numbers, (columns, *rest) = _read_csv(tree, file)
-    widths = {len(line) for line in rest}
-    if not {"knl_name", "co_name"} <= set(columns) or widths - {len(columns)}:
-        raise CodegenError(
-            Finding(
-                place=file,
-                found=f"columns {', '.join(columns) or 'none'}, rows of {sorted(widths)} fields",
-                expected="a CSV table with the columns knl_name and co_name, and as many fields "
-                "in each row",
-                fix="use an AITER tree whose tables hsa/codegen.py reads",
-            )
-        )
-    rows = []
-    for number, line in zip(numbers, rest, strict=True):
-        fields = dict(zip(columns, line, strict=True))
-        files = co_files(tree, posixpath.dirname(file), fields["co_name"].strip())
-        rows.append(ConfigRow(arch, PurePosixPath(file).stem, fields, files, f"{file}:{number}"))
-    return ConfigTable(module, arch, file, tuple(columns), tuple(rows))
-
-
-def _read_csv(tree: AiterTree, file: str) -> tuple[list[int], list[list[str]]]:
-    """Read a CSV file: the line numbers of its rows, and the header followed by the rows.
-
-    Raises:
-        CodegenError: it is not CSV in UTF-8.
-    """
+def _read_table(tree: AiterTree, file: str) -> ConfigTable:
     try:
-        kept = _without_comments((tree.root / file).read_text(encoding="utf-8-sig"))
-        reader = csv.reader(io.StringIO("\n".join(line for _, line in kept)))
-        found = [(kept[reader.line_num - 1][0], line) for line in reader]
+        text = _BLOCK_COMMENT.sub("", (tree.root / file).read_text(encoding="utf-8-sig"))
+        columns, *rows = [*csv.reader(_without_comments(text))] or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CodegenError(
-            Finding(
-                place=file,
-                found=f"{type(error).__name__}: {error}",
-                expected="a CSV table in UTF-8",
-                fix="use an AITER tree whose tables hsa/codegen.py reads",
-            )
-        ) from None
-    return [number for number, _ in found[1:]], [line for _, line in found] or [[]]
+        found = f"{type(error).__name__}: {error}"
+        raise CodegenError(Finding(file, found, "a CSV table in UTF-8", _FIX)) from None
+    widths = {len(row) for row in rows}
+    if not {"knl_name", "co_name"} <= set(columns) or widths - {len(columns)}:
+        found = f"columns {', '.join(columns) or 'none'}, rows of {sorted(widths)} fields"
+        expected = "a CSV table with the columns knl_name and co_name, and all fields in each row"
+        raise CodegenError(Finding(file, found, expected, _FIX))
+    arch = file.removeprefix(f"{tree.hsa_dir}/").partition("/")[0]
+    name, folder = PurePosixPath(file).stem, posixpath.dirname(file)
+    read = []
+    for row in rows:
+        fields = dict(zip(columns, row, strict=True))
+        co_name = fields["co_name"].strip()
+        files = _co_files(tree, folder, co_name)
+        read.append(ConfigRow(arch, name, fields, files, f"{file}, {co_name}"))
+    return ConfigTable(arch, file, tuple(columns), tuple(read))
 
 
-def co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:
+def _without_comments(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith(("//", "#", ";")):
+            comment = _LINE_COMMENT.search(line) if '"' not in line else None
+            yield line[: comment.start()] if comment else line
+
+
+def _co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:
     """Return the files that a library may load for a row, relative to the tree.
 
     The file is in the table's folder. If it is missing there and subfolders have code objects, the
@@ -213,17 +187,3 @@ def _mode(row: ConfigRow, module: str) -> str:
     if mode is None:
         return "group" if module.endswith("_varlen") else "batch"
     return "group" if mode else "batch"
-
-
-def _without_comments(text: str) -> list[tuple[int, str]]:
-    """Return the lines of CSV text without comments and blank lines, with their numbers."""
-    lines = []
-    number = 0
-    # A block comment leaves a mark for every line break in it.
-    for marked in _BLOCK_COMMENT.sub(lambda m: "\0" * m[0].count("\n"), text).splitlines():
-        number += 1 + marked.count("\0")
-        line = marked.replace("\0", "")
-        if line.strip() and not line.lstrip().startswith(("//", "#", ";")):
-            comment = _LINE_COMMENT.search(line) if '"' not in line else None
-            lines.append((number, line[: comment.start()] if comment else line))
-    return lines

@@ -28,18 +28,15 @@ def v3_bucket(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int] | Non
 
 def fits(variant: Variant, kernel: AsmKernel) -> bool:
     """Whether a kernel serves a problem of the variant."""
-    hdims = variant.hdim
+    own = (kernel.hdim_q, kernel.hdim_v)
     return (
         serves_any(variant)
         and (variant.dtype is None or kernel.dtype in variant.dtype)
         and kernel.mode in variant.mode
         and kernel.mask in variant.mask
         and (
-            hdims is None
-            or any(
-                v3_bucket(kernel.direction, q, v) == (kernel.hdim_q, kernel.hdim_v)
-                for q, v in hdims
-            )
+            variant.hdim is None
+            or any(v3_bucket(kernel.direction, q, v) == own for q, v in variant.hdim)
         )
     )
 
@@ -50,13 +47,10 @@ def serves_any(variant: Variant, module: str = "fmha_v3_fwd") -> bool:
     Args:
         module: the folder of the assembly kernels; kernels outside of v3's folders may have sinks.
     """
-    fwd = ["skip"] if not module.startswith("fmha_v3_") else ["skip", "sink"]
-    without = ["dropout", *(fwd if _is_fwd(variant) else ("dbias", "deterministic"))]
+    without = ["dropout", "dbias", "deterministic"]
+    if isinstance(variant, FwdVariant):
+        without = ["dropout", "skip", *(["sink"] if module.startswith("fmha_v3_") else [])]
     return "no" in variant.bias and all(False in getattr(variant, name) for name in without)
-
-
-def _is_fwd(variant: Variant) -> bool:
-    return isinstance(variant, FwdVariant)
 
 
 _PARAMETERS = {

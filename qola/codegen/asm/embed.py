@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from qola.aiter.attention import attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall
 from qola.codegen.asm.domain import Variant, fits, v3_bucket
 from qola.codegen.asm.script import run_script, write_source
-from qola.codegen.asm.set import AsmSet, listed, not_embedded
-from qola.codegen.asm.tables import AsmCall, AsmKernel, helper_type, read_calls, read_csv, read_rows
-from qola.codegen.types import CodeObject, FieldValue, GeneratedSource, KernelInstance
+from qola.codegen.asm.set import AsmSet, co_files, code_object, compare_files
+from qola.codegen.asm.tables import AsmCall, helper_type, read_calls, read_rows
+from qola.codegen.types import FieldValue, GeneratedSource, KernelInstance
 from qola.errors import CodegenError, Finding
 from qola.files import sha256_of
 from qola.folder import Folder
@@ -26,13 +26,12 @@ PATCHES = Path(__file__).with_name("patches")
 """Patches that make AITER's v3 generators embed their kernels, and pins.json."""
 
 
-def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path) -> Path | Finding:
+def _patched_copy(root: Path, script: str, place: str, into: Path) -> Path | Finding:
     """Copy a generator, and apply the patch that is pinned for this version of it.
 
     Args:
         root: directory of the tree that contains ``hsa/``.
         into: directory for the copy.
-        patches: directory with ``pins.json`` and the patches.
 
     Returns:
         The patched copy, or a warning if no patch is known for the script.
@@ -40,18 +39,16 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
     Raises:
         AiterError: the patch does not apply.
     """
-    pins = json.loads((patches / "pins.json").read_text(encoding="utf-8"))
+    pins = json.loads((PATCHES / "pins.json").read_text(encoding="utf-8")).get(script, {})
     digest = sha256_of(root / script)
-    pin = pins.get(script, {}).get(digest)
-    if pin is None:
-        known = ", ".join(pins.get(script, {})) or "none"
+    if digest not in pins:
         return Finding(
-            place=place,
-            found=f"sha256 {digest}, for which qola has no patch that embeds its kernels: "
+            place,
+            f"sha256 {digest}, for which qola has no patch that embeds its kernels: "
             "assembly (v3) kernels are off, and such problems go to CK",
-            expected=f"a version it has one for: {known}",
-            fix="use the AITER that qola pins, or add a patch: qola/codegen/asm/patches/README.md",
-            severity="warning",
+            f"a version it has one for: {', '.join(pins) or 'none'}",
+            "use the AITER that qola pins, or add a patch: qola/codegen/asm/patches/README.md",
+            "warning",
         )
     copy = into / script
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +56,7 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
     # Not at the top: generators run in a process that sees no third-party package.
     from qola.fetch.patches import apply_patches  # noqa: PLC0415
 
-    apply_patches(into, [patches / pin["patch"]], display="qola/codegen/asm/patches")
+    apply_patches(into, [PATCHES / pins[digest]["patch"]], display="qola/codegen/asm/patches")
     return copy
 
 
@@ -124,7 +121,7 @@ class Helper:
     fields: Mapping[str, FieldValue]
     data: bytes
 
-    def instance(self, archs: Sequence[str], variants: Sequence[int]) -> KernelInstance:
+    def instance(self, archs: Sequence[str], variants: Iterable[int]) -> KernelInstance:
         """Describe it as a kernel instance. AITER's source is for any architecture."""
         return KernelInstance(
             name=self.name,
@@ -133,37 +130,26 @@ class Helper:
             archs=tuple(sorted(archs)),
             sha256=hashlib.sha256(self.data).hexdigest(),
             fields=dict(sorted(self.fields.items())),
-            variants=tuple(sorted(variants)),
+            variants=tuple(sorted(index for index in variants if index >= 0)),
         )
 
 
-def read_helpers(files: Mapping[str, bytes], place: str) -> dict[str, Helper]:
-    """Parse the helper kernels in generated files, by traits type.
-
-    Raises:
-        CodegenError: a file is not a helper kernel.
-    """
-    helpers = {}
-    for name, data in files.items():
-        match = _TRAIT.search(data.decode())
-        if match is None or match["role"] not in _FIELDS:
-            raise CodegenError(
-                Finding(
-                    place=f"{place}: {name}",
-                    found="not a helper kernel of a v3 kernel",
-                    expected=f"one of {', '.join(_FIELDS)}",
-                    fix="extend qola/codegen/asm/embed.py",
-                )
-            )
-        values = [part.strip() for part in match["traits"].split(",")]
-        fields = dict(zip(_FIELDS[match["role"]], map(_value, values), strict=True))
-        fields["mode"] = "group" if fields["mode"] else "batch"
-        type_ = helper_type(match["type"], match["traits"])
-        helpers[type_] = Helper(name.removesuffix(".cpp"), type_, match["role"], fields, data)
-    return helpers
+def _read_helper(name: str, data: bytes, place: str) -> Helper:
+    match = _TRAIT.search(data.decode())
+    if match is None or match["role"] not in _FIELDS:
+        expected = f"one of {', '.join(_FIELDS)}"
+        fix = "extend qola/codegen/asm/embed.py"
+        found = "not a helper kernel of a v3 kernel"
+        raise CodegenError(Finding(f"{place}: {name}", found, expected, fix))
+    values = [part.strip() for part in match["traits"].split(",")]
+    read = [_VALUES[value] if value in _VALUES else int(value) for value in values]
+    fields = dict(zip(_FIELDS[match["role"]], read, strict=True))
+    fields["mode"] = "group" if fields["mode"] else "batch"
+    type_ = helper_type(match["type"], match["traits"])
+    return Helper(name.removesuffix(".cpp"), type_, match["role"], fields, data)
 
 
-def unplanned_source(types: Sequence[str]) -> str:
+def unplanned_source(types: Iterable[str]) -> str:
     """Return C++ that defines throwing helper kernels, for traits types without a variant."""
     return _STUBS.format(
         functions="\n".join(
@@ -171,10 +157,6 @@ def unplanned_source(types: Sequence[str]) -> str:
             for type_ in sorted(types)
         )
     )
-
-
-def _value(text: str) -> FieldValue:
-    return _VALUES[text] if text in _VALUES else int(text)
 
 
 _HELPERS = "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py"
@@ -187,8 +169,6 @@ def generate_asm(
     archs: Sequence[str],
     variants: Sequence[Variant],
     out_dir: Folder,
-    *,
-    patches: Path = PATCHES,
 ) -> AsmSet:
     """Generate the v3 path of a module for the problems of its variants.
 
@@ -208,98 +188,59 @@ def generate_asm(
     launches: dict[str, tuple[AsmCall, ...]] = {}
     for call in (c for c in calls if f"/{c.script}".endswith(own)):
         for arch in sorted(set(archs)):
-            files = _dispatch(tree, call, arch, patches)
+            files = _dispatch(tree, call, arch)
             if isinstance(files, Finding):
                 findings.append(files)
                 continue
-            hsa_dir = f"{tree.hsa_dir}/{arch}/fmha_v3_{direction}"
-            found = [
-                launch
-                for data in files.values()
-                for launch in read_calls(data.decode(), arch, direction, hsa_dir)
-            ]
+            folder = f"{tree.hsa_dir}/{arch}/fmha_v3_{direction}"
+            found = [c for data in files.values() for c in read_calls(data.decode(), folder)]
             if not any(_keepers(launch, variants) for launch in found):
                 continue
             launches[arch] = tuple(found)
-            made = [
-                write_source(out_dir, f"dispatch/{name}", data, direction, "asm")
-                for name, data in files.items()
-            ]
-            sources += [replace(source, archs=(arch,)) for source in made]
-            findings += integrity(tree, arch, f"fmha_v3_{direction}")
+            for name, data in files.items():
+                made = write_source(out_dir, f"dispatch/{name}", data, direction, "asm")
+                sources.append(replace(made, archs=(arch,)))
+            findings += integrity(tree, folder)
     everything = [launch for found in launches.values() for launch in found]
     wanted = [launch for launch in everything if _keepers(launch, variants)]
     kernels, stubs = _helpers(tree, calls, everything, wanted, variants, archs, out_dir)
-    objects, missing = _code_objects(tree, wanted)
+    rows = sorted({k.file: k for launch in wanted for k in launch.kernels}.items())
+    present = {file for file, _ in rows if (tree.root / file).is_file()}
     return AsmSet(
         archs=tuple(launches),
         sources=tuple(sources),
         kernels=kernels,
         stubs=stubs,
-        code_objects=objects,
+        code_objects=tuple(code_object(tree, f, k.arch) for f, k in rows if f in present),
         served=_served([launches.get(arch, ()) for arch in archs], variants, direction),
-        findings=(*findings, *missing),
+        findings=(*findings, *(_lost(file) for file, _ in rows if file not in present)),
     )
 
 
-def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
-    """Compare the configuration tables of a folder with its .co files.
-
-    Args:
-        subdir: folder below ``hsa/<arch>``, such as ``fmha_v3_bwd``.
-
-    Returns:
-        A warning that names the missing files of rows, and one that names the files without a row.
-        () for a folder without tables: other code names its kernels.
-    """
-    hsa_dir = f"{tree.hsa_dir}/{arch}/{subdir}"
-    folder = tree.root / hsa_dir
-    named: set[str] = set()
-    tables = [path.relative_to(tree.root).as_posix() for path in sorted(folder.rglob("*.csv"))]
-    for table in tables:
-        named.update(read_csv(tree.root / table, table, arch, hsa_dir))
-    script = folder / "codegen.py"
-    text = script.read_text(encoding="utf-8") if script.is_file() else ""
-    direction = subdir.rpartition("_")[2]
-    if rows := read_rows(text, arch, direction, hsa_dir):
-        tables.append(f"{hsa_dir}/codegen.py")
-        launched = [k for c in read_calls(text, arch, direction, hsa_dir) for k in c.kernels]
-        named.update(kernel.file for kernel in (*rows, *launched))
-    if not named:
-        return ()
-    present = {path.relative_to(tree.root).as_posix() for path in folder.rglob("*.co")}
-    place = ", ".join(tables) if len(tables) < 3 else f"{len(tables)} tables in {hsa_dir}"
-    findings = []
-    if named - present:
-        findings.append(
-            Finding(
-                place=place,
-                found=f"rows for {listed(named - present, hsa_dir)}, whose files are missing",
-                expected="a .co file for each row",
-                severity="warning",
-            )
-        )
-    if present - named:
-        findings.append(not_embedded(present - named, hsa_dir, place))
-    return tuple(findings)
+def integrity(tree: AiterTree, folder: str) -> Iterator[Finding]:
+    """Compare the table of a v3 generator with the .co files in its folder."""
+    script = f"{folder}/codegen.py"
+    text = tree.text(script)
+    launched = [kernel for call in read_calls(text, folder) for kernel in call.kernels]
+    named = {kernel.file for kernel in (*read_rows(text, folder), *launched)}
+    lost = named.difference(co_files(tree, folder))
+    return compare_files(tree, folder, [script], named, lost)
 
 
-def _dispatch(
-    tree: AiterTree, call: GeneratorCall, arch: str, patches: Path
-) -> dict[str, bytes] | Finding:
+def _dispatch(tree: AiterTree, call: GeneratorCall, arch: str) -> dict[str, bytes] | Finding:
     """Run the patched generator of an architecture, or return the reason why it cannot run."""
     place = call.script.replace(ARCH_TOKEN, arch)
     script = place.removeprefix(f"{tree.meta_dir}/") if tree.meta_dir else place
     root = tree.root / tree.meta_dir
     if not (root / script).is_file():
         return Finding(
-            place=place,
-            found=f"no such file: this AITER has no assembly (v3) kernels for {arch}",
-            expected="a generator for each architecture, or none of it served by v3",
+            place,
+            f"no such file: this AITER has no assembly (v3) kernels for {arch}",
+            "a generator for each architecture, or none of it served by v3",
             severity="warning",
         )
     with tempfile.TemporaryDirectory() as name:
-        copy = patched_copy(root, script, place, Path(name), patches)
+        copy = _patched_copy(root, script, place, Path(name))
         return copy if isinstance(copy, Finding) else run_script(copy, call.args, place)
 
 
@@ -349,60 +290,40 @@ def _helpers(
             keepers.setdefault(helper, set()).update(_keepers(launch, variants))
     helpers: dict[str, Helper] = {}
     for call in (c for c in calls if named and f"/{c.script}".endswith(_HELPERS)):
-        helpers.update(
-            read_helpers(run_script(tree.root / call.script, call.args, call.script), call.script)
-        )
+        for name, data in run_script(tree.root / call.script, call.args, call.script).items():
+            made = _read_helper(name, data, call.script)
+            helpers[made.type] = made
     if lacking := sorted(keepers.keys() - helpers.keys()):
-        raise CodegenError(
-            Finding(
-                place="fmha_v3_bwd dispatch",
-                found=f"launches with {', '.join(lacking)}",
-                expected="kernels that fmha_bwd_pre_post_kernel_generate.py writes",
-            )
-        )
+        found = f"launches with {', '.join(lacking)}"
+        expected = "kernels that fmha_bwd_pre_post_kernel_generate.py writes"
+        raise CodegenError(Finding("fmha_v3_bwd dispatch", found, expected))
     kernels = []
     for type_ in sorted(keepers, key=lambda t: helpers[t].name):
-        kept_by = [index for index in keepers[type_] if index >= 0]
-        kernels.append(helpers[type_].instance(archs, kept_by))
+        kernels.append(helpers[type_].instance(archs, keepers[type_]))
         write_source(out_dir, kernels[-1].file, helpers[type_].data, "bwd", "asm")
-    stubs = []
-    if unplanned := sorted(named - keepers.keys()):
-        text = unplanned_source(unplanned)
-        stubs.append(
-            write_source(out_dir, "dispatch/asm_unplanned.cpp", text.encode(), "bwd", "asm")
-        )
-    return tuple(kernels), tuple(stubs)
+    if not (unplanned := named - keepers.keys()):
+        return tuple(kernels), ()
+    text = unplanned_source(unplanned).encode()
+    return tuple(kernels), (
+        write_source(out_dir, "dispatch/asm_unplanned.cpp", text, "bwd", "asm"),
+    )
 
 
-def _code_objects(
-    tree: AiterTree, wanted: Iterable[AsmCall]
-) -> tuple[tuple[CodeObject, ...], list[Finding]]:
-    rows: dict[str, AsmKernel] = {k.key: k for launch in wanted for k in launch.kernels}
-    objects, findings = [], []
-    for key, row in sorted(rows.items()):
-        path = tree.root / row.file
-        if path.is_file():
-            size = path.stat().st_size
-            objects.append(CodeObject(key, row.file, row.arch, sha256_of(path), size))
-        else:
-            findings.append(
-                Finding(
-                    place=row.file,
-                    found="no such file, though the v3 dispatch loads it: a problem that comes to "
-                    "it fails",
-                    expected="every code object that a dispatch loads",
-                    fix="call with use_ext_asm = false for such problems",
-                    severity="warning",
-                )
-            )
-    return tuple(objects), findings
+def _lost(file: str) -> Finding:
+    return Finding(
+        file,
+        "no such file, though the v3 dispatch loads it: a problem that comes to it fails",
+        "every code object that a dispatch loads",
+        "call with use_ext_asm = false for such problems",
+        "warning",
+    )
 
 
 def _unserved(call: GeneratorCall) -> Finding:
     return Finding(
-        place=f"{call.script} {' '.join(call.args)}",
-        found="a v3 generator that qola cannot make embed its kernels: assembly (v3) kernels are "
+        f"{call.script} {' '.join(call.args)}",
+        "a v3 generator that qola cannot make embed its kernels: assembly (v3) kernels are "
         "off, and such problems go to CK",
-        expected="hsa/<arch>/fmha_v3_*/codegen.py, as AITER 0.1.7 has it",
+        "hsa/<arch>/fmha_v3_*/codegen.py, as AITER 0.1.7 has it",
         severity="warning",
     )

@@ -13,7 +13,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.attention import attention_of
@@ -23,10 +22,10 @@ from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable, padded, read_tables, row_fits
 from qola.codegen.asm.domain import Variant
 from qola.codegen.asm.script import run_script
-from qola.codegen.asm.set import AsmSet, listed, not_embedded
+from qola.codegen.asm.set import AsmSet, co_files, code_object, compare_files
 from qola.codegen.types import CodeObject, GeneratedSource, Selection
 from qola.errors import CodegenError, Finding
-from qola.files import lossy_text, sha256_of, write_if_changed
+from qola.files import lossy_text, write_if_changed
 from qola.folder import Folder
 
 SCRIPT = "codegen.py"
@@ -52,7 +51,6 @@ def config_header(
 
     Args:
         tables: all tables of the module for all archs, which the C++ names.
-        kept: the rows to keep.
 
     Raises:
         CodegenError: the script fails or writes another file.
@@ -66,24 +64,15 @@ def config_header(
         for table in tables:
             below = table.file.removeprefix(f"{tree.hsa_dir}/{table.arch}/")
             rows = [row for row in table.rows if id(row) in chosen]
-            for arch, text in (
-                (f"{_WHOLE}{table.arch}", table.text(table.rows)),
-                (table.arch, table.text(rows)),
-            ):
-                copy = root / arch / below
-                write_if_changed(copy, text)
+            write_if_changed(root / f"{_WHOLE}{table.arch}" / below, table.text(table.rows))
+            write_if_changed(root / table.arch / below, table.text(rows))
         archs = sorted({row.arch for row in kept})
         files = run_script(root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
-    if list(files) != [header_name(module)]:
-        raise CodegenError(
-            Finding(
-                place=place,
-                found=", ".join(files),
-                expected=f"{header_name(module)} and no other file",
-                fix="use an AITER tree that this qola serves",
-            )
-        )
-    return files[header_name(module)]
+    header = header_name(module)
+    if list(files) != [header]:
+        fix = "use an AITER tree that this qola serves"
+        raise CodegenError(Finding(place, ", ".join(files), f"{header} and no other file", fix))
+    return files[header]
 
 
 #: Definitions of functions that other sources can call: C functions by AITER's macro, and C++.
@@ -118,14 +107,10 @@ def unreached(
     }
     entry = f"mha_{attention_of(config.name).direction}"
     entries = [src for src, text in texts.items() if re.search(rf"^float\s+{entry}\(", text, re.M)]
+    words = {word for src in entries for word in re.findall(r"\w+", texts[src])}
     for module, archs in sorted(archs_of.items()):
-        users = [
-            src
-            for src, text in texts.items()
-            if any(name == header_name(module) for name, _ in includes(text))
-        ]
-        if not archs or not entries or not users or set(users) & set(entries):
-            continue
+        header = header_name(module)
+        users = [src for src, text in texts.items() if header in dict(includes(text))]
         defined = {
             name
             for src in users
@@ -133,18 +118,17 @@ def unreached(
             for name in pattern.findall(texts[src])
             if not name.startswith("AITER_")
         }
-        if any(set(re.findall(r"\w+", texts[src])) & defined for src in entries):
+        if not archs or not entries or not users or {*users} & {*entries} or words & defined:
             continue
         yield Finding(
-            place=", ".join(users),
-            found=f"{', '.join(sorted(defined)) or 'no function'}, which {entry} in "
+            ", ".join(users),
+            f"{', '.join(sorted(defined)) or 'no function'}, which {entry} in "
             f"{', '.join(entries)} does not call: the kernels of {module} for {', '.join(archs)} "
             "are never launched, and their problems are answered with -1",
-            expected="an entry point that launches the embedded kernels, or hsa_subdirs without "
-            f"{module}",
-            fix="use an AITER whose entry point calls it (a fork or a patch may), or remove these "
+            f"an entry point that launches the embedded kernels, or hsa_subdirs without {module}",
+            "use an AITER whose entry point calls it (a fork or a patch may), or remove these "
             "architectures",
-            severity="warning",
+            "warning",
         )
 
 
@@ -203,87 +187,45 @@ def generate_later_asm(
     Raises:
         CodegenError: the script fails, or a module has no tables.
     """
+    direction = attention_of(config.name).direction
     modules = config_modules(tree, config, selection.drop_srcs)
     embedded = (selection.embedded or modules) if selection.asm else ()
-    made = [
-        _generate_table(
-            tree, config, selection, module, archs, out_dir, on=module in {*modules} & {*embedded}
-        )
-        for module in sorted({*modules, *named})
-    ]
-    every = [row for one in made for row in one.rows]
-    reached = {one.module: sorted({row.arch for row in one.rows}) for one in made}
+    rows: dict[str, list[ConfigRow]] = {}
+    headers: list[GeneratedSource] = []
+    inputs = {f"{tree.hsa_dir}/{SCRIPT}"}
+    findings: list[Finding] = []
+    for module in sorted({*modules, *named}):
+        tables = read_tables(tree, module)
+        inputs.update(table.file for table in tables)
+        on = module in modules and module in embedded
+        here = [table for table in tables if on and table.arch in archs]
+        wanted = [
+            row
+            for table in here
+            for row in table.rows
+            if not selection.variants
+            or any(row_fits(v, row, module, direction) for v in selection.variants)
+        ]
+        rows[module] = [row for row in wanted if not _missing(tree, row)]
+        name = header_name(module)
+        file = f"include/{name}"
+        digest = out_dir.write(file, config_header(tree, module, tables, rows[module]))
+        headers.append(GeneratedSource(name, file, digest, direction, "table"))
+        findings += _integrity(tree, module, here, wanted)
+    reached = {module: sorted({row.arch for row in kept}) for module, kept in rows.items()}
+    arch_of = {file: row.arch for kept in rows.values() for row in kept for file in row.files}
     return AsmSet(
-        archs=tuple(sorted({row.arch for row in every})),
-        tables=tuple(one.header for one in made),
-        code_objects=_code_objects(tree, every),
-        served=_served(made, attention_of(config.name).direction, archs, selection.variants),
-        findings=(
-            *(finding for one in made for finding in one.findings),
-            *unreached(tree, config, selection.drop_srcs, reached),
-        ),
-        inputs=tuple(
-            sorted({f"{tree.hsa_dir}/{SCRIPT}", *(file for one in made for file in one.files)})
-        ),
-    )
-
-
-@dataclass(frozen=True)
-class _GeneratedTable:
-    """The generated header of one module of `hsa/codegen.py`, its rows, and the files of tables."""
-
-    module: str
-    header: GeneratedSource
-    rows: tuple[ConfigRow, ...]
-    files: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-
-def _generate_table(
-    tree: AiterTree,
-    config: ModuleConfig,
-    selection: Selection,
-    module: str,
-    archs: Sequence[str],
-    out_dir: Folder,
-    *,
-    on: bool,
-) -> _GeneratedTable:
-    """Write the header of one module.
-
-    Args:
-        on: whether its kernels are embedded; otherwise the table is empty.
-    """
-    direction = attention_of(config.name).direction
-    tables = read_tables(tree, module)
-    here = [table for table in tables if on and table.arch in archs]
-    wanted = [
-        row
-        for table in here
-        for row in table.rows
-        if _keepers(row, module, direction, selection.variants)
-    ]
-    kept = tuple(row for row in wanted if not _missing(tree, row))
-    file = f"include/{header_name(module)}"
-    digest = out_dir.write(file, config_header(tree, module, tables, kept))
-    return _GeneratedTable(
-        module,
-        GeneratedSource(header_name(module), file, digest, direction, "table"),
-        kept,
-        tuple(table.file for table in tables),
-        tuple(_integrity(tree, module, here, wanted)),
+        archs=tuple(sorted(set().union(*reached.values()))),
+        tables=tuple(headers),
+        code_objects=tuple(code_object(tree, file, arch_of[file]) for file in sorted(arch_of)),
+        served=_served(rows, direction, archs, selection.variants),
+        findings=(*findings, *unreached(tree, config, selection.drop_srcs, reached)),
+        inputs=tuple(sorted(inputs)),
     )
 
 
 def _includes(path: Path) -> list[str]:
     return [name for name, _ in includes(lossy_text(path))]
-
-
-def _keepers(row: ConfigRow, module: str, direction: str, variants: Sequence[Variant]) -> list[int]:
-    """Return the indices of the variants that select a row; [-1] without variants."""
-    if not variants:
-        return [-1]
-    return [v.index for v in variants if row_fits(v, row, module, direction)]
 
 
 def _missing(tree: AiterTree, row: ConfigRow) -> list[str]:
@@ -292,49 +234,22 @@ def _missing(tree: AiterTree, row: ConfigRow) -> list[str]:
 
 def _integrity(
     tree: AiterTree, module: str, tables: Sequence[ConfigTable], wanted: Sequence[ConfigRow]
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Warn of rows without a file, and of files without a row, for each architecture."""
-    findings = []
     for arch in sorted({table.arch for table in tables}):
-        folder = f"{tree.hsa_dir}/{arch}/{module}"
         own = [table for table in tables if table.arch == arch]
-        place = ", ".join(table.file for table in own) if len(own) < 3 else f"tables in {folder}"
-        if lost := {f for row in wanted if row.arch == arch for f in _missing(tree, row)}:
-            findings.append(
-                Finding(
-                    place=place,
-                    found=f"rows for {listed(lost, folder)}, whose files are missing: the rows "
-                    "are dropped, and no assembly kernel serves their problems",
-                    expected="a .co file for each row",
-                    severity="warning",
-                )
-            )
-        named = {file for table in own for row in table.rows for file in row.files}
-        present = {
-            path.relative_to(tree.root).as_posix() for path in (tree.root / folder).rglob("*.co")
-        }
-        if present - named:
-            findings.append(not_embedded(present - named, folder, place))
-    return findings
-
-
-def _code_objects(tree: AiterTree, rows: Iterable[ConfigRow]) -> tuple[CodeObject, ...]:
-    arch_of = {file: row.arch for row in rows for file in row.files}
-    above = posixpath.dirname(tree.hsa_dir)
-    return tuple(
-        CodeObject(
-            key=file.removeprefix(f"{above}/") if above else file,
-            file=file,
-            arch=arch_of[file],
-            sha256=sha256_of(tree.root / file),
-            size=(tree.root / file).stat().st_size,
+        yield from compare_files(
+            tree,
+            f"{tree.hsa_dir}/{arch}/{module}",
+            [table.file for table in own],
+            {file for table in own for row in table.rows for file in row.files},
+            {file for row in wanted if row.arch == arch for file in _missing(tree, row)},
+            ": the rows are dropped, and no assembly kernel serves their problems",
         )
-        for file in sorted(arch_of)
-    )
 
 
 def _served(
-    made: Iterable[_GeneratedTable],
+    rows: Mapping[str, Sequence[ConfigRow]],
     direction: str,
     archs: Sequence[str],
     variants: Sequence[Variant],
@@ -344,17 +259,16 @@ def _served(
     for variant in variants:
         own = {
             (row.arch, row.number("hdim_q"), row.number("hdim_v"))
-            for one in made
-            for row in one.rows
-            if not row.is_helper and row_fits(variant, row, one.module, direction)
+            for module, kept in rows.items()
+            for row in kept
+            if not row.is_helper and row_fits(variant, row, module, direction)
         }
-        if {arch for arch, _, _ in own} != set(archs):
-            continue
-        found[variant.index] = frozenset(
-            hdim
-            for hdim in variant.hdim or ()
-            if all((arch, *padded(direction, *hdim)) in own for arch in archs)
-        )
+        if {arch for arch, _, _ in own} == set(archs):
+            found[variant.index] = frozenset(
+                hdim
+                for hdim in variant.hdim or ()
+                if all((arch, *padded(direction, *hdim)) in own for arch in archs)
+            )
     return found
 
 
@@ -383,20 +297,14 @@ def code_objects(
     if not named or _HOOK not in tree.text(header):
         return ()
     chosen = [name for name in named if subdirs is None or name in subdirs]
-    found = []
-    for arch in archs:
-        for name in chosen:
-            folder = tree.root / tree.hsa_dir / arch / name
-            for path in sorted(folder.rglob("*.co")):
-                file = path.relative_to(tree.root).as_posix()
-                key = posixpath.join("hsa", posixpath.relpath(file, tree.hsa_dir))
-                found.append(CodeObject(key, file, arch, sha256_of(path), path.stat().st_size))
+    found = tuple(
+        code_object(tree, file, arch)
+        for arch in archs
+        for name in chosen
+        for file in co_files(tree, f"{tree.hsa_dir}/{arch}/{name}")
+    )
     if chosen and not found:
-        raise CodegenError(
-            Finding(
-                f"module {config.name}",
-                f"no code object in {', '.join(chosen)} for {', '.join(archs)}",
-                f"an arch that {tree.hsa_dir} has some for",
-            )
-        )
-    return tuple(found)
+        missing = f"no code object in {', '.join(chosen)} for {', '.join(archs)}"
+        expected = f"an arch that {tree.hsa_dir} has some for"
+        raise CodegenError(Finding(f"module {config.name}", missing, expected))
+    return found

@@ -86,26 +86,26 @@ def _problems(
     place = f"module {config.name}"
     if not asm.tables:
         yield Finding(
-            place=place,
-            found="-DENABLE_CK=0, and no source that includes asm_*_configs.hpp",
-            expected="an AITER tree whose entry sources can do without Composable Kernel",
-            fix="remove -DENABLE_CK=0, or use an AITER of June 2026 or later",
+            place,
+            "-DENABLE_CK=0, and no source that includes asm_*_configs.hpp",
+            "an AITER tree whose entry sources can do without Composable Kernel",
+            "remove -DENABLE_CK=0, or use an AITER of June 2026 or later",
         )
         return
+    folders = "|".join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))
     for arch in sorted(set(archs) - set(asm.archs)):
         yield Finding(
-            place=f"{place}, {arch}",
-            found="no assembly kernel for the manifest, and -DENABLE_CK=0",
-            expected=f"code objects in {tree.hsa_dir}/{arch}/"
-            f"({'|'.join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))})",
-            fix=f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
+            f"{place}, {arch}",
+            "no assembly kernel for the manifest, and -DENABLE_CK=0",
+            f"code objects in {tree.hsa_dir}/{arch}/({folders})",
+            f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
         )
     for one in selection.kernels:
         yield Finding(
-            place=one.label,
-            found=f"{one.config.name}, and -DENABLE_CK=0",
-            expected="a library with kernels of Composable Kernel",
-            fix="remove one of the two",
+            one.label,
+            f"{one.config.name}, and -DENABLE_CK=0",
+            "a library with kernels of Composable Kernel",
+            "remove one of the two",
         )
     for variant in selection.variants if asm.archs else ():
         unserved = set(variant.hdim or ()) - asm.served.get(variant.index, frozenset())
@@ -113,13 +113,13 @@ def _problems(
             continue
         hdims = ", ".join(f"{q}x{v}" for q, v in sorted(unserved))
         yield Finding(
-            place=variant.label,
-            found=f"no assembly kernel on {' and '.join(archs)}"
+            variant.label,
+            f"no assembly kernel on {' and '.join(archs)}"
             + (f" for head dims {hdims}" if hdims else "")
             + ", and -DENABLE_CK=0",
-            expected="problems that assembly kernels serve: without bias and dropout, of the head "
-            "dims and data types in the tables",
-            fix="narrow the variant, or build with Composable Kernel",
+            "problems that assembly kernels serve: without bias and dropout, of the head dims and "
+            "data types in the tables",
+            "narrow the variant, or build with Composable Kernel",
         )
 
 
@@ -129,10 +129,10 @@ def _undropped(tree: AiterTree, config: ModuleConfig, selection: Selection) -> I
         direction = call.option("-d", "--direction")
         if direction not in (None, *selection.drop_directions):
             yield Finding(
-                place=f"module {config.name}",
-                found=f"direction {direction} of Composable Kernel, while -DENABLE_CK=0 builds "
-                "without it",
-                expected=f'drop_directions with "{direction}", or no -DENABLE_CK=0',
-                fix=f'write "{direction}" into drop_directions',
-                severity="warning",
+                f"module {config.name}",
+                f"direction {direction} of Composable Kernel, while -DENABLE_CK=0 builds without "
+                "it",
+                f'drop_directions with "{direction}", or no -DENABLE_CK=0',
+                f'write "{direction}" into drop_directions',
+                "warning",
             )

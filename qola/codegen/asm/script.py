@@ -19,19 +19,6 @@ _MAX_BYTES = 1 << 30
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
 
 
-@dataclass(frozen=True)
-class Written:
-    """The output of a generator script.
-
-    Attributes:
-        files: contents by path below its output folder, sorted.
-        opened: absolute names of the files that it opened, in order.
-    """
-
-    files: Mapping[str, bytes]
-    opened: tuple[str, ...]
-
-
 def run_script(
     script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> dict[str, bytes]:
@@ -48,52 +35,46 @@ def run_script(
         CodegenError: the script fails, writes nothing, or writes a file that is not a C++ source or
             is outside of its output folder.
     """
-    written = run_deep_script(script, args, place, archs)
-    if deeper := [name for name in written.files if "/" in name]:
+    files, _ = _run_deep_script(script, args, place, archs)
+    if deeper := [name for name in files if "/" in name]:
         raise _unexpected(place, [f"out/{name}" for name in deeper])
-    return dict(written.files)
+    return files
 
 
-def run_deep_script(
-    script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
-) -> Written:
-    """Run one generator script and return the sources it writes, also those in subdirectories.
+def _run_deep_script(
+    script: Path, args: Sequence[str], place: str, archs: Sequence[str]
+) -> tuple[dict[str, bytes], list[str]]:
+    """Do as `run_script`, with files also below the output folder.
 
-    Args and errors are those of `run_script`.
+    Returns:
+        Contents by path, and the absolute names of the files that the script opened.
     """
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        cwd, folder = root / "cwd", root / "out"
+        cwd, folder, seen = root / "cwd", root / "out", root / "seen"
         cwd.mkdir()
         folder.mkdir()
         # As str.format, with which AITER puts it in.
         arguments = [arg.replace("{}", str(folder)).replace("{0}", str(folder)) for arg in args]
-        seen = root / "seen"
         command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
         run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
-        opened = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else ()
+        opened = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else []
         seen.unlink(missing_ok=True)
         files = sorted(path for path in root.rglob("*") if path.is_file())
         unexpected = [p for p in files if folder not in p.parents or p.suffix not in _SUFFIXES]
         size = sum(path.stat().st_size for path in files)
         if size > _MAX_BYTES:
-            raise CodegenError(
-                Finding(place, f"{size} bytes of files", f"at most {_MAX_BYTES >> 20} MiB")
-            )
+            most = f"at most {_MAX_BYTES >> 20} MiB"
+            raise CodegenError(Finding(place, f"{size} bytes of files", most))
         if unexpected or not files:
             raise _unexpected(place, [p.relative_to(root).as_posix() for p in unexpected])
-        contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-        return Written(contents, tuple(opened))
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}, opened
 
 
 def _unexpected(place: str, names: Sequence[str]) -> CodegenError:
-    return CodegenError(
-        Finding(
-            place=place,
-            found=f"unexpected files: {', '.join(names)}" if names else "no file",
-            expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
-        )
-    )
+    found = f"unexpected files: {', '.join(names)}" if names else "no file"
+    expected = f"files ending in {', '.join(_SUFFIXES)} in its output folder"
+    return CodegenError(Finding(place, found, expected))
 
 
 def write_source(
@@ -113,10 +94,9 @@ def generate_entry(
     *,
     folder: str = "dispatch",
 ) -> list[GeneratedSource]:
-    """Run one generator in a clean folder and take over the sources it writes.
+    """Run the generator of an entry point, and write its sources.
 
     Args:
-        tree: the AITER tree the generator belongs to.
         asm_archs: the architectures for which the entry point calls a v3 (assembly) dispatch. For a
             single one it calls it on every device.
         folder: path below `out_dir`.
@@ -152,13 +132,18 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
         CodegenError: one fails, writes a file that is not a C++ source, or writes different files
             for different archs, of which AITER compiles one.
     """
+    root = str(tree.root.absolute())
     files: dict[str, bytes] = {}
     inputs: set[str] = set()
     for call in config.generators:
+        args = [arg.replace(TREE_TOKEN, root) for arg in call.args]
         for script, script_archs in _runs(call, archs):
-            written = _run(tree, call, script, script_archs)
-            inputs.update(_inputs(tree, script, written))
-            new = written.files
+            if not (tree.root / script).is_file():
+                expected = "a generator for each arch of the manifest"
+                raise CodegenError(Finding(script, "is not in the tree", expected))
+            place = f"{script} {' '.join(call.args)}"
+            new, opened = _run_deep_script(tree.root / script, args, place, script_archs)
+            inputs.update(_inputs(tree, script, opened))
             if changed := [name for name in new if files.get(name, new[name]) != new[name]]:
                 raise CodegenError(
                     Finding(
@@ -180,22 +165,13 @@ def _runs(call: GeneratorCall, archs: Sequence[str]) -> Iterator[tuple[str, Sequ
     yield from ((call.script.replace(ARCH_TOKEN, arch), [arch]) for arch in archs)
 
 
-def _run(tree: AiterTree, call: GeneratorCall, script: str, archs: Sequence[str]) -> Written:
-    root = str(tree.root.absolute())
-    args = [arg.replace(TREE_TOKEN, root) for arg in call.args]
-    if not (tree.root / script).is_file():
-        raise CodegenError(
-            Finding(script, "is not in the tree", "a generator for each arch of the manifest")
-        )
-    return run_deep_script(tree.root / script, args, f"{script} {' '.join(call.args)}", archs)
-
-
-def _inputs(tree: AiterTree, script: str, written: Written) -> Iterator[str]:
+def _inputs(tree: AiterTree, script: str, opened: Sequence[str]) -> Iterator[str]:
     """Yield the Python and CSV files in a script's folder, and files of the tree that it opened."""
-    folder = (tree.root / script).parent
-    siblings = (path for path in folder.iterdir() if path.suffix in (".py", ".csv"))
+    siblings = (tree.root / script).parent.iterdir()
     root = os.path.join(os.path.abspath(tree.root), "")
-    opened = (Path(name) for name in written.opened if name.startswith(root))
-    for path in (*siblings, *opened):
+    for path in (
+        *(path for path in siblings if path.suffix in (".py", ".csv")),
+        *(Path(name) for name in opened if name.startswith(root)),
+    ):
         if path.is_file():
             yield os.path.relpath(path, tree.root)

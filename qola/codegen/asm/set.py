@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qola.aiter.tree import AiterTree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
 from qola.errors import Finding
+from qola.files import sha256_of
 
 
 @dataclass(frozen=True)
@@ -36,17 +39,51 @@ class AsmSet:
     inputs: tuple[str, ...] = ()
 
 
-def not_embedded(files: Iterable[str], folder: str, tables: str) -> Finding:
-    """Warn of code objects that the tables of their folder do not name."""
-    return Finding(
-        place=folder,
-        found=f"{listed(files, folder)}, which no row names: not embedded",
-        expected=f"a row for each .co file in {tables}",
-        severity="warning",
-    )
+def code_object(tree: AiterTree, file: str, arch: str) -> CodeObject:
+    """Describe a file below the tree's hsa/ as a code object to embed."""
+    path = tree.root / file
+    key = posixpath.join("hsa", posixpath.relpath(file, tree.hsa_dir))
+    return CodeObject(key, file, arch, sha256_of(path), path.stat().st_size)
 
 
-def listed(files: Iterable[str], folder: str) -> str:
-    """Format the names and the number of code objects for a message."""
-    names = sorted(file.removeprefix(f"{folder}/") for file in files)
+def co_files(tree: AiterTree, folder: str) -> list[str]:
+    """Return the code objects below a folder, tree-relative, sorted."""
+    found = sorted((tree.root / folder).rglob("*.co"))
+    return [path.relative_to(tree.root).as_posix() for path in found]
+
+
+def compare_files(
+    tree: AiterTree,
+    folder: str,
+    tables: Sequence[str],
+    named: set[str],
+    lost: Iterable[str],
+    effect: str = "",
+) -> Iterator[Finding]:
+    """Warn of rows without a code object, and of code objects in the folder without a row.
+
+    Args:
+        tables: the files of the tables.
+        named: the code objects of all rows.
+        lost: missing code objects of the used rows, with the `effect` of missing ones.
+    """
+    place = ", ".join(tables) if len(tables) < 3 else f"tables in {folder}"
+    if files := sorted(lost):
+        yield Finding(
+            place,
+            f"rows for {_listed(files, folder)}, whose files are missing{effect}",
+            "a .co file for each row",
+            severity="warning",
+        )
+    if files := [file for file in co_files(tree, folder) if file not in named]:
+        yield Finding(
+            folder,
+            f"{_listed(files, folder)}, which no row names: not embedded",
+            f"a row for each .co file in {place}",
+            severity="warning",
+        )
+
+
+def _listed(files: Sequence[str], folder: str) -> str:
+    names = [file.removeprefix(f"{folder}/") for file in files]
     return f"{len(names)} code objects ({', '.join(names)})" if len(names) > 1 else names[0]

@@ -56,31 +56,8 @@ def conjuncts(condition: str) -> tuple[Formula, ...]:
     Raises:
         NotUnderstoodError: `compiled` cannot parse the condition.
     """
-    found: list[Formula] = []
-    for text in _split(condition):
-        formula = _formula(text)
-        found += formula.formulas if isinstance(formula, Joined) and formula.every else [formula]
-    return tuple(found)
-
-
-def _split(condition: str) -> list[str]:
-    """Split a condition at its outer &&. Other conditions share most of the parts."""
-    either, every = _outside(condition, "||"), _outside(condition, "&&")
-    return [condition] if len(either) > 1 else every
-
-
-def _outside(condition: str, word: str) -> list[str]:
-    """Split a condition at an operator outside of parentheses."""
-    found = [""]
-    depth = 0
-    for text in condition.split(word):
-        found[-1] += text
-        depth += text.count("(") - text.count(")")
-        if depth:
-            found[-1] += word
-        else:
-            found.append("")
-    return [condition] if depth else found[:-1]
+    formula = _formula(condition)
+    return formula.formulas if isinstance(formula, Joined) and formula.every else (formula,)
 
 
 def _parsed(condition: str) -> ast.Expression:
@@ -92,8 +69,8 @@ def _parsed(condition: str) -> ast.Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError:
-        raise NotUnderstoodError(f"the condition `{condition.strip()[:200]}`") from None
-    if not all(map(_is_plain, ast.walk(tree))):
+        tree = None
+    if tree is None or not all(map(_is_plain, ast.walk(tree))):
         raise NotUnderstoodError(f"the condition `{condition.strip()[:200]}`")
     return tree
 

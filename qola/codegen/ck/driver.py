@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qola.codegen.ck import unfiltered
-from qola.codegen.ck.hazards import DispatchRow, find_hazards
+from qola.codegen.ck.hazards import find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
 from qola.codegen.ck.messages import FilterAnswer, GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
@@ -27,31 +27,16 @@ from qola.codegen.ck.output import (
     record,
     tags_of,
 )
-from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter
+from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.requested import filter_of, find_requested, insert_requested
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.codegen.process import ignore_bytecode, prepare_generator
-from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource
+from qola.codegen.process import ignore_bytecode, limit_generator
+from qola.codegen.types import Direction, Explanation, GeneratedSource
 from qola.errors import Finding
 from qola.files import disk_error
-
-
-def _dispatch_row(row: Row, keepers: Iterable[VariantFilter] = ()) -> DispatchRow:
-    return DispatchRow(
-        arch=row.arch or "",
-        dtype=str(row.fields["dtype"]),
-        bucket=row.bucket,
-        problem=row.problem,
-        steps=row.steps,
-        bm0=row.bm0,
-        conditional=row.conditional,
-        labels=tuple(w.label for w in keepers if w.index != EVERYTHING),
-        key=row.key,
-        requested=all(w.index == REQUESTED for w in keepers),
-    )
 
 
 class _Filtered:
@@ -107,12 +92,14 @@ class _Filtered:
         """Return everything that was generated."""
         request, selector = self._request, self._selector
         dispatches = dict(self._dispatch_source(*folder) for folder in request.folders)
+        in_front = {key: front[0].bucket for key, front in self._unreachable.items()}
         findings = find_hazards(
             request.direction,
-            [_dispatch_row(row) for row in self._all],
-            [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
+            self._all,
+            self._chosen,
+            self._keepers,
             request.origin,
-            self._buckets_in_front() if request.keep_unreachable else {},
+            in_front if request.keep_unreachable else {},
         )
         unknown = self._unknown()
         kept = [kernel for kernel, _ in self._kept.values()]
@@ -152,10 +139,10 @@ class _Filtered:
             for (own, serving), dtypes in self._selector.padded(variant).items() if kept else ():
                 (q, v), (larger_q, larger_v) = own, serving
                 yield Finding(
-                    place=variant.label,
-                    found=f"hdim {q}x{v}, which kernels for {larger_q}x{larger_v} serve, padded "
+                    variant.label,
+                    f"hdim {q}x{v}, which kernels for {larger_q}x{larger_v} serve, padded "
                     f"({', '.join(dtypes)})",
-                    expected="as it is; a head dimension that CK has kernels for costs less",
+                    "as it is; a head dimension that CK has kernels for costs less",
                     severity="warning",
                 )
 
@@ -165,20 +152,20 @@ class _Filtered:
             names = {kernel.name for row in found.rows for kernel in row.kernels}
             if found.rows and not names & self._kept.keys() and not self._request.dropped:
                 yield Finding(
-                    place=found.kernel.label,
-                    found=f"{found.kernel.config.name}: {self._reason(found.rows[0])}",
-                    expected="kernels that the dispatch reaches",
-                    fix="request it without the preceding kernels, or set keep_unreachable",
-                    severity="warning",
+                    found.kernel.label,
+                    f"{found.kernel.config.name}: {self._reason(found.rows[0])}",
+                    "kernels that the dispatch reaches",
+                    "request it without the preceding kernels, or set keep_unreachable",
+                    "warning",
                 )
         for arch, tag in self._tags.items() if self._own else ():
             if self._rows and not any(row.arch in (None, tag) for row in self._rows):
                 yield Finding(
-                    place=f"direction {self._request.direction}",
-                    found=f"no requested kernel is for {arch}: its dispatch serves no problem",
-                    expected="a kernel for each architecture",
-                    fix=f"request a kernel for {arch}, or remove {arch}",
-                    severity="warning",
+                    f"direction {self._request.direction}",
+                    f"no requested kernel is for {arch}: its dispatch serves no problem",
+                    "a kernel for each architecture",
+                    f"request a kernel for {arch}, or remove {arch}",
+                    "warning",
                 )
 
     def _text(self, rows: Sequence[Row]) -> str:
@@ -219,32 +206,32 @@ class _Filtered:
 
     def _explain(self) -> Iterator[Explanation]:
         """Explain for every kernel of the used receipts why it is kept or dropped."""
-        selector, kept = self._selector, self._kept
-        requested: dict[str, list[str]] = {}
+        kept, dropped = self._kept, self._request.dropped
+        requested: dict[str, set[str]] = {}
         for found in self._own:
-            for name in {kernel.name for row in found.rows for kernel in row.kernels}:
-                requested.setdefault(name, []).append(found.kernel.label)
+            for kernel in (kernel for row in found.rows for kernel in row.kernels):
+                requested.setdefault(kernel.name, set()).add(found.kernel.label)
         reasons: dict[str, tuple[Kernel, str]] = {}
-        for row in [*self._all, *selector.outside]:
+        for row in [*self._all, *self._selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
-            reason = self._reason(row) if out and not self._request.dropped else ""
+            reason = self._reason(row) if out and not dropped else ""
             for kernel in row.kernels:
                 # An unreachable row is a better reason than a row that no variant selects.
                 if kernel.name not in reasons or row.key in self._unreachable:
                     reasons[kernel.name] = (kernel, reason)
-        for name, (kernel, _) in selector.loose().items():
+        for name, (kernel, _) in self._selector.loose().items():
             reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
         for name, (kernel, reason) in reasons.items():
-            dropped_by = "the direction is dropped" if self._request.dropped else reason
+            is_kept = name in kept
             yield Explanation(
                 name,
                 self._request.direction,
                 kernel.role,
                 archs_of(kernel, self._tags),
                 dict(sorted(kernel.fields.items())),
-                kept_by=tuple(sorted(kept[name][1])) if name in kept else (),
-                dropped_by="" if name in kept else dropped_by,
-                asked_by=tuple(sorted(requested.get(name, ()))) if name in kept else (),
+                kept_by=tuple(sorted(kept[name][1])) if is_kept else (),
+                dropped_by="" if is_kept else "the direction is dropped" if dropped else reason,
+                asked_by=tuple(sorted(requested.get(name, ()))) if is_kept else (),
             )
 
     def _reason(self, row: Row) -> str:
@@ -264,9 +251,6 @@ class _Filtered:
                 "its problems"
             )
         return f"unreachable: {reason} ([build].keep_unreachable keeps it)"
-
-    def _buckets_in_front(self) -> dict[str, Bucket]:
-        return {key: front[0].bucket for key, front in self._unreachable.items()}
 
 
 def _read(request: GeneratorRequest) -> tuple[dict[int, Base], Dispatch, Recording]:
@@ -324,5 +308,5 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    prepare_generator()
+    limit_generator()
     sys.exit(main(Path(sys.argv[1])))

@@ -10,46 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from qola.codegen.ck.predicates import show, takes
+from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter, show, takes
+from qola.codegen.ck.rows import Row
 from qola.codegen.types import Bucket, FieldValue
 from qola.errors import Finding
 from qola.manifest.toml import toml_value
 
 Problem = tuple[tuple[str, FieldValue], ...]
-
-
-@dataclass(frozen=True)
-class DispatchRow:
-    """The part of a dispatch entry that hazards depend on.
-
-    Attributes:
-        arch: CK's name of the architecture, "" if the dispatch does not test it.
-        labels: the variants that keep the entry; () in a base set.
-        key: `Row.key`.
-        requested: only a requested kernel keeps it.
-    """
-
-    arch: str
-    dtype: str
-    bucket: Bucket
-    problem: Problem
-    steps: Bucket
-    bm0: int | None = None
-    conditional: bool = False
-    labels: tuple[str, ...] = ()
-    key: str = ""
-    requested: bool = False
+Keepers = Mapping[str, Sequence[VariantFilter]]
+"""The filters that keep a row, by its key."""
 
 
 @dataclass
 class _Chain:
     """The buckets of one arch and dtype, in the order of the dispatch."""
 
-    buckets: dict[Bucket, dict[Problem, list[DispatchRow]]] = field(default_factory=dict)
-
-    def add(self, row: DispatchRow) -> None:
-        self.buckets.setdefault(row.bucket, {}).setdefault(row.problem, []).append(row)
+    keepers: Keepers
+    buckets: dict[Bucket, dict[Problem, list[Row]]] = field(default_factory=dict)
 
     def entering(self, size: Bucket) -> list[Bucket]:
         """Return the buckets whose condition takes a problem of `size`; the first one gets it."""
@@ -62,32 +41,35 @@ class _Chain:
             for row in self.buckets[bucket].get(problem, ())
         )
 
-    def runs(self, problem: Problem, size: Bucket) -> bool:
-        """Whether the chain finds a kernel for the problem."""
-        entering = self.entering(size)
-        return bool(entering) and self.has(entering[0], problem, size)
-
     def labels(self, bucket: Bucket, problem: Problem | None = None) -> list[str]:
         """Return the variants that keep the bucket, or one of its problem classes."""
         groups = self.buckets[bucket]
         rows = groups[problem] if problem else [r for rows in groups.values() for r in rows]
-        return list(dict.fromkeys(label for row in rows for label in row.labels))
+        found = [w.label for row in rows for w in self.keepers[row.key] if w.index != EVERYTHING]
+        return list(dict.fromkeys(found))
+
+    def only_requested(self, bucket: Bucket) -> bool:
+        """Whether only requested kernels keep the bucket."""
+        rows = [row for rows in self.buckets[bucket].values() for row in rows]
+        return all(w.index == REQUESTED for row in rows for w in self.keepers[row.key])
 
 
 Chains = dict[tuple[str, str], _Chain]
 
 
-def _chains(rows: Iterable[DispatchRow]) -> Chains:
+def _chains(rows: Iterable[Row], keepers: Keepers) -> Chains:
     chains: Chains = {}
     for row in rows:
-        chains.setdefault((row.arch, row.dtype), _Chain()).add(row)
+        chain = chains.setdefault((row.arch or "", str(row.fields["dtype"])), _Chain(keepers))
+        chain.buckets.setdefault(row.bucket, {}).setdefault(row.problem, []).append(row)
     return chains
 
 
 def find_hazards(
     direction: str,
-    base: Sequence[DispatchRow],
-    kept: Sequence[DispatchRow],
+    base: Sequence[Row],
+    kept: Sequence[Row],
+    keepers: Keepers,
     origin: str,
     unreachable: Mapping[str, Bucket],
 ) -> list[Finding]:
@@ -95,14 +77,14 @@ def find_hazards(
 
     Args:
         base: all rows of the used receipts, in chain order.
-        kept: the generated rows, in chain order, with their variants' labels.
+        kept: the generated rows, in chain order.
         origin: name of the base set in findings, such as ``receipt 600``.
         unreachable: by the key of each unreachable row of `kept`, the bucket that precedes it.
 
     Returns:
         Errors for hazards that the selection causes, warnings for those of the base set.
     """
-    full, chosen = _chains(base), _chains(kept)
+    full, chosen = _chains(base, {}), _chains(kept, keepers)
     return [
         *_gaps(direction, full, chosen, origin),
         *_tiles(direction, full, chosen, origin),
@@ -110,8 +92,7 @@ def find_hazards(
     ]
 
 
-@dataclass(frozen=True)
-class _Gap:
+class _Gap(NamedTuple):
     """Problems of a size that enter bucket `first`, and that only bucket `later` could run."""
 
     severity: str
@@ -131,22 +112,24 @@ def _gaps(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fin
             for problem in problems:
                 if not entering or chain.has(entering[0], problem, size):
                     continue
+                first = entering[0]
                 later = next((b for b in entering[1:] if chain.has(b, problem, size)), None)
                 if later is None:
                     continue
+                runs = base.has(base.entering(size)[0], problem, size)
                 gap = _Gap(
-                    "error" if base.runs(problem, size) else "warning",
-                    entering[0],
+                    "error" if runs else "warning",
+                    first,
                     later,
-                    tuple(chain.labels(entering[0])),
+                    tuple(chain.labels(first)),
                     tuple(chain.labels(later, problem)),
                 )
                 places, missing, present = groups.setdefault(gap, ({}, {}, set()))
                 places[f"{arch or 'any arch'} {dtype}"] = None
                 missing[problem] = None
-                present.update(chain.buckets[entering[0]])
+                present.update(chain.buckets[first])
     return [
-        _gap_finding(direction, gap, list(places), list(missing), present, origin)
+        _gap_finding(direction, gap, ", ".join(places), _differences(missing, present), origin)
         for gap, (places, missing, present) in groups.items()
     ]
 
@@ -156,59 +139,44 @@ def _sizes(buckets: Iterable[Bucket]) -> list[Bucket]:
 
     Multiples of 8 only: AITER pads or rejects any other before it calls CK.
     """
-    sizes: dict[Bucket, None] = {}
-    for q, v in buckets:
-        for size in ((q, v), (q - 8, v - 8), (min(q, v), min(q, v))):
-            if min(size) > 0:
-                sizes[size] = None
-    return list(sizes)
+    sizes = (size for q, v in buckets for size in ((q, v), (q - 8, v - 8), (min(q, v), min(q, v))))
+    return list(dict.fromkeys(size for size in sizes if min(size) > 0))
 
 
-def _gap_finding(
-    direction: str,
-    gap: _Gap,
-    places: list[str],
-    missing: list[Problem],
-    present: set[Problem],
-    origin: str,
-) -> Finding:
-    first, later, where = _size(gap.first), _size(gap.later), ", ".join(places)
-    lacking = _differences(missing, present)
+def _gap_finding(direction: str, gap: _Gap, where: str, lacking: str, origin: str) -> Finding:
+    first, later = _size(gap.first), _size(gap.later)
     if gap.severity == "warning":
         return Finding(
-            place=f"{direction} dispatch, hdim {first} ({where})",
-            found=f"CK's {first} bucket has no {lacking}, and its chain never reaches the {later} "
+            f"{direction} dispatch, hdim {first} ({where})",
+            f"CK's {first} bucket has no {lacking}, and its chain never reaches the {later} "
             f"bucket, which has: such problems return -1 ({origin} has the same gap)",
-            expected="kernels of every class in the bucket, which this CK does not have",
+            "kernels of every class in the bucket, which this CK does not have",
             severity="warning",
         )
     wanting, owning = ", ".join(gap.later_labels), ", ".join(gap.first_labels)
+    hdim = toml_value(gap.first[0] if gap.first[0] == gap.first[1] else gap.first)
     return Finding(
-        place=wanting,
-        found=f"{direction}: {lacking} with hdim {later} but not {first}, where {owning} puts "
+        wanting,
+        f"{direction}: {lacking} with hdim {later} but not {first}, where {owning} puts "
         f"other kernels ({where}): problems that fit {first} return -1 and never reach {later}",
-        expected=f"the same classes for hdim {first} as for {later}",
-        fix=f"add hdim {_toml(gap.first)} to {wanting}, or take it out of {owning}",
+        f"the same classes for hdim {first} as for {later}",
+        f"add hdim {hdim} to {wanting}, or take it out of {owning}",
     )
 
 
-def _differences(missing: list[Problem], present: set[Problem]) -> str:
+def _differences(missing: Iterable[Problem], present: Iterable[Problem]) -> str:
     """Describe the difference between the missing problem classes and those present."""
+    lacking = [dict(problem) for problem in missing]
     parts = []
-    for name in dict(missing[0]):
+    for name in lacking[0]:
         here = {dict(p)[name] for p in present}
-        values = list(dict.fromkeys(v for p in missing if (v := dict(p)[name]) not in here))
-        if values:
+        if values := dict.fromkeys(p[name] for p in lacking if p[name] not in here):
             parts.append(f"{name}={'|'.join(map(show, values))}")
-    return " or ".join(parts) or " ".join(f"{k}={show(v)}" for k, v in missing[0])
+    return " or ".join(parts) or " ".join(f"{k}={show(v)}" for k, v in lacking[0].items())
 
 
 def _size(bucket: Bucket) -> str:
     return f"{bucket[0]}x{bucket[1]}"
-
-
-def _toml(bucket: Bucket) -> str:
-    return toml_value(bucket[0] if bucket[0] == bucket[1] else bucket)
 
 
 def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Finding]:
@@ -220,62 +188,58 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
     findings = []
     for (arch, dtype), chain in chosen.items():
         for bucket, groups in chain.buckets.items():
-            before = _largest(full[arch, dtype].buckets[bucket])
-            after = _largest(groups)
+            before, after = _largest(full[arch, dtype].buckets[bucket]), _largest(groups)
+            widest, now = max(before.values()), max(after.values())
             place = f"{direction} dispatch, hdim {_size(bucket)} ({arch} {dtype})"
             labels = ", ".join(chain.labels(bucket)) or origin
-            only_requested = all(row.requested for rows in groups.values() for row in rows)
-            if max(after.values()) < max(before.values()) and not only_requested:
+            if now < widest and not chain.only_requested(bucket):
                 findings.append(
                     Finding(
-                        place=place,
-                        found=f"{labels} leaves out the tile of {max(before.values())} rows: the "
-                        f"one of {max(after.values())} rows now takes every seqlen_q",
-                        expected=f"the tile of {max(before.values())} rows as the fallback, "
-                        f"as {origin} has it",
+                        place,
+                        f"{labels} leaves out the tile of {widest} rows: the one of {now} rows now "
+                        "takes every seqlen_q",
+                        f"the tile of {widest} rows as the fallback, as {origin} has it",
                         severity="warning",
                     )
                 )
             for problem, largest in after.items():
-                if largest < max(after.values()):
-                    same = before[problem] < max(before.values())
+                if largest < now:
+                    same = before[problem] < widest
                     which = " ".join(f"{k}={show(v)}" for k, v in problem)
                     findings.append(
                         Finding(
-                            place=place if same else labels,
-                            found=f"{which}: no tile above {largest} rows, so that a longer "
-                            "seqlen_q returns -1"
-                            + (f" ({origin} has the same gap)" if same else ""),
-                            expected=f"a tile of {max(after.values())} rows",
+                            place if same else labels,
+                            f"{which}: no tile above {largest} rows, so that a longer seqlen_q "
+                            "returns -1" + (f" ({origin} has the same gap)" if same else ""),
+                            f"a tile of {now} rows",
                             severity="warning" if same else "error",
                         )
                     )
     return findings
 
 
-def _largest(groups: dict[Problem, list[DispatchRow]]) -> dict[Problem, int]:
+def _largest(groups: Mapping[Problem, Sequence[Row]]) -> dict[Problem, int]:
     return {problem: max(row.bm0 or 0 for row in rows) for problem, rows in groups.items()}
 
 
 def _unreached(
-    direction: str, kept: Iterable[DispatchRow], unreachable: Mapping[str, Bucket], origin: str
+    direction: str, kept: Iterable[Row], unreachable: Mapping[str, Bucket], origin: str
 ) -> list[Finding]:
     """Report unreachable rows that a manifest keeps."""
-    groups: dict[tuple[Bucket, Bucket], tuple[dict[str, None], int]] = {}
+    groups: dict[tuple[Bucket, Bucket], list[str]] = {}
     for row in kept:
         if row.key in unreachable:
-            places, count = groups.get((row.bucket, unreachable[row.key]), ({}, 0))
-            place = f"{row.arch} {row.dtype}".strip()
-            groups[row.bucket, unreachable[row.key]] = ({**places, place: None}, count + 1)
+            place = f"{row.arch or ''} {row.fields['dtype']}".strip()
+            groups.setdefault((row.bucket, unreachable[row.key]), []).append(place)
     return [
         Finding(
-            place=f"{direction} dispatch, hdim {_size(bucket)} ({', '.join(places)})",
-            found=f"{count} entries stand behind "
+            f"{direction} dispatch, hdim {_size(bucket)} ({', '.join(dict.fromkeys(places))})",
+            f"{len(places)} entries stand behind "
             + ("others" if cover == bucket else f"the {_size(cover)} bucket")
             + f" that take their problems: they are unreachable ({origin} has it so)",
-            expected="an entry for some problems before one for more",
-            fix="leave keep_unreachable out of [build]",
-            severity="warning",
+            "an entry for some problems before one for more",
+            "leave keep_unreachable out of [build]",
+            "warning",
         )
-        for (bucket, cover), (places, count) in groups.items()
+        for (bucket, cover), places in groups.items()
     ]

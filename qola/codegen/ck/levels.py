@@ -31,10 +31,10 @@ def check_levels(
     """
     findings = [
         Finding(
-            place=f"direction {name}",
-            found=f"level {answer.direction.level}: {answer.direction.reason}",
-            expected=f"level {least}",
-            fix="use an AITER whose Composable Kernel reaches it, or require less",
+            f"direction {name}",
+            f"level {answer.direction.level}: {answer.direction.reason}",
+            f"level {least}",
+            "use an AITER whose Composable Kernel reaches it, or require less",
         )
         for name, answer in answers.items()
         if LEVELS.index(answer.direction.level) < LEVELS.index(least)
@@ -51,10 +51,10 @@ def check_levels(
         raise CodegenError(findings, "a field that no kernel has")
     return [
         Finding(
-            place=f"direction {name}",
-            found=f"kernels differ in {field}, which no variant can name: those of all values "
+            f"direction {name}",
+            f"kernels differ in {field}, which no variant can name: those of all values "
             f"({', '.join(values)}) are kept",
-            expected="fields that this qola knows",
+            "fields that this qola knows",
             severity="warning",
         )
         for name, answer in filtered.items()
@@ -81,10 +81,10 @@ def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> N
         ]
         findings.append(
             Finding(
-                place="add_directions",
-                found=f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
-                expected="a receipt and variants that keep a kernel of it",
-                fix=f"widen the dimensions named above, or take {direction} out",
+                "add_directions",
+                f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
+                "a receipt and variants that keep a kernel of it",
+                f"widen the dimensions named above, or take {direction} out",
             )
         )
     if findings:
@@ -126,11 +126,10 @@ def _untestable(name: str, allowed: Sequence[Any], have: set[str], unknown: set[
 def _finding(
     place: str, name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]
 ) -> Finding:
-    but = f"; fields that this qola does not know: {', '.join(sorted(unknown))}"
+    but = f"; fields that this qola does not know: {', '.join(sorted(unknown))}" if unknown else ""
     return Finding(
-        place=place,
-        found=f"{name} {' or '.join(map(show, allowed))}, but no kernel has the field {name}"
-        + (but if unknown else ""),
-        expected=f"a field of this CK's kernels: {', '.join(sorted(have))}",
-        fix="use another receipt or variant, or an AITER whose Composable Kernel has it",
+        place,
+        f"{name} {' or '.join(map(show, allowed))}, but no kernel has the field {name}{but}",
+        f"a field of this CK's kernels: {', '.join(sorted(have))}",
+        "use another receipt or variant, or an AITER whose Composable Kernel has it",
     )

@@ -58,18 +58,11 @@ class GeneratorRequest:
 
     @staticmethod
     def from_json(text: str) -> GeneratorRequest:
-        """Return the request that `to_json` wrote.
-
-        Raises:
-            WrongValueError: the text is not such a request.
-        """
+        """Return the request that `to_json` wrote."""
         data = parse_json(text)
-        if type(data) is not dict:
-            raise WrongValueError(": not a request")
         # Paths may have bytes that are invalid in the locale's encoding, which `reader` refuses.
-        script, scratch = str(data.get("script", "")), str(data.get("scratch", ""))
         request: GeneratorRequest = reader(GeneratorRequest)({**data, "script": "", "scratch": ""})
-        return replace(request, script=script, scratch=scratch)
+        return replace(request, script=data["script"], scratch=data["scratch"])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import dataclasses
 import functools
 import inspect
 import io
@@ -17,7 +16,6 @@ import os
 import pathlib
 import runpy
 import sys
-import textwrap
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -110,10 +108,9 @@ def _observe(
     recording = Recording()
     before = sys.argv, list(sys.path), builtins.__build_class__
     imported = set(sys.modules)
-    recorder = _Recorder(recording)
+    recorder = _Recorder(recording, before[2])
     sys.argv, sys.path[:0] = [str(script), *arguments], [str(script.parent)]
-    textwrap.indent = indent
-    builtins.__build_class__ = functools.partial(_build_class, recorder, before[2])
+    builtins.__build_class__ = recorder.build_class  # type: ignore[assignment]
     try:
         with keep(output, recording.files):
             runpy.run_path(str(script), run_name="__main__")
@@ -145,62 +142,65 @@ def _forget(folder: Path, imported: Container[str]) -> None:
 class _Recorder:
     """Records the pools of one run. Calls from within a pool's own method are not recorded."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+    def __init__(self, recording: Recording, build: Callable[..., Any]) -> None:
+        self._recording, self._build = recording, build
         self._pools: dict[int, tuple[Any, Pool]] = {}
         self._inside = False
-        self._undo: list[Callable[[], None]] = []
-        self._checks: list[Any] = []
-
-    def add_pool(self, pool: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
-        if not self._inside and id(pool) not in self._pools:
-            found = Pool(lambda: type(pool)(*args, **more))
-            self._pools[id(pool)] = pool, found
-            self.recording.pools.append(found)
-
-    def put(self, owner: Any, name: str, value: Any) -> None:
-        """Replace an attribute of a class until the run ends."""
-        if name in vars(owner):
-            self._undo.append(functools.partial(setattr, owner, name, vars(owner)[name]))
-        else:
-            self._undo.append(functools.partial(delattr, owner, name))
-        setattr(owner, name, value)
-
-    def check(self, names: dict[str, Any]) -> None:
-        """Group CK's duplicate check, and skip it when rows are registered again."""
-        own = "check_duplicates_and_paddings"
-        check = names.get(own)
-        if check is not None and check not in self._checks:
-            names[own] = grouped_check(check)
-            self._checks.append(names[own])
-            self._undo.append(lambda: names.update({own: lambda _traits, _trait: None}))
+        self._ended = False
 
     def end(self) -> None:
-        """Restore the classes of the pools."""
-        for undo in reversed(self._undo):
-            undo()
+        """Record nothing further: rows are registered and rendered again later."""
+        self._inside = self._ended = True
 
-    def within(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function so that its calls are not recorded."""
+    def build_class(self, body: Any, name: str, *bases: Any, **more: Any) -> Any:
+        """Build a class as `builtins.__build_class__`, and record its objects."""
+        made = self._build(body, name, *bases, **more)
+        if isinstance(named := vars(made).get("filename"), property):
+            made.filename = property(self._recorded_name(named.fget))
+        if name.endswith("ApiPool"):
+            self._record_pool(made)
+            # CK's check of each row against all earlier ones takes 10 s for the backward, and
+            # `reachable` finds the rows that it refuses.
+            if "check_duplicates_and_paddings" in body.__globals__:
+                body.__globals__["check_duplicates_and_paddings"] = lambda _traits, _trait: None
+        return made
 
-        def run(*args: Any, **more: Any) -> Any:
-            outside, self._inside = self._inside, True
-            try:
-                return call(*args, **more)
-            finally:
-                self._inside = outside
+    def _recorded_name(self, get: Any) -> Callable[[Any], str]:
+        def named(kernel: Any) -> str:
+            name: str = get(kernel)
+            if not self._ended:
+                self._recording.kernels[name] = kernel
+            return name
 
-        return run
+        return named
 
-    def recorded(self, name: str, function: Callable[..., Any], is_property: bool) -> Any:
+    def _record_pool(self, made: Any) -> None:
+        start = made.__init__
+
+        @functools.wraps(start)
+        def started(pool: Any, *args: Any, **more: Any) -> None:
+            self._run_inside(start, pool, *args, **more)
+            if not self._inside and id(pool) not in self._pools:
+                found = Pool(lambda: type(pool)(*args, **more))
+                self._pools[id(pool)] = pool, found
+                self._recording.pools.append(found)
+
+        found = {name: value for base in made.__mro__[-2::-1] for name, value in vars(base).items()}
+        made.__init__ = started
+        for name, value in found.items():
+            if isinstance(value, property) and value.fget is not None:
+                setattr(made, name, property(self._recorded(name, value.fget, True)))
+            elif inspect.isfunction(value) and not name.startswith("__"):
+                setattr(made, name, self._recorded(name, value, False))
+
+    def _recorded(self, name: str, function: Callable[..., Any], is_property: bool) -> Any:
         """Wrap a method of a pool so that it records its calls."""
-        inside = self.within(function)
 
         @functools.wraps(function)
         def method(pool: Any, *args: Any, **more: Any) -> Any:
             if self._inside:
                 return function(pool, *args, **more)
-            result = inside(pool, *args, **more)
+            result = self._run_inside(function, pool, *args, **more)
             if id(pool) in self._pools:
                 found = self._pools[id(pool)][1]
                 if name.startswith("register"):
@@ -211,45 +211,13 @@ class _Recorder:
 
         return method
 
-
-def _build_class(
-    recorder: _Recorder, build: Callable[..., Any], body: Any, name: str, *bases: Any, **more: Any
-) -> Any:
-    made = build(body, name, *bases, **more)
-    if isinstance(vars(made).get("filename"), property):
-        _record_names(made, recorder)
-    if name.endswith("ApiPool"):
-        _record_pool(made, recorder)
-        recorder.check(body.__globals__)
-    return made
-
-
-def _record_names(made: Any, recorder: _Recorder) -> None:
-    get, kernels = made.filename.fget, recorder.recording.kernels
-
-    def named(kernel: Any) -> str:
-        name: str = get(kernel)
-        kernels[name] = kernel
-        return name
-
-    recorder.put(made, "filename", property(named))
-
-
-def _record_pool(made: Any, recorder: _Recorder) -> None:
-    start = made.__init__
-
-    @functools.wraps(start)
-    def started(pool: Any, *args: Any, **more: Any) -> None:
-        recorder.within(start)(pool, *args, **more)
-        recorder.add_pool(pool, args, more)
-
-    found = {name: value for base in made.__mro__[-2::-1] for name, value in vars(base).items()}
-    recorder.put(made, "__init__", started)
-    for name, value in found.items():
-        if isinstance(value, property) and value.fget is not None:
-            recorder.put(made, name, property(recorder.recorded(name, value.fget, True)))
-        elif inspect.isfunction(value) and not name.startswith("__"):
-            recorder.put(made, name, recorder.recorded(name, value, False))
+    def _run_inside(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """Call a function without recording the calls in it."""
+        outside, self._inside = self._inside, True
+        try:
+            return call(*args, **more)
+        finally:
+            self._inside = outside
 
 
 class _Written(io.StringIO):
@@ -298,56 +266,3 @@ def _kept_on_disk(output: Path, files: dict[str, str]) -> Iterator[None]:
     for path in sorted(filter(Path.is_file, output.rglob("*"))):
         files.setdefault(path.relative_to(output).as_posix(), path.read_text(encoding="utf-8"))
         path.unlink()
-
-
-def indent(text: str, prefix: str, predicate: Callable[[str], bool] | None = None) -> str:
-    """Replace `textwrap.indent`, which took twice the time before Python 3.14."""
-    lines = text.splitlines(keepends=True)
-    if predicate is None:
-        return "".join([line if line.isspace() else prefix + line for line in lines])
-    return "".join([prefix + line if predicate(line) else line for line in lines])
-
-
-def grouped_check(check: Callable[[list[Any], Any], None]) -> Callable[[list[Any], Any], None]:
-    """Wrap CK's duplicate check so that it only gets traits that it would not skip.
-
-    CK compares every new trait with all earlier ones and skips those that differ in a field other
-    than padding: 10 s for the backward direction. Grouping by these fields first finds the same
-    candidates in linear time. Within a group only paddings differ, and groups repeat combinations
-    of them, so that each allowed combination is checked once.
-    """
-    groups: dict[int, tuple[list[Any], dict[str, list[Any]]]] = {}
-    allowed: set[Any] = set()
-    names_of: dict[type, tuple[list[str], list[str]]] = {}
-
-    def group(by_key: dict[str, list[Any]], trait: Any) -> tuple[list[Any], Any]:
-        """Return the earlier traits that differ only in padding, and all their paddings."""
-        kind = type(trait)
-        if kind not in names_of:
-            names = [f.name for f in dataclasses.fields(trait)]
-            padded = [name for name in names if "pad" in name]
-            names_of[kind] = [name for name in names if name not in padded], padded
-        fixed, padded = names_of[kind]
-        same = by_key.setdefault(repr([getattr(trait, name) for name in fixed]), [])
-        pads = [repr([getattr(one, name) for name in padded]) for one in [*same, trait]]
-        return same, (kind, tuple(pads))
-
-    def checked(traits: list[Any], trait: Any) -> None:
-        if not traits:
-            check(traits, trait)
-            return
-        if id(traits) not in groups:
-            # The list is kept as well, so that its id is not used again while the entry lives.
-            by_key: dict[str, list[Any]] = {}
-            groups[id(traits)] = traits, by_key
-            for earlier in traits:
-                same, pads = group(by_key, earlier)
-                same.append(earlier)
-                allowed.add(pads)
-        same, pads = group(groups[id(traits)][1], trait)
-        if pads not in allowed:
-            check(same, trait)
-            allowed.add(pads)
-        same.append(trait)
-
-    return checked

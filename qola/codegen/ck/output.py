@@ -13,13 +13,11 @@ from qola.files import sha256_of_text
 
 
 class RefusedError(Exception):
-    """CK's generator or its output cannot serve a request."""
+    """CK's generator or its output cannot serve a request; has the parts of a Finding."""
 
     def __init__(self, found: str, expected: str, fix: str = "") -> None:
         super().__init__(found)
-        self.found = found
-        self.expected = expected
-        self.fix = fix
+        self.found, self.expected, self.fix = found, expected, fix
 
 
 def record(
@@ -77,10 +75,8 @@ def tags_of(
     for row in rows:
         if row.arch is not None:
             known.setdefault(row.arch, row.devices or (row.arch,))
-    names = {kernel.arch for kernel in kernels if kernel.arch}
-    known.update(
-        {name: (name,) for name in sorted(names, key=len, reverse=True) if name not in known}
-    )
+    for name in sorted({k.arch for k in kernels if k.arch}, key=lambda name: (-len(name), name)):
+        known.setdefault(name, (name,))
     return {
         arch: next((tag for tag, begin in known.items() if arch.startswith(begin)), None)
         for arch in archs

@@ -23,16 +23,6 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "fwd": ("fwd", "fwd_splitkv", "batch_prefill", "pagedkv_prefill", "fwd_appendkv"),
     "bwd": ("bwd",),
 }
-#: CK's op module of each direction, below ``codegen/ops``.
-OPS: Mapping[str, str] = {
-    "fwd": "fmha_fwd",
-    "fwd_splitkv": "fmha_fwd_splitkv",
-    "batch_prefill": "fmha_batch_prefill",
-    "pagedkv_prefill": "fmha_pagedkv_prefill",
-    "fwd_appendkv": "fmha_fwd_appendkv",
-    "bwd": "fmha_bwd",
-}
-
 #: (field, allowed values); None for a direction the receipt has no kernels of.
 Rules = tuple[tuple[str, tuple[FieldValue, ...]], ...]
 
@@ -101,26 +91,23 @@ def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
     They are the numbers in comparisons of its op modules, or of all modules if these have other
     names. 0 is the documented default.
     """
-    ops = [fmha_dir / "codegen/ops" / f"{OPS[direction]}.py" for direction in FAMILIES[family]]
-    found = [path for path in ops if path.is_file()] or sorted(fmha_dir.rglob("*.py"))
-    return frozenset({0}).union(
-        *(_receipts_of(path) for path in found or [fmha_dir / "generate.py"])
-    )
-
-
-def _receipts_of(path: Path) -> frozenset[int]:
+    ops = [fmha_dir / f"codegen/ops/fmha_{direction}.py" for direction in FAMILIES[family]]
+    files = [path for path in ops if path.is_file()] or sorted(fmha_dir.rglob("*.py"))
+    found = {0}
     try:
-        return receipts_in(path.read_text(encoding="utf-8"))
+        for path in files or [fmha_dir / "generate.py"]:
+            found |= receipts_in(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:
         raise CodegenError(
             Finding(
-                place=f"CK's {path.name}",
-                found=f"cannot be read: {error}",
-                expected="CK's generator",
-                fix="use an AITER tree whose Composable Kernel is whole "
+                f"CK's {path.name}",
+                f"cannot be read: {error}",
+                "CK's generator",
+                "use an AITER tree whose Composable Kernel is whole "
                 "(git submodule update --init --recursive)",
             )
         ) from None
+    return frozenset(found)
 
 
 def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ are replaced. The result is read like every row, and must have exactly the reque
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 from qola.codegen.ck.link import NotUnderstoodError, Traits, call_of, reading_ck, traits_of
 from qola.codegen.ck.messages import GeneratorRequest
-from qola.codegen.ck.observe import Pool, Recording, Registered
+from qola.codegen.ck.observe import Recording, Registered
 from qola.codegen.ck.predicates import REQUESTED, VariantFilter, show
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.vocabulary import ALIASES, without_enum
@@ -25,19 +26,18 @@ from qola.errors import Finding
 
 #: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
 _PART = re.compile(r"([brw])(\d+(?:x\d+)*)")
-_PER_CU, _MOST_ROWS = re.compile(r"o(-?\d+)"), re.compile(r"maxq(\d+)")
-#: The occupancy of a tile whose notation has none.
-_ANY_NUMBER = -1
+#: Attributes with a part of their own in the notation, and their values if it is missing.
+_OPTIONAL = (
+    ("occupancy", re.compile(r"_o(-?\d+)(?:_|$)"), -1),
+    ("max_seq_q", re.compile(r"_maxq(\d+)(?:_|$)"), 0),
+)
 #: Attributes that are copied as they are.
 _COPIED = frozenset({"arch", "mask_impl", "constraint"})
-
-#: Names of fields in an object for a pipeline.
-_IN_PIPELINE = {"pipeline": "tag"}
 
 Values = Mapping[str, Any]
 
 
-def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, bool]) -> Values:
+def _values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, bool]) -> Values:
     """Return the values, by CK's attribute names, that give an object these fields.
 
     Args:
@@ -48,12 +48,11 @@ def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, b
     Raises:
         NotUnderstoodError: CK has no word for the mask, or no attributes for the tile.
     """
-    found: dict[str, Any] = {}
-    names = {ours: theirs for theirs, ours in ALIASES.items()}
-    for name, value in fields.items():
-        for word in (name, names.get(name, name), _IN_PIPELINE.get(name, name)):
-            found[word] = value
-    if "mask" in fields and isinstance(fields["mask"], bool):
+    found: dict[str, Any] = dict(fields)
+    found |= {theirs: fields[ours] for theirs, ours in ALIASES.items() if ours in fields}
+    if "pipeline" in fields:
+        found["tag"] = fields["pipeline"]
+    if isinstance(fields.get("mask"), bool):
         words = [word for word, means in masks.items() if means == fields["mask"]]
         if not words:
             raise NotUnderstoodError(f"no word for mask {fields['mask']}")
@@ -65,7 +64,7 @@ def values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, b
     return found
 
 
-def altered(item: Any, values: Values, *, held: str = "") -> Any:
+def _altered(item: Any, values: Values, *, held: str = "") -> Any:
     """Copy an object, and the objects in its attributes, with other values.
 
     Args:
@@ -82,7 +81,7 @@ def altered(item: Any, values: Values, *, held: str = "") -> Any:
                 # Dataclasses of CK may be frozen.
                 object.__setattr__(made, written, _as(now, values[name]))
         elif hasattr(now, "__dict__") and not isinstance(now, type):
-            object.__setattr__(made, written, altered(now, values, held=name))
+            object.__setattr__(made, written, _altered(now, values, held=name))
     return made
 
 
@@ -112,17 +111,14 @@ def _tile_values(item: Any, notation: str) -> dict[str, int]:
             words = f"{len(numbers)} numbers after {letter}, while CK's tile has {len(own)}"
             raise NotUnderstoodError(f"the tile {notation} has {words}")
         found.update(zip(own, numbers, strict=True))
-    for member, pattern, usual in (
-        ("occupancy", _PER_CU, _ANY_NUMBER),
-        ("max_seq_q", _MOST_ROWS, 0),
-    ):
+    for member, pattern, usual in _OPTIONAL:
         if member in members:
-            match = re.search(f"_{pattern.pattern}(?:_|$)", notation)
+            match = pattern.search(notation)
             found[member] = int(match[1]) if match else usual
     return found
 
 
-def text_of(item: Any, known: str, like: Any) -> str:
+def _text_of(item: Any, known: str, like: Any) -> str:
     """Render the source of a kernel with CK's template.
 
     Args:
@@ -131,29 +127,18 @@ def text_of(item: Any, known: str, like: Any) -> str:
     Raises:
         NotUnderstoodError: no property has this source.
     """
-    for name in _properties(like):
-        if _value(like, name) == known:
+    for name, value in _properties(like):
+        if value == known:
             return str(getattr(item, name))
     raise NotUnderstoodError(f"no property of {type(like).__name__} is a kernel's source")
 
 
-def kernels_held(row: Any) -> Iterator[Any]:
-    """Yield the kernels in the properties of a dispatch object, such as helper kernels."""
-    for name in _properties(row):
-        value = _value(row, name)
-        if isinstance(getattr(type(value), "filename", None), property):
-            yield value
-
-
-def _properties(item: Any) -> list[str]:
-    return [name for name in dir(type(item)) if isinstance(getattr(type(item), name), property)]
-
-
-def _value(item: Any, name: str) -> Any:
-    try:
-        return getattr(item, name)
-    except Exception:  # CK's property does not apply to this object
-        return None
+def _properties(item: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the properties of an object that apply to it, with their values."""
+    for name in dir(type(item)):
+        if isinstance(getattr(type(item), name), property):
+            with contextlib.suppress(Exception):
+                yield name, getattr(item, name)
 
 
 #: Fields that decide which row is most similar, in descending order of importance.
@@ -203,17 +188,17 @@ def find_requested(
     wrong: list[Finding] = []
     types: dict[tuple[str | None, Traits | None], RequestedKernel] = {}
     for own in request.kernels:
+        name = own.config.name
         try:
             rows = _find_rows(direction, recording, dispatch, base, own)
         except NotUnderstoodError as error:
             expected = (
                 f"a kernel that CK's templates for {direction} {own.config.role} can be made of"
             )
-            wrong.append(Finding(own.label, f"{own.config.name}: {error}", expected))
+            wrong.append(Finding(own.label, f"{name}: {error}", expected))
             continue
-        others = [types[key] for key in rows.types if key in types]
-        if others:
-            found = f"{own.config.name}: of the same type in C++ as {others[0].label}"
+        if others := [types[key] for key in rows.types if key in types]:
+            found = f"{name}: of the same type in C++ as {others[0].label}"
             expected = "kernels that differ in more than waves and matrix instructions"
             wrong.append(Finding(own.label, found, expected, "a manifest for each of the two"))
             continue
@@ -279,14 +264,11 @@ class _Maker:
         like: Kernel,
     ) -> None:
         self._direction, self._recording, self._dispatch = direction, recording, dispatch
-        self._own = own
-        self._item = recording.kernels.get(f"{like.name}.cpp")
-        self._like = like
+        self._fields, self._like, self._base = own.config.fields(), like, base
         self._known = {
             (kernel.traits, kernel.arch): kernel
             for kernel in (*(k for row in base.rows for k in row.kernels), *base.loose)
         }
-        self._masks = _mask_words(base)
 
     def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
         """Copy the rows of the similar kernel for this one.
@@ -294,50 +276,55 @@ class _Maker:
         Raises:
             NotUnderstoodError: they cannot be copied, or are rows of a third kernel.
         """
-        changes = {
-            name: value
-            for name, value in self._own.config.fields().items()
-            if self._like.fields[name] != value
-        }
-        if self._item is None:
-            raise NotUnderstoodError(f"no object of CK gave {self._like.name} its name")
-        values = values_of(self._item, changes, self._masks)
-        kernel = altered(self._item, values)
+        like = self._like
+        item = self._recording.kernels.get(f"{like.name}.cpp")
+        if item is None:
+            raise NotUnderstoodError(f"no object of CK gave {like.name} its name")
+        changes = {n: value for n, value in self._fields.items() if like.fields[n] != value}
+        values = _values_of(item, changes, _mask_words(self._base))
+        kernel = _altered(item, values)
         registered = [_altered_row(row.registered, values) for row in alike]
-        files = {kernel.filename: text_of(kernel, self._like.source, self._item)}
+        files = {kernel.filename: _text_of(kernel, like.source, item)}
         items = {kernel.filename: kernel}
         for one in registered:
             self._add_helpers(one, files, items)
-        made = read_base(self._direction, *self._recording_of(registered, files, items)).rows
+        # The recording of CK's generator as if it had only registered these rows.
+        text = self._dispatch.text(registered)
+        pool = self._dispatch.pool_of(registered)
+        seen = Recording([pool], {**files, self._dispatch.name: text}, items)
+        made = read_base(self._direction, seen, Dispatch(seen)).rows
         for row in made:
-            self._check(row)
+            self._check(row.main.fields)
         # The kernel of this name would be compiled in place of the requested one.
         if kernel.filename in self._recording.files:
             raise NotUnderstoodError(f"CK has another kernel that it calls {kernel.filename}")
         return tuple(
-            replace(row, kernels=tuple(self._known_helper(one) for one in row.kernels))
-            for row in made
+            replace(row, kernels=tuple(map(self._known_helper, row.kernels))) for row in made
         )
 
     def _add_helpers(self, row: Registered, files: dict[str, str], items: dict[str, Any]) -> None:
         """Add sources of a row's helper kernels: CK's, or rendered by the row's object."""
         (text,) = self._dispatch.texts_of([row])
         arch, called = call_of(text)
-        held = list(kernels_held(row.row))
+        held = [
+            value
+            for _, value in _properties(row.row)
+            if isinstance(getattr(type(value), "filename", None), property)
+        ]
         main = traits_of(next(iter(files.values())))
         for traits in called:
             if traits in main:
                 continue
             known = self._known.get((traits, arch or None))
             if known is not None:
-                files[f"{known.name}.cpp"] = known.source
-                item = self._recording.kernels.get(f"{known.name}.cpp")
-                if item is not None:
-                    items[f"{known.name}.cpp"] = item
+                file = f"{known.name}.cpp"
+                files[file] = known.source
+                if file in self._recording.kernels:
+                    items[file] = self._recording.kernels[file]
                 continue
             for item in held:
                 like = self._recorded_like(item)
-                source = text_of(item, self._recording.files[like.filename], like)
+                source = _text_of(item, self._recording.files[like.filename], like)
                 if traits in traits_of(source):
                     files[item.filename], items[item.filename] = source, item
 
@@ -348,39 +335,29 @@ class _Maker:
                 return known
         raise NotUnderstoodError(f"CK wrote no {type(item).__name__}")
 
-    def _recording_of(
-        self, rows: Sequence[Registered], files: Mapping[str, str], items: Mapping[str, Any]
-    ) -> tuple[Recording, Dispatch]:
-        """Return the recording of CK's generator as if it had only registered these rows."""
-        pool: Pool = self._dispatch.pool_of(rows)
-        text = self._dispatch.text(rows)
-        seen = Recording([pool], {**files, self._dispatch.name: text}, dict(items))
-        return seen, Dispatch(seen)
-
-    def _check(self, row: Row) -> None:
-        found, wanted = row.main.fields, self._own.config.fields()
+    def _check(self, found: Mapping[str, FieldValue]) -> None:
         wrong = [
             f"{name} {show(found.get(name))} in place of {show(value)}"
-            for name, value in sorted(wanted.items())
+            for name, value in sorted(self._fields.items())
             if found.get(name) != value
         ]
-        if wrong or found.keys() != wanted.keys():
+        if wrong or found.keys() != self._fields.keys():
             raise NotUnderstoodError(f"CK makes another kernel of it, with {', '.join(wrong)}")
 
     def _known_helper(self, kernel: Kernel) -> Kernel:
         """Return CK's own helper kernel if there is one: it is the same for all rows."""
-        own = kernel.fields == self._own.config.fields()
+        own = kernel.fields == self._fields
         return kernel if own else self._known.get((kernel.traits, kernel.arch), kernel)
 
 
-def _altered_row(registered: Registered, values: Mapping[str, Any]) -> Registered:
+def _altered_row(registered: Registered, values: Values) -> Registered:
     """Return the registration of a copied kernel."""
-    args = tuple(altered(one, values) if one is registered.row else one for one in registered.args)
-    more = {
-        name: altered(one, values) if one is registered.row else one
-        for name, one in registered.more.items()
-    }
-    return replace(registered, args=args, more=more)
+
+    def copied(one: Any) -> Any:
+        return _altered(one, values) if one is registered.row else one
+
+    more = {name: copied(one) for name, one in registered.more.items()}
+    return replace(registered, args=tuple(map(copied, registered.args)), more=more)
 
 
 def _mask_words(base: Base) -> dict[str, bool]:

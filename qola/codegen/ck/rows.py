@@ -271,15 +271,11 @@ class _Reader:
 
 
 def _in_chain_order(rows: Iterable[Row]) -> list[Row]:
-    """Sort rows in the order of the dispatch: by arch, dtype, head dims."""
-    chain: dict[Any, dict[Any, dict[Any, list[Row]]]] = {}
-    for row in rows:
-        by_bucket = chain.setdefault(row.arch, {}).setdefault(row.fields["dtype"], {})
-        by_bucket.setdefault(row.bucket, []).append(row)
-    return [
-        row
-        for by_dtype in chain.values()
-        for by_bucket in by_dtype.values()
-        for same in by_bucket.values()
-        for row in same
-    ]
+    """Sort rows in the order of the dispatch: by arch, dtype, head dims, as each first occurs."""
+    places: dict[tuple[Any, ...], int] = {}
+
+    def place(row: Row) -> tuple[int, ...]:
+        parts = row.arch, row.fields["dtype"], row.bucket
+        return tuple(places.setdefault(parts[:n], len(places)) for n in (1, 2, 3))
+
+    return sorted(rows, key=place)

@@ -15,7 +15,7 @@ from qola.codegen.ck.predicates import (
     resolve_hdims,
     show,
 )
-from qola.codegen.ck.receipts import Emulated, emulated, source
+from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Kernel, Row
 from qola.codegen.types import Bucket
 
@@ -54,28 +54,22 @@ class Selector:
         self._native = frozenset(request.native)
         self._filters = request.filters
         self._bases = bases
-        used_receipts = {source(w.receipt, self._native) for w in self._filters}
-        self._members = {r: {row.key for row in b.rows} for r, b in self._bases.items()}
-        used = set().union(*(self._members[r] for r in used_receipts))
-        order = [row for row in merge([b.rows for b in self._bases.values()]) if row.key in used]
+        self._members = {r: {row.key for row in b.rows} for r, b in bases.items()}
+        used = set().union(*(self._members[source(w.receipt, self._native)] for w in self._filters))
         receipts = sorted({w.receipt for w in self._filters})
-        offered = [any(not self.rule(row, r) for r in receipts) for row in order]
-        self.order = order
-        self.rows = [row for row, yes in zip(order, offered, strict=True) if yes]
-        self.outside = [row for row, yes in zip(order, offered, strict=True) if not yes]
+        self.order = [r for r in merge([b.rows for b in bases.values()]) if r.key in used]
+        self.rows: list[Row] = []
+        self.outside: list[Row] = []
+        for row in self.order:
+            offered = any(not self.rule(row, receipt) for receipt in receipts)
+            (self.rows if offered else self.outside).append(row)
         self.hdims = {w.index: self._resolve(w) for w in self._filters}
-
-    def _emulated(self, receipt: int) -> Emulated | None:
-        return emulated(receipt, self._native)
-
-    def _source(self, receipt: int) -> int:
-        return source(receipt, self._native)
 
     def rule(self, row: Row, receipt: int) -> str:
         """Return the rule by which a receipt drops a row, "" if it has the row."""
-        if row.key not in self._members[self._source(receipt)]:
+        if row.key not in self._members[source(receipt, self._native)]:
             return f"receipt {receipt}: not in CK's set"
-        made = self._emulated(receipt)
+        made = emulated(receipt, self._native)
         if made is None:
             return ""
         return broken_rule(made.rules[self._direction], receipt, row.fields)
@@ -157,8 +151,8 @@ class Selector:
         """
         kernels: dict[str, tuple[Kernel, bool]] = {}
         for variant in self._filters:
-            keep = variant.index == EVERYTHING and self._emulated(variant.receipt) is None
-            for kernel in self._bases[self._source(variant.receipt)].loose:
+            keep = variant.index == EVERYTHING and emulated(variant.receipt, self._native) is None
+            for kernel in self._bases[source(variant.receipt, self._native)].loose:
                 kernels[kernel.name] = (kernel, keep)
         return kernels
 
@@ -169,16 +163,15 @@ class Selector:
             return [f"receipt {variant.receipt} has no kernels here"]
         lines = []
         if variant.hdims is not None and not any(self.hdims[variant.index][0].values()):
-            dims = sorted(
-                {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
-            )
+            dims = {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
             wanted, there = (
-                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (variant.hdims, dims)
+                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (variant.hdims, sorted(dims))
             )
             lines.append(f"hdim: wanted {wanted}, there is only {there}")
         for name, allowed in variant.where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
-                have = sorted({self._value(row, name) for row in rows})
-                want = ", ".join(map(show, allowed))
-                lines.append(f"{name}: wanted {want}, there is only {', '.join(have)}")
+                have = ", ".join(sorted({self._value(row, name) for row in rows}))
+                lines.append(
+                    f"{name}: wanted {', '.join(map(show, allowed))}, there is only {have}"
+                )
         return lines

@@ -51,11 +51,9 @@ def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
         )
     receipt, none = _receipt(request, reason)
     more = ("--filter", _NO_KERNELS) if none else ()
+    script, scratch = Path(request.script), Path(request.scratch)
     seen = {
-        folder: (
-            chosen,
-            record(Path(request.script), direction, receipt, chosen, Path(request.scratch), *more),
-        )
+        folder: (chosen, record(script, direction, receipt, chosen, scratch, *more))
         for chosen, folder in request.folders
     }
     whole = next(iter(seen.values()))[1]
@@ -113,14 +111,8 @@ def _kernels(direction: str, seen: Recording) -> tuple[Level, str, list[Kernel]]
     try:
         return "linked", "", _linked(direction, seen, sources)
     except NotUnderstoodError as error:
-        return (
-            "opaque",
-            str(error),
-            [
-                Kernel(direction, name.removesuffix(".cpp"), None, {}, text)
-                for name, text in sources.items()
-            ],
-        )
+        stems = ((name.removesuffix(".cpp"), text) for name, text in sources.items())
+        return "opaque", str(error), [Kernel(direction, s, None, {}, text) for s, text in stems]
 
 
 def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list[Kernel]:
@@ -134,25 +126,15 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
         raise NotUnderstoodError(f"no source defines {missing[0]}")
     made = []
     for name, text in sources.items():
-        kernel = seen.kernels.get(name)
-        fields = _fields(kernel)
-        tag = links.archs[name] or None
         (traits,) = links.traits[name]
+        tag = links.archs[name] or None
+        fields = _fields(seen.kernels.get(name)) | ({"arch": tag} if tag else {})
         stem = name.removesuffix(".cpp")
-        made.append(
-            Kernel(
-                traits.role or direction,
-                stem,
-                tag,
-                {**fields, "arch": tag} if tag else fields,
-                text,
-                traits,
-            )
-        )
+        made.append(Kernel(traits.role or direction, stem, tag, fields, text, traits))
     return made
 
 
-def _fields(kernel: Any) -> Mapping[str, FieldValue]:
+def _fields(kernel: Any) -> dict[str, FieldValue]:
     """Return the fields of CK's object, {} if it cannot be read; nothing selects by them."""
     try:
         with reading_ck():
@@ -163,12 +145,11 @@ def _fields(kernel: Any) -> Mapping[str, FieldValue]:
 
 def _warning(request: GeneratorRequest, level: str, reason: str, receipt: int) -> Finding:
     labels = [one.label for one in request.filters if one.index >= 0]
+    but = f", whatever {', '.join(labels)} may say" if labels else ""
     return Finding(
-        place=f"direction {request.direction}",
-        found=f"level {level}: all of receipt {receipt} is built"
-        + (f", whatever {', '.join(labels)} may say" if labels else "")
-        + f", because {reason}",
-        expected="level filtered, where variants select kernels",
-        fix="--require filtered makes it an error",
-        severity="warning",
+        f"direction {request.direction}",
+        f"level {level}: all of receipt {receipt} is built{but}, because {reason}",
+        "level filtered, where variants select kernels",
+        "--require filtered makes it an error",
+        "warning",
     )
