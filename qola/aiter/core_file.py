@@ -35,20 +35,18 @@ def ck_directory(core: str) -> str:
 
     It is the default of the variable CK_DIR: an f-string that begins with the meta directory.
     """
-    found = [path for node in _parse_core(core).body for path in _ck_paths(node)]
+    found = (
+        str(part.values[1].value).strip("/")
+        for node in _parse_core(core).body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id in _CK_NAMES for t in node.targets)
+        for part in ast.walk(node.value)
+        if isinstance(part, ast.JoinedStr)
+        and len(part.values) == 2
+        and isinstance(part.values[0], ast.FormattedValue)
+        and isinstance(part.values[1], ast.Constant)
+    )
     return next(filter(_is_inside, found), DEFAULT_CK_DIR)
-
-
-def _ck_paths(node: ast.stmt) -> Iterator[str]:
-    if not isinstance(node, ast.Assign):
-        return
-    if not any(isinstance(target, ast.Name) and target.id in _CK_NAMES for target in node.targets):
-        return
-    for part in ast.walk(node.value):
-        if isinstance(part, ast.JoinedStr) and len(part.values) == 2:
-            first, rest = part.values
-            if isinstance(first, ast.FormattedValue) and isinstance(rest, ast.Constant):
-                yield str(rest.value).strip("/")
 
 
 def _is_inside(path: str) -> bool:

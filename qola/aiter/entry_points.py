@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from qola.aiter.attention import ADDED, ATTENTION, ENTRIES
 from qola.aiter.declarations import Function, Parameter, Scope, qualified, read_scope
@@ -90,9 +90,8 @@ def entry_functions(
     others = defined - set(ENTRIES.values())
     found = [f for f in declared if f.name in wanted or f.name in others]
     found = _distinct(f for f in found if f.name.startswith(_PUBLIC))
-    problems = list(_problems(found, wanted, defined, config.name))
-    if problems:
-        raise AiterError(replace(problem, place=header) for problem in problems)
+    if problems := list(_problems(header, found, wanted, defined, config.name)):
+        raise AiterError(problems)
     names = _names(tree, dirs, header, macros)
     functions = [_entry(f, wanted.get(f.name, ""), names) for f in found]
     if "bwd" in launched and _has_launcher(tree, dirs, header, macros):
@@ -173,43 +172,33 @@ def _defaults(function: Function) -> int:
 
 
 def _problems(
-    found: Iterable[Function], wanted: Iterable[str], defined: Collection[str], module: str
+    place: str,
+    found: Sequence[Function],
+    wanted: Iterable[str],
+    defined: Collection[str],
+    module: str,
 ) -> Iterator[Finding]:
-    """Yield a finding, without place, for each function that no wrapper can be written for."""
-    found = list(found)
+    """Yield a finding for each function that no wrapper can be written for."""
+    leave = "leave its direction out (drop_directions)"
     forms = {function.name: function for function in found}
     for name in wanted:
         if name not in forms:
-            yield Finding(
-                "",
-                f"no declaration of {name}, with the flags of {module}",
-                f"a function {name} in namespace {NAMESPACE}",
-                "leave its direction out (drop_directions)",
-            )
+            what = f"no declaration of {name}, with the flags of {module}"
+            yield Finding(place, what, f"a function {name} in namespace {NAMESPACE}", leave)
         elif name not in defined:
-            yield Finding(
-                "",
-                f"{name}, which no source of {module} defines",
-                f"a source that defines it, with the flags of {module}",
-                "leave its direction out (drop_directions), or its source in (drop_srcs)",
-            )
+            what = f"{name}, which no source of {module} defines"
+            expected = f"a source that defines it, with the flags of {module}"
+            yield Finding(place, what, expected, f"{leave}, or its source in (drop_srcs)")
         overloads = [_signature(f) for f in found if f.name == name]
         if len(overloads) > 1:
-            yield Finding(
-                "",
-                f"{len(overloads)} forms of {name}: {' and '.join(overloads)}",
-                f"one function {name} in namespace {NAMESPACE}",
-                "leave its direction out (drop_directions), or select a form by a macro of its "
-                "condition (add_flags_extra_cc)",
-            )
+            what = f"{len(overloads)} forms of {name}: {' and '.join(overloads)}"
+            fix = ", or select a form by a macro of its condition (add_flags_extra_cc)"
+            yield Finding(place, what, f"one function {name} in namespace {NAMESPACE}", leave + fix)
     for name, function in forms.items():
         if function.parameters is None:
-            yield Finding(
-                "",
-                f"{name} has a parameter or a result of an unsupported form",
-                "plain parameters: a type, a name, a default; an explicit result type",
-                "leave its direction out (drop_directions)",
-            )
+            what = f"{name} has a parameter or a result of an unsupported form"
+            expected = "plain parameters: a type, a name, a default; an explicit result type"
+            yield Finding(place, what, expected, leave)
 
 
 def _signature(function: Function) -> str:

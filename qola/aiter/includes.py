@@ -44,17 +44,16 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     pending = [(name, "") for name in roots]
     asked: set[tuple[str, str]] = set()
     while pending:
-        name, own_dir = pending.pop()
-        if (name, own_dir) in asked:
+        asking = name, own_dir = pending.pop()
+        if asking in asked:
             continue
-        asked.add((name, own_dir))
+        asked.add(asking)
         path = find(tree_root, name, [own_dir, *dirs] if own_dir else dirs)
-        if path is None or path in found:
-            continue
-        found.add(path)
-        text = lossy_text(tree_root / path)
-        folder = posixpath.dirname(path) or "."
-        pending += [(name, folder if quoted else "") for name, quoted in includes(text)]
+        if path is not None and path not in found:
+            found.add(path)
+            folder = posixpath.dirname(path) or "."
+            text = lossy_text(tree_root / path)
+            pending += [(name, folder if quoted else "") for name, quoted in includes(text)]
     return tuple(sorted(found))
 
 

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,10 +182,8 @@ class ModuleReader:
             absent: the directory of a missing submodule, "" for none. Include directories below
                 it are left out, as AITER does; a generator below it is an error.
         """
-        self._root = root
+        self._root, self._name, self._names = root, name, names
         self._absent = f"{absent}/" if absent else ""
-        self._name = name
-        self._names = names
         self._without_ck = False
         self._findings: list[Finding] = []
 
@@ -200,22 +198,19 @@ class ModuleReader:
         """
         for key, raw in entry.items():
             if key not in CONFIG_KEYS and raw not in _NOTHING:
-                self._report(
-                    key,
-                    f"unknown key {key}",
-                    f"one of {', '.join(CONFIG_KEYS)}",
-                    "leave the module out: qola would ignore the key",
-                )
+                fix = "leave the module out: qola would ignore the key"
+                self._report(key, f"unknown key {key}", f"one of {', '.join(CONFIG_KEYS)}", fix)
         lists = {key: self._list(key, entry.get(key, [])) for key in _LIST_KEYS}
         bools = {key: self._bool(key, entry[key]) for key in _BOOL_KEYS if key in entry}
-        texts = {key: self._text(key, entry[key]) for key in _TEXT_KEYS if key in entry}
-        per_source = self._map(
-            "flags_extra_hip_per_source", entry.get("flags_extra_hip_per_source", {})
-        )
+        texts = {key: self._value(key, entry[key]) for key in _TEXT_KEYS if key in entry}
+        clang = texts.get("hip_clang_path")
+        (key,) = _MAP_KEYS
+        per_source = self._map(key, entry.get(key, {}))
         flags = (*lists["flags_extra_cc"], *lists["flags_extra_hip"], *more_flags)
         # A module without Composable Kernel does not run its generator.
         optional = builds_without_ck(flags)
         generators = tuple(self._generator(c, optional) for c in lists["blob_gen_cmd"])
+        present = [d for d in lists["extra_include"] if not self._is_absent(_relative(d))]
         config = ModuleConfig(
             name=self._name,
             srcs=self._paths("srcs", lists["srcs"]),
@@ -223,11 +218,11 @@ class ModuleReader:
             flags_hip=lists["flags_extra_hip"],
             flags_hip_per_source=per_source,
             ldflags=lists["extra_ldflags"],
-            include_dirs=self._paths("extra_include", self._present(lists["extra_include"])),
+            include_dirs=self._paths("extra_include", present),
             generators=generators,
             third_party=lists["third_party"],
-            md_name=texts.get("md_name") or "",
-            hip_clang_path=texts.get("hip_clang_path"),
+            md_name=str(texts.get("md_name") or ""),
+            hip_clang_path=None if clang is None else str(clang),
             **{key: value for key, value in bools.items() if key != "verbose"},
         )
         if self._without_ck:
@@ -238,8 +233,7 @@ class ModuleReader:
         return config
 
     def _report(self, key: str, found: str, expected: str, fix: str = "") -> None:
-        place = f"{CONFIG_FILE} {self._name}.{key}"
-        self._findings.append(Finding(place=place, found=found, expected=expected, fix=fix))
+        self._findings.append(Finding(f"{CONFIG_FILE} {self._name}.{key}", found, expected, fix))
 
     def _value(self, key: str, raw: object) -> Value:
         """Evaluate a string; other values are literal, as in AITER."""
@@ -277,10 +271,6 @@ class ModuleReader:
             self._report(key, repr(value), "True or False")
         return bool(value)
 
-    def _text(self, key: str, raw: object) -> str | None:
-        value = self._value(key, raw)
-        return None if value is None else str(value)
-
     def _map(self, key: str, raw: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if not isinstance(raw, dict):
             self._report(key, repr(raw), "an object: source to list of flags")
@@ -296,13 +286,10 @@ class ModuleReader:
             return self._value(key, repr(raw))
         return self._value(key, raw)
 
-    def _present(self, values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(v for v in values if not self._is_absent(_relative(v)))
-
     def _is_absent(self, path: str) -> bool:
         return bool(self._absent) and path.startswith(self._absent)
 
-    def _paths(self, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    def _paths(self, key: str, values: Sequence[str]) -> tuple[str, ...]:
         paths = tuple(map(_relative, values))
         for path in paths:
             if is_outside(path) or not (ARCH_TOKEN in path or self._exists(path)):
@@ -322,14 +309,12 @@ class ModuleReader:
             return GeneratorCall("", ())
         path = _relative(script)
         exists = ARCH_TOKEN in path or os.path.isfile(self._root / path)
-        missing = is_outside(path) or not exists
-        if missing and not (optional and self._is_absent(path)):
-            if self._is_absent(path):
+        if is_outside(path) or not exists:
+            if not self._is_absent(path):
+                expected = "a generator of the tree"
+                self._report("blob_gen_cmd", f"{path} is not in the tree", expected)
+            elif not optional:
                 self._without_ck = True
-            else:
-                self._report(
-                    "blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree"
-                )
         # "{}" stays: AITER replaces it by the output directory with str.format.
         return GeneratorCall(path, tuple(args))
 

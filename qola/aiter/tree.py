@@ -137,36 +137,23 @@ class AiterTree:
                 source or generator that the tree lacks.
         """
         if name not in self._config:
-            raise AiterError(
-                Finding(
-                    place=CONFIG_FILE,
-                    found=f"no module {name}",
-                    expected=f"one of {', '.join(self._config)}",
-                )
-            )
-        names = self._names()
+            expected = f"one of {', '.join(self._config)}"
+            raise AiterError(Finding(CONFIG_FILE, f"no module {name}", expected))
         absent = "" if self.has_ck else self.ck_dir
         plain = {key: expression(value) for key, value in overrides}
-        reader = ModuleReader(self.root, name, names, absent)
+        reader = ModuleReader(self.root, name, self._names(), absent)
         config = reader.read({**self._config[name], **plain}, more_flags)
         own = config.flags_cc + config.flags_hip
+        macros = dict(core_defines(self._core))
+        if CK_MACRO in macros and not self.has_ck:
+            # The only value that AITER's setup.py accepts. With 1, aiter_hip_common.h includes CK.
+            macros[CK_MACRO] = "0"
         added = tuple(
             f"-D{macro}={value}"
-            for macro, value in self._core_macros().items()
+            for macro, value in macros.items()
             if not any(macro in flag for flag in own)
         )
         return replace(config, flags_cc=added + config.flags_cc)
-
-    def _core_macros(self) -> dict[str, str]:
-        """Return the macros that core.py defines for every module.
-
-        A tree without Composable Kernel gets ENABLE_CK=0, the only value that AITER's setup.py
-        accepts. With 1, csrc/include/aiter_hip_common.h includes CK's headers.
-        """
-        macros = dict(core_defines(self._core))
-        if CK_MACRO in macros and not self.has_ck:
-            macros[CK_MACRO] = "0"
-        return macros
 
     def entry_text(self, name: str, key: str) -> str:
         """Return a value of a module's entry without evaluation; a list has an item per line."""
@@ -193,7 +180,6 @@ class AiterTree:
     def _names(self) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
         tables, merged = self._tables
-        flat = {k: v for k, v in tables.items() if "." not in k}
         return Names(
             constants={
                 "AITER_ROOT_DIR": TREE_TOKEN,
@@ -201,7 +187,7 @@ class AiterTree:
                 "AITER_CSRC_DIR": f"{meta}/csrc",
                 "AITER_GRADLIB_DIR": f"{meta}/gradlib",
                 "CK_DIR": posixpath.join(TREE_TOKEN, self.ck_dir),
-                **flat,
+                **{k: v for k, v in tables.items() if "." not in k},
             },
             calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
             attributes={k: v for k, v in tables.items() if "." in k},
@@ -219,29 +205,31 @@ def read_tree(root: Path) -> AiterTree:
     """
     meta = "aiter_meta" if (root / "aiter_meta").is_dir() else ""
     prefix = f"{meta}/" if meta else ""
-    core = _core(root)
+    core = _read_text(root, CORE_FILE) if (root / CORE_FILE).is_file() else ""
     ck_dir = prefix + ck_directory(core)
     needed = {
         CONFIG_FILE: "an AITER checkout, or a wheel unpacked with its aiter_meta directory",
         f"{prefix}csrc/include": "AITER's C++ sources",
     }
     findings = [
-        Finding(place=str(root), found=f"no {path}", expected=expected)
+        Finding(str(root), f"no {path}", expected)
         for path, expected in needed.items()
         if not (root / path).exists()
     ]
     if findings:
         raise AiterError(findings)
     config = _read_config(root)
+    libraries = json.dumps([value for name, value in config.items() if name.startswith("libmha_")])
+    named = re.search(r"\{CK_DIR\}/([\w/-]{0,200}01_fmha)/generate\.py", libraries)
     return AiterTree(
         root=root,
-        generation=_generation(config),
+        generation=_generation(libraries),
         version=_version(root),
         meta_dir=meta,
         csrc_dir=f"{prefix}csrc",
         hsa_dir=f"{prefix}hsa",
         ck_dir=ck_dir,
-        fmha_dir=f"{ck_dir}/{_fmha_dir(config)}",
+        fmha_dir=f"{ck_dir}/{named[1] if named else 'example/ck_tile/01_fmha'}",
         _config=config,
         _core=core,
     )
@@ -251,63 +239,40 @@ def _read_text(root: Path, path: str) -> str:
     try:
         return bounded_bytes(root / path, _MAX_BYTES).decode("utf-8")
     except (OSError, UnfitFileError, UnicodeDecodeError) as error:
-        raise AiterError(
-            Finding(place=path, found=f"cannot be read: {error}", expected="a text file")
-        ) from None
+        raise AiterError(Finding(path, f"cannot be read: {error}", "a text file")) from None
 
 
 def _read_config(root: Path) -> dict[str, dict[str, Any]]:
     try:
         data = json.loads(_read_text(root, CONFIG_FILE))
     except (ValueError, RecursionError) as error:
-        raise AiterError(
-            Finding(place=CONFIG_FILE, found=f"not JSON: {error}", expected="a JSON object")
-        ) from None
+        raise AiterError(Finding(CONFIG_FILE, f"not JSON: {error}", "a JSON object")) from None
     if not isinstance(data, dict) or not all(isinstance(v, dict) for v in data.values()):
-        raise AiterError(
-            Finding(
-                place=CONFIG_FILE,
-                found=f"a {type(data).__name__}",
-                expected="a JSON object of objects, one per module",
-            )
-        )
+        expected = "a JSON object of objects, one per module"
+        raise AiterError(Finding(CONFIG_FILE, f"a {type(data).__name__}", expected))
     return data
 
 
-def _libraries(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the text of the attention libraries' entries."""
-    return json.dumps([entry for name, entry in config.items() if name.startswith("libmha_")])
+_GENERATIONS: tuple[tuple[str, Generation], ...] = (
+    ("/hsa/codegen.py -m fmha_v3_", "asm_codegen"),
+    ("/cpp_itfs/mha_fwd_generate.py", "wheel"),
+    ("/cpp_itfs/mha_fwd.cu", "cpp_itfs"),
+)
+"""Marks in the text of the attention libraries' entries."""
 
 
-def _fmha_dir(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the directory, in Composable Kernel, of the generator that the libraries name."""
-    named = re.search(r"\{CK_DIR\}/([\w/-]{0,200}01_fmha)/generate\.py", _libraries(config))
-    return named[1] if named else "example/ck_tile/01_fmha"
-
-
-def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
-    text = _libraries(config)
-    marks: tuple[tuple[str, Generation], ...] = (
-        ("/hsa/codegen.py -m fmha_v3_", "asm_codegen"),
-        ("/cpp_itfs/mha_fwd_generate.py", "wheel"),
-        ("/cpp_itfs/mha_fwd.cu", "cpp_itfs"),
-    )
-    for mark, generation in marks:
-        if mark in text:
+def _generation(libraries: str) -> Generation:
+    for mark, generation in _GENERATIONS:
+        if mark in libraries:
             return generation
     raise AiterError(
         Finding(
-            place=f"{CONFIG_FILE} libmha_fwd",
-            found="none of " + ", ".join(mark for mark, _ in marks),
-            expected="a configuration as in the 0.1.7 wheels, around d32b0cb or 33f2e6af",
-            fix="use an AITER of one of these generations",
+            f"{CONFIG_FILE} libmha_fwd",
+            "none of " + ", ".join(mark for mark, _ in _GENERATIONS),
+            "a configuration as in the 0.1.7 wheels, around d32b0cb or 33f2e6af",
+            "use an AITER of one of these generations",
         )
     )
-
-
-def _core(root: Path) -> str:
-    """Return the text of AITER's core.py, "" if there is none."""
-    return _read_text(root, CORE_FILE) if (root / CORE_FILE).is_file() else ""
 
 
 def _version(root: Path) -> str:
@@ -317,20 +282,15 @@ def _version(root: Path) -> str:
     return match.group(1) if match else ""
 
 
-_CONFIGS = ("aiter/configs/*.csv", "aiter/configs/model_configs/**/*")
-
-
-_LICENSES = ("LICENSE", "*.dist-info/LICENSE", "*.dist-info/licenses/LICENSE")
-
-
 def configs(tree: AiterTree) -> tuple[str, ...]:
     """Return AITER's tuning tables and all of model_configs/, tree-relative, sorted."""
-    return _files(tree.root, _CONFIGS)
+    return _files(tree.root, ("aiter/configs/*.csv", "aiter/configs/model_configs/**/*"))
 
 
 def licenses(tree: AiterTree) -> tuple[str, ...]:
     """Return the existing license texts of AITER and Composable Kernel, tree-relative, sorted."""
-    return _files(tree.root, (*_LICENSES, f"{tree.ck_dir}/LICENSE"))
+    wheel = ("*.dist-info/LICENSE", "*.dist-info/licenses/LICENSE")
+    return _files(tree.root, ("LICENSE", *wheel, f"{tree.ck_dir}/LICENSE"))
 
 
 def _files(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
