@@ -36,18 +36,6 @@ def inline_list(items: Iterable[str]) -> str:
     return "[" + ", ".join(string(item) for item in items) + "]"
 
 
-def string_dict(items: Mapping[str, str]) -> str:
-    """Return a dict of strings as an argument of a call, one entry per line, sorted."""
-    lines = [f"        {string(key)}: {string(value)}," for key, value in sorted(items.items())]
-    return "\n".join(["{", *lines, "    }"])
-
-
-def dict_of_lists(items: Mapping[str, Iterable[str]]) -> str:
-    """Return a dict of lists of strings as an argument of a call, in the given order."""
-    lines = [f"        {string(key)}: {string_list(values, 8)}," for key, values in items.items()]
-    return "\n".join(["{", *lines, "    }"])
-
-
 def rule(function: str, **values: str | bool | Sequence[str] | None) -> str:
     """Return a call with plain values as arguments; None omits an argument."""
     given = {name: _value(value) for name, value in values.items() if value is not None}

@@ -6,6 +6,8 @@ A BUILD file only contains calls of the macros of @qola//rules/private:generated
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from qola.codegen.types import arch_sets
 from qola.errors import visible
@@ -20,27 +22,44 @@ from qola.plan.model import (
     TorchModule,
     TritonKernel,
 )
-from qola.starlark import call
-from qola.starlark import dict_of_lists as _dict_of_lists
-from qola.starlark import inline_list as _inline
-from qola.starlark import string as _string
-from qola.starlark import string_dict as _string_dict
-from qola.starlark import string_list as _list
+from qola.starlark import call, inline_list, string, string_list
 from qola.version import __version__
 
 _PYTHON_HEADERS = ("@qola_python//:headers", "@qola_python//:pybind11")
 _ROCM_HEADERS = "@qola_rocm//:headers"
+_HOST_ONLY = ("dispatch", "asm")
 #: A file in the root of the tree; attributes `tree` name it for its directory.
 _TREE_LABEL = "@{repository}//:AITER.json"
 
 
-def _call(function: str, /, **arguments: str | None) -> str:
-    """Return a call with those arguments that are not None."""
-    return call(function, {name: text for name, text in arguments.items() if text is not None})
+Value = str | int | tuple[str, ...] | list[str] | Mapping[str, Any] | None
+
+
+def _call(function: str, /, **arguments: Value) -> str:
+    """Return a call with those arguments that are not None.
+
+    Tuples are written in one line, other lists and dicts with a line for each item.
+    """
+    given = {name: _value(value, 4) for name, value in arguments.items() if value is not None}
+    return call(function, given)
+
+
+def _value(value: Any, indent: int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return string(value)
+    if isinstance(value, tuple):
+        return inline_list(value)
+    if isinstance(value, list):
+        return string_list(value, indent)
+    blank = " " * indent
+    lines = [f"{blank}    {string(k)}: {_value(v, indent + 4)}," for k, v in value.items()]
+    return "\n".join(["{", *lines, f"{blank}}}"])
 
 
 def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
-    loads = ", ".join(_string(symbol) for symbol in sorted(set(symbols)))
+    loads = ", ".join(string(symbol) for symbol in sorted(set(symbols)))
     header = (
         f"# Written by qola {__version__} from {visible(source)}.\n"
         "# Make it again: bazel fetch --force; do not edit."
@@ -50,30 +69,19 @@ def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
     )
 
 
-def _header_set(name: str, found: HeaderSet, aiter: str, **more: str) -> str:
+def _header_set(found: HeaderSet, aiter: str) -> str:
     return _call(
         "header_set",
-        name=_string(name),
+        name=f"{found.name}.headers",
         headers=_of_tree(found.files, aiter),
-        include_dirs=_list(found.include_dirs, 4),
-        tree=_string(_TREE_LABEL.format(repository=aiter)),
-        **more,
+        include_dirs=list(found.include_dirs),
+        tree=_TREE_LABEL.format(repository=aiter),
     )
 
 
-def _of_tree(files: Iterable[str], aiter: str) -> str:
+def _of_tree(files: Iterable[str], aiter: str) -> list[str]:
     """Return the labels of files of the tree."""
-    return _list((f"@{aiter}//:{file}" for file in files), 4)
-
-
-def _bundle_files(plan: Plan, aiter: str) -> str:
-    return _call(
-        "bundle_files",
-        name=_string("bundle_files"),
-        configs=_of_tree(plan.configs, aiter),
-        license_files=_of_tree(plan.licenses, aiter),
-        tree=_string(_TREE_LABEL.format(repository=aiter)),
-    )
+    return [f"@{aiter}//:{file}" for file in files]
 
 
 def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
@@ -83,10 +91,16 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         source: the manifest's path, for the first line.
         aiter: repository of the AITER tree.
     """
-    calls = [_bundle_files(plan, aiter)]
     used = {kernel.headers for kernel in plan.kernels}
-    calls += [
-        _header_set(f"{h.name}.headers", h, aiter) for h in plan.header_sets if h.name in used
+    calls = [
+        _call(
+            "bundle_files",
+            name="bundle_files",
+            configs=_of_tree(plan.configs, aiter),
+            license_files=_of_tree(plan.licenses, aiter),
+            tree=_TREE_LABEL.format(repository=aiter),
+        ),
+        *(_header_set(found, aiter) for found in plan.header_sets if found.name in used),
     ]
     for owner in plan.with_kernels:
         calls += _kernel_instances(plan, owner)
@@ -96,18 +110,21 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _python_module(plan, python, aiter)
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
-    calls += _triton_targets(plan)
+    calls += map(_triton_kernel, plan.triton)
     symbols = ["bundle_files", "header_set"]
     symbols += ["kernel_instances"] if plan.kernels else []
+    if plan.triton:
+        calls.append(_triton_library(plan))
+        symbols += ["qola_triton_kernel", "qola_triton_library"]
     names = sorted(module.name for module in plan.modules)
     if names or plan.triton:
         calls.append(
             _call(
                 "manifest_targets",
-                name=_string(plan.name),
-                modules=_inline(names),
-                triton=_string(":triton_library") if plan.triton else None,
-                version=_string(__version__),
+                name=plan.name,
+                modules=tuple(names),
+                triton=":triton_library" if plan.triton else None,
+                version=__version__,
             )
         )
         symbols += ["manifest_targets"]
@@ -116,7 +133,6 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     if plan.torch_modules:
         calls.append(_torch_wheel(plan))
         symbols += ["torch_module", "qola_torch_wheel"]
-    symbols += ["qola_triton_kernel", "qola_triton_library"] if plan.triton else []
     return _file(source, symbols, calls)
 
 
@@ -125,40 +141,42 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     kernels = plan.kernels_of(module)
     own = _by_arch(plan, {kernel.name: kernel for kernel in kernels})
     linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)))
-    host_only = {s.name for s in module.sources if s.role in ("dispatch", "asm")}
+    domain = f"{name}/include/qola_asm_domain.h"
+    uses_domain = module.code_objects and not module.asm_tables
     return [
-        _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
+        _header_set(replace(plan.header_set(module.headers), name=name), aiter),
         _call(
             "public_headers",
-            name=_string(f"{name}.public_headers"),
-            config=_string("include/qola_config.h"),
-            declarations=_string(module.public_header.file),
-            headers=_string(f":{name}.headers"),
+            name=f"{name}.public_headers",
+            config="include/qola_config.h",
+            declarations=module.public_header.file,
+            headers=f":{name}.headers",
         ),
         _call(
             "module_library",
-            name=_string(name),
-            archs=_inline(plan.archs),
-            **_asm_headers(module),
-            bundle_files=_string(":bundle_files"),
-            **_code_objects(plan.archs, module, aiter),
-            copts=_list(module.copts, 4),
-            entry_source=_string(module.entry_source.file),
-            export_list=_string(f"{name}.exports"),
-            file=_string(module.library),
-            headers=_string(f":{name}.headers"),
-            host_only=_inline(sorted(host_only)),
-            kernel_headers=_list(_kernel_headers(kernels), 4),
-            kernel_names=_string(module.kernel_names.file),
-            kernels=_dict_of_lists(own),
-            linked=_dict_of_lists(linked) if linked != own else None,
-            namespace=_string(plan.namespace),
-            place=_string(lazy_place(plan.namespace, name)),
-            plan=_string("plan.json"),
-            public_headers=_string(f":{name}.public_headers"),
-            sources=_dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
-            stubs=_list((stub.file for stub in module.stubs), 4),
-            tree=_string(_TREE_LABEL.format(repository=aiter)),
+            name=name,
+            archs=plan.archs,
+            asm_domain=domain if uses_domain else None,
+            asm_tables=[table.file for table in module.asm_tables] or None,
+            bundle_files=":bundle_files",
+            code_objects=_code_objects(plan.archs, module, aiter),
+            copts=list(module.copts),
+            entry_source=module.entry_source.file,
+            export_list=f"{name}.exports",
+            file=module.library,
+            headers=f":{name}.headers",
+            host_only=tuple(sorted({s.name for s in module.sources if s.role in _HOST_ONLY})),
+            kernel_headers=[f":{h}.headers" for h in sorted({k.headers for k in kernels})],
+            kernel_names=module.kernel_names.file,
+            kernels=own,
+            linked=linked if linked != own else None,
+            namespace=plan.namespace,
+            place=lazy_place(plan.namespace, name),
+            plan="plan.json",
+            public_headers=f":{name}.public_headers",
+            sources=_by_arch_set(plan.archs, module.sources),
+            stubs=[stub.file for stub in module.stubs],
+            tree=_TREE_LABEL.format(repository=aiter),
         ),
     ]
 
@@ -190,40 +208,38 @@ def _kernel_group(
     entries: dict[str, list[str]] = {}
     for kernel in kernels:
         entries.setdefault(kernel.entry, []).append(kernel.name)
-    archs = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in kernels]
     return _call(
         "kernel_instances",
-        name=_string(group),
-        batches=_dict_of_lists(dict(sorted(batches.items()))) if batches else None,
-        copts=_list(plan.packages[package].copts, 4),
-        directory=_string(module),
-        entries=_dict_of_lists(dict(sorted(entries.items()))),
-        headers=_string(f":{kernels[0].headers}.headers"),
-        kernels="\n".join(["{", *archs, "    }"]),
-        **({} if group.endswith(f"/{package}") else {"package": _string(package)}),
+        name=group,
+        batches=dict(sorted(batches.items())) or None,
+        copts=list(plan.packages[package].copts),
+        directory=module,
+        entries=dict(sorted(entries.items())),
+        headers=f":{kernels[0].headers}.headers",
+        kernels={kernel.name: kernel.archs for kernel in kernels},
+        package=None if group.endswith(f"/{package}") else package,
     )
 
 
 def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
     name = module.name
-    headers = HeaderSet(name, module.include_dirs, module.headers)
     return [
-        _header_set(f"{name}.headers", headers, aiter),
+        _header_set(HeaderSet(name, module.include_dirs, module.headers), aiter),
         _call(
             "python_module",
-            name=_string(name),
-            archs=_inline(plan.archs),
-            bundle_files=_string(":bundle_files"),
-            **_code_objects(plan.archs, module, aiter),
-            copts=_list(module.copts, 4),
-            export_list=_string(f"{name}.exports"),
-            file=_string(module.library),
-            **_generated(module),
-            headers=_string(f":{name}.headers"),
-            plan=_string("plan.json"),
-            sources=_string_dict({s.name: s.file for s in module.sources}),
-            deps=_list(_PYTHON_HEADERS if module.symbol else (), 4),
-            rocm_headers=_string(_ROCM_HEADERS) if module.rocm else None,
+            name=name,
+            archs=plan.archs,
+            bundle_files=":bundle_files",
+            code_objects=_code_objects(plan.archs, module, aiter),
+            copts=list(module.copts),
+            export_list=f"{name}.exports",
+            file=module.library,
+            generated=[found.file for found in module.generated] or None,
+            headers=f":{name}.headers",
+            plan="plan.json",
+            sources={s.name: s.file for s in sorted(module.sources, key=lambda s: s.name)},
+            deps=list(_PYTHON_HEADERS if module.symbol else ()),
+            rocm_headers=_ROCM_HEADERS if module.rocm else None,
         ),
     ]
 
@@ -231,27 +247,26 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
 def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
-    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)))
     return [
-        _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
+        _header_set(replace(plan.header_set(module.headers), name=name), aiter),
         _call(
             "torch_module",
-            name=_string(name),
-            archs=_inline(plan.archs),
-            **_asm_tables(module),
-            bundle_files=_string(":bundle_files"),
-            **_code_objects(plan.archs, module, aiter),
-            copts=_list(module.copts, 4),
-            export_list=_string(f"{name}.exports"),
-            file=_string(module.library),
-            **_generated(module),
-            headers=_string(f":{name}.headers"),
-            host_only=_inline(module.host_only),
-            init=_inline(module.init),
-            kernels=_dict_of_lists(linked),
-            plan=_string("plan.json"),
-            sources=_dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
-            torch=_string("@qola_torch"),
+            name=name,
+            archs=plan.archs,
+            asm_tables=[table.file for table in module.asm_tables] or None,
+            bundle_files=":bundle_files",
+            code_objects=_code_objects(plan.archs, module, aiter),
+            copts=list(module.copts),
+            export_list=f"{name}.exports",
+            file=module.library,
+            generated=[found.file for found in module.generated] or None,
+            headers=f":{name}.headers",
+            host_only=module.host_only,
+            init=module.init,
+            kernels=_by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True))),
+            plan="plan.json",
+            sources=_by_arch_set(plan.archs, module.sources),
+            torch="@qola_torch",
         ),
     ]
 
@@ -259,35 +274,26 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
 def _torch_wheel(plan: Plan) -> str:
     return _call(
         "qola_torch_wheel",
-        name=_string("torch_wheel"),
-        modules=_list(sorted(f":{module.name}" for module in plan.torch_modules), 4),
-        package=_string(f"qola_{plan.name}_torch"),
-        tags=_inline(["manual"]),
-        version=_string(__version__),
-        visibility=_inline(["//visibility:public"]),
+        name="torch_wheel",
+        modules=sorted(f":{module.name}" for module in plan.torch_modules),
+        package=f"qola_{plan.name}_torch",
+        tags=("manual",),
+        version=__version__,
+        visibility=("//visibility:public",),
     )
 
 
-def _triton_targets(plan: Plan) -> list[str]:
-    """Return the calls that declare the kernels in Triton and their library."""
-    if not plan.triton:
-        return []
-    library = _call(
+def _triton_library(plan: Plan) -> str:
+    files = {"bundle_files": ":bundle_files", "config": "include/qola_config.h"}
+    return _call(
         "qola_triton_library",
-        name=_string("triton_library"),
-        kernels=_list((f":{kernel.name}" for kernel in plan.triton), 4),
-        manifest=_string_dict(
-            {
-                "bundle_files": ":bundle_files",
-                "config": "include/qola_config.h",
-                "plan": "plan.json",
-            }
-        ),
-        namespace=_string(plan.namespace),
-        tags=_inline(["manual"]),
-        visibility=_inline(["//visibility:public"]),
+        name="triton_library",
+        kernels=[f":{kernel.name}" for kernel in plan.triton],
+        manifest=files | {"plan": "plan.json"},
+        namespace=plan.namespace,
+        tags=("manual",),
+        visibility=("//visibility:public",),
     )
-    return [*map(_triton_kernel, plan.triton), library]
 
 
 def _triton_kernel(kernel: TritonKernel) -> str:
@@ -295,53 +301,28 @@ def _triton_kernel(kernel: TritonKernel) -> str:
     source, *deps = (root + file.file for file in kernel.files)
     return _call(
         "qola_triton_kernel",
-        name=_string(kernel.name),
-        src=_string(source),
-        archs=_inline(kernel.archs),
-        choices=_dict_of_lists(dict(sorted(kernel.choices.items()))),
-        function=_string(kernel.function),
-        signature=_string_dict(kernel.signature) if kernel.signature else None,
-        tags=_inline(["manual"]),
-        timeout=str(kernel.timeout) if kernel.timeout else None,
-        visibility=_inline(["//visibility:public"]),
-        deps=_inline(deps),
+        name=kernel.name,
+        src=source,
+        archs=kernel.archs,
+        choices={name: list(values) for name, values in sorted(kernel.choices.items())},
+        function=kernel.function,
+        signature=dict(sorted(kernel.signature.items())) or None,
+        tags=("manual",),
+        timeout=kernel.timeout or None,
+        visibility=("//visibility:public",),
+        deps=tuple(deps),
     )
-
-
-def _generated(module: PythonModule | TorchModule) -> dict[str, str]:
-    if not module.generated:
-        return {}
-    return {"generated": _list((found.file for found in module.generated), 4)}
-
-
-def _asm_tables(module: PlannedModule | TorchModule) -> dict[str, str]:
-    if not module.asm_tables:
-        return {}
-    return {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
-
-
-def _asm_headers(module: PlannedModule) -> dict[str, str]:
-    if tables := _asm_tables(module):
-        return tables
-    if not module.code_objects:
-        return {}
-    return {"asm_domain": _string(f"{module.name}/include/qola_asm_domain.h")}
 
 
 def _code_objects(
     archs: Sequence[str], module: PlannedModule | PythonModule | TorchModule, aiter: str
-) -> dict[str, str]:
+) -> dict[str, dict[str, str]] | None:
     if not module.code_objects:
-        return {}
+        return None
     found: dict[str, dict[str, str]] = {arch: {} for arch in archs}
-    for code_object in module.code_objects:
+    for code_object in sorted(module.code_objects, key=lambda found: found.file):
         found[code_object.arch][f"@{aiter}//:{code_object.file}"] = code_object.key
-    return {"code_objects": _dict_of_dicts(found)}
-
-
-def _kernel_headers(kernels: Iterable[KernelInstance]) -> list[str]:
-    """Return the labels of the kernel instances' header sets."""
-    return [f":{name}.headers" for name in sorted({kernel.headers for kernel in kernels})]
+    return found
 
 
 def _group(plan: Plan, kernel: KernelInstance) -> str:
@@ -368,18 +349,11 @@ def _by_arch_set(
     archs: Sequence[str], sources: Sequence[GeneratedSource]
 ) -> dict[str, dict[str, str]]:
     """Return files of sources by name, for each set of archs that a library can have."""
+    ordered = sorted(sources, key=lambda source: source.name)
     return {
-        " ".join(chosen): {s.name: s.file for s in sources if s.archs in ((), chosen)}
+        " ".join(chosen): {s.name: s.file for s in ordered if s.archs in ((), chosen)}
         for chosen in arch_sets(archs)
     }
-
-
-def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:
-    lines = []
-    for key, values in items.items():
-        inner = [f"            {_string(k)}: {_string(v)}," for k, v in sorted(values.items())]
-        lines += [f"        {_string(key)}: {{", *inner, "        },"]
-    return "\n".join(["{", *lines, "    }"])
 
 
 def export_list(namespace: str) -> str:
