@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from wheel.wheelfile import WheelFile
 
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.errors import AiterError
 from qola.fetch.fetched import fetched_digest
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import sha256_of
-from tests.aiter.trees import FILES, GENERATOR, PATCH
+from tests.aiter.trees import FILES, GENERATOR, PATCH, use_index, write_wheel
 from tests.conftest import Disk
 from tests.support.folders import git, write
 
@@ -35,24 +34,10 @@ def local(tmp_path: Path) -> LocalSource:
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelSource:
-    """Make a wheel of AITER's form, and a directory that this process's pip takes for its index."""
-    pytest.importorskip("pip", reason="needs pip for this Python")
-    info = "qola_tiny-1.0.dist-info"
-    files = {
-        (name if name.startswith("aiter/") else f"aiter_meta/{name}"): text
-        for name, text in FILES.items()
-    }
-    files[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: qola-tiny\nVersion: 1.0\n"
-    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    index = tmp_path / "index"
-    index.mkdir()
-    with WheelFile(str(index / "qola_tiny-1.0-py3-none-any.whl"), "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    return WheelSource("1.0", sha256_of(next(index.iterdir())), "qola-tiny")
+    use_index(monkeypatch, tmp_path / "index")
+    return WheelSource(
+        "1.0", sha256_of(write_wheel(tmp_path / "index", "qola-tiny", "1.0")), "qola-tiny"
+    )
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,33 +13,19 @@ from qola.checkout import default_tree
 from qola.checkout.default_tree import find_tree
 from qola.errors import AiterError, QolaError
 from qola.fetch import wheel as wheel_module
-from tests.aiter.trees import FILES
+from qola.files import sha256_of
+from tests.aiter.trees import use_index, write_wheel
 from tests.support.folders import write
-
-_NAME = "amd_aiter-0.1.7-py3-none-any.whl"
-_METADATA = "Metadata-Version: 2.1\nName: amd-aiter\nVersion: 0.1.7\n"
-_WHEEL = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the wheel of the small tree, pinned, where pip finds it and nothing else."""
-    path = tmp_path / "wheels" / _NAME
-    path.parent.mkdir()
-    info = "amd_aiter-0.1.7.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in FILES.items():
-            archive.writestr(name, text)
-        archive.writestr(f"{info}/METADATA", _METADATA)
-        archive.writestr(f"{info}/WHEEL", _WHEEL)
-        archive.writestr(f"{info}/RECORD", "")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    pin = {"package": "amd-aiter", "commit": "c", "sha256": digest, "version": "0.1.7"}
+    use_index(monkeypatch, tmp_path / "wheels")
+    path = write_wheel(tmp_path / "wheels", "amd-aiter", "0.1.7")
+    pin = {"package": "amd-aiter", "commit": "c", "sha256": sha256_of(path), "version": "0.1.7"}
     write(tmp_path, {"third_party/aiter/wheel.json": json.dumps(pin)})
     monkeypatch.setattr(default_tree, "ruleset_root", lambda: tmp_path)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
     return path
 
 
@@ -49,7 +33,7 @@ def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path, logged: list[s
     """Prevents: `qola plan` after pip install that asks for a tree; a fetch at every command."""
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "a b/cache")}
     tree = find_tree(None, environ)
-    assert (tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
+    assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// one\n"
     assert tree.parent == tmp_path / "a b/cache/trees"
     assert logged == ["fetching amd-aiter==0.1.7"]
     wheel.unlink()
@@ -59,8 +43,7 @@ def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path, logged: list[s
 
 def test_another_wheel_is_refused(wheel: Path, tmp_path: Path) -> None:
     """Prevents: generators run from a wheel that is not the pinned one; half a tree kept."""
-    with wheel.open("ab") as file:
-        file.write(b"x")
+    wheel.write_bytes(wheel.read_bytes() + b"x")
     with pytest.raises(AiterError, match="the file is not the pinned one"):
         find_tree(None, {"QOLA_CACHE_HOME": str(tmp_path / "cache")})
     assert [path.name for path in (tmp_path / "cache/trees").iterdir()] == ["lock"]

@@ -12,6 +12,7 @@ from qola.aiter.entry_points import EntryFunction, entry_functions
 from qola.aiter.preprocess import Macros
 from qola.aiter.tree import read_tree
 from qola.errors import AiterError
+from tests.support.folders import write
 
 STREAM = "const ck_tile::stream_config&"
 HEADER = """\
@@ -64,11 +65,7 @@ def make_tree(root: Path) -> Path:
         "csrc/include/fmha_bwd.hpp": CK,
         "csrc/cpp_itfs/mha_fwd.cu": FWD,
     }
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+    return write(root, files)
 
 
 def functions(

@@ -1,4 +1,4 @@
-"""The pinned wheel: what is said where an index does not have it."""
+"""The pinned wheel: fetched, refused if it is another, and missed with a way to its sources."""
 
 from __future__ import annotations
 
@@ -7,18 +7,55 @@ from pathlib import Path
 import pytest
 
 from qola.errors import AiterError
-from qola.fetch.wheel import pip_download, read_pin
+from qola.fetch.wheel import main, pip_download, read_pin
+from qola.files import sha256_of
+from tests.aiter.trees import use_index, write_wheel
 
 
 @pytest.fixture
-def empty_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pip whose index has nothing."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_index(monkeypatch, tmp_path / "index")
+    return write_wheel(tmp_path / "index", "qola-tiny", "1.0")
 
 
-@pytest.mark.usefixtures("empty_index")
+def fetch(output: Path, version: str, sha256: str) -> int:
+    words = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
+    return main([*words, "--place", "MODULE.bazel: qola.aiter_wheel()", "--output", str(output)])
+
+
+def test_a_pinned_wheel_is_fetched(wheel: Path, tmp_path: Path) -> None:
+    """Prevents: a fetch that leaves something else than the pinned file."""
+    assert fetch(tmp_path / "w.zip", "1.0", sha256_of(wheel).upper()) == 0
+    assert (tmp_path / "w.zip").read_bytes() == wheel.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "w.zip"]
+
+
+def test_a_tampered_wheel_is_refused(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: another file than the pinned one getting into a build."""
+    assert fetch(tmp_path / "w.zip", "1.0", "0" * 64) == AiterError.exit_code
+    error = capsys.readouterr().err
+    assert "error: MODULE.bazel: qola.aiter_wheel()" in error
+    assert f"qola_tiny-1.0-py3-none-any.whl with sha256 {sha256_of(wheel)}" in error
+    assert f"expected  sha256 {'0' * 64}" in error
+    assert "put the new digest at that place" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_version_the_index_lacks_is_reported_in_pips_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a failed download that does not say why, or which index was asked."""
+    assert fetch(tmp_path / "w.zip", "2.0", "0" * 64) == AiterError.exit_code
+    error = capsys.readouterr().err
+    assert "error: qola-tiny==2.0" in error
+    assert "No matching distribution found for qola-tiny==2.0" in error
+    assert "python3 -m pip config debug" in error
+
+
+@pytest.mark.usefixtures("wheel")
 def test_a_wheel_that_is_gone_has_a_commit(tmp_path: Path, repo_root: Path) -> None:
     """Prevents: a pre-release that is taken off its index, and no way to its sources."""
     pin, commit = read_pin(repo_root)

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from qola.aiter.includes import closure, includes
 from qola.aiter.tree import read_tree
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+from tests.support.folders import write
 
 
 def test_includes_of_a_text() -> None:

@@ -17,6 +17,7 @@ from qola.aiter.missing_names import (
 )
 from qola.aiter.preprocess import Macros, defined_by
 from qola.aiter.tree import read_tree
+from tests.support.folders import write
 
 
 def missing(root: Path, text: str, macros: Macros | None = None, *generated: str) -> list[str]:
@@ -24,17 +25,11 @@ def missing(root: Path, text: str, macros: Macros | None = None, *generated: str
     return [f"{header.place} {header.name}" for header in found]
 
 
-def write(root: Path, name: str, text: str) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def test_an_include_that_leads_nowhere(tmp_path: Path) -> None:
     """Prevents: a compile error an hour after a plan that said yes."""
-    write(tmp_path, "inc/b.h", '#pragma once\n#include "sub/near.h"\n')
-    write(tmp_path, "inc/sub/near.h", '#include "far.h"\n#include "b.h"\n#include "gone.h"\n')
-    write(tmp_path, "inc/sub/far.h", "")
+    write(tmp_path, {"inc/b.h": '#pragma once\n#include "sub/near.h"\n'})
+    write(tmp_path, {"inc/sub/near.h": '#include "far.h"\n#include "b.h"\n#include "gone.h"\n'})
+    write(tmp_path, {"inc/sub/far.h": ""})
     text = '#include "b.h"\n#include "configs.hpp"\n#include <not_quoted.h>\n'
     assert missing(tmp_path, text) == ["a.cu:2 configs.hpp", "inc/sub/near.h:3 gone.h"]
     assert missing(tmp_path, text, None, "configs.hpp") == ["inc/sub/near.h:3 gone.h"]
@@ -61,7 +56,7 @@ def test_conditions(tmp_path: Path, condition: str, found: bool) -> None:
 
 def test_a_header_behind_a_condition_is_not_followed(tmp_path: Path) -> None:
     """Prevents: Composable Kernel's headers asked for in a library that does without."""
-    write(tmp_path, "inc/ck.h", '#include "gone.h"\n')
+    write(tmp_path, {"inc/ck.h": '#include "gone.h"\n'})
     text = '#if ENABLE_CK\n#include "ck.h"\n#endif\n'
     assert missing(tmp_path, text, {"ENABLE_CK": "0"}) == []
     assert missing(tmp_path, text, {"ENABLE_CK": "1"}) == ["inc/ck.h:1 gone.h"]

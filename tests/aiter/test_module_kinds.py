@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from qola.aiter.module_kinds import Include, ModuleKind, classify
 from qola.aiter.tree import AiterTree, read_tree
+from tests.support.folders import write
 
 CONFIG = "aiter/jit/optCompilerConfig.json"
 
@@ -24,24 +24,20 @@ def tree(aiter_tree: Path) -> AiterTree:
 @pytest.fixture
 def small(tree: AiterTree, tmp_path: Path) -> Path:
     """Return a tree with one module, `module_own`, whose source includes one header."""
-    for path, text in {
-        "csrc/own/own.cu": '#include "own.h"\n',
-        "csrc/own/own.h": "#include <cstdint>\n",
-        "csrc/include/far.h": "#pragma once\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    generator = f"{tree.fmha_dir.removeprefix('aiter_meta/')}/generate.py"
-    (tmp_path / generator).parent.mkdir(parents=True)
-    shutil.copyfile(tree.root / tree.fmha_dir / "generate.py", tmp_path / generator)
+    generator = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
     real = json.loads((tree.root / CONFIG).read_text("utf-8"))
     config = {
         "libmha_fwd": real["libmha_fwd"],
         "module_own": {"srcs": ["f'{AITER_CSRC_DIR}/own/own.cu'"]},
     }
-    (tmp_path / CONFIG).parent.mkdir(parents=True)
-    (tmp_path / CONFIG).write_text(json.dumps(config))
-    return tmp_path
+    files = {
+        "csrc/own/own.cu": '#include "own.h"\n',
+        "csrc/own/own.h": "#include <cstdint>\n",
+        "csrc/include/far.h": "#pragma once\n",
+        generator: (tree.root / tree.fmha_dir / "generate.py").read_text(),
+        CONFIG: json.dumps(config),
+    }
+    return write(tmp_path, files)
 
 
 def own_kind(root: Path, entry: Mapping[str, object] | None = None) -> ModuleKind:

@@ -303,8 +303,13 @@ def test_a_diff_applied_gives_the_other_file() -> None:
 def test_the_record_of_a_tree(tmp_path: Path) -> None:
     """Prevents: a patched tree that counts as unpatched, or the other way round."""
     assert recorded_patches(tmp_path) == ()
-    write(tmp_path, {"AITER.json": '{"kind": "wheel"}'})
-    assert recorded_patches(tmp_path) == ()
+    assert pinned_id(tmp_path) == ""
+    for record, pinned in (
+        ('{"kind": "wheel", "version": "0.1.7"}', "0.1.7"),
+        ('{"commit": "abc"}', "abc"),
+    ):
+        write(tmp_path, {"AITER.json": record})
+        assert (pinned_id(tmp_path), recorded_patches(tmp_path)) == (pinned, ())
     write(tmp_path, {"AITER.json": '{"patches": [{"name": "1.patch", "sha256": "00"}]}'})
     assert recorded_patches(tmp_path) == (PatchPin("1.patch", "00"),)
 

@@ -1,8 +1,12 @@
-"""A small AITER tree, and a patch of it."""
+"""A small AITER tree, a patch of it, and its wheel in the only index that pip sees."""
 
 from __future__ import annotations
 
 import json
+import zipfile
+from pathlib import Path
+
+import pytest
 
 CONFIG = {"libmha_fwd": {"blob_gen_cmd": ["{AITER_META_DIR}/csrc/cpp_itfs/mha_fwd_generate.py"]}}
 GENERATOR = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
@@ -18,3 +22,29 @@ PATCH = """\
 -// one
 +// two
 """
+
+
+def write_wheel(index: Path, package: str, version: str) -> Path:
+    """Write a wheel of the tree, with AITER's form of it, into a directory."""
+    stem = f"{package.replace('-', '_')}-{version}"
+    files = {
+        name if name.startswith("aiter/") else f"aiter_meta/{name}": FILES[name] for name in FILES
+    }
+    metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+    wheel = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    parts = {"METADATA": metadata, "WHEEL": wheel, "RECORD": ""}
+    files |= {f"{stem}.dist-info/{name}": text for name, text in parts.items()}
+    index.mkdir(exist_ok=True)
+    path = index / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
+def use_index(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
+    """Let this process's pip find wheels in a directory only."""
+    pytest.importorskip("pip", reason="needs pip for this Python")
+    settings = {"NO_INDEX": "1", "FIND_LINKS": str(index), "CONFIG_FILE": "/dev/null"}
+    for key, value in settings.items():
+        monkeypatch.setenv(f"PIP_{key}", value)

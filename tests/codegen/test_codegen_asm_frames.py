@@ -143,6 +143,9 @@ def test_rows_are_selected_as_pandas_did() -> None:
         (lambda frame: bool(frame["M"] == 2), "one truth value"),
         (lambda frame: frame["M"].str.startswith("1"), "a column of numbers"),
         (lambda frame: list(frames.read_csv(io.StringIO("a\n1\n")).iterrows()), "one type"),
+        (lambda frame: frame.__setitem__("b", [1]), "not a single value"),
+        (lambda frame: list(frame.itertuples()), "itertuples with an index"),
+        (lambda frame: frames.concat([frame]), "keeps the index"),
     ],
 )
 def test_rows_it_would_select_otherwise_are_refused(
@@ -169,21 +172,6 @@ def test_a_table_it_would_read_otherwise_is_refused(text: str, message: str) -> 
     assert message in str(error.value)
 
 
-def test_what_it_does_not_have_is_an_error() -> None:
-    """Prevents: a later script that asks for more and gets rubbish without a word."""
-    frame = frames.read_csv(io.StringIO("a\n1\n"))
-    with pytest.raises(AttributeError):
-        frame.groupby("a")  # type: ignore[attr-defined]
-    with pytest.raises(frames.FrameError):
-        frame["b"] = [1]  # type: ignore[assignment]
-    with pytest.raises(frames.FrameError):
-        list(frame.itertuples())
-    with pytest.raises(frames.FrameError):
-        frames.concat([frame])
-    with pytest.raises(TypeError):
-        frames.read_csv(io.StringIO("a\n1\n"), sep=";")  # type: ignore[call-arg]
-
-
 VALUES: dict[str, list[list[Any]]] = {
     "a,b\n1,x\n2,y\n": [[1, "x"], [2, "y"]],
     "a,b\n1,2\n3,4\n": [[1, 2], [3, 4]],
@@ -203,9 +191,8 @@ def test_rows_as_an_array(text: str) -> None:
 
 def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     """Prevents: the first column called by a name with a mark before it."""
-    path = tmp_path / "t.csv"
-    path.write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
-    assert frames.read_csv(path).columns.tolist() == ["a", "b"]
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert frames.read_csv(tmp_path / "t.csv").columns.tolist() == ["a", "b"]
 
 
 def test_it_is_what_a_script_imports() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from qola.codegen.asm.later import config_modules
 from qola.codegen.asm.path import assembly_path, generate_assembly_only, launched_subdirs
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError, QolaError
+from qola.errors import CodegenError, Finding
 from qola.folder import Folder
 from qola.manifest.load import loads
 from tests.support.later_tree import write_later_tree
@@ -245,15 +244,17 @@ def test_a_directory_that_is_listed_backwards(tree: AiterTree, monkeypatch: obje
     assert header.read_bytes() == first
 
 
-def error_of(call: object) -> QolaError:
-    with pytest.raises(QolaError) as error:
-        call()  # type: ignore[operator]
-    return error.value
+def finding_of(tree: AiterTree, *arguments: Any, **more: Any) -> Finding:
+    """Return the only finding of a call of `run` that fails."""
+    with pytest.raises(CodegenError) as error:
+        run(tree, *arguments, **more)
+    (finding,) = error.value.findings
+    return finding
 
 
 def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
     """Prevents: an empty library for an arch that the tree has no assembly kernels for."""
-    (finding,) = error_of(lambda: run(tree, "libmha_fwd", ["gfx1100", "gfx942"])).findings
+    finding = finding_of(tree, "libmha_fwd", ["gfx1100", "gfx942"])
     assert finding.place == "module libmha_fwd, gfx1100"
     assert finding.found == "no assembly kernel for the manifest, and -DENABLE_CK=0"
     assert "remove gfx1100" in finding.fix
@@ -262,8 +263,9 @@ def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
 def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
     """Prevents: a library without CK that serves no problem of the manifest."""
     text = "[[mha_fwd_variants]]\nhdim = [128, 96]\n[[mha_fwd_variants]]\nhdim = 128"
-    text += "\nhas_dropout = true\n"
-    first, second = error_of(lambda: run(tree, "libmha_fwd", GFX9, text)).findings
+    with pytest.raises(CodegenError) as error:
+        run(tree, "libmha_fwd", GFX9, text + "\nhas_dropout = true\n")
+    first, second = error.value.findings
     assert first.place == "[[mha_fwd_variants]] #1 (line 3)"
     assert first.found == (
         "no assembly kernel on gfx942 and gfx950 for head dims 96x96, and -DENABLE_CK=0"
@@ -274,18 +276,27 @@ def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
 def test_a_folder_without_tables_is_refused(tree: AiterTree) -> None:
     """Prevents: a compile that fails for a header without its types."""
     (tree.root / "hsa/gfx1250/fmha_fwd_bf16/fmha_fwd_bf16.csv").unlink()
-    (finding,) = error_of(lambda: run(tree, "libmha_fwd", ["gfx942"], more=[SINK])).findings
+    finding = finding_of(tree, "libmha_fwd", ["gfx942"], more=[SINK])
     assert finding.place == "hsa/codegen.py -m fmha_fwd_bf16"
     assert finding.found == "no table hsa/<arch>/fmha_fwd_bf16/**/*.csv"
 
 
-@pytest.mark.parametrize("text", ["dtype,co_name\nbf16,k.co\n", "knl_name,co_name\nk\n", ""])
-def test_a_file_that_is_no_table_is_refused(tree: AiterTree, text: str) -> None:
-    """Prevents: kernels under the names of others, from columns that slipped."""
-    (tree.root / "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv").write_text(text)
-    (finding,) = error_of(lambda: run(tree, "libmha_fwd", ["gfx950"])).findings
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"dtype,co_name\nbf16,k.co\n", "columns dtype, co_name, rows of [2] fields"),
+        (b"knl_name,co_name\nk\n", "columns knl_name, co_name, rows of [1] fields"),
+        (b"", "columns none"),
+        (b"knl_name,co_name\n\xff,a.co\n", "UnicodeDecodeError: "),
+        (b'knl_name,co_name\n"' + b"a" * 200_000 + b'",a.co\n', "Error: field larger than"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tree: AiterTree, data: bytes, found: str) -> None:
+    """Prevents: kernels under the names of others, from columns that slipped; a traceback."""
+    (tree.root / "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv").write_bytes(data)
+    finding = finding_of(tree, "libmha_fwd", ["gfx950"])
     assert finding.place == "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv"
-    assert "the columns knl_name and co_name" in finding.expected
+    assert finding.found.startswith(found)
 
 
 def test_comments_in_tables(tree: AiterTree) -> None:
@@ -303,7 +314,7 @@ def test_a_script_that_writes_something_else_is_refused(tree: AiterTree) -> None
     """Prevents: an output of another kind taken for the table."""
     script = tree.root / "hsa/codegen.py"
     script.write_text(script.read_text().replace("asm_{args.module}_configs", "asm_{args.module}"))
-    (finding,) = error_of(lambda: run(tree, "libmha_fwd", GFX9)).findings
+    finding = finding_of(tree, "libmha_fwd", GFX9)
     assert finding.found == "asm_fmha_v3_fwd.hpp"
     assert finding.expected.startswith("asm_fmha_v3_fwd_configs.hpp")
 
@@ -311,7 +322,7 @@ def test_a_script_that_writes_something_else_is_refused(tree: AiterTree) -> None
 def test_a_tree_whose_sources_need_ck_is_refused(tree: AiterTree) -> None:
     """Prevents: -DENABLE_CK=0 on an AITER that has no library without CK."""
     (tree.root / "hsa/codegen.py").unlink()
-    (finding,) = error_of(lambda: run(tree, "libmha_bwd", ["gfx942"])).findings
+    finding = finding_of(tree, "libmha_bwd", ["gfx942"])
     assert finding.found == "-DENABLE_CK=0, and no source that includes asm_*_configs.hpp"
 
 
@@ -377,54 +388,7 @@ def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) 
     assert (finding.found, finding.expected.split(",")[0]) == (f"mask = {text}", "a whole number")
 
 
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        (b"knl_name,co_name\n\xff,a.co\n", "UnicodeDecodeError: "),
-        (b'knl_name,co_name\n"' + b"a" * 200_000 + b'",a.co\n', "Error: field larger than"),
-    ],
-)
-def test_a_file_that_is_no_csv_is_an_error(tree: AiterTree, data: bytes, found: str) -> None:
-    """Prevents: a traceback that does not say which of the tree's tables cannot be read."""
-    (tree.root / "hsa/gfx942/fmha_v3_fwd/more.csv").write_bytes(data)
-    with pytest.raises(CodegenError) as error:
-        read_tables(tree, "fmha_v3_fwd")
-    (finding,) = error.value.findings
-    assert finding.place == "hsa/gfx942/fmha_v3_fwd/more.csv"
-    assert finding.found.startswith(found)
-    assert finding.expected == "a CSV table in UTF-8"
-
-
-TREES = "QOLA_TEST_LATER_TREES"
-GOLDEN = Path(__file__).parents[1] / "golden/asm/config_headers.json"
-
-
-@pytest.mark.skipif(not os.environ.get(TREES), reason=f"needs {TREES}: real trees by commit")
-def test_headers_of_real_trees() -> None:
-    """Prevents: another header than AITER's own, made with pandas, for any of its tables."""
-    golden = json.loads(GOLDEN.read_text())
-    found: dict[str, dict[str, str]] = {}
-    for commit in golden:
-        tree = read_tree(Path(os.environ[TREES]) / commit)
-        for name in golden[commit]:
-            module, _, archs = name.partition(" ")
-            out = digest_of(tree, module, archs.split(","))
-            found.setdefault(commit, {})[name] = out
-    assert found == golden
-
-
-def digest_of(tree: AiterTree, module: str, archs: Sequence[str]) -> str:
-    """Digest of the header with every row of some architectures."""
-    from qola.codegen.asm.later import config_header  # noqa: PLC0415
-
-    tables = read_tables(tree, module)
-    rows = [row for table in tables for row in table.rows if row.arch in archs]
-    return hashlib.sha256(config_header(tree, module, tables, rows)).hexdigest()
-
-
 def test_errors_are_of_codegen(tree: AiterTree) -> None:
     """Prevents: a traceback in place of findings where the script itself fails."""
     (tree.root / "hsa/codegen.py").write_text("import pandas\npandas.read_parquet('x')\n")
-    error = error_of(lambda: run(tree, "libmha_fwd", GFX9))
-    assert isinstance(error, CodegenError)
-    assert "has no attribute 'read_parquet'" in error.findings[0].found
+    assert "has no attribute 'read_parquet'" in finding_of(tree, "libmha_fwd", GFX9).found

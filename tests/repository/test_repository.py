@@ -8,15 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from qola.errors import AiterError
-from qola.fetch import pins
-from qola.fetch import wheel as fetch
-from qola.files import sha256_of, sha256_of_text, write_if_changed
+from qola.files import write_if_changed
 from qola.repository import __main__ as repository
 
 SMALL = """\
@@ -186,97 +182,6 @@ def test_warnings_reach_the_user(
     error = capsys.readouterr().err
     assert error == "qola: w.toml is planned with 1 warning, which `qola plan` shows\n"
     assert len(json.loads((tmp_path / "plan.json").read_text())["warnings"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ('{"commit": "abc"}', "abc"),
-        ('{"version": "0.1.7"}', "0.1.7"),
-        ('{"kind": "local"}', ""),
-        ("no json", ""),
-        (None, ""),
-    ],
-)
-def test_the_pin_of_a_tree(tmp_path: Path, source: str | None, expected: str) -> None:
-    """Prevents: a manifest's aiter_commit compared with nothing."""
-    if source is not None:
-        (tmp_path / "AITER.json").write_text(source)
-    assert pins.pinned_id(tmp_path) == expected
-
-
-def test_digests_are_of_the_bytes(tmp_path: Path) -> None:
-    """Prevents: digests that depend on the platform's line ends or encoding."""
-    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert sha256_of_text("") == empty
-    write_if_changed(tmp_path / "deep/er/file", "é\n")
-    assert (tmp_path / "deep/er/file").read_bytes() == b"\xc3\xa9\n"
-    assert sha256_of(tmp_path / "deep/er/file") == sha256_of_text("é\n")
-
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a wheel, and a directory that this process's pip takes for its only index."""
-    pytest.importorskip("pip", reason="needs pip for this Python")
-    folder = tmp_path / "index"
-    folder.mkdir()
-    info = "qola_tiny-1.0.dist-info"
-    files = {
-        "qola_tiny.py": "",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: qola-tiny\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(folder / "qola_tiny-1.0-py3-none-any.whl", "w") as wheel:
-        for name, text in files.items():
-            wheel.writestr(name, text)
-        wheel.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
-    for key, value in {
-        "NO_INDEX": "1",
-        "FIND_LINKS": str(folder),
-        "CONFIG_FILE": os.devnull,
-    }.items():
-        monkeypatch.setenv(f"PIP_{key}", value)
-    return folder
-
-
-def fetch_words(version: str, sha256: str, output: Path) -> list[str]:
-    words = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
-    return [*words, "--place", "MODULE.bazel: qola.aiter_wheel()", "--output", str(output)]
-
-
-def test_a_pinned_wheel_is_fetched(index: Path, tmp_path: Path) -> None:
-    """Prevents: a fetch that leaves something else than the pinned file."""
-    wheel = next(index.iterdir())
-    assert fetch.main(fetch_words("1.0", sha256_of(wheel).upper(), tmp_path / "w.zip")) == 0
-    assert (tmp_path / "w.zip").read_bytes() == wheel.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "w.zip"]
-
-
-def test_a_tampered_wheel_is_refused(
-    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: another file than the pinned one getting into a build."""
-    digest = sha256_of(next(index.iterdir()))
-    code = fetch.main(fetch_words("1.0", "0" * 64, tmp_path / "w.zip"))
-    assert code == AiterError.exit_code
-    error = capsys.readouterr().err
-    assert "error: MODULE.bazel: qola.aiter_wheel()" in error
-    assert f"qola_tiny-1.0-py3-none-any.whl with sha256 {digest}" in error
-    assert f"expected  sha256 {'0' * 64}" in error
-    assert "put the new digest at that place" in error
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
-
-
-def test_a_version_the_index_lacks_is_reported_in_pips_words(
-    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: a failed download that does not say why, or which index was asked."""
-    assert fetch.main(fetch_words("2.0", "0" * 64, tmp_path / "w.zip")) == AiterError.exit_code
-    error = capsys.readouterr().err
-    assert "error: qola-tiny==2.0" in error
-    assert "No matching distribution found for qola-tiny==2.0" in error
-    assert "python3 -m pip config debug" in error
-    assert index.is_dir()
 
 
 @pytest.mark.quick(1)
