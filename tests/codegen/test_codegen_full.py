@@ -60,40 +60,34 @@ def test_a_full_receipt_is_identical_to_ck(
     assert len(kernels.kernels) + len(directions) == len(expected)
 
 
-@pytest.mark.parametrize(("archs", "fwd"), [(("gfx942",), 492), (("gfx950",), 528), (BOTH, 1020)])
-def test_receipt_700_forward(
-    tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], fwd: int
+@pytest.mark.parametrize(
+    ("module", "archs", "expected"),
+    [
+        ("libmha_fwd", ("gfx942",), {"fwd": 492}),
+        ("libmha_fwd", ("gfx950",), {"fwd": 528}),
+        ("libmha_fwd", BOTH, {"fwd": 1020}),
+        # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more, and
+        # rows of gfx942's tiles behind those of its own: 384.
+        ("libmha_bwd", ("gfx942",), {"dq_dk_dv": 4480, "dot_do_o": 60, "convert_dq": 120}),
+        ("libmha_bwd", ("gfx950",), {"dq_dk_dv": 3200, "dot_do_o": 36, "convert_dq": 84}),
+    ],
+)
+def test_receipt_700(
+    tree: AiterTree, tmp_path: Path, module: str, archs: tuple[str, ...], expected: dict[str, int]
 ) -> None:
-    """Prevents: TransformerEngine's forward matrix missing kernels, or having idle ones."""
-    kernels = run(tree, tmp_path, receipt=700, archs=archs)
-    assert roles(kernels) == {"fwd": fwd}
-    # The other directions have no kernels, and a dispatch that links and answers -1.
+    """Prevents: TransformerEngine's matrix missing kernels, or having idle ones."""
+    kernels = run(tree, tmp_path, module=module, receipt=700, archs=archs)
+    assert roles(kernels) == expected
+    own = ("bwd",) if module == "libmha_bwd" else ("fwd", "fwd_splitkv", "batch_prefill")
     assert [source.name for source in kernels.sources if source.archs == archs] == [
-        "fmha_fwd_api.cpp",
-        "fmha_fwd_splitkv_api.cpp",
-        "fmha_batch_prefill_api.cpp",
-        "mha_fwd.cpp",
+        *(f"fmha_{direction}_api.cpp" for direction in own),
+        f"{module.removeprefix('lib')}.cpp",
     ]
-    for name in ("fmha_fwd_splitkv_api.cpp", "fmha_batch_prefill_api.cpp"):
-        text = (tmp_path / "dispatch" / name).read_text()
+    # The other directions have no kernels, and a dispatch that links and answers -1.
+    for direction in own[1:]:
+        text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
         assert "(void)t; (void)s; (void)a;" in text
         assert "if(t." not in text
-
-
-@pytest.mark.parametrize(
-    ("arch", "dq_dk_dv", "dot_do_o", "convert_dq"),
-    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more, and rows
-    # of gfx942's tiles behind those of its own: 384.
-    [("gfx942", 4480, 60, 120), ("gfx950", 3200, 36, 84)],
-)
-def test_receipt_700_backward(
-    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, dot_do_o: int, convert_dq: int
-) -> None:
-    """Prevents: TransformerEngine's backward matrix missing kernels, or having idle ones."""
-    kernels = run(tree, tmp_path, module="libmha_bwd", receipt=700, archs=(arch,))
-    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": dot_do_o, "convert_dq": convert_dq}
-    assert roles(kernels) == expected
-    assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
 
 
 def buckets(dispatch: Path) -> dict[tuple[int, int], str]:

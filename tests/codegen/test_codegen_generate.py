@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import os
-import shutil
 import sysconfig
 import tempfile
 from collections import Counter
@@ -137,20 +136,6 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
     for direction in dropped:
         text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
         assert "(void)t; (void)s; (void)a;" in text
-
-
-@pytest.mark.thorough
-def test_the_v3_path_is_off(tree: AiterTree, answers: AnswerCache, tmp_path: Path) -> None:
-    """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
-    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, cached=answers)
-    text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
-    assert "fmha_fwd_v3(" not in text
-    assert "if (t == -1 && !is_v3_api_check) {" in text
-    assert kernels.code_objects == ()
-    backward(tree, tmp_path / "b", answers)
-    text = (tmp_path / "b/dispatch/mha_bwd.cpp").read_text()
-    assert "fmha_bwd_v3(" not in text
-    assert "if (t == -1 && !is_v3_api_check) {" in text
 
 
 def test_backward_kernels_follow_their_rows(
@@ -313,80 +298,13 @@ def test_what_cannot_be_generated_is_told(
         assert part in message
 
 
-def changeable_tree(tree: AiterTree, root: Path) -> AiterTree:
-    """Return a copy of the parts of the real tree that planning reads, to be damaged."""
-    for part in ("aiter/jit", f"{tree.csrc_dir}/include", f"{tree.csrc_dir}/cpp_itfs"):
-        shutil.copytree(tree.root / part, root / part)
-    for part in ("generate.py", "codegen"):
-        source, target = tree.root / tree.fmha_dir / part, root / tree.fmha_dir / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    for path in root.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return read_tree(root)
-
-
-@pytest.fixture
-def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
-    """Return a copy of the tree for one test."""
-    return changeable_tree(tree, tmp_path / "tree")
-
-
-@pytest.fixture(scope="module")
-def with_entry(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
-    """Return a copy of the tree in which tests replace nothing but the entry-point generator."""
-    return changeable_tree(tree, tmp_path_factory.mktemp("with_entry"))
-
-
-def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
-    file = tree.root / path
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
-
-
-@pytest.mark.thorough
-def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> None:
-    """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
-    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
-    old = "                elif receipt == 888:"
-    new = "                elif receipt == 700:\n                    if hdim != 64: continue\n"
-    edit(changeable, op, old, new + old)
-    kernels = run(changeable, tmp_path / "out", receipt=700)
-    assert {dict(k.fields)["hdim_q"] for k in kernels.kernels if k.role == "fwd"} == {64}
-
-
-@pytest.mark.parametrize(
-    ("script", "parts"),
-    [
-        ("import sys; print('why it failed'); sys.exit(3)", ["exit code 3", "why it failed"]),
-        ("raise RuntimeError('in the generator')", ["exit code 1", "in the generator"]),
-        ("pass", ["no file"]),
-        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: out/notes.txt"]),
-        ("import os; os.mkdir(OUT + '/d'); open(OUT + '/d/x.cpp', 'w')", ["out/d/x.cpp"]),
-        ("open('stray.cpp', 'w')", ["unexpected files: cwd/stray.cpp"]),
-        ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
-    ],
-)
-def test_a_bad_generator_fails_with_its_own_words(
-    with_entry: AiterTree, answers: AnswerCache, tmp_path: Path, script: str, parts: list[str]
-) -> None:
-    """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
-    path = f"{with_entry.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
-    (with_entry.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
-    message = failure(with_entry, tmp_path / "out", QUICKSTART, receipt=700, cached=answers)
-    assert f"{path} --receipt 5 --output_dir {{}}" in message
-    for part in parts:
-        assert part in message
-
-
-def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> None:
+def test_filters_on_names_are_refused(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: an overridden generator command whose --filter would quietly be ignored."""
-    command = f"f'{{CK_DIR}}/{changeable.fmha_dir.partition('/composable_kernel/')[2]}/generate.py"
+    command = f"f'{{CK_DIR}}/{tree.fmha_dir.partition('/composable_kernel/')[2]}/generate.py"
     command += ' -d fwd --filter "*bf16*" --output_dir {{}}\''
-    module = changeable.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
+    module = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
     with pytest.raises(CodegenError, match="option --filter"):
-        generate(changeable, module, Selection(), ("gfx950",), Folder(tmp_path / "out"))
+        generate(tree, module, Selection(), ("gfx950",), Folder(tmp_path / "out"))
 
 
 #: Code before the start of each generator: logs every path that the process accesses.

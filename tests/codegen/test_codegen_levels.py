@@ -248,3 +248,11 @@ def test_a_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
 def test_receipts_of_a_generator_in_one_file(tmp_path: Path) -> None:
     """Prevents: every receipt refused where CK has no op modules."""
     assert known_receipts(make_tree(tmp_path), "libmha_fwd") == (0, 7, 600, 700)
+
+
+def test_a_ck_that_knows_700_is_asked(tmp_path: Path) -> None:
+    """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
+    tree = make_tree(tmp_path / "tree", "TARGETS")
+    script = tree.root / tree.fmha_dir / "generate.py"
+    script.write_text(script.read_text().replace("receipt == 600", "receipt in (600, 700)"))
+    assert len(run(tree, tmp_path / "out", "", receipt=700).kernels) == 128

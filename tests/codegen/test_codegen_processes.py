@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen import process
+from qola.codegen.asm.script import run_script as run_in_folder
 from qola.codegen.process import run_module
 from qola.errors import CodegenError
 from qola.processes import thread_pool
@@ -91,6 +92,29 @@ def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> No
     """Prevents: memory or a disk filled by a generator's loop."""
     with pytest.raises(CodegenError, match=found):
         run_script(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("import sys; print('why it failed'); sys.exit(3)", ["exit code 3", "why it failed"]),
+        ("raise RuntimeError('in the generator')", ["exit code 1", "in the generator"]),
+        ("pass", ["no file"]),
+        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: out/notes.txt"]),
+        ("import os; os.mkdir(OUT + '/d'); open(OUT + '/d/x.cpp', 'w')", ["out/d/x.cpp"]),
+        ("open('stray.cpp', 'w')", ["unexpected files: cwd/stray.cpp"]),
+        ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
+    ],
+)
+def test_a_bad_generator_fails_with_its_own_words(
+    tmp_path: Path, text: str, parts: list[str]
+) -> None:
+    """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
+    (tmp_path / "script.py").write_text(f"import sys\nOUT = sys.argv[-1]\n{text}\n")
+    with pytest.raises(CodegenError) as error:
+        run_in_folder(tmp_path / "script.py", ["--output_dir", "{}"], "script.py --output_dir {}")
+    assert "script.py --output_dir {}" in str(error.value)
+    assert [part for part in parts if part not in str(error.value)] == []
 
 
 def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
