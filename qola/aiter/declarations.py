@@ -50,10 +50,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A function with external linkage.
+    """A function with external linkage; its result has no attributes.
 
     Attributes:
-        result: the result's type, without attributes.
         parameters: None if the form of one of them, or of the result, is not supported.
         defined: the text contains its body.
     """

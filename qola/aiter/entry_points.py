@@ -74,10 +74,9 @@ def entry_functions(
     it; and qola's functions for directions that AITER has none for.
 
     Args:
-        directions: those with kernels of any kind.
+        directions: those with kernels of any kind; `launched` those with kernels of CK.
         macros: all macros of the library's compile.
         sources: texts of the sources that may define the functions.
-        launched: the directions with kernels of Composable Kernel.
 
     Raises:
         AiterError: a function is not declared, not defined, or of an unsupported form.

@@ -27,12 +27,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[int | str, int | str], bool]] = {
 
 
 class RefusedError(Exception):
-    """An expression outside of the accepted language.
-
-    Attributes:
-        reason: the refused part as source text, and why.
-        fix: an acceptable form; may be empty.
-    """
+    """An expression outside of the accepted language, and an acceptable form, if there is one."""
 
     def __init__(self, reason: str, fix: str = "") -> None:
         super().__init__(reason)

@@ -36,7 +36,6 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     Headers outside of the directories belong to the system or to ROCm and do not count.
 
     Args:
-        include_dirs: tree-relative directories in the compiler's order.
         roots: included names as in the source: ``fmha_fwd.hpp``; see `includes`.
     """
     dirs = [posixpath.normpath(d) for d in include_dirs]

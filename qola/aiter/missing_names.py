@@ -63,11 +63,7 @@ class Includer:
 
 @dataclass(frozen=True)
 class MissingName:
-    """A header or type that no file provides.
-
-    Attributes:
-        place: the first use with its line, ``csrc/cpp_itfs/mha_bwd.cu:3``.
-    """
+    """A header or type that no file provides, at its first use: ``csrc/cpp_itfs/mha_bwd.cu:3``."""
 
     place: str
     name: str
@@ -83,7 +79,6 @@ def missing_headers(
     """Return the quoted includes without a file, of the texts and of all that they include.
 
     Args:
-        dirs: tree-relative directories in the compiler's order.
         macros: known macros; includes under conditions on other macros do not count.
         generated: headers of generators, as sources include them.
     """
@@ -148,9 +143,7 @@ def unknown_names(
 ) -> tuple[MissingName, ...]:
     """Return the types of Composable Kernel that sources and AITER's headers use undeclared.
 
-    Args:
-        sources: those of the module; their includes are followed.
-        macros: the macros of the compile; lines that these exclude do not count.
+    Lines that the macros of the compile exclude do not count.
     """
     own_folder = f"{tree.csrc_dir}/include/"
     texts = list(sources)

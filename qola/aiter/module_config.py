@@ -89,13 +89,10 @@ class ModuleConfig:
     """One entry of optCompilerConfig.json, evaluated.
 
     Attributes:
-        name: the entry's name, such as ``libmha_fwd``.
         srcs: tree-relative sources; a directory stands for the sources in it.
         flags_hip: flags for HIP sources; `TREE_TOKEN` stands for the tree's root.
         flags_hip_per_source: (source pattern, flags) pairs.
-        ldflags: flags for the link.
         include_dirs: tree-relative directories, in AITER's order.
-        generators: generators in AITER's order.
         hipify: AITER translates the sources with hipify first.
         is_experimental: AITER does not build it by default.
         md_name: the name of the built library; may be empty.
@@ -138,12 +135,7 @@ def builds_without_ck(flags: Iterable[str]) -> bool:
 
 
 def missing_ck(root: Path, directory: str, user: str) -> Finding:
-    """Return the finding about a tree that lacks Composable Kernel.
-
-    Args:
-        directory: its directory, relative to `root`.
-        user: the module that needs it.
-    """
+    """Return the finding about a tree that lacks Composable Kernel, which a module needs."""
     git = (root / ".git").exists()
     return Finding(
         f"{root}/{directory}",
@@ -178,9 +170,8 @@ class ModuleReader:
     def __init__(self, root: Path, name: str, names: Names, absent: str = "") -> None:
         """Prepare to evaluate an entry.
 
-        Args:
-            absent: the directory of a missing submodule, "" for none. Include directories below
-                it are left out, as AITER does; a generator below it is an error.
+        Include directories below `absent`, a missing submodule, are left out, as AITER does; a
+        generator below it is an error.
         """
         self._root, self._name, self._names = root, name, names
         self._absent = f"{absent}/" if absent else ""
@@ -188,14 +179,7 @@ class ModuleReader:
         self._findings: list[Finding] = []
 
     def read(self, entry: Mapping[str, object], more_flags: Iterable[str] = ()) -> ModuleConfig:
-        """Return the entry's values.
-
-        Args:
-            more_flags: compiler flags that will be added to the entry's.
-
-        Raises:
-            AiterError: with all findings of the entry.
-        """
+        """Return the entry's values; raises AiterError with all findings of the entry."""
         for key, raw in entry.items():
             if key not in CONFIG_KEYS and raw not in _NOTHING:
                 fix = "leave the module out: qola would ignore the key"

@@ -30,11 +30,7 @@ _IRRELEVANT = ("flags_extra_cc", "flags_extra_hip", "extra_ldflags", "blob_gen_c
 
 @dataclass(frozen=True)
 class Include:
-    """A line ``#include <name>`` of a file.
-
-    Attributes:
-        file: the file, relative to the tree.
-    """
+    """A line ``#include <name>`` of a tree-relative file."""
 
     file: str
     name: str
@@ -68,10 +64,7 @@ def classify(
     """Return the kind of a module, from its sources and all that they include.
 
     Includes count under any ``#if``. With ``torch_exclude`` AITER builds a module without PyTorch.
-
-    Args:
-        overrides: the manifest's values instead of the entry's; as for AiterTree.module.
-        drop_srcs: names of source files that the manifest leaves out.
+    `overrides` and `drop_srcs` are the manifest's.
 
     Raises:
         AiterError: sources or include directories of the entry cannot be read.

@@ -130,11 +130,7 @@ def lines(
 
 
 def code_lines(text: str, macros: Macros, *, doubt: bool | None = None) -> Iterator[Line]:
-    """Yield the lines without directives that a compiler reads if only these macros are defined.
-
-    Args:
-        doubt: as for `lines`.
-    """
+    """Yield the lines without directives that a compiler reads if only these macros are defined."""
     for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True, doubt=doubt):
         if line.counts and not line.text.lstrip().startswith("#"):
             yield line

@@ -133,8 +133,7 @@ class AiterTree:
                 Composable Kernel's generator.
 
         Raises:
-            AiterError: an unknown module, a refused expression, a value of the wrong type, or a
-                source or generator that the tree lacks.
+            AiterError: with all findings of the entry.
         """
         if name not in self._config:
             expected = f"one of {', '.join(self._config)}"

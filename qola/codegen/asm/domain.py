@@ -77,14 +77,10 @@ _INDENT = ",\n" + " " * 35
 
 
 def domain_header(module_name: str, variants: Sequence[Variant]) -> str:
-    """Return a C++ header with `qola_asm_serves`, true for problems of a variant.
+    """Return a C++ header with `qola_asm_serves`, true for problems of a variant; () accepts all.
 
     A problem it refuses goes to CK. For one it accepts that v3 serves at all, the code object is
     among those of `generate_asm`.
-
-    Args:
-        module_name: ``libmha_fwd`` or ``libmha_bwd``; says which parameters the function has.
-        variants: of that direction; () stands for every problem.
     """
     direction = module_name.rpartition("_")[2]
     names = ["dtype", "hdim_q", "hdim_v", "is_group", "has_mask", "has_bias"]

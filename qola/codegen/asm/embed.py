@@ -27,17 +27,9 @@ PATCHES = Path(__file__).with_name("patches")
 
 
 def _patched_copy(root: Path, script: str, place: str, into: Path) -> Path | Finding:
-    """Copy a generator, and apply the patch that is pinned for this version of it.
+    """Copy a generator into a directory, and apply the patch that is pinned for its digest.
 
-    Args:
-        root: directory of the tree that contains ``hsa/``.
-        into: directory for the copy.
-
-    Returns:
-        The patched copy, or a warning if no patch is known for the script.
-
-    Raises:
-        AiterError: the patch does not apply.
+    Returns a warning if no patch is known for the script.
     """
     pins = json.loads((PATCHES / "pins.json").read_text(encoding="utf-8")).get(script, {})
     digest = sha256_of(root / script)
@@ -109,11 +101,7 @@ std::string fmha_bwd_{role}_get_name_<{type}>()
 
 @dataclass(frozen=True)
 class Helper:
-    """A helper kernel that AITER's generator wrote.
-
-    Attributes:
-        type: the traits type by which a dispatch calls it.
-    """
+    """A helper kernel that AITER's generator wrote; a dispatch calls it by its traits type."""
 
     name: str
     type: str
@@ -170,12 +158,10 @@ def generate_asm(
     variants: Sequence[Variant],
     out_dir: Folder,
 ) -> AsmSet:
-    """Generate the v3 path of a module for the problems of its variants.
+    """Generate the v3 path of a module for the problems of its variants; () stands for all.
 
     Args:
-        module_name: ``libmha_fwd`` or ``libmha_bwd``.
         calls: the module's generators of the v3 path.
-        variants: those of the module's direction; () keeps every kernel that a dispatch calls.
         out_dir: gets ``dispatch/`` and ``kernels/``.
 
     Raises:

@@ -43,17 +43,11 @@ def header_name(module: str) -> str:
 def config_header(
     tree: AiterTree, module: str, tables: Sequence[ConfigTable], kept: Collection[ConfigRow]
 ) -> bytes:
-    """Return the C++ table of some rows.
+    """Return the C++ table of some rows; `tables` are all of the module, which the C++ names.
 
     The script infers types and columns from the rows, and fails on a table without rows. So it also
     gets every complete table, for architectures that are not generated: the C++ is that of AITER's
     own build without the lines of the other rows.
-
-    Args:
-        tables: all tables of the module for all archs, which the C++ names.
-
-    Raises:
-        CodegenError: the script fails or writes another file.
     """
     script = f"{tree.hsa_dir}/{SCRIPT}"
     place = f"{script} -m {module}"
@@ -95,10 +89,8 @@ def unreached(
 
     AITER moves launches between its sources: the function that launches a table's kernels may be
     compiled into a library that never calls it. Then the library returns "no kernel" for their
-    problems, although it was built without an error.
-
-    Args:
-        archs_of: the architectures with kernels, by module of `hsa/codegen.py`.
+    problems, although it was built without an error. `archs_of` has the architectures with kernels,
+    by module of `hsa/codegen.py`.
     """
     texts = {
         src: without_comments(tree.text(src))
@@ -179,8 +171,6 @@ def generate_later_asm(
     Tables of modules that the selection does not embed are empty.
 
     Args:
-        config: ``libmha_fwd`` or ``libmha_bwd``.
-        selection: without variants, every row of the architectures is kept.
         out_dir: gets ``include/``.
         named: modules whose table is written although no source includes it.
 
@@ -284,10 +274,7 @@ def code_objects(
     """Return the code objects of a module outside attention, if AITER loads embedded ones.
 
     These are all files in ``hsa/<arch>/<subdir>`` of the modules that its calls of `hsa/codegen.py`
-    name: the tables have a row for each. () for trees whose header cannot load embedded ones.
-
-    Args:
-        subdirs: only these; None for all.
+    name, or of `subdirs` only: the tables have a row for each.
 
     Raises:
         CodegenError: no arch has a code object.

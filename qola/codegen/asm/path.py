@@ -27,9 +27,6 @@ def assembly_path(
     Args:
         calls: the library's generators of this path.
         out_dir: gets ``include/``, or ``dispatch/`` and ``kernels/``.
-
-    Raises:
-        CodegenError: a generator fails, or tables or helpers have an unknown form.
     """
     named = named_modules(tree, calls)
     if named or config_modules(tree, config, selection.drop_srcs):

@@ -100,9 +100,6 @@ def generate_entry(
         asm_archs: the architectures for which the entry point calls a v3 (assembly) dispatch. For a
             single one it calls it on every device.
         folder: path below `out_dir`.
-
-    Raises:
-        CodegenError: as `run_script`.
     """
     place = f"{call.script} {' '.join(call.args)}"
     files = run_script(tree.root / call.script, call.args, place, asm_archs)

@@ -63,7 +63,6 @@ def compare_files(
     """Warn of rows without a code object, and of code objects in the folder without a row.
 
     Args:
-        tables: the files of the tables.
         named: the code objects of all rows.
         lost: missing code objects of the used rows, with the `effect` of missing ones.
     """

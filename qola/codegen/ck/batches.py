@@ -55,11 +55,8 @@ def local_names(source: str) -> tuple[str, ...] | None:
     """Return the names that a kernel source declares at namespace scope, sorted.
 
     Specialisations and instantiations of declarations in headers are left out: they differ in
-    their arguments.
-
-    Returns:
-        The names; None if the source has a form that CK's generators do not write, such as a macro
-        of its own. Such a source is compiled separately.
+    their arguments. None if the source has a form that CK's generators do not write, such as a
+    macro of its own; it is compiled separately.
     """
     text = _COMMENT.sub(" ", source)
     if not _directives_stay_local(text):
@@ -135,10 +132,9 @@ def _declared(head: str) -> str | None:
 
 
 def batch_source(kernels: Sequence[str], includes: Sequence[str], names: Sequence[str]) -> str:
-    """Return the source of a batch.
+    """Return the source of a batch of kernel instances, whose sources are in the parent directory.
 
     Args:
-        kernels: names of the kernel instances; their sources are in the parent directory.
         includes: from `included`.
         names: from `local_names`.
     """

@@ -51,11 +51,7 @@ def compiled(condition: str) -> CodeType:
 
 
 def conjuncts(condition: str) -> tuple[Formula, ...]:
-    """Split a condition into formulas that must all hold.
-
-    Raises:
-        NotUnderstoodError: `compiled` cannot parse the condition.
-    """
+    """Split a condition into formulas that must all hold; raises as `compiled`."""
     formula = _formula(condition)
     return formula.formulas if isinstance(formula, Joined) and formula.every else (formula,)
 
@@ -131,12 +127,10 @@ Known = dict[str, bool]
 
 
 def covering(behind: Conjuncts, front: Sequence[Conjuncts]) -> tuple[int, ...]:
-    """Return the preceding conditions that together cover a condition, () if they do not.
+    """Return indices of preceding conditions that together cover a condition, () if they do not.
 
-    Tries all truth values of the comparisons that `behind` leaves open.
-
-    Returns:
-        Indices into `front`: of one condition if one is sufficient, else of all that contribute.
+    Tries all truth values of the comparisons that `behind` leaves open. One index if one condition
+    is sufficient, else those of all that contribute.
     """
     known = {part.text: part.holds for part in behind if isinstance(part, Part)}
     parts: dict[str, None] = {}
@@ -160,11 +154,7 @@ def covering(behind: Conjuncts, front: Sequence[Conjuncts]) -> tuple[int, ...]:
 
 
 def _all(formulas: Iterable[Formula], known: Known, open_: dict[str, None]) -> bool | None:
-    """Return whether all formulas hold, None if that depends on unknown comparisons.
-
-    Args:
-        open_: gets these comparisons.
-    """
+    """Return whether all formulas hold, None if that depends on comparisons, which `open_` gets."""
     values = [_value(one, known, open_) for one in formulas]
     return False if False in values else None if None in values else True
 

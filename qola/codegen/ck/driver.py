@@ -254,10 +254,7 @@ class _Filtered:
 
 
 def _read(request: GeneratorRequest) -> tuple[dict[int, Base], Dispatch, Recording]:
-    """Return the rows of each receipt, and the dispatch that is rendered of them.
-
-    The recording is that of the dispatch, which is the first of the receipts.
-    """
+    """Return the rows of each receipt, and the dispatch and recording of the first of them."""
     receipts = {source(one.receipt, request.native) for one in request.filters}
     # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
     needed = sorted(receipts | {0}) if len(receipts) > 1 else sorted(receipts)
@@ -280,11 +277,7 @@ def _read(request: GeneratorRequest) -> tuple[dict[int, Base], Dispatch, Recordi
 
 
 def run(request: GeneratorRequest) -> GeneratorAnswer:
-    """Generate one direction.
-
-    Raises:
-        RefusedError: CK's generator, or the code it writes, cannot serve the request.
-    """
+    """Generate one direction."""
     try:
         return _Filtered(request).answer()
     except NotUnderstoodError as error:

@@ -75,14 +75,12 @@ def find_hazards(
 ) -> list[Finding]:
     """Return the hazards of the dispatch that holds `kept`.
 
+    Hazards that the selection causes are errors, those of the base set warnings.
+
     Args:
         base: all rows of the used receipts, in chain order.
-        kept: the generated rows, in chain order.
         origin: name of the base set in findings, such as ``receipt 600``.
         unreachable: by the key of each unreachable row of `kept`, the bucket that precedes it.
-
-    Returns:
-        Errors for hazards that the selection causes, warnings for those of the base set.
     """
     full, chosen = _chains(base, {}), _chains(kept, keepers)
     return [

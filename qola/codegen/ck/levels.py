@@ -23,11 +23,10 @@ def check_levels(
 
     Args:
         native: receipts that CK itself knows.
-        least: the level that every direction must reach.
 
     Raises:
-        CodegenError: a direction does not reach the level, or a variant or receipt names a field
-            that the kernels do not have.
+        CodegenError: a direction does not reach the `least` level, or a variant or receipt names a
+            field that the kernels do not have.
     """
     findings = [
         Finding(
@@ -63,11 +62,7 @@ def check_levels(
 
 
 def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> None:
-    """Check that each of `add_directions` has kernels.
-
-    Raises:
-        CodegenError: names each direction without kernels, and the reason.
-    """
+    """Check that each of `add_directions` has kernels."""
     findings = []
     for direction in sorted(added):
         answer = answers[direction]

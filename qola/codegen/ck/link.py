@@ -143,11 +143,7 @@ class Links:
         return any((traits, arch) in self._files for arch in set(self.archs.values()))
 
     def check(self) -> None:
-        """Check that every source defines one type.
-
-        Raises:
-            NotUnderstoodError: another number of types.
-        """
+        """Check that every source defines one type."""
         for name, found in self.traits.items():
             if len(found) != 1:
                 raise NotUnderstoodError(f"{name} defines {len(found)} types of kernels, not one")

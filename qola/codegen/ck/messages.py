@@ -33,8 +33,6 @@ class GeneratorRequest:
         folders: for each set of archs of a library, the folder of its dispatch; the set of all
             archs comes first.
         dropped: the direction has no kernels; its dispatch returns -1.
-        explain: explain for each kernel why it is kept or dropped.
-        keep_unreachable: keep kernels that the dispatch cannot reach.
         origin: names of the receipts for messages.
         scratch: directory for the generator's output; "" in the key of a cached answer.
     """
@@ -87,7 +85,6 @@ class GeneratorAnswer:
     """Everything that was generated for one direction.
 
     Attributes:
-        direction: its level, see `Direction`.
         fields: names of the fields that the dispatch entries have, sorted.
         unknown: values of each field that no variant can name.
         texts: contents of the files of kernels and sources, by their path.
@@ -95,7 +92,6 @@ class GeneratorAnswer:
         refused: requested kernels that cannot be generated.
         filters: the effect of each filter of the request.
         buckets: (hdim_q, hdim_v) of the dispatch, sorted.
-        explanations: one for each kernel of the receipts; () unless requested.
     """
 
     direction: Direction
@@ -115,7 +111,7 @@ class GeneratorAnswer:
         return next(one for one in self.filters if one.index == index)
 
     def pack(self) -> bytes:
-        """Return the answer as bytes."""
+        """Return the answer as JSON, followed by the texts."""
         texts = {path: text.encode("utf-8") for path, text in self.texts.items()}
         lengths = {path: len(text) for path, text in texts.items()}
         head = json.dumps({**vars(self), "texts": lengths}, default=vars).encode("ascii")
@@ -123,11 +119,7 @@ class GeneratorAnswer:
 
     @staticmethod
     def unpack(data: bytes) -> GeneratorAnswer:
-        """Return the answer that was packed.
-
-        Raises:
-            WrongValueError: the bytes have another form, or some are missing.
-        """
+        """Return the answer that was packed; raises WrongValueError for other bytes."""
         length, _, rest = data.partition(b"\n")
         if not length.isdigit():
             raise WrongValueError(": an answer without the length of its JSON")

@@ -87,8 +87,7 @@ def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
     """Run a generator in this process, and record it.
 
     Args:
-        arguments: its command line, which names `output`.
-        output: an existing, empty directory.
+        output: an existing, empty directory, which the command line names.
     """
     try:
         return _observe(script, arguments, output, _kept_in_memory)

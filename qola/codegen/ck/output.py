@@ -27,7 +27,6 @@ def record(
 
     Args:
         archs: values of --targets, if the generator has this option.
-        output: a directory for its files.
         more: further arguments.
 
     Raises:
@@ -86,11 +85,7 @@ def tags_of(
 def check_archs(
     filters: Iterable[VariantFilter], tags: Mapping[str, str | None], rows: Sequence[Row]
 ) -> None:
-    """Check that every arch has rows in the receipts.
-
-    Raises:
-        RefusedError: the dispatch of an arch would serve no problem.
-    """
+    """Check that every arch has rows in the receipts; otherwise its dispatch serves no problem."""
     for arch, tag in tags.items():
         if all(row.arch not in (None, tag) for row in rows):
             receipts = sorted({str(one.receipt) for one in filters})

@@ -30,7 +30,6 @@ class VariantFilter:
     Attributes:
         index: index of the variant, or EVERYTHING or REQUESTED.
         label: the place in the manifest, for messages.
-        receipt: the receipt whose kernels are selected.
         where: permitted values of fields.
         hdims: requested (hdim_q, hdim_v), None for all.
     """
@@ -107,7 +106,6 @@ def resolve_hdims(
     such a problem, as in CK (hdim 96 runs in CK's forward 96x128 bucket).
 
     Args:
-        wanted: (hdim_q, hdim_v) pairs.
         chain: the buckets of one arch and dtype, in dispatch order.
         serves: for each bucket the (step_q, step_v) of its kernels, as `takes` has them.
     """

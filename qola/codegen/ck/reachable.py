@@ -174,16 +174,13 @@ def _is_trait(formula: Formula) -> bool:
 def unreachable(
     rows: Sequence[Row], render: Callable[[Sequence[Row]], str]
 ) -> dict[str, tuple[Row, ...]]:
-    """Return the unreachable rows of a dispatch.
+    """Return, by the key of each unreachable row, the preceding rows that take its problems.
+
+    Of a bucket for more head dimensions, only the first. {} if the dispatch has other rows than
+    `rows`, or if removing the unreachable rows changes the conditions of the others.
 
     Args:
-        rows: all rows of the dispatch.
-        render: renders the dispatch of some of them.
-
-    Returns:
-        By the key of each unreachable row, the preceding rows that take its problems; of a bucket
-        for more head dimensions, only the first. {} if the dispatch has other rows than `rows`, or
-        if removing the unreachable rows changes the conditions of the others.
+        render: renders the dispatch of some rows.
     """
     try:
         leaves = leaves_of(read_branches(render(rows)))

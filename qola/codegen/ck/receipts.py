@@ -111,10 +111,7 @@ def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
 
 
 def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
-    """Return CK's own receipts and those of `EMULATED`, sorted.
-
-    Args:
-        module: AITER's name of the module; those of the backward family have ``_bwd`` in it.
+    """Return CK's own receipts for a module of AITER and those of `EMULATED`, sorted.
 
     Raises:
         AiterError: the tree has no Composable Kernel.

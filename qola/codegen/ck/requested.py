@@ -38,15 +38,10 @@ Values = Mapping[str, Any]
 
 
 def _values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, bool]) -> Values:
-    """Return the values, by CK's attribute names, that give an object these fields.
+    """Return the values, by CK's attribute names, that give an object of CK other `fields`.
 
     Args:
-        item: an object of CK with other values.
-        fields: only those that differ.
         masks: by each of CK's words for masks, whether there is a mask.
-
-    Raises:
-        NotUnderstoodError: CK has no word for the mask, or no attributes for the tile.
     """
     found: dict[str, Any] = dict(fields)
     found |= {theirs: fields[ours] for theirs, ours in ALIASES.items() if ours in fields}
@@ -65,11 +60,7 @@ def _values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, 
 
 
 def _altered(item: Any, values: Values, *, held: str = "") -> Any:
-    """Copy an object, and the objects in its attributes, with other values.
-
-    Args:
-        held: the name of the attribute that holds it.
-    """
+    """Copy an object, and the objects in its attributes, with other values."""
     made = copy.copy(item)
     for written, given in vars(item).items():
         name = written.removeprefix("F_")
@@ -93,11 +84,7 @@ def _as(now: Any, value: Any) -> Any:
 
 
 def _tile_values(item: Any, notation: str) -> dict[str, int]:
-    """Return the numbers of a tile by the attributes of an object's tile.
-
-    Raises:
-        NotUnderstoodError: it has no tile, or a tile with another count of numbers.
-    """
+    """Return the numbers of a tile by the attributes of an object's tile."""
     tile = next((v for n, v in vars(item).items() if n.removeprefix("F_") == "tile"), None)
     if tile is None or not hasattr(tile, "__dict__"):
         raise NotUnderstoodError("CK's kernels of the family have no tile of their own")
@@ -119,14 +106,7 @@ def _tile_values(item: Any, notation: str) -> dict[str, int]:
 
 
 def _text_of(item: Any, known: str, like: Any) -> str:
-    """Render the source of a kernel with CK's template.
-
-    Args:
-        known: source of the kernel `like`, which identifies the property with the source.
-
-    Raises:
-        NotUnderstoodError: no property has this source.
-    """
+    """Render the source of a kernel with CK's property that has the source `known` for `like`."""
     for name, value in _properties(like):
         if value == known:
             return str(getattr(item, name))
@@ -152,11 +132,7 @@ def filter_of(kernel: RequestedKernel) -> VariantFilter:
 
 @dataclass(frozen=True)
 class RequestedRows:
-    """The dispatch rows of a requested kernel.
-
-    Attributes:
-        made: CK does not enumerate the kernel.
-    """
+    """The dispatch rows of a requested kernel; `made` if CK does not enumerate it."""
 
     kernel: RequestedKernel
     rows: tuple[Row, ...]
@@ -176,8 +152,7 @@ def find_requested(
 ) -> tuple[list[RequestedRows], list[Finding]]:
     """Return the rows of requested kernels, and a finding for each that cannot be generated.
 
-    Args:
-        recording, dispatch: those of the first receipt in `bases`.
+    The recording and the dispatch are those of the first receipt in `bases`.
     """
     direction, base = request.direction, next(iter(bases.values()))
     if request.dropped:
@@ -226,11 +201,7 @@ def _find_rows(
 
 
 def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
-    """Return the row whose fields are most similar to a kernel's.
-
-    Raises:
-        NotUnderstoodError: no row is for its arch, or the rows have other fields.
-    """
+    """Return the row of the kernel's arch whose fields are most similar."""
     arch = own.config.arch
     of_arch = [row for row in rows if row.arch == arch]
     if not of_arch:
@@ -271,11 +242,7 @@ class _Maker:
         }
 
     def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
-        """Copy the rows of the similar kernel for this one.
-
-        Raises:
-            NotUnderstoodError: they cannot be copied, or are rows of a third kernel.
-        """
+        """Copy the rows of the similar kernel for this one."""
         like = self._like
         item = self._recording.kernels.get(f"{like.name}.cpp")
         if item is None:
@@ -373,13 +340,10 @@ def _mask_words(base: Base) -> dict[str, bool]:
 def insert_requested(
     rows: Sequence[Row], order: Sequence[Row], found: Sequence[RequestedRows]
 ) -> list[Row]:
-    """Insert the rows of requested kernels into rows.
+    """Insert the rows of requested kernels into rows; `order` has all rows of the receipts.
 
     CK's own rows keep their places. A row that was made, or that the receipts do not have, comes
     before the others of its bucket; a new bucket before the first one that takes its problems.
-
-    Args:
-        order: all rows of the receipts, including `rows`.
     """
     have = {row.key for row in rows}
     requested = {row.key: row for kernel in found for row in kernel.rows}

@@ -233,12 +233,7 @@ class _Reader:
         return files[0]
 
     def _kernel(self, file: str, condition: Condition | None, item: Any = None) -> Kernel:
-        """Return the kernel of a source.
-
-        Args:
-            condition: of a row that calls the kernel, None if no row does.
-            item: the row's object if this is the row's main kernel.
-        """
+        """Return the kernel of a source; `item` is the row's object of its main kernel."""
         if file not in self._kernels:
             (traits,) = self._links.traits[file]
             found = self._fields(file, condition, item)

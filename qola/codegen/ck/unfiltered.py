@@ -35,10 +35,7 @@ _NO_KERNELS = "@".join(["no_kernel_of_this_name"] * 3)
 
 
 def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
-    """Generate all of a receipt.
-
-    Args:
-        reason: why the dispatch cannot be parsed.
+    """Generate all of a receipt, because of the `reason` why the dispatch cannot be parsed.
 
     Raises:
         RefusedError: the receipt selects rows by rules.

@@ -80,11 +80,7 @@ class Condition:
 
 
 def read_condition(row: str) -> Condition:
-    """Read the text of a dispatch that has a single row.
-
-    Raises:
-        NotUnderstoodError: its comparison of head dims has an unknown form.
-    """
+    """Read the text of a dispatch that has a single row."""
     bucket = _BUCKET.search(row)
     if bucket is None:
         raise NotUnderstoodError(f"no head dims in the row `{row.strip()[:400]}`")
