@@ -262,21 +262,19 @@ def test_a_patch_that_does_not_fit_fails(
         run(tree, tmp_path / "out", "libmha_fwd")
 
 
-def test_a_later_generator_is_off_and_named(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a later AITER's generator run as if it were this one's."""
+def test_what_has_no_v3_is_off_and_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a later AITER's generator run as this one's; a plan for another arch that fails."""
     call = GeneratorCall("hsa/codegen.py", ("-m", "fmha_v3_fwd", "--output_dir", "{}"))
-    asm = run(tree, tmp_path, "libmha_fwd", calls=[call])
-    (finding,) = asm.findings
-    assert asm == AsmSet(findings=(finding,))
-    assert finding.place.startswith("hsa/codegen.py -m fmha_v3_fwd")
-
-
-def test_an_arch_without_v3_is_named(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a plan for another arch that fails for want of assembly kernels."""
-    asm = run(tree, tmp_path, "libmha_bwd", archs=("gfx90a",))
-    (finding,) = asm.findings
-    assert asm == AsmSet(findings=(finding,))
-    assert "no assembly (v3) kernels for gfx90a" in finding.found
+    later = run(tree, tmp_path, "libmha_fwd", calls=[call])
+    other = run(tree, tmp_path, "libmha_bwd", archs=("gfx90a",))
+    for asm, place, found in (
+        (later, "hsa/codegen.py -m fmha_v3_fwd", "cannot make embed its kernels"),
+        (other, "aiter_meta/hsa/gfx90a", "no assembly (v3) kernels for gfx90a"),
+    ):
+        (finding,) = asm.findings
+        assert asm == AsmSet(findings=(finding,))
+        assert finding.place.startswith(place)
+        assert found in finding.found
 
 
 def test_a_lost_code_object_is_named(changeable: AiterTree, tmp_path: Path) -> None:

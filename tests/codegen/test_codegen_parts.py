@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,34 +181,15 @@ def test_conditions_are_understood_or_refused() -> None:
     assert not takes((64, 64), (8, -32))
 
 
-@dataclass
-class Held:
-    """Stands for a pipeline: fields below another object's, with a tag."""
-
-    tag: str
-    F_qscale: str
-    F_trload: str
-
-
-@dataclass
-class Holder:
-    """Stands for a kernel."""
-
-    F_hdim: str
-    F_dropout: str
-    F_pipeline: Held
-    F_idx: int = 0
-    bm0: int = 64
-    bn0: int = 0
-    mask: str = "s_mask"
-
-
 def test_fields_have_our_names() -> None:
     """Prevents: kernels with quantisation scales kept because CK renamed the field."""
-    item = Holder("96", "dropout_wg16_storerandval", Held("qr", "pertensor", "t"))
+    pipeline = SimpleNamespace(tag="qr", F_qscale="pertensor", F_trload="t")
+    plain = {"F_hdim": "96", "F_idx": 0, "bm0": 64, "bn0": 0, "mask": "s_mask"}
+    kind = "dropout_wg16_storerandval"
+    item = SimpleNamespace(F_dropout=kind, F_pipeline=pipeline, **plain)
     assert fields_of(item, {"s_mask": True}) == {
         **{"hdim_q": 96, "tile": "b64x0", "mask": True, "pipeline": "qr"},
-        **{"dropout": True, "dropout_kind": "dropout_wg16_storerandval", "randval": True},
+        **{"dropout": True, "dropout_kind": kind, "randval": True},
         **{"qscale": "pertensor", "squant": True, "trload": True},
     }
 
@@ -246,20 +226,9 @@ class Layout(Enum):
     row = 1
 
 
-@dataclass
-class Round:
-    """An object that holds itself, a class and a member of an enumeration."""
-
-    hdim: int = 64
-    layout: Layout = Layout.row
-    kind: type = Layout
-    inner: list[Any] = field(default_factory=list)
-    whole: Any = None
-
-
 def test_an_object_that_holds_itself_is_read_once() -> None:
     """Prevents: endless recursion into enumerations, classes and cyclic references."""
-    item = Round()
+    item = SimpleNamespace(hdim=64, layout=Layout.row, kind=Layout, inner=[])
     item.whole = item
     assert fields_of(item, {}) == {"hdim_q": 64, "layout": "row"}
 

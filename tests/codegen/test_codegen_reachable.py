@@ -108,11 +108,11 @@ def test_a_choice_between_types() -> None:
 
 def test_parts_that_nothing_ties_together() -> None:
     """Prevents: a proof by cases that leaves one out."""
-    front = [conjuncts(f"a.p{n} == 1") for n in range(4)]
+    front = tuple(conjuncts(f"a.p{n} == 1") for n in range(4))
     assert covering(conjuncts("true"), front) == ()
     rest = conjuncts(" && ".join(f"a.p{n} != 1" for n in range(4)))
-    assert covering(conjuncts("true"), [*front, rest]) == (0, 1, 2, 3, 4)
-    assert covering(conjuncts("a.p0 != 1"), [*front, rest]) == (1, 2, 3, 4)
+    assert covering(conjuncts("true"), (*front, rest)) == (0, 1, 2, 3, 4)
+    assert covering(conjuncts("a.p0 != 1"), (*front, rest)) == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])

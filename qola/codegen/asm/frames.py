@@ -14,6 +14,7 @@ from __future__ import annotations
 import builtins
 import csv
 import io
+import itertools
 import math
 import sys
 from collections import namedtuple
@@ -25,11 +26,9 @@ from typing import Any
 Value = str | int | float
 
 #: Texts that pandas reads as a gap (pandas._libs.parsers.STR_NA_VALUES).
-_GAPS = frozenset(
-    (
-        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
-        *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-    )
+_GAPS = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+    *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 _INT64 = 2**63
 
@@ -62,19 +61,19 @@ class Series:
         # pandas has truth values as such; here a column of a table has them as text.
         if not isinstance(other, builtins.str | int | float) or isinstance(other, bool):
             raise FrameError(f"a column compared with {other!r}")
-        return Series([value == other for value in self.values])
+        return Series(value == other for value in self.values)
 
     def __ne__(self, other: object) -> Series:  # type: ignore[override]
         return ~(self == other)
 
     def __and__(self, other: Series) -> Series:
-        return Series([a and b for a, b in zip(self.truths(), other.truths(), strict=True)])
+        return Series(a and b for a, b in zip(self.truths(), other.truths(), strict=True))
 
     def __or__(self, other: Series) -> Series:
-        return Series([a or b for a, b in zip(self.truths(), other.truths(), strict=True)])
+        return Series(a or b for a, b in zip(self.truths(), other.truths(), strict=True))
 
     def __invert__(self) -> Series:
-        return Series([not value for value in self.truths()])
+        return Series(not value for value in self.truths())
 
     def __bool__(self) -> bool:
         raise FrameError("a column as one truth value")
@@ -92,15 +91,15 @@ class Series:
 
     def startswith(self, start: builtins.str) -> Series:
         """Compare the beginning of each text; a gap does not match."""
-        if any(isinstance(value, int | float) and not _is_gap(value) for value in self.values):
+        if not all(isinstance(value, builtins.str) or _is_gap(value) for value in self.values):
             raise FrameError("texts of a column of numbers")
-        return Series([isinstance(v, builtins.str) and v.startswith(start) for v in self.values])
+        return Series(isinstance(v, builtins.str) and v.startswith(start) for v in self.values)
 
     def astype(self, kind: type) -> Series:
         """Convert the values to text; gaps stay gaps."""
         if kind is not builtins.str:
             raise FrameError(f"a column as {kind!r}")
-        return Series([value if _is_gap(value) else builtins.str(value) for value in self.values])
+        return Series(value if _is_gap(value) else builtins.str(value) for value in self.values)
 
 
 class Frame:
@@ -110,7 +109,7 @@ class Frame:
         index: numbers of the rows in the table from which they were selected.
     """
 
-    def __init__(self, data: Mapping[str, Sequence[Value]], index: Iterable[int]) -> None:
+    def __init__(self, data: Mapping[str, Iterable[Value]], index: Iterable[int]) -> None:
         self._data = {name: list(values) for name, values in data.items()}
         self.index = list(index)
 
@@ -149,9 +148,9 @@ class Frame:
             return self._data[key[1]][key[0]]
         if not isinstance(key, Series) or len(key.values) != len(self):
             raise FrameError(f"rows or columns selected by {key!r}")
-        kept = [row for row, keep in enumerate(key.truths()) if keep]
-        data = {name: [values[row] for row in kept] for name, values in self._data.items()}
-        return Frame(data, [self.index[row] for row in kept])
+        kept = key.truths()
+        data = {name: itertools.compress(values, kept) for name, values in self._data.items()}
+        return Frame(data, itertools.compress(self.index, kept))
 
     def __setitem__(self, name: str, value: Value) -> None:
         """Set a column to one value in all rows."""
@@ -170,10 +169,8 @@ class Frame:
 
     def fillna(self, value: Value) -> Frame:
         """Return the table with a value in place of each gap."""
-        filled = {
-            name: [value if _is_gap(item) else item for item in items]
-            for name, items in self._data.items()
-        }
+        data = self._data.items()
+        filled = {name: [value if _is_gap(v) else v for v in values] for name, values in data}
         return Frame(filled, self.index)
 
     def infer_objects(self, copy: bool | None = None) -> Frame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import product
 from types import CodeType
@@ -126,7 +126,8 @@ Conjuncts = tuple[Formula, ...]
 Known = dict[str, bool]
 
 
-def covering(behind: Conjuncts, front: Sequence[Conjuncts]) -> tuple[int, ...]:
+@cache  # rows with other traits have the same conditions
+def covering(behind: Conjuncts, front: tuple[Conjuncts, ...]) -> tuple[int, ...]:
     """Return indices of preceding conditions that together cover a condition, () if they do not.
 
     Tries all truth values of the comparisons that `behind` leaves open. One index if one condition

@@ -103,53 +103,28 @@ class Leaf(NamedTuple):
 
 def leaves_of(block: Block) -> list[Leaf]:
     """Return the rows of a dispatch in order."""
-    return _Reader().read(block)
+    found: list[Leaf] = []
 
-
-class _Reader:
-    def __init__(self) -> None:
-        self._found: list[Leaf] = []
-        self._covering: dict[tuple[Conjuncts, ...], tuple[int, ...]] = {}
-
-    def read(self, block: Block) -> list[Leaf]:
-        self._read(block, "", (), ())
-        return self._found
-
-    def _read(
-        self, block: Block, before: str, above: tuple[str, ...], front: tuple[range, ...]
-    ) -> None:
+    def read(block: Block, before: str, above: tuple[str, ...], front: tuple[range, ...]) -> None:
         text = before + block.text.strip()
         if not block.chains and "traits_<" in text:
-            self._found.append(Leaf(above, text, front))
+            found.append(Leaf(above, text, front))
         for chain in block.chains:
-            groups: dict[Conjuncts, _Group] = {}
+            # Of branches that test the same traits: their other tests, and their rows.
+            groups: dict[Conjuncts, list[tuple[Conjuncts, range]]] = {}
             for condition, inner in chain:
-                start = len(self._found)
+                start = len(found)
                 traits, own = _read_condition(condition)
-                group = groups.setdefault(traits, _Group())
-                taken = tuple(group.rows[i] for i in self._taking(own, group.conditions))
-                self._read(inner, text, (*above, condition), front or taken)
-                rows = range(start, len(self._found))
+                group = groups.setdefault(traits, [])
+                by = () if own is None else covering(own, tuple(tests for tests, _ in group))
+                taken = tuple(group[index][1] for index in by)
+                read(inner, text, (*above, condition), front or taken)
+                rows = range(start, len(found))
                 if rows and own is not None and not taken:
-                    group.conditions.append(own)
-                    group.rows.append(rows)
+                    group.append((own, rows))
 
-    def _taking(self, own: Conjuncts | None, front: Sequence[Conjuncts]) -> tuple[int, ...]:
-        """Cache `covering`: rows with other traits have the same conditions."""
-        if own is None or not front:
-            return ()
-        key = (own, *front)
-        if key not in self._covering:
-            self._covering[key] = covering(own, front)
-        return self._covering[key]
-
-
-@dataclass
-class _Group:
-    """Branches of a chain that test the same traits."""
-
-    conditions: list[Conjuncts] = field(default_factory=list)
-    rows: list[range] = field(default_factory=list)
+    read(block, "", (), ())
+    return found
 
 
 def _read_condition(condition: str) -> tuple[Conjuncts, Conjuncts | None]:
