@@ -177,7 +177,6 @@ def _problems(
     defined: Collection[str],
     module: str,
 ) -> Iterator[Finding]:
-    """Yield a finding for each function that no wrapper can be written for."""
     leave = "leave its direction out (drop_directions)"
     forms = {function.name: function for function in found}
     for name in wanted:
@@ -201,7 +200,6 @@ def _problems(
 
 
 def _signature(function: Function) -> str:
-    """Return a function's name and its parameters' types."""
     types = (parameter.type for parameter in function.parameters or ())
     return f"{function.name}({', '.join(types)})"
 
@@ -257,7 +255,6 @@ def _names(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) ->
 
 
 def _has_launcher(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> bool:
-    """Return whether an include of a header declares Composable Kernel's launcher."""
     text = "\n".join(
         line.text for line in lines(tree.text(header), macros, complete=True) if line.counts
     )

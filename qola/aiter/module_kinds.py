@@ -103,7 +103,6 @@ def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> 
 
 
 def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[Include]:
-    """Yield all includes of the sources and of the tree's headers that they reach."""
     dirs = include_dirs(tree, config)
     seen: set[str] = set()
     for src in sources(tree, config, dropped):

@@ -219,7 +219,6 @@ def _evaluate(text: str, macros: Macros, complete: bool, depth: int) -> int | No
 
 
 def _number(match: re.Match[str]) -> str:
-    """Return a number of C++ as Python writes it."""
     digits = re.sub(r"[uUlLzZ]+$", "", match[0].replace("'", ""))
     return f"0o{digits}" if re.fullmatch(r"0\d+", digits) else digits
 

@@ -130,7 +130,6 @@ def _entry_archs(asm_archs: Sequence[str], chosen: Sequence[str]) -> list[str]:
 
 
 def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterator[GeneratedSource]:
-    """Yield the sources of the v3 path for each set of architectures."""
     for chosen in folders:
         own = [source for source in asm.sources if source.archs[0] in chosen]
         yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
@@ -184,7 +183,6 @@ def _read_ck_call(
 
 
 def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
-    """Return the directory of CK's generator."""
     expected = f"{tree.fmha_dir}/generate.py"
     scripts = {call.script for call in module.ck_calls}
     if scripts != {expected}:
@@ -240,7 +238,6 @@ def _requests(
     folders: Mapping[tuple[str, ...], str],
     explain: bool,
 ) -> Iterator[GeneratorRequest]:
-    """Yield the request of each direction."""
     receipts = sorted({one.receipt for of_direction in filters.values() for one in of_direction})
     for direction, of_direction in filters.items():
         yield GeneratorRequest(

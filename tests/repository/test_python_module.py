@@ -22,7 +22,6 @@ from qola.plan.request import Request, ResolvedModule
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.repository import __main__ as repository
-from qola.repository import build_files as emit
 from tests.support.later_tree import write_pybind_tree
 
 ENUM = '[[modules]]\nname = "module_aiter_enum"\n'
@@ -87,13 +86,6 @@ def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> No
     assert (tmp_path / "BUILD.bazel").read_text() == golden.read_text()
     exports = (tmp_path / "module_aiter_enum.exports").read_text()
     assert exports.split() == ["{", "global:", "PyInit_module_aiter_enum;", "local:", "*;", "};"]
-
-
-def test_nothing_of_it_where_there_is_none(plan: Planning) -> None:
-    """Prevents: a load of a macro that is not called, which buildifier refuses."""
-    without = replace(plan(HEAD + ENUM), python_modules=())
-    text = emit.manifest_build_file(without, source="m.toml", aiter="aiter")
-    assert "python_module" not in text
 
 
 @pytest.mark.parametrize("changes", [{"spec": BuildSpec(mode="cpp_itfs")}, {}])

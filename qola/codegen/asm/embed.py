@@ -268,7 +268,6 @@ def _helpers(
     archs: Sequence[str],
     out_dir: Folder,
 ) -> tuple[tuple[KernelInstance, ...], tuple[GeneratedSource, ...]]:
-    """Write the selected helper kernels, and a source that defines the others."""
     named = {helper for launch in everything for helper in launch.helpers}
     keepers: dict[str, set[int]] = {}
     for launch in wanted:

@@ -155,7 +155,6 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
 
 
 def _runs(call: GeneratorCall, archs: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each script of a call with its archs."""
     if not call.per_arch:
         yield call.script, archs
         return

@@ -89,7 +89,6 @@ class _Filtered:
                 indices.update(w.index for w in self._keepers[row.key] if w.index >= 0)
 
     def answer(self) -> GeneratorAnswer:
-        """Return everything that was generated."""
         request, selector = self._request, self._selector
         dispatches = dict(self._dispatch_source(*folder) for folder in request.folders)
         in_front = {key: front[0].bucket for key, front in self._unreachable.items()}
@@ -169,11 +168,9 @@ class _Filtered:
                 )
 
     def _text(self, rows: Sequence[Row]) -> str:
-        """Render the dispatch of some rows."""
         return self._dispatch.text(row.registered for row in rows)
 
     def _offered(self) -> list[Kernel]:
-        """Return all kernels that the receipts in use have."""
         rows = [*self._selector.rows, *self._selector.outside]
         loose = [kernel for kernel, _ in self._selector.loose().values()]
         return [*(kernel for row in rows for kernel in row.kernels), *loose]
@@ -196,7 +193,6 @@ class _Filtered:
         return dispatch_source(direction, name, text, chosen, folder), text
 
     def _prove(self, dispatch: str) -> None:
-        """Check that the dispatch calls exactly the kept kernels."""
         called = called_in(dispatch)
         kept = {kernel.traits for row in self._rows for kernel in row.kernels}
         if called != kept:
@@ -205,7 +201,6 @@ class _Filtered:
             )
 
     def _explain(self) -> Iterator[Explanation]:
-        """Explain for every kernel of the used receipts why it is kept or dropped."""
         kept, dropped = self._kept, self._request.dropped
         requested: dict[str, set[str]] = {}
         for found in self._own:
@@ -235,7 +230,6 @@ class _Filtered:
             )
 
     def _reason(self, row: Row) -> str:
-        """Return the reason why a row is not in the dispatch."""
         if row.key in self._replaced:
             return "a kernel of the same type in C++ is requested"
         if row.key not in self._unreachable:

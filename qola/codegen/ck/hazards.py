@@ -49,7 +49,6 @@ class _Chain:
         return list(dict.fromkeys(found))
 
     def only_requested(self, bucket: Bucket) -> bool:
-        """Whether only requested kernels keep the bucket."""
         rows = [row for rows in self.buckets[bucket].values() for row in rows]
         return all(w.index == REQUESTED for row in rows for w in self.keepers[row.key])
 
@@ -223,7 +222,6 @@ def _largest(groups: Mapping[Problem, Sequence[Row]]) -> dict[Problem, int]:
 def _unreached(
     direction: str, kept: Iterable[Row], unreachable: Mapping[str, Bucket], origin: str
 ) -> list[Finding]:
-    """Report unreachable rows that a manifest keeps."""
     groups: dict[tuple[Bucket, Bucket], list[str]] = {}
     for row in kept:
         if row.key in unreachable:

@@ -110,7 +110,6 @@ def _normal(arguments: str) -> str:
 
 
 def _expanded(arguments: str, aliases: Mapping[str, str], depth: int = 0) -> str:
-    """Expand the aliases in template arguments."""
     return ",".join(
         _expanded(_normal(aliases[part]), aliases, depth + 1)
         if part in aliases and depth < _DEPTH

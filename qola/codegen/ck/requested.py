@@ -242,7 +242,6 @@ class _Maker:
         }
 
     def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
-        """Copy the rows of the similar kernel for this one."""
         like = self._like
         item = self._recording.kernels.get(f"{like.name}.cpp")
         if item is None:
@@ -296,7 +295,6 @@ class _Maker:
                     files[item.filename], items[item.filename] = source, item
 
     def _recorded_like(self, item: Any) -> Any:
-        """Return a recorded kernel of the same class."""
         for known in self._recording.kernels.values():
             if type(known) is type(item) and known.filename in self._recording.files:
                 return known
@@ -318,8 +316,6 @@ class _Maker:
 
 
 def _altered_row(registered: Registered, values: Values) -> Registered:
-    """Return the registration of a copied kernel."""
-
     def copied(one: Any) -> Any:
         return _altered(one, values) if one is registered.row else one
 

@@ -114,7 +114,6 @@ def _read_own(condition: str) -> Condition:
 
 
 def _field_of(member: str) -> str:
-    """Return the field of a member of the problem's traits."""
     return CONDITION_FIELDS.get(member) or re.sub(r"^(?:is|has|do)_|_type$", "", member)
 
 
