@@ -257,7 +257,7 @@ def _requests(
 
 def _answer(cached: AnswerCache, request: GeneratorRequest) -> GeneratorAnswer:
     question = {"kind": "CK's generator", "request": request.to_json()}
-    return GeneratorAnswer.unpack(cached.find_bytes(question, partial(_run_generator, request)))
+    return GeneratorAnswer.from_json(cached.find_bytes(question, partial(_run_generator, request)))
 
 
 def _run_generator(request: GeneratorRequest) -> bytes:

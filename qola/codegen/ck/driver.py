@@ -1,8 +1,8 @@
 """The generator process: runs CK's generator for one direction, and answers a GeneratorRequest.
 
 Run as ``python -B -S -m qola.codegen.ck.driver REQUEST``, in an empty directory with a fixed hash
-seed. In the directory of REQUEST, a JSON file, it writes ``answer``, a packed GeneratorAnswer, or
-``refused``, an error that a user can solve. A traceback on stderr is a bug, here or in CK.
+seed. Next to REQUEST, a JSON file, it writes ``answer``, a GeneratorAnswer as JSON, or ``refused``,
+an error that a user can solve. A traceback on stderr is a bug, here or in CK.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def main(path: Path) -> int:
     try:
         request = GeneratorRequest.from_json(path.read_text(encoding="utf-8"))
         try:
-            path.with_name("answer").write_bytes(run(request).pack())
+            path.with_name("answer").write_bytes(run(request).to_json())
         except RefusedError as refused:
             path.with_name("refused").write_text(json.dumps(vars(refused)), encoding="utf-8")
     except OSError as error:

@@ -1,8 +1,4 @@
-"""The request to a generator process, and its answer.
-
-A packed answer is JSON followed by the texts. Quoting 30 MB of sources as JSON strings would cost
-as much as generating them.
-"""
+"""The request to a generator process, and its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from qola.codegen.types import (
     RequestedKernel,
 )
 from qola.errors import Finding
-from qola.json_types import WrongValueError, parse_json, reader
+from qola.json_types import parse_json, reader
 
 
 @dataclass(frozen=True)
@@ -110,29 +106,14 @@ class GeneratorAnswer:
         """Return the effect of the filter with this index."""
         return next(one for one in self.filters if one.index == index)
 
-    def pack(self) -> bytes:
-        """Return the answer as JSON, followed by the texts."""
-        texts = {path: text.encode("utf-8") for path, text in self.texts.items()}
-        lengths = {path: len(text) for path, text in texts.items()}
-        head = json.dumps({**vars(self), "texts": lengths}, default=vars).encode("ascii")
-        return b"%d\n" % len(head) + head + b"".join(texts.values())
+    def to_json(self) -> bytes:
+        """Return the answer as JSON."""
+        return json.dumps(self, default=vars).encode("ascii")
 
     @staticmethod
-    def unpack(data: bytes) -> GeneratorAnswer:
-        """Return the answer that was packed; raises WrongValueError for other bytes."""
-        length, _, rest = data.partition(b"\n")
-        if not length.isdigit():
-            raise WrongValueError(": an answer without the length of its JSON")
-        end = int(length)
-        head = parse_json(rest[:end])
-        texts = {}
-        for path, size in _LENGTHS(head.get("texts")).items():
-            start, end = end, end + size
-            texts[path] = rest[start:end].decode("utf-8")
-        if end != len(rest):
-            raise WrongValueError(f": {len(rest)} bytes, expected {end}")
-        answer: GeneratorAnswer = reader(GeneratorAnswer)({**head, "texts": texts})
-        return answer
-
-
-_LENGTHS = reader(Mapping[str, int])
+    def from_json(data: bytes) -> GeneratorAnswer:
+        """Return the answer that `to_json` wrote; raises WrongValueError for other bytes."""
+        value = parse_json(data)
+        # Sources may have characters that `reader` refuses.
+        answer: GeneratorAnswer = reader(GeneratorAnswer)({**value, "texts": {}})
+        return replace(answer, texts=value["texts"])
