@@ -40,15 +40,13 @@ class Names:
     """The names that an expression may use.
 
     Attributes:
-        constants: values of plain names (`AITER_CSRC_DIR`).
+        values: by name: `AITER_CSRC_DIR`, `AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`.
         calls: results of functions without arguments (`get_gfx`).
-        attributes: values of dotted names (`AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`).
         refused: reasons why known names have no value.
     """
 
-    constants: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -143,8 +141,8 @@ class _Evaluator:
             ast.Constant: self._constant,
             ast.JoinedStr: self._joined,
             ast.FormattedValue: self._formatted,
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
+            ast.Name: self._named,
+            ast.Attribute: self._named,
             ast.Call: self._call,
             ast.Subscript: self._subscript,
             ast.Compare: self._compare,
@@ -170,26 +168,21 @@ class _Evaluator:
             raise RefusedError(f"{_source(node.value)}: a conversion or format specification")
         return str(self.value(node.value))
 
-    def _name(self, node: ast.Name) -> str:
-        if node.id in self._names.constants:
-            return self._names.constants[node.id]
-        if node.id in self._names.refused:
-            raise RefusedError(f"the name {_source(node)}: {self._names.refused[node.id]}")
-        raise RefusedError(f"the name {_source(node)}", f"known names: {self._known()}")
-
-    def _known(self) -> str:
-        calls = [f"{name}()" for name in self._names.calls]
-        return ", ".join(sorted([*self._names.constants, *calls, *self._names.attributes]))
-
-    def _attribute(self, node: ast.Attribute) -> str:
+    def _named(self, node: ast.Name | ast.Attribute) -> str:
         dotted = _dotted(node)
-        if dotted in self._names.attributes:
-            return self._names.attributes[dotted]
+        if dotted in self._names.values:
+            return self._names.values[dotted]
         if dotted in self._names.refused:
             raise RefusedError(f"the name {_source(node)}: {self._names.refused[dotted]}")
         if dotted == "torch.version.hip":
             raise _torch_refused(node)
-        raise RefusedError(f"the attribute {_source(node)}", f"known names: {self._known()}")
+        kind = "name" if isinstance(node, ast.Name) else "attribute"
+        raise RefusedError(f"the {kind} {_source(node)}", f"known names: {self._known()}")
+
+    def _known(self) -> str:
+        return ", ".join(
+            sorted([*self._names.values, *(f"{name}()" for name in self._names.calls)])
+        )
 
     def _call(self, node: ast.Call) -> Value:
         if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):

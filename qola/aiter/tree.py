@@ -180,16 +180,15 @@ class AiterTree:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
         tables, merged = self._tables
         return Names(
-            constants={
+            values={
                 "AITER_ROOT_DIR": TREE_TOKEN,
                 "AITER_META_DIR": meta,
                 "AITER_CSRC_DIR": f"{meta}/csrc",
                 "AITER_GRADLIB_DIR": f"{meta}/gradlib",
                 "CK_DIR": posixpath.join(TREE_TOKEN, self.ck_dir),
-                **{k: v for k, v in tables.items() if "." not in k},
+                **tables,
             },
             calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
-            attributes={k: v for k, v in tables.items() if "." in k},
             refused=merged,
         )
 

@@ -13,9 +13,12 @@ from qola.aiter.core_file import core_defines
 from qola.aiter.expressions import Names, RefusedError, evaluate, parse
 
 NAMES = Names(
-    constants={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
+    values={
+        "CK_DIR": "@AITER@/ck",
+        "AITER_CSRC_DIR": "@AITER@/csrc",
+        "AITER_CONFIGS.AITER_CONFIG_FMOE_FILE": "@AITER@/fmoe.csv",
+    },
     calls={"get_asm_dir": "@AITER@/hsa/@ARCH@", "get_gfx": "@ARCH@"},
-    attributes={"AITER_CONFIGS.AITER_CONFIG_FMOE_FILE": "@AITER@/fmoe.csv"},
     refused={"AITER_CONFIG_X_FILE": "it is merged"},
 )
 

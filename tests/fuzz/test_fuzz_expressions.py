@@ -15,7 +15,7 @@ from qola.errors import unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
 
 NAMES = Names(
-    constants={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
+    values={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
     calls={"get_gfx": "@ARCH@"},
 )
 TRUE = (
