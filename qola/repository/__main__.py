@@ -15,9 +15,9 @@ from qola.errors import visible
 from qola.files import write_if_changed
 from qola.folder import Folder
 from qola.manifest.load import load
-from qola.plan.python_modules import python_exports
 from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
+from qola.plan.python_modules import python_exports
 from qola.plan.request import make_request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
