@@ -29,7 +29,7 @@ from qola.cli.options import (
 from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
-from qola.prebuilt.options import parse_source
+from qola.prebuilt.options import NamedSource, parse_source
 from qola.prebuilt.record import archive_name
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
@@ -82,7 +82,7 @@ def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBui
     """Return what the command line means, its key, and which kinds of libraries."""
     forms = Forms(choose_lazy(args.lazy, around.environ), args.static)
     chosen = resolve_build(build_request(args, around), around.environ)
-    check_static(forms.static, forms.lazy, chosen.modules, around.environ)
+    check_static(forms.static, forms.lazy, chosen.modules)
     fetch.refuse_what_is_lacking(chosen)
     key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ)
     return chosen, key, forms
@@ -132,7 +132,7 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     if args.to is None:
         args.parser.error("the following arguments are required: --to")
     transport = fetch.transport_of(environ)
-    target = parse_source(args.to, around.directory, transport, "--to")
+    target = parse_source(NamedSource(args.to, around.directory, "--to"), transport)
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
     options = build_options(args)

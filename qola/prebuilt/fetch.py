@@ -29,8 +29,6 @@ from qola.prebuilt.store import Found, Outcome
 from qola.progress import log
 from qola.ruleset import ruleset_root
 
-_REPO_ENV = "--repo_env="
-
 
 def first_prebuilt(
     chosen: ResolvedBuild,
@@ -72,21 +70,13 @@ def _lacking(chosen: ResolvedBuild) -> str:
 def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
     """Raise NoPrebuiltError if a build has parts that prebuilt bundles never contain."""
     if lacking := _lacking(chosen):
-        raise NoPrebuiltError(
-            Finding(
-                chosen.manifest.file,
-                lacking,
-                f"{' or '.join(ATTENTION)} alone",
-                "--group GROUP chooses modules",
-            )
-        )
+        expected = f"{' or '.join(ATTENTION)} alone"
+        fix = "--group GROUP chooses modules"
+        raise NoPrebuiltError(Finding(chosen.manifest.file, lacking, expected, fix))
 
 
 def key_of(
-    chosen: ResolvedBuild,
-    forms: Forms,
-    bazel_args: Sequence[str],
-    environ: Mapping[str, str],
+    chosen: ResolvedBuild, forms: Forms, bazel_args: Sequence[str], environ: Mapping[str, str]
 ) -> Key:
     """Return the key of a build; runs Bazel to identify a ROCm that is not the pinned one.
 
@@ -106,7 +96,7 @@ def _ask_bazel(
     """Return rocm.json, which Bazel writes when it detects this machine's ROCm."""
     setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
-    variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
+    variables = [arg for arg in bazel_args if arg.startswith("--repo_env=")]
     command = [*setup.bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
     with setup.workspace():
         log.info("looking for the ROCm of this machine")
@@ -142,12 +132,13 @@ def find(
 
     Raises:
         PrebuiltError: a source has a bundle that must not be used.
+        QolaError: a source or the public key is invalid.
     """
-    # What may be deleted, and what is better not forgotten.
+    # Users may delete the first directory, but should keep the second.
     cache = cache_directory(environ) / "prebuilt" / key.digest
     newest = cache_directory(environ) / "prebuilt-newest" / key.digest
     transport = transport_of(environ)
-    sources = [parse_source(s.text, s.folder, transport, s.place) for s in named]
+    sources = [parse_source(source, transport) for source in named]
     text = options.public_key or chosen.manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, options.directory) if text else None
     offline = options.offline
@@ -183,36 +174,24 @@ def fetch(
         PrebuiltError: a source has a bundle that must not be used.
     """
     named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
-    kinds = [forms, Forms()] if forms.lazy else [forms]
-    asked: list[Outcome] = []
-    for kind in kinds:
+    outcomes: list[Outcome] = []
+    for kind in [forms, Forms()] if forms.lazy else [forms]:
         wanted = replace(key, forms=kind.to_json())
         found = find(chosen, wanted, kind, named, options, environ)
         if not isinstance(found, Found):
             more = "" if kind == forms else f"full libraries, {wanted.text}: "
-            asked += [replace(one, words=f"{more}{one.words}") for one in found]
+            outcomes += [replace(one, words=f"{more}{one.words}") for one in found]
             continue
         result = install_found(found, chosen, wanted, kind.lazy, output)
         if result is None:
             libraries = " and ".join(chosen.names)
             words = f"passed over: it does not have {libraries} of the namespace"
-            asked.append(Outcome(found.source, f"{words} {chosen.manifest.namespace!r}"))
+            outcomes.append(Outcome(found.source, f"{words} {chosen.manifest.namespace!r}"))
             continue
-        _say_what_it_is(found, wanted, kind, forms, options, chosen)
+        signed = options.public_key or chosen.manifest.prebuilt.public_key
+        words = "" if signed else "; only its digest was checked: no public key is configured"
+        if kind != forms:
+            words += "; no source has lazy libraries, these have their kernels inside"
+        log.info(f"prebuilt {wanted.text} from {found.source}{words}")
         return result
-    raise store.no_such(key.text, asked)
-
-
-def _say_what_it_is(
-    found: Found,
-    key: Key,
-    kind: Forms,
-    forms: Forms,
-    options: PrebuiltOptions,
-    chosen: ResolvedBuild,
-) -> None:
-    signed = options.public_key or chosen.manifest.prebuilt.public_key
-    words = "" if signed else "; only its digest was checked: no public key is configured"
-    if kind != forms:
-        words += "; no source has lazy libraries, these have their kernels inside"
-    log.info(f"prebuilt {key.text} from {found.source}{words}")
+    raise store.no_such(key.text, outcomes)

@@ -1,26 +1,34 @@
-"""Files of an HTTP server, by urllib3, with retries, deadlines and a scoped token."""
+"""Files of an HTTP server, by urllib3, with retries, deadlines and a scoped token.
+
+A socket's timeout restarts with each byte, so a server could extend a request without end.
+http.client reads status lines, headers, "100 Continue", chunk sizes and trailers through one file
+object: each of its reads gets the remaining time of the request as its timeout.
+"""
 
 from __future__ import annotations
 
 import io
 import ipaddress
 import re
+import socket
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, MaxRetryError
 from urllib3.util import parse_url
 
 from qola.errors import Finding, PrebuiltError
-from qola.prebuilt import deadline
 from qola.prebuilt.sources import Source, UnreachableError, opened, too_large
 from qola.progress import log
 from qola.version import __version__
@@ -34,11 +42,13 @@ _PART = 1 << 18
 _PATIENCE = 90.0
 """Seconds for a request without its content; more than the timeout of a silent server."""
 
-_SECRET = ("Authorization",)
 _INTERVAL = 5.0
 """Seconds between two progress messages about a file."""
 
 _REDIRECTS = 5
+
+SLOWEST = 1000
+"""Bytes of content per second that extend a deadline; slower transfers are aborted."""
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -75,6 +85,77 @@ class Transport:
     patience: float = _PATIENCE
 
 
+class _Deadline:
+    """The time at which a request is aborted; received content extends it."""
+
+    def __init__(self, patience: float) -> None:
+        self._started, self._patience, self._moved = time.monotonic(), patience, 0
+
+    def move(self, count: int) -> None:
+        """Extend the deadline for `count` transferred bytes of content."""
+        self._moved += count
+
+    @property
+    def left(self) -> float:
+        """Remaining seconds; 0 or less after the deadline."""
+        return self._started + self._patience + self._moved / SLOWEST - time.monotonic()
+
+    def __str__(self) -> str:
+        return f"{self._moved} bytes in {time.monotonic() - self._started:.0f} s"
+
+
+#: The deadline of the current request. urllib3 creates connections and passes them no arguments.
+_deadline: ContextVar[_Deadline] = ContextVar("_deadline")
+
+
+class _Reader(io.RawIOBase):
+    """Reads a socket until the deadline."""
+
+    def __init__(self, sock: socket.socket, file: io.RawIOBase) -> None:
+        self._sock, self._file, self._timeout = sock, file, sock.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = _deadline.get().left
+        if left <= 0:
+            raise TimeoutError("the request takes too long")
+        self._sock.settimeout(left if self._timeout is None else min(self._timeout, left))
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Reader(sock, self.fp.detach()))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+    def send(self, data: Any) -> None:
+        # Python limits the total time of each of these calls.
+        super().send(data)
+        _deadline.get().move(len(data))
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
 class HttpSource(Source):
     """A directory of an HTTP server; `withheld` is the reason not to send it the token."""
 
@@ -108,11 +189,10 @@ class HttpSource(Source):
     def _ask(
         self, method: str, name: str, file: BinaryIO, limit: int = 0
     ) -> urllib3.BaseHTTPResponse:
-        """Send or receive a whole file, repeated as `retry` allows."""
         url, retry = self.place(name), self._transport.retry
         while True:
             response = None
-            deadline.current.set(deadline.Deadline(self._transport.patience))
+            _deadline.set(_Deadline(self._transport.patience))
             try:
                 with self._request(method, url, file) as response:
                     if method == "GET" and response.status == 200:
@@ -154,11 +234,10 @@ class HttpSource(Source):
             response.close()
             place, before = self._redirected(url, place, location), place
             if _origin(place) != _origin(before):
-                body = {"headers": {k: v for k, v in self._headers.items() if k not in _SECRET}}
+                body = {"headers": {k: v for k, v in self._headers.items() if k != "Authorization"}}
         raise UnreachableError(f"{_words(response)}: more than {_REDIRECTS} redirects")
 
     def _redirected(self, url: str, place: str, location: str) -> str:
-        """Return the target of a redirect."""
         try:
             target = urllib.parse.urljoin(place, location)
             scheme = parse_url(target).scheme
@@ -176,7 +255,7 @@ class HttpSource(Source):
     ) -> None:
         file.seek(0)
         file.truncate()
-        told = time.monotonic()
+        logged = time.monotonic()
         length = response.headers.get("Content-Length", "0")
         if not re.fullmatch("[0-9]{1,18}", length):
             raise _BadAnswerError(f"Content-Length {_shown(length)}")
@@ -189,27 +268,25 @@ class HttpSource(Source):
             if file.tell() + len(chunk) > limit:
                 raise too_large(url, limit)
             file.write(chunk)
-            deadline.current.get().move(len(chunk))
-            now = time.monotonic()
-            if now - told >= _INTERVAL:
-                told = now
+            _deadline.get().move(len(chunk))
+            if time.monotonic() - logged >= _INTERVAL:
+                logged = time.monotonic()
                 log.info(f"{url}: {file.tell() / 1e6:.1f} MB")
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        """Connects to the server, directly or through the environment's proxy."""
         host, proxies = self._url.host or "", self._transport.proxies
         proxy = proxies.get(self._url.scheme or "")
         how: dict[str, Any] = {"timeout": self._transport.timeout}
         if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
-            return _timed(urllib3.PoolManager(**how))
+            return _with_deadline(urllib3.PoolManager(**how))
         try:
             url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
             # make_headers encodes latin-1, which keeps each byte.
             auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
             how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
             place = url._replace(auth=None).url
-            return _timed(urllib3.ProxyManager(place, **how))
+            return _with_deadline(urllib3.ProxyManager(place, **how))
         except ValueError:
             # Without the URL, which may contain a password.
             words = "the proxy of the environment is invalid; expected"
@@ -229,8 +306,8 @@ class HttpSource(Source):
         return headers
 
 
-def _timed(pool: urllib3.PoolManager) -> urllib3.PoolManager:
-    pool.pool_classes_by_scheme = deadline.POOLS
+def _with_deadline(pool: urllib3.PoolManager) -> urllib3.PoolManager:
+    pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return pool
 
 
@@ -246,7 +323,7 @@ def _answer() -> Iterator[None]:
     except (UnreachableError, MemoryError):
         raise
     except Exception as error:
-        given = deadline.current.get()
+        given = _deadline.get()
         if given.left <= 0:
             raise UnreachableError(f"{given}: it is too slow") from None
         cause = error.reason if isinstance(error, MaxRetryError) else error

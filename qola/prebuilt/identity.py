@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qola.build import workspace
@@ -32,9 +32,6 @@ _DIRECTORIES = ("cc", "rules", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
 """Programs that plan or run in build actions."""
 
-_LEFT_OUT = ("__pycache__", "_ruleset")
-"""Names that exist only in a checkout or only in an installation."""
-
 _WITHOUT_EFFECT = ("third_party/debian/", "third_party/npm/")
 """Packages of Bazel and of linters."""
 
@@ -48,7 +45,10 @@ def ruleset_digest(root: Path) -> str:
 
     A checkout and its pip installation have the same digest.
     """
-    return _digest_of_files(ruleset_files(root))
+    digest = hashlib.sha256()
+    for name, path in ruleset_files(root).items():
+        digest.update(f"{sha256_of(path)}  {name}\n".encode())
+    return digest.hexdigest()
 
 
 def ruleset_files(root: Path) -> dict[str, Path]:
@@ -56,45 +56,14 @@ def ruleset_files(root: Path) -> dict[str, Path]:
     files = [root / name for name in _FILES]
     files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), root=root / "qola")
     for directory in _DIRECTORIES:
-        files += _files_below(root / directory)
-    named = {path.relative_to(root).as_posix(): path for path in files}
+        for place, _, names in os.walk(root / directory):
+            files += [Path(place, name) for name in names if not name.endswith(".pyc")]
+    named = {path.relative_to(root).as_posix(): path for path in files if path.is_file()}
     return {n: p for n, p in sorted(named.items()) if not n.startswith(_WITHOUT_EFFECT)}
 
 
-def _files_below(directory: Path) -> Iterable[Path]:
-    seen = {os.path.realpath(directory)}
-    for place, directories, files in os.walk(directory, followlinks=True):
-        followed: list[str] = []
-        links: list[str] = []
-        for name in sorted(set(directories) - set(_LEFT_OUT)):
-            real = os.path.realpath(os.path.join(place, name))
-            # Hash a link to a directory as its text, because links can form a cycle.
-            (links if real in seen else followed).append(name)
-            seen.add(real)
-        directories[:] = followed
-        for name in (*files, *links):
-            if not name.endswith(".pyc"):
-                yield Path(place, name)
-
-
-def _digest_of_files(files: Mapping[str, Path]) -> str:
-    digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        if path.is_file():
-            content = sha256_of(path)
-        elif path.is_symlink():
-            content = sha256_of_text(f"link to {os.readlink(path)}")
-        else:
-            continue
-        digest.update(f"{content}  {name}\n".encode())
-    return digest.hexdigest()
-
-
 def key_of(
-    chosen: ResolvedBuild,
-    rocm: Mapping[str, str],
-    forms: Forms,
-    bazel_args: Sequence[str] = (),
+    chosen: ResolvedBuild, rocm: Mapping[str, str], forms: Forms, bazel_args: Sequence[str] = ()
 ) -> Key:
     """Return the key of a build's bundle. No other function makes keys.
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
+from qola.build.install import (
+    BuildResult,
+    install,
+    module_record,
+    not_made,
+    outdated,
+    run_record,
+)
 from qola.build.setup import ResolvedBuild
 from qola.errors import Finding, PrebuiltError
 from qola.files import scratch
@@ -26,8 +33,7 @@ def install_found(
     """Unpack a verified archive next to the output directory and install it.
 
     Returns:
-        The content of manifest.json; None for an archive of TransformerEngine that lacks a
-        module's library.
+        The content of manifest.json; None if an archive of TransformerEngine lacks a library.
 
     Raises:
         PrebuiltError: the archive has forbidden members, or lacks required ones.
@@ -39,7 +45,10 @@ def install_found(
         if found.layout == LAYOUT:
             targets = without_top(list(files))
             files = {targets[name]: path for name, path in files.items()}
-            libraries = {name: f"lib/{_file(namespace, name)}" for name in modules}
+            named = {name: library_file(namespace, name) for name in modules}
+            if TRITON in named:
+                named[TRITON] = triton_file(namespace)
+            libraries = {name: f"lib/{file}" for name, file in named.items()}
             if not files.keys() >= set(libraries.values()):
                 return None
         else:
@@ -48,8 +57,8 @@ def install_found(
         files.pop(RECORD, None)
         records = {module["name"]: module for module in bundled["modules"]}
         built = [
-            _module(records.get(module, {}), module, output / name, files[name].stat().st_size)
-            for module, name in libraries.items()
+            module_record(name, output / path, files[path], bundled=records.get(name, {}))
+            for name, path in libraries.items()
         ]
         run = run_record(chosen, built, key.archs, lazy=lazy)
         prebuilt = {"key": key.text, "source": found.source, "layout": found.layout}
@@ -57,10 +66,6 @@ def install_found(
         own = outdated(namespace, modules, lazy, output)
         install(output, files, not_made(namespace, modules, files), result, own)
         return result
-
-
-def _file(namespace: str, module: str) -> str:
-    return triton_file(namespace) if module == TRITON else library_file(namespace, module)
 
 
 def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
@@ -97,11 +102,3 @@ def libraries_of(
         lacking = f"no library of {', '.join(missing)}"
         raise PrebuiltError(Finding(place, lacking, "the modules of the manifest"))
     return libraries
-
-
-def _module(known: Mapping[str, Any], name: str, library: Path, size: int) -> ModuleRecord:
-    record = ModuleRecord(
-        name=name, md_name=library.stem, success=True, error="", so_path=str(library),
-        duration_s=0.0, size=size, failed=[],
-    )  # fmt: skip
-    return cast(ModuleRecord, {**known, **record})

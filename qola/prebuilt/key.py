@@ -13,8 +13,6 @@ from qola.version import __version__
 SCHEMA = 1
 """Version of a key's inputs and of the record of an archive."""
 
-_SHORT = 12
-
 _WITHOUT_EFFECT = (
     # Caches and the place of execution do not change results.
     *("--remote_", "--experimental_remote_", "--disk_cache=", "--experimental_disk_cache"),
@@ -92,11 +90,11 @@ class Key:
     def text(self) -> str:
         """The key as files are named: te-rocm7.2-gfx950-0123456789ab."""
         version = ".".join(self.rocm_version.split(".")[:2])
-        return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:_SHORT]}"
+        return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:12]}"
 
 
 def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:
-    """Return arguments of Bazel, values that stand apart joined to their options by ``=``."""
+    """Return arguments of Bazel, with separate values joined to their options by ``=``."""
     found: list[str] = []
     for arg in bazel_args:
         if found and not arg.startswith("-"):
@@ -107,12 +105,12 @@ def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_of(bazel_args: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of Bazel that may change what is built, in order, as `joined`.
+    """Return the arguments of Bazel that may change the built files, in order, as `joined`.
 
-    One that is not known to be without effect counts: the worst it does is a miss.
+    Unknown arguments are included: at worst, they cause a miss.
 
     Raises:
-        NoPrebuiltError: what one of them means is not in its words, so that no key can have it.
+        NoPrebuiltError: an argument refers to content that the key does not cover.
     """
     kept = [arg for arg in joined(bazel_args) if not arg.startswith(_WITHOUT_EFFECT)]
     for arg in kept:

@@ -1,4 +1,4 @@
-"""Where prebuilt bundles are looked for: the command line, the manifest, the environment."""
+"""Sources of prebuilt bundles, from the command line, the manifest or the environment."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from pathlib import Path
 from qola.errors import Finding, QolaError
 from qola.manifest.types import Manifest
 from qola.prebuilt.http import HttpSource, Transport
-from qola.prebuilt.sources import DirectorySource, NoSource, Source
+from qola.prebuilt.sources import DirectorySource, Source
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"
 TOKEN_VARIABLE = "QOLA_PREBUILT_TOKEN"
 OPTION = "--prebuilt"
 
-TOKEN_PLACES = frozenset({OPTION, "--to", URL_VARIABLE})
-"""Where whoever has the token names sources; manifests and build files are often others'."""
+#: Sources that get the token. Manifests and build files are often written by others.
+_TOKEN_PLACES = frozenset({OPTION, "--to", URL_VARIABLE})
 
 
 @dataclass(frozen=True)
 class PrebuiltOptions:
-    """A user's wishes about prebuilt bundles.
+    """Options about prebuilt bundles.
 
     Attributes:
         urls: sources, instead of those of the manifest and the environment.
-        public_key: who has to have signed them: a key of minisign or a file with one; "" for what
-            the manifest says.
-        directory: what directories and files of command line and environment are relative to.
+        public_key: a required signer: a key of minisign or a file with one; "" for the manifest's.
+        directory: base of relative paths in command line and environment.
     """
 
     urls: tuple[str, ...] = ()
@@ -44,11 +43,11 @@ class PrebuiltOptions:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A source as somebody named it: a URL, or a directory, which is relative to `folder`.
+    """A URL, or a directory relative to `folder`.
 
     Attributes:
-        place: where the text stands, for messages; sources of `TOKEN_PLACES` get the token.
-        te_layout: TransformerEngine's own layout may be there too.
+        place: location of the text, for messages and for `_TOKEN_PLACES`.
+        te_layout: TransformerEngine's own layout may be there, too.
     """
 
     text: str
@@ -58,12 +57,9 @@ class NamedSource:
 
 
 def choose_sources(
-    options: PrebuiltOptions,
-    manifest: Manifest,
-    environ: Mapping[str, str],
-    folder: Path,
+    options: PrebuiltOptions, manifest: Manifest, environ: Mapping[str, str], folder: Path
 ) -> tuple[NamedSource, ...]:
-    """Return the sources to ask, in order: those of the first that names any.
+    """Return the sources of the first place that names any, in order.
 
     Directories of the manifest are relative to `folder`.
     """
@@ -75,17 +71,9 @@ def choose_sources(
     if manifest.prebuilt.urls:
         place = manifest.place("prebuilt", "urls")
         return tuple(NamedSource(text, folder, place) for text in manifest.prebuilt.urls)
-    if named := _words(environ.get(URL_VARIABLE, "")):
-        return tuple(NamedSource(text, directory, URL_VARIABLE) for text in named)
-    if base := environ.get(TE_VARIABLE, "").strip():
-        return (NamedSource(base, directory, TE_VARIABLE, te_layout=True),)
-    return ()
-
-
-def _words(value: str) -> list[str]:
-    """Return the sources that QOLA_PREBUILT_URL names."""
+    value = environ.get(URL_VARIABLE, "")
     try:
-        return shlex.split(value)
+        named = shlex.split(value)
     except ValueError as error:
         raise QolaError(
             Finding(
@@ -95,16 +83,23 @@ def _words(value: str) -> list[str]:
                 f"{URL_VARIABLE}={shlex.quote(shlex.quote(value))}, if that is one directory",
             )
         ) from None
+    if named:
+        return tuple(NamedSource(text, directory, URL_VARIABLE) for text in named)
+    if base := environ.get(TE_VARIABLE, "").strip():
+        return (NamedSource(base, directory, TE_VARIABLE, te_layout=True),)
+    return ()
 
 
-def parse_source(text: str, folder: Path, transport: Transport, place: str) -> Source:
-    """Return the source that a text means; outside of `TOKEN_PLACES` the token is not sent.
+def parse_source(named: NamedSource, transport: Transport) -> Source:
+    """Return the source of a text; the token is sent only to sources of `_TOKEN_PLACES`.
 
-    Where it means none, asking it says why: other sources may have what is looked for.
+    Raises:
+        QolaError: the text is neither a supported URL nor a directory.
     """
+    text, place = named.text, named.place
     try:
         if "://" not in text:
-            return DirectorySource(folder / Path(text).expanduser())
+            return DirectorySource(named.folder / Path(text).expanduser())
         parts = urllib.parse.urlsplit(text)
         if parts.query or parts.fragment or "@" in parts.netloc:
             raise ValueError("it has more than a path")
@@ -112,11 +107,11 @@ def parse_source(text: str, folder: Path, transport: Transport, place: str) -> S
             return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
         if parts.scheme in ("http", "https") and parts.hostname:
             why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
-            return HttpSource(text, transport, "" if place in TOKEN_PLACES else why)
+            return HttpSource(text, transport, "" if place in _TOKEN_PLACES else why)
         raise ValueError("it is of another kind")
     except (ValueError, RuntimeError) as error:
-        # A password would show in messages: it may have any character.
+        # Without the password, which may have any character.
         shown = re.split("[?#]", re.sub("//.*@", "//", text, flags=re.DOTALL))[0]
+        why = "it cannot be read" if "@" in text or text in str(error) else str(error)
         expected = "an http, https or file URL without user, query and fragment, or a directory"
-        words = "it cannot be read" if "@" in text or text in str(error) else str(error)
-        return NoSource(shown, f"{place} has to name {expected}; {words}")
+        raise QolaError(Finding(place, f"{shown}: {why}", expected)) from None

@@ -23,7 +23,6 @@ from qola.prebuilt.record import (
     Archive,
     Record,
     archive_name,
-    checksum_name,
     parse,
     record_name,
     record_of,
@@ -58,20 +57,19 @@ def build_archive(
     """
     setup = set_up(chosen, environ)
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
-    more = (f"--output_groups=+{PLAN}", *options.more)
-    options = replace(options, more=more)
+    options = replace(options, more=(f"--output_groups=+{PLAN}", *options.more))
     with setup.workspace():
         built = build_all(setup, forms, options, environ)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")
             for name, words in built.errors.items()
         ]
-        if built.bundle.directory is None and not findings:
-            findings = [Finding(chosen.manifest.file, built.bundle.error, "a bundle")]
-        if findings or built.bundle.directory is None:
+        if built.bundle is None and not findings:
+            findings = [Finding(chosen.manifest.file, built.bundle_error, "a bundle")]
+        if findings or built.bundle is None:
             raise BundleError(findings, "only a whole bundle is published")
         log.info(f"packing {output.name}")
-        return pack_bundle(built.bundle.directory, output)
+        return pack_bundle(built.bundle, output)
 
 
 def publish(
@@ -100,7 +98,15 @@ def publish(
     record = record_of(key, packed, serial)
     try:
         if there and there.archive.tar_sha256 != packed.tar_sha256:
-            raise _other_bundle(target.place(name), there, packed)
+            raise PrebuiltError(
+                Finding(
+                    target.place(name),
+                    f"a bundle whose tar file has sha256 {there.archive.tar_sha256}",
+                    f"sha256 {packed.tar_sha256}: the same inputs give the same bytes",
+                    "compare the two (diffoscope); qola publish --overwrite replaces it",
+                ),
+                "another bundle with the same key is there",
+            )
         whole = there is not None and _is_whole(target, there, archive)
         data = record.to_json().encode("utf-8")
         if whole:
@@ -108,8 +114,14 @@ def publish(
         else:
             target.write(archive_name(key.text), archive)
             line = f"{packed.sha256}  {archive_name(key.text)}\n"
-            target.write(checksum_name(key.text), line.encode("ascii"))
-        unsigned = secret_key is not None and _sign(target, name, data, secret_key)
+            target.write(f"{archive_name(key.text)}.sha256", line.encode("ascii"))
+        unsigned = False
+        if secret_key is not None:
+            # The same key makes the same signature of the same bytes.
+            signed, file = signature.sign(data, secret_key, name), f"{name}{signature.SUFFIX}"
+            unsigned = target.read(file, MAX_SIZE) != signed
+            if unsigned:
+                target.write(file, signed)
         if not whole:
             # Last, so that the other files exist when the record does.
             target.write(name, data)
@@ -177,25 +189,3 @@ def _is_whole(target: Source, there: Record, archive: Path) -> bool:
         return False
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _sign(target: Source, name: str, data: bytes, secret_key: minisign.SecretKey) -> bool:
-    """Sign a record at the target; return whether it was not yet signed."""
-    signed, file = signature.sign(data, secret_key, name), f"{name}{signature.SUFFIX}"
-    # The same key makes the same signature of the same bytes.
-    if target.read(file, MAX_SIZE) == signed:
-        return False
-    target.write(file, signed)
-    return True
-
-
-def _other_bundle(place: str, there: Record, packed: Archive) -> PrebuiltError:
-    return PrebuiltError(
-        Finding(
-            place,
-            f"a bundle whose tar file has sha256 {there.archive.tar_sha256}",
-            f"sha256 {packed.tar_sha256}: the same inputs give the same bytes",
-            "compare the two (diffoscope); qola publish --overwrite replaces it",
-        ),
-        "another bundle with the same key is there",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from qola.errors import Finding, PrebuiltError
@@ -20,18 +20,10 @@ MAX_ARCHIVE = 16 << 30
 
 _LAST_SERIAL = 1 << 40
 
-_SHOWN = 1000
-"""Largest number of characters of a record in a message."""
-
 
 def archive_name(key: str) -> str:
     """Return the file name of a key's archive."""
     return f"{key}.tar.gz"
-
-
-def checksum_name(key: str) -> str:
-    """Return the file name of the checksum of a key's archive."""
-    return f"{archive_name(key)}.sha256"
 
 
 def record_name(key: str) -> str:
@@ -47,15 +39,6 @@ class Archive:
     sha256: str
     tar_sha256: str
     unpacked_size: int
-
-    def to_json(self) -> dict[str, int | str]:
-        """Return the archive as a record has it."""
-        return {
-            "size": self.size,
-            "sha256": self.sha256,
-            "tar_sha256": self.tar_sha256,
-            "unpacked_size": self.unpacked_size,
-        }
 
 
 @dataclass(frozen=True)
@@ -81,7 +64,7 @@ class Record:
             "key": self.key,
             "digest": self.digest,
             "inputs": self.inputs,
-            "archive": {"name": archive_name(self.key), **self.archive.to_json()},
+            "archive": {"name": archive_name(self.key), **asdict(self.archive)},
         }
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
@@ -96,7 +79,15 @@ def parse(data: bytes, key: Key, place: str) -> Record:
     try:
         content = json.loads(data.decode("utf-8"))
         # Check the inputs first: they name the schema of a record from another version.
-        wrong = _wrong(content["inputs"], content["key"], content["digest"], key)
+        inputs, text, digest = content["inputs"], content["key"], content["digest"]
+        if not isinstance(inputs, dict):
+            raise ValueError("inputs that are not an object")
+        wrong = ""
+        if (text, digest) != (key.text, key.digest):
+            differing = ", ".join(differences(inputs, key.inputs)) or "nothing in its inputs"
+            wrong = f"the record of {text}, digest {digest}; {differing} differs"
+        elif digest != (actual := sha256_of_json(inputs)):
+            wrong = f"digest {digest}, where that of its inputs is {actual}"
         found = content["archive"]
         archive = Archive(
             _number(found["size"], MAX_ARCHIVE),
@@ -126,20 +117,9 @@ def parse(data: bytes, key: Key, place: str) -> Record:
     return record_of(key, archive, serial)
 
 
-def _wrong(inputs: object, name: object, digest: object, key: Key) -> str:
-    """Return the difference between a record and a key, "" if there is none."""
-    if not isinstance(inputs, dict):
-        raise ValueError("inputs that are not an object")
-    if (name, digest) != (key.text, key.digest):
-        differing = ", ".join(differences(inputs, key.inputs)) or "nothing in its inputs"
-        return f"the record of {name}, digest {digest}; {differing} differs"
-    found = sha256_of_json(inputs)
-    return "" if found == digest else f"digest {digest}, where that of its inputs is {found}"
-
-
 def _shown(text: str) -> str:
     """Shorten foreign text and escape control characters."""
-    return repr(text)[1:-1][:_SHOWN]
+    return repr(text)[1:-1][:1000]
 
 
 def _number(value: object, largest: int) -> int:

@@ -105,7 +105,7 @@ def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
 
     Raises:
         QolaError: a file exists.
-        OSError: a file cannot be written; then neither is left.
+        OSError: a file cannot be written; then both are removed.
     """
     secret, public = (prefix.with_name(f"{prefix.name}{end}") for end in (".key", ".pub"))
     for path in (secret, public):

@@ -39,14 +39,14 @@ class Source(ABC):
 
     @abstractmethod
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
-        """Write at most `limit` bytes of a file to an empty one; return whether it is there."""
+        """Write at most `limit` bytes of a file to an empty one; return whether it exists."""
 
     @abstractmethod
     def write(self, name: str, source: Path | bytes) -> None:
         """Write a file atomically."""
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Return a small file, None where there is none."""
+        """Return a small file, None if it is missing."""
         file = io.BytesIO()
         return file.getvalue() if self.copy(name, file, limit) else None
 
@@ -67,30 +67,6 @@ def too_large(place: str, limit: int) -> PrebuiltError:
     return PrebuiltError(Finding(place, f"more than {limit} bytes", f"at most {limit} bytes", fix))
 
 
-class NoSource(Source):
-    """An invalid source, which fails when it is used."""
-
-    is_local = False
-
-    def __init__(self, shown: str, why: str) -> None:
-        self._shown, self._why = shown, why
-
-    def __str__(self) -> str:
-        return self._shown
-
-    def place(self, name: str) -> str:
-        """Return the given text."""
-        return self._shown
-
-    def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
-        """Raise the reason."""
-        raise UnreachableError(self._why)
-
-    def write(self, name: str, source: Path | bytes) -> None:
-        """Raise the reason."""
-        raise UnreachableError(self._why)
-
-
 @contextmanager
 def _asking(name: str) -> Iterator[None]:
     """Convert an OSError about a source's file to UnreachableError."""
@@ -105,7 +81,7 @@ def _asking(name: str) -> Iterator[None]:
 
 
 class DirectorySource(Source):
-    """A directory on this machine."""
+    """A directory on this machine, in which other users may write."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -118,16 +94,13 @@ class DirectorySource(Source):
         return str(self._directory / name)
 
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
-        """Copy a file; others may have made it their own."""
+        """Copy a regular file."""
         path = self._directory / name
         with _asking(name):
             if not stat.S_ISDIR(self._directory.stat().st_mode):
                 raise UnreachableError("no directory")
-            try:
-                # Somebody else's FIFO or device would not end, or do something.
-                if not stat.S_ISREG(path.stat().st_mode):
-                    return False
-            except FileNotFoundError:
+            # A FIFO or a device would not end, or act.
+            if not path.is_file():
                 return False
             content = path.open("rb")
         left = limit
@@ -143,8 +116,7 @@ class DirectorySource(Source):
                 file.write(part)
 
     def write(self, name: str, source: Path | bytes) -> None:
-        """Put a file there: beside its place, then renamed."""
+        """Write a file that all users can read."""
         with whole(self._directory / name) as file, opened(source) as content:
             shutil.copyfileobj(content, file, 1 << 20)
-            # As others may read what this process writes elsewhere.
             os.fchmod(file.fileno(), 0o644)

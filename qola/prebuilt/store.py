@@ -16,7 +16,9 @@ from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_n
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 from qola.progress import log
 
-_MAX_SMALL = 1 << 16
+MAX_SMALL = 1 << 16
+"""Largest signature or checksum file in bytes."""
+
 _ARRIVED = ".arrived"
 CACHE = "the cache of downloads"
 """Prefix of `Found.source` for archives from the download cache."""
@@ -64,9 +66,18 @@ def find(
         for left in cache.glob(pattern):  # by a fetch that was killed
             if left.is_file():
                 left.unlink(missing_ok=True)
-    found = _cached(key, cache, newest, public_key)
-    if isinstance(found, Found):
-        return found
+    archive, here = cache / archive_name(key.text), DirectorySource(cache)
+    unusable: PrebuiltError | None = None
+    try:
+        # The cached copy is verified like a download.
+        read = _verified_record(key, here, newest, public_key) if archive.is_file() else None
+        if read:
+            check_digest(archive, read[0].archive.sha256, str(archive))
+            return Found(archive, read[0].archive.unpacked_size, f"{CACHE} ({cache})")
+    except PrebuiltError as error:
+        # A wrong file of a source is an error, a wrong copy on this machine only a warning.
+        log.warning(f"the copy in the cache is not used: {error.findings[0].found}")
+        unusable = error
     outcomes = []
     for source in sources:
         if offline and not source.is_local:
@@ -75,15 +86,13 @@ def find(
         try:
             taken = _take(key, source, cache, newest, public_key)
             if isinstance(taken, Record):
-                archive = cache / archive_name(key.text)
                 return Found(archive, taken.archive.unpacked_size, str(source))
             outcomes.append(Outcome(str(source), taken))
         except UnreachableError as error:
             log.info(f"{source}: {error}")
             outcomes.append(Outcome(str(source), str(error), answered=False))
-    if offline and found is not None:
-        # A bundle that must not be used is not a miss.
-        raise found
+    if offline and unusable:
+        raise unusable
     return outcomes
 
 
@@ -99,25 +108,6 @@ def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
             "qola build builds it, qola publish puts it there; --prebuilt URL names a source",
         )
     )
-
-
-def _cached(
-    key: Key, cache: Path, newest: Path, public_key: minisign.PublicKey | None
-) -> Found | PrebuiltError | None:
-    """Return what an earlier fetch left, or what is wrong with it; None for nothing."""
-    archive, source = cache / archive_name(key.text), DirectorySource(cache)
-    try:
-        # Verified as if nobody had done so before.
-        read = _verified_record(key, source, newest, public_key) if archive.is_file() else None
-        if read is None:
-            return None
-        found = read[0].archive
-        check_digest(archive, found.sha256, source.place(archive.name))
-        return Found(archive, found.unpacked_size, f"{CACHE} ({cache})")
-    except PrebuiltError as error:
-        # A server's file is an error; this machine's copy of it is only a copy.
-        log.warning(f"the copy in the cache is not used: {error.findings[0].found}")
-        return error
 
 
 def _take(
@@ -157,26 +147,18 @@ def _verified_record(
 ) -> tuple[Record, bytes, bytes | None] | None:
     """Return a source's record, its bytes and its signature; None if it has none."""
     name = record_name(key.text)
-    data = source.read(name, MAX_SIZE)
+    data, place = source.read(name, MAX_SIZE), source.place(name)
     if data is None:
         return None
-    signed = None
-    if public_key is not None:
-        signed = source.read(f"{name}{signature.SUFFIX}", _MAX_SMALL)
-        comment = signature.trusted_comment(name)
-        signature.verify(data, signed, public_key, source.place(name), comment)
-    record = parse(data, key, source.place(name))
-    if public_key is not None:
-        _refuse_older(record, newest, source.place(name))
-    return record, data, signed
-
-
-def _refuse_older(record: Record, newest: Path, place: str) -> None:
-    """Raise PrebuiltError for a signed record if this machine knows a newer one."""
+    if public_key is None:
+        return parse(data, key, place), data, None
+    signed = source.read(f"{name}{signature.SUFFIX}", MAX_SMALL)
+    signature.verify(data, signed, public_key, place, signature.trusted_comment(name))
+    record = parse(data, key, place)
     try:
         known = int(newest.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):
-        return
+        known = 0
     if record.serial < known:
         raise PrebuiltError(
             Finding(
@@ -188,6 +170,7 @@ def _refuse_older(record: Record, newest: Path, place: str) -> None:
             ),
             "the prebuilt bundle is older than the one before",
         )
+    return record, data, signed
 
 
 def check_digest(path: Path, sha256: str, place: str) -> None:

@@ -15,42 +15,25 @@ from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from qola.prebuilt.record import MAX_ARCHIVE
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
-from qola.prebuilt.store import Found, Outcome, arrive, check_digest
+from qola.prebuilt.store import MAX_SMALL, Found, Outcome, arrive, check_digest
 from qola.progress import log
 
 LAYOUT = "transformer-engine"
-
-NOT_COVERED = (
-    "archs, patches, edits of the tree, receipts and all else of the manifest, compiler flags, the "
-    "compiler and its version, the version of qola"
-)
-"""Inputs that TransformerEngine's keys do not cover."""
-
 _CHECKSUM = ".sha256"
-_MAX_SMALL = 1 << 16
-_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def commit_of(source: AiterSource) -> str:
-    """Return AITER's full commit, "" if unknown.
-
-    For a checkout git reports it, as for TransformerEngine.
-    """
+    """Return AITER's full commit, "" if unknown."""
     if isinstance(source.source, GitSource):
         return source.source.commit
-    known = pinned_id(source.root) or _head(source.root) if source.root else ""
-    return known if _COMMIT.fullmatch(known) else ""
-
-
-def _head(root: Path) -> str:
-    """Return the commit of a checkout, "" for other directories."""
-    if not (root / ".git").exists():
-        # An enclosing repository would have an unrelated commit.
-        return ""
-    with suppress(AiterError):
-        args = ["rev-parse", "--verify", "HEAD"]
-        return run_git(args, root, lambda said: AiterError(Finding(str(root), said, "a commit")))
-    return ""
+    root = source.root
+    known = pinned_id(root) if root else ""
+    # Only if it is a checkout itself: an enclosing repository has an unrelated commit.
+    if root and not known and (root / ".git").exists():
+        with suppress(AiterError):
+            args = ["rev-parse", "--verify", "HEAD"]
+            known = run_git(args, root, lambda said: AiterError(Finding(str(root), said, "")))
+    return known if re.fullmatch("[0-9a-f]{40}", known) else ""
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:
@@ -79,34 +62,35 @@ def find(
         file = f"{name}.tar.gz"
         try:
             if offline and not source.is_local:
-                found = _kept(file, cache)
+                found = _cached(file, cache)
             else:
-                found = _asked(source, file, cache)
+                found = _download(source, file, cache)
         except UnreachableError as error:
             log.info(f"{source}: {error}")
             return [*outcomes, Outcome(str(source), str(error), answered=False)]
         if isinstance(found, Found):
             log.warning(
                 f"warning: {found.source} is TransformerEngine's own prebuilt: its name does not "
-                f"cover {NOT_COVERED}"
+                "cover archs, patches, edits of the tree, receipts and all else of the manifest, "
+                "compiler flags, the compiler and its version, the version of qola"
             )
             return found
         outcomes.append(Outcome(source.place(file), found))
     return outcomes
 
 
-def _kept(file: str, cache: Path) -> Found | str:
+def _cached(file: str, cache: Path) -> Found | str:
     """Return an earlier download of an archive, or the reason not to use it."""
-    sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", _MAX_SMALL)
+    sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", MAX_SMALL)
     if sha256 is None or not (cache / file).is_file():
         return "not asked: offline"
     check_digest(cache / file, _first_word(sha256), str(cache / file))
     return Found(cache / file, MAX_ARCHIVE, str(cache / file), LAYOUT)
 
 
-def _asked(source: Source, file: str, cache: Path) -> Found | str:
+def _download(source: Source, file: str, cache: Path) -> Found | str:
     """Return an archive of a source, downloaded if necessary, or the reason why it has none."""
-    sha256 = source.read(f"{file}{_CHECKSUM}", _MAX_SMALL)
+    sha256 = source.read(f"{file}{_CHECKSUM}", MAX_SMALL)
     if sha256 is None:
         return f"no {_CHECKSUM} there"
     archive, digest = cache / file, _first_word(sha256)

@@ -86,15 +86,22 @@ def test_an_answer_that_is_none(user: User, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["http://[x/", "http://x:99999/", "ftp://x/", "~nobody-at-all/x", "x" * 5000, "http://a..b/"],
+    "source", ["http://[x/", "http://x:99999/", "ftp://x/", "~nobody-at-all/x"]
 )
-def test_a_source_that_is_none(user: User, source: str) -> None:
-    """Prevents: a slip in the first of several sources that ends a build which could go on."""
+def test_an_invalid_source(user: User, source: str) -> None:
+    """Prevents: a traceback for a misspelt source, or a build instead of an error."""
+    for command in (user.build, user.fetch):
+        assert "an http, https or file URL" in command(source, "published", code=1)
+    # Before anything is built.
+    assert "error: --to" in user.run("publish", f"--to={source}", code=1)[1]
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "http://a..b/"])
+def test_a_source_that_is_nowhere(user: User, source: str) -> None:
+    """Prevents: a build that ends because one of several sources does not exist."""
     assert "no prebuilt" in user.build(source, code=5)
     user.fetch(source, code=12)
     user.fetch(source, "published")
-    # Told before anything is built.
     assert "is not published" in user.run("publish", f"--to={source}", code=12)[1]
 
 

@@ -18,7 +18,7 @@ import pytest
 import urllib3
 
 from qola.errors import PrebuiltError
-from qola.prebuilt import deadline, http
+from qola.prebuilt import http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
 from qola.progress import log
@@ -125,7 +125,7 @@ def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: l
 def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a build that waits for days, for a server that never falls silent."""
     server.faults["/file"] = Fault(pause=0.3, times=9)
-    monkeypatch.setattr(deadline, "SLOWEST", 10_000)
+    monkeypatch.setattr(http, "SLOWEST", 10_000)
     with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s"):
         source(server.url, patience=0.5).read("file", LIMIT)
     assert len(server.requests) == 1
