@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
-from qola.build.build import PLAN, _install, build_all
+from qola.build.build import PLAN, build_all, install_build
 from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
@@ -83,7 +83,7 @@ def build_kernels(
         prebuilt: sources of prebuilt bundles to try first (docs/guide/prebuilt.md); by default
             those of the manifest and the environment.
         quiet: log only warnings.
-        environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
+        environ: the environment: GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
 
     Progress is logged to the logger "qola", and shown on standard error unless the program handles
@@ -127,10 +127,10 @@ def build_kernels(
             if fetched:
                 return fetched
         setup = set_up(chosen, environ)
-        check_static(static, forms.lazy, chosen.modules, environ)
+        check_static(static, forms.lazy, chosen.modules)
         with setup.workspace():
             built = build_all(setup, forms, options, environ, wheel)
-            return _install(chosen, forms.lazy, built, output)
+            return install_build(chosen, forms.lazy, built, output)
 
 
 def checkout_aiter(

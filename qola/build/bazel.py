@@ -20,14 +20,14 @@ from qola.errors import Finding, ToolchainError
 from qola.progress import Pace, flush_progress, log
 
 #: Bazel's exit codes for faults of the machine: environment, bazelw's set-up, server.
-MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
+_MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
 
 #: Exists only in bazelw's private tree, where the system's settings are qola's own.
 _TREE = Path("/usr/share/qola/registry")
 
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-_TELL_SECONDS = 10.0
+_REPORT_SECONDS = 10.0
 """Between two reports of progress."""
 
 GET_BAZEL = "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>"
@@ -38,8 +38,7 @@ LOG = "bazel.log"
 #: Variables that Bazel sets for a program that it runs (bazel run //:qola).
 _OF_BAZEL_RUN = ("BUILD_WORKING_DIRECTORY", "BUILD_WORKSPACE_DIRECTORY", "PYTHONSAFEPATH")
 
-
-MODULE_PYTHON = "QOLA_TORCH"
+_MODULE_PYTHON = "QOLA_TORCH"
 """Variable that names the Python for which modules are built."""
 
 
@@ -75,44 +74,31 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
     Raises:
         ToolchainError: Bazel was not found.
     """
-    named = environ.get("QOLA_BAZEL", "")
+    named, path = environ.get("QOLA_BAZEL", ""), environ.get("PATH")
     wrapper = ruleset / "bazelw"
     if named and named != "tree":
-        found = shutil.which(named, path=environ.get("PATH"))
-        if found is None:
-            raise _no_bazel("QOLA_BAZEL", f"{named}, which is not a program")
-        return [found]
-    bash = shutil.which("bash", path=environ.get("PATH"))
-    if wrapper.is_file() and bash:
+        if found := shutil.which(named, path=path):
+            return [found]
+        raise _no_bazel("QOLA_BAZEL", f"{named}, which is not a program")
+    if wrapper.is_file() and (bash := shutil.which("bash", path=path)):
         # With bash: an installer of packages may drop the executable bit.
         return [bash, str(wrapper)]
     for name in ("bazelisk", "bazel"):
-        if found := shutil.which(name, path=environ.get("PATH")):
+        if found := shutil.which(name, path=path):
             return [found]
     raise _no_bazel("PATH", "neither bazelisk nor bazel")
 
 
 def beside(bazel: Sequence[str], ruleset: Path) -> list[str]:
-    """Return the prefix of a command that runs a program built by this Bazel.
-
-    Args:
-        bazel: the result of `find_bazel`.
-    """
-    wrapper = str(ruleset / "bazelw")
+    """Return the prefix of a command that runs a program built by `bazel`, from `find_bazel`."""
     # bazelw's Bazel may be in the private tree, which has its own Python.
-    return [*bazel, "--beside-bazel"] if wrapper in bazel else []
+    return [*bazel, "--beside-bazel"] if str(ruleset / "bazelw") in bazel else []
 
 
 def _no_bazel(place: str, found: str) -> ToolchainError:
-    return ToolchainError(
-        Finding(
-            place,
-            found,
-            "Bazelisk, or a Bazel of version 7.4 or later",
-            GET_BAZEL,
-        ),
-        "there is no Bazel to build with",
-    )
+    expected = "Bazelisk, or a Bazel of version 7.4 or later"
+    finding = Finding(place, found, expected, GET_BAZEL)
+    return ToolchainError(finding, "there is no Bazel to build with")
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -126,22 +112,22 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for key, value in environ.items()
         if key not in _OF_BAZEL_RUN and not key.startswith(("RUNFILES_", "TEST_"))
     }
-    if not found.get(MODULE_PYTHON) and "BUILD_WORKING_DIRECTORY" not in environ:
-        found[MODULE_PYTHON] = sys.executable
+    if not found.get(_MODULE_PYTHON) and "BUILD_WORKING_DIRECTORY" not in environ:
+        found[_MODULE_PYTHON] = sys.executable
     return found
 
 
 def ask(
-    words: Sequence[str], environ: Mapping[str, str], directory: Path | None = None
+    command: Sequence[str], environ: Mapping[str, str], directory: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a short Bazel command and return its output.
 
     Raises:
         ToolchainError: it cannot be started.
     """
-    with _starting(words):
+    with _starting(command):
         return subprocess.run(
-            words,
+            command,
             cwd=directory,
             env=child_environment(environ),
             stdin=subprocess.DEVNULL,
@@ -153,14 +139,12 @@ def ask(
 
 
 @contextmanager
-def _starting(words: Sequence[str]) -> Iterator[None]:
-    """Turn a failed start into a ToolchainError."""
+def _starting(command: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         expected = "Bazelisk, or a Bazel, which this machine can run"
-        found = error.strerror or str(error)
-        finding = Finding(words[0], found, expected, GET_BAZEL)
+        finding = Finding(command[0], error.strerror or str(error), expected, GET_BAZEL)
         raise ToolchainError(finding, "Bazel cannot be started") from None
 
 
@@ -187,145 +171,121 @@ def build(
     error unchanged.
 
     Args:
-        kernels: what is compiled and the number of kernels in each, as `planned_kernels` has them.
+        kernels: the number of kernels in each compile, as `planned_kernels` returns it.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
         KeyboardInterrupt: after Bazel was stopped; so with any other exception a signal raises.
     """
-    events = _EventFile(workspace / "events.json")
-    words = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events.path}"]
-    words += ["--build_event_publish_all_actions", "--", *targets]
-    status = Status(events.reader, kernels, options.jobs or os.cpu_count() or 1)
+    file = workspace / "events.json"
+    file.unlink(missing_ok=True)
+    events, output = _Tail(file), None if options.subcommands else _Tail(workspace / LOG)
+    reader = EventReader(told=str(workspace / LOG)) if output else EventReader()
+    command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={file}"]
+    command += ["--build_event_publish_all_actions", "--", *targets]
+    status = Status(reader, kernels, options.jobs or os.cpu_count() or 1)
     with ExitStack() as stack:
-        # Standard output is for the summary of qola.
-        output, file = 2, None
-        if options.subcommands:
-            flush_progress()
+        if output:
+            stream = stack.enter_context(output.path.open("ab")).fileno()
         else:
-            file = _LogFile(workspace / LOG)
-            events.reader.told = str(file.path)
-            output = stack.enter_context(file.path.open("ab")).fileno()
+            stream = 2  # Standard output is for the summary of qola.
+            flush_progress()
         # In its own session, so that one Ctrl-C is one interrupt: the third kills the server.
-        with _starting(words):
+        with _starting(command):
             process = subprocess.Popen(
-                words,
+                command,
                 cwd=workspace,
                 env=child_environment(environ),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=stream,
+                stderr=stream,
                 start_new_session=True,
             )
     try:
-        _follow(process, events, file, status)
+        _follow(process, events, reader, output, status)
     except BaseException:
         log.info("stopping Bazel")
         _stop(process)
         raise
-    if file:
-        for message in events.reader.messages():
+    if output:
+        for message in reader.messages():
             log.warning(message)
-    if events.reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
+    if reader.exit_code is None or process.returncode in _MACHINE_EXIT_CODES:
         raise ToolchainError(
-            no_build(" ".join(bazel), process.returncode, file.text() if file else ""),
+            no_build(" ".join(bazel), process.returncode, output.text() if output else ""),
             "Bazel cannot build here",
         )
-    return events.reader
+    return reader
 
 
 def _follow(
-    process: subprocess.Popen[bytes], events: _EventFile, file: _LogFile | None, status: Status
+    process: subprocess.Popen[bytes],
+    events: _Tail,
+    reader: EventReader,
+    output: _Tail | None,
+    status: Status,
 ) -> None:
     """Wait for Bazel, and log its progress unless its own output is shown."""
-    last, at, pace = "", time.monotonic(), Pace()
-    while True:
+    start = reported = time.monotonic()
+    last, pace, running = "", Pace(), True
+    while running:
         running = process.poll() is None
-        events.read_on()
-        if file:
-            for line in file.of_bazelw():
-                log.info(line)
-            if time.monotonic() - at >= _TELL_SECONDS or not running:
-                at, text = time.monotonic(), status.text(events.seconds())
+        seconds = time.monotonic() - start
+        for line in events.lines():
+            reader.feed(line, seconds)
+        if output:
+            for line in output.lines():
+                if line.startswith("bazelw: ") and not line.startswith(_BAZELW_ERRORS):
+                    log.info(line)
+            if time.monotonic() - reported >= _REPORT_SECONDS or not running:
+                reported, text = time.monotonic(), status.text(seconds)
                 if text and text != last:
                     pace.report(text, status.share)
                     last = text
-        if not running:
-            return
-        time.sleep(_POLL_SECONDS)
+        if running:
+            time.sleep(_POLL_SECONDS)
 
 
-_OF_BAZELW = re.compile(
+_BAZELW_ERRORS = ("bazelw: error: ", "bazelw: to fix: ")
+_BAZELW_ERROR = re.compile(
     r"^bazelw: error: (?P<found>.*?)^bazelw: to fix: (?P<fix>.*?)\Z", re.MULTILINE | re.DOTALL
 )
 
 
-def no_build(bazel: str, code: int, said: str) -> Finding:
+def no_build(bazel: str, code: int, output: str) -> Finding:
     """Return why Bazel built nothing, from its output or bazelw's."""
-    of_bazelw = _OF_BAZELW.search(said)
+    of_bazelw = _BAZELW_ERROR.search(output)
     # The message of a rule is more specific than the lines around it.
-    words_of_rules = fails(said)
-    said = of_bazelw["found"] if of_bazelw else "\n".join(words_of_rules) or said
-    found = said.strip().splitlines()[-15:]
-    words = "\n".join([f"exit code {code}, before anything was built", *found])
+    output = of_bazelw["found"] if of_bazelw else "\n".join(fails(output)) or output
+    found = output.strip().splitlines()[-15:]
     return Finding(
         bazel,
-        words,
+        "\n".join([f"exit code {code}, before anything was built", *found]),
         "a Bazel that can work on this machine",
         of_bazelw["fix"].strip() if of_bazelw else "qola doctor shows what is missing",
     )
 
 
-class _LogFile:
-    """Bazel's own output in a file, from which bazelw's lines are logged."""
+class _Tail:
+    """Reads complete new lines of a growing file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._start = self._position = path.stat().st_size if path.exists() else 0
 
     def text(self) -> str:
-        """Return the output of this run, without colours."""
+        """Return the text since the start, without colours."""
         data = self.path.read_bytes()[self._start :]
         return ANSI.sub("", data.decode("utf-8", "replace"))
 
-    def of_bazelw(self) -> list[str]:
-        """Return bazelw's new lines, except errors."""
+    def lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
         with self.path.open("rb") as file:
             file.seek(self._position)
             whole, end, _ = file.read().rpartition(b"\n")
         self._position += len(whole) + len(end)
-        lines = whole.decode("utf-8", "replace").splitlines()
-        errors = ("bazelw: error: ", "bazelw: to fix: ")
-        return [s for s in lines if s.startswith("bazelw: ") and not s.startswith(errors)]
-
-
-class _EventFile:
-    """The file of Bazel's events, read while it grows."""
-
-    def __init__(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        self.path = path
-        self.reader = EventReader()
-        self._started = time.monotonic()
-        self._position = 0
-        self._rest = b""
-
-    def seconds(self) -> float:
-        """Return the time since the start of the build."""
-        return time.monotonic() - self._started
-
-    def read_on(self) -> None:
-        """Feed new events to the reader."""
-        if not self.path.exists():
-            return
-        # As bytes: the file may end within a character.
-        with self.path.open("rb") as file:
-            file.seek(self._position)
-            data = self._rest + file.read()
-            self._position = file.tell()
-        *lines, self._rest = data.split(b"\n")
-        for line in lines:
-            self.reader.feed(line.decode("utf-8"), self.seconds())
+        return whole.decode("utf-8", "replace").split("\n") if end else []
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

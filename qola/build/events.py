@@ -1,8 +1,6 @@
 """Reads Bazel's build event stream: outputs, failures, and messages of tools.
 
-The stream is --build_event_json_file: one JSON object per line, see build_event_stream.proto. This
-module reads the events optionsParsed, workspaceInfo,
-namedSetOfFiles, action, targetCompleted, aborted, progress and buildFinished.
+The stream is --build_event_json_file: one JSON object per line, see build_event_stream.proto.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ class FinishedAction:
     """A successful action. Results from Bazel's output tree have no action.
 
     Attributes:
-        name: name of the target without its package; of a kernel's compile, that of the kernel
-            instance or batch.
+        name: as `qola.layout.action_name` returns it.
         mnemonic: kind of action: QolaCompile, CppLink.
         seconds: from the start of the build to the arrival of the event.
     """
@@ -55,8 +52,6 @@ class FailedAction:
     """A failed action.
 
     Attributes:
-        name: as in FinishedAction.
-        mnemonic: kind of action: CppCompile, CppLink.
         stderr: file with the tool's messages, None if there are none.
     """
 
@@ -95,7 +90,7 @@ class EventReader:
         exit_code: Bazel's exit code, None while it runs.
         exec_root: directory in which actions run, None before it is known.
         jobs: number of parallel actions, None for Bazel's default.
-        told: place of Bazel's own output, for messages.
+        told: location of Bazel's own output, for messages.
     """
 
     targets: dict[str, TargetResult] = field(default_factory=dict)
@@ -133,68 +128,56 @@ class EventReader:
             self.exit_code = event["finished"].get("exitCode", {}).get("code", 0)
 
     def errors(self) -> tuple[str, ...]:
-        """Return the distinct messages of Starlark's fail in rules and BUILD files.
-
-        The stream has them only in Bazel's printed output.
-        """
-        return fails(self._said())
+        """Return the distinct messages of Starlark's fail in rules and BUILD files."""
+        return fails(self._output())
 
     def analysis_errors(self, result: TargetResult) -> tuple[str, ...]:
         """Return the distinct root causes why a target was not analysed; () if it was."""
         if not result.causes:
             return ()
-        told = [_CLASS.sub("", self._aborts.get(label, "")) for label in result.causes]
+        texts = [_CLASS.sub("", self._aborts.get(label, "")) for label in result.causes]
         # Of a rule's traceback, only the message of fail. Some causes have no description.
-        found = [text for one in told for text in fails(one) or (one.strip(),) if text]
+        found = [text for one in texts for text in fails(one) or (one.strip(),) if text]
         return tuple(dict.fromkeys(found)) or self.errors() or self.bazel_errors()[:1]
 
     def messages(self) -> tuple[str, ...]:
         """Return the distinct lines that repository rules print, such as warnings of plans."""
-        return self._texts(_PRINTED)
+        return _texts(_PRINTED, self._output())
 
     def bazel_errors(self) -> tuple[str, ...]:
         """Return the distinct first lines of Bazel's own errors."""
-        return self._texts(_ERROR)
+        return _texts(_ERROR, self._output())
 
     def last_progress(self) -> str:
         """Return Bazel's last line of progress, "" for none."""
-        found = _PROGRESS.findall(self._said(_LAST))
+        found = _PROGRESS.findall(self._output(_LAST))
         return found[-1] if found else ""
 
     def remaining(self) -> int | None:
         """Return the number of actions that are left, None if unknown."""
-        found = _COUNTED.findall(self._said(_LAST))
+        found = _COUNTED.findall(self._output(_LAST))
         if not found:
             return None
         done, total = (int(number.replace(",", "")) for number in found[-1])
         return total - done
 
-    def _texts(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        return _texts(pattern, self._said())
-
-    def _said(self, last: int | None = None) -> str:
+    def _output(self, last: int = 0) -> str:
         """Return Bazel's printed output without colours: all of it, or the last pieces."""
-        return ANSI.sub("", "".join(self._stderr[-last:] if last else self._stderr))
+        return ANSI.sub("", "".join(self._stderr[-last:]))
 
     def _action(
         self, identity: Mapping[str, Any], action: Mapping[str, Any], seconds: float
     ) -> None:
+        mnemonic, output = action.get("type", ""), str(identity.get("primaryOutput", ""))
+        name = action_name(mnemonic, str(identity.get("label", "")), output)
         if action.get("success"):
-            mnemonic = action.get("type", "")
-            self.actions.append(FinishedAction(_name(identity, mnemonic), mnemonic, seconds))
+            self.actions.append(FinishedAction(name, mnemonic, seconds))
             return
-        mnemonic = action.get("type", "")
         # The exit code of the tool; that of the action is always 1.
         spawn = action.get("failureDetail", {}).get("spawn", {})
-        self.failed.setdefault(
-            _key(identity),
-            FailedAction(
-                _name(identity, mnemonic),
-                mnemonic,
-                spawn.get("spawnExitCode") or action.get("exitCode", 0),
-                _path(action.get("stderr", {}).get("uri", "")),
-            ),
-        )
+        code = spawn.get("spawnExitCode") or action.get("exitCode", 0)
+        stderr = _path(action.get("stderr", {}).get("uri", ""))
+        self.failed.setdefault(_key(identity), FailedAction(name, mnemonic, code, stderr))
 
     def _aborted(self, event: Mapping[str, Any], seconds: float) -> None:
         identity, aborted = event["id"], event["aborted"]
@@ -210,8 +193,9 @@ class EventReader:
 
     def _completed(self, event: Mapping[str, Any], seconds: float) -> None:
         completed: Mapping[str, Any] = event["completed"]
+        success = completed.get("success", False)
         self.targets[_short(event["id"]["targetCompleted"]["label"])] = TargetResult(
-            success=completed.get("success", False),
+            success=success,
             seconds=seconds,
             outputs={
                 group["name"]: tuple(self._files(group.get("fileSets", ())))
@@ -223,23 +207,19 @@ class EventReader:
                 for child in event.get("children", ())
                 if "actionCompleted" in child
             ),
-            reason=""
-            if completed.get("success")
-            else completed.get("failureDetail", {}).get("message", ""),
+            reason="" if success else completed.get("failureDetail", {}).get("message", ""),
         )
 
     def _files(self, sets: Iterable[Mapping[str, str]]) -> Iterator[Path]:
         for reference in sets:
             named = self._sets.get(reference["id"], {})
-            for file in named.get("files", ()):
-                if path := _path(file.get("uri", "")):
-                    yield path
+            yield from filter(None, (_path(file.get("uri", "")) for file in named.get("files", ())))
             yield from self._files(named.get("fileSets", ()))
 
 
-def fails(said: str) -> tuple[str, ...]:
+def fails(output: str) -> tuple[str, ...]:
     """Return the distinct messages of Starlark's fail in Bazel's printed output."""
-    return _texts(_FAIL, ANSI.sub("", said))
+    return _texts(_FAIL, ANSI.sub("", output))
 
 
 def _cause(identity: Mapping[str, Any]) -> str:
@@ -248,18 +228,13 @@ def _cause(identity: Mapping[str, Any]) -> str:
     return str(target.get("label", ""))
 
 
-def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(said)))
+def _texts(pattern: re.Pattern[str], output: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(output)))
 
 
 def _key(identity: Mapping[str, Any]) -> str:
     """Return the key of an action, the same in all events of a build."""
     return str(identity.get("primaryOutput") or identity.get("label", ""))
-
-
-def _name(identity: Mapping[str, Any], mnemonic: str) -> str:
-    label = str(identity.get("label", ""))
-    return action_name(mnemonic, label, str(identity.get("primaryOutput", "")))
 
 
 def _short(label: str) -> str:

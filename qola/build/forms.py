@@ -14,10 +14,6 @@ from qola.progress import log
 from qola.version import docs_url
 
 CK_JIT = "NVTE_CK_JIT"
-_TE_PREFIX = "NVTE_"
-
-ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
-"""Number of objects that TransformerEngine passes to one call of ar."""
 
 #: Versions in normal form (PEP 440, appendix B), as in names of wheels.
 _VERSION = re.compile(
@@ -25,13 +21,8 @@ _VERSION = re.compile(
     r"(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 )
 
-_CK_JIT_VALUES = {
-    **dict.fromkeys(("0", "false", "off"), False),
-    # The choice is qola's own.
-    "auto": False,
-    **dict.fromkeys(("1", "true", "on"), True),
-}
-"""Whether libraries are lazy, by the variable's value in lower case."""
+_FULL, _LAZY = ("0", "false", "off", "auto"), ("1", "true", "on")
+"""Values of CK_JIT in lower case for libraries with kernels, and for lazy libraries."""
 
 
 class ChoiceError(QolaError):
@@ -44,8 +35,7 @@ class ChoiceError(QolaError):
 def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
     """Return whether to build lazy libraries: as requested, else by $NVTE_CK_JIT, else not.
 
-    Logs a warning if the variable decides, which is TransformerEngine's and old, or if other
-    variables of TransformerEngine's are set, for which its absence means the other form.
+    Logs a line if the variable decides, or if TransformerEngine would decide otherwise without it.
 
     Raises:
         ChoiceError: the variable has an invalid value.
@@ -54,7 +44,7 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
     if asked is not None:
         return asked
     if not given:
-        others = sorted(name for name in environ if name.startswith(_TE_PREFIX) and environ[name])
+        others = sorted(name for name in environ if name.startswith("NVTE_") and environ[name])
         if others:
             log.info(
                 f"full libraries, with their kernels inside: {CK_JIT} is not set, which means lazy "
@@ -62,30 +52,21 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
                 f"--no-lazy without this line"
             )
         return False
-    lazy = _CK_JIT_VALUES.get(given.lower())
-    if lazy is None:
-        full, on = (
-            ", ".join(value for value, is_lazy in _CK_JIT_VALUES.items() if is_lazy == wanted)
-            for wanted in (False, True)
-        )
+    if given.lower() not in (*_FULL, *_LAZY):
+        full, lazy = ", ".join(_FULL), ", ".join(_LAZY)
         raise ChoiceError(
             Finding(
                 CK_JIT,
                 given,
-                f"{full} (libraries with their kernels inside) or {on} (lazy libraries)",
+                f"{full} (libraries with their kernels inside) or {lazy} (lazy libraries)",
                 f"unset {CK_JIT}, and use qola build --lazy or --no-lazy",
             )
         )
     log.warning(f"{CK_JIT}={given} chooses the libraries; use qola build --lazy or --no-lazy")
-    return lazy
+    return given.lower() in _LAZY
 
 
-def check_static(
-    static: bool,
-    lazy: bool,
-    modules: Sequence[ModuleSpec],
-    environ: Mapping[str, str],
-) -> None:
+def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> None:
     """Check that a requested archive can be made.
 
     Raises:
@@ -109,8 +90,6 @@ def check_static(
                 "leave out --static, or build another --group",
             )
         )
-    if static and environ.get(ARCHIVE_BATCH_SIZE):
-        log.info(f"{ARCHIVE_BATCH_SIZE} has no effect: an archive has one member per module")
 
 
 def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict, cast
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import ResolvedBuild
@@ -56,6 +56,35 @@ class ModuleRecord(TypedDict):
     failed: list[str]
 
 
+def module_record(
+    name: str,
+    place: Path,
+    library: Path | None,
+    error: str = "",
+    seconds: float = 0.0,
+    failed: Sequence[str] = (),
+    bundled: Mapping[str, Any] | None = None,
+) -> ModuleRecord:
+    """Return the record of a module.
+
+    Args:
+        place: absolute path of the installed library.
+        library: the built file, None if there is none.
+        bundled: keys of the bundle's manifest.json, which the others replace.
+    """
+    own: dict[str, Any] = {
+        "name": name,
+        "md_name": place.stem,
+        "success": library is not None,
+        "error": error,
+        "so_path": str(place) if library else None,
+        "duration_s": round(seconds, 2),
+        "size": library.stat().st_size if library else None,
+        "failed": list(failed),
+    }
+    return cast(ModuleRecord, {**(bundled or {}), **own})
+
+
 class Summary(TypedDict):
     """Numbers of modules: all, successful and failed."""
 
@@ -64,11 +93,11 @@ class Summary(TypedDict):
     failed: int
 
 
-class _Asked(TypedDict, total=False):
+class _Requested(TypedDict, total=False):
     wheel: str
 
 
-class BuildResult(_Asked):
+class BuildResult(_Requested):
     """The content of manifest.json: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, and more.
 
     `aiter` describes the source. `bundle_error` says why headers, licenses and SBOM, or the wheel,
@@ -90,12 +119,6 @@ class BuildResult(_Asked):
     summary: Summary
 
 
-def summarize(modules: Sequence[ModuleRecord]) -> Summary:
-    """Count successful and failed modules."""
-    built = sum(module["success"] for module in modules)
-    return Summary(total=len(modules), success=built, failed=len(modules) - built)
-
-
 def run_record(
     chosen: ResolvedBuild,
     modules: list[ModuleRecord],
@@ -105,6 +128,7 @@ def run_record(
     bundle_error: str = "",
 ) -> BuildResult:
     """Return the record of this run in manifest.json, with ROCm/QoLA's keys."""
+    built = sum(module["success"] for module in modules)
     return BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
         aiter=chosen.aiter.describe(),
@@ -114,7 +138,7 @@ def run_record(
         lazy=lazy,
         gpu_archs=";".join(archs) or NATIVE,
         modules=modules,
-        summary=summarize(modules),
+        summary=Summary(total=len(modules), success=built, failed=len(modules) - built),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
-from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import ResolvedBuild, set_up
@@ -75,19 +75,11 @@ def build_pack(
         text = setup.made.pack_file(names, kernels)
         write_if_changed(directory / workspace.PACK_FILE, text)
         log.info(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")
-        targets = [workspace.PACK]
-        events = build(setup.bazel, directory, targets, options, environ)
+        events = build(setup.bazel, directory, [workspace.PACK], options, environ)
         (result,) = results_of(events, {"pack": workspace.PACK}).values()
-        return _copy(result, events, output)
-
-
-def _copy(result: TargetResult, events: EventReader, output: Path) -> str:
-    """Copy the pack to its place; return the error messages if there is none."""
-    packs = [path for path in result.outputs.get(DEFAULT_OUTPUTS, ()) if path.suffix == SUFFIX]
-    if not result.success:
-        return describe_failure(result, events)
-    if not packs:
-        return "no pack among the outputs"
-    with packs[0].open("rb") as source, whole(output) as file:
-        shutil.copyfileobj(source, file, 1 << 20)
-    return ""
+        packs = [path for path in result.outputs.get(DEFAULT_OUTPUTS, ()) if path.suffix == SUFFIX]
+        if not (result.success and packs):
+            return describe_failure(result, events)
+        with packs[0].open("rb") as source, whole(output) as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,6 @@ from qola.manifest.load import load
 from qola.plan.spec import BuildRequest
 from qola.progress import log
 from qola.ruleset import ruleset_root
-
-__all__ = ["BuiltProgram", "build_program", "build_programs"]
 
 _PROGRAMS = "programs"
 
@@ -100,7 +98,8 @@ def build_programs(
         _write(directory, setups, kind, outputs)
         labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
         log.info(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
-        kernels = _planned_kernels(setups.values())
+        modules = {s.made.name: [m.name for m in s.chosen.modules] for s in setups.values()}
+        kernels = planned_kernels(modules)
         events = build(first.bazel, directory, [*labels.values()], options, environ, kernels)
         try:
             results = results_of(events, labels)
@@ -138,7 +137,6 @@ def _set_up_all(
 
 
 def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: OutputBase) -> None:
-    """Write the common workspace."""
     made = [setup.made for setup in setups.values()]
     first = next(iter(setups.values()))
     files = dict(first.made.files(first.bazel_version, directory, outputs.base))
@@ -152,16 +150,3 @@ def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: Out
         programs.append(setup.made.program(name, kind, modules))
     files[f"{_PROGRAMS}/BUILD.bazel"] = workspace.programs_text(programs)
     write_workspace(directory, files)
-
-
-def _planned_kernels(setups: Iterable[Setup]) -> Callable[[Path], Mapping[str, int]]:
-    """Return a function that reads the kernels of all plans, see `planned_kernels`."""
-    readers = [
-        planned_kernels(setup.made.name, [module.name for module in setup.chosen.modules])
-        for setup in setups
-    ]
-
-    def read(external: Path) -> Mapping[str, int]:
-        return {name: count for reader in readers for name, count in reader(external).items()}
-
-    return read

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build.events import EventReader, FinishedAction
@@ -20,8 +20,6 @@ result takes a fraction."""
 
 _KNOWN_SHARE = 0.1
 """Fraction of the compiles needed for an estimate: the first ones to end are the quickest."""
-
-_JITTER = 1.1
 
 
 @dataclass(frozen=True)
@@ -88,44 +86,29 @@ def count(
     return Counts(total, total - left, finished, seconds)
 
 
-def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path], Mapping[str, int]]:
-    """Return a function that reads the number of kernel instances in each compile of modules.
+def planned_kernels(modules: Mapping[str, Sequence[str]]) -> Callable[[Path], Mapping[str, int]]:
+    """Return a function that reads the number of kernel instances in each compile.
 
-    Its argument is the directory of Bazel's external repositories, which has the plan after the
-    analysis; the result is empty if the plan cannot be read.
+    Its argument is the directory of Bazel's external repositories, which has the plans after the
+    analysis. Plans that cannot be read are ignored.
+
+    Args:
+        modules: the modules of each manifest, by the manifest's Bazel name.
     """
 
     def read(external: Path) -> Mapping[str, int]:
-        # Bazel puts ~ or + between the parts of a repository's canonical name.
-        found = [*external.glob(f"*[~+]qola_{repository}/plan.json")]
-        if len(found) != 1:
-            return {}
-        try:
-            plan = Plan.from_json(found[0].read_text(encoding="utf-8"))
-        except (OSError, ValueError, QolaError):
-            return {}
-        return Counter(
-            name
-            for module in plan.with_kernels
-            if module.name in modules
-            for name in plan.compiled_as(module)
-        )
+        counts: Counter[str] = Counter()
+        for manifest, names in modules.items():
+            # Bazel puts ~ or + between the parts of a repository's canonical name.
+            for file in external.glob(f"*[~+]qola_{manifest}/plan.json"):
+                with suppress(OSError, ValueError, QolaError):
+                    plan = Plan.from_json(file.read_text(encoding="utf-8"))
+                    for module in plan.with_kernels:
+                        if module.name in names:
+                            counts.update(plan.compiled_as(module))
+        return counts
 
     return read
-
-
-class TimeLeft:
-    """Keeps the remaining time from growing: longer estimates are not shown."""
-
-    def __init__(self) -> None:
-        self._shown = math.inf
-
-    def limit(self, seconds: float | None) -> float | None:
-        """Return at most the last estimate; None if the new one is much longer."""
-        if seconds is None or seconds > self._shown * _JITTER:
-            return None
-        self._shown = min(self._shown, seconds)
-        return self._shown
 
 
 class Status:
@@ -142,7 +125,6 @@ class Status:
         self._read = kernels
         self._kernels: Mapping[str, int] | None = None
         self._cores = cores
-        self._left = TimeLeft()
         self.share: float | None = None
 
     def text(self, now: float) -> str:
@@ -163,4 +145,4 @@ class Status:
         if reader.exit_code == 0:
             counts = Counts(counts.total, counts.total, counts.compiled, None)
         self.share = counts.done / counts.total
-        return replace(counts, seconds_left=self._left.limit(counts.seconds_left)).describe()
+        return counts.describe()

@@ -19,7 +19,6 @@ from qola.errors import (
 _SHOWN_FAILURES = 3
 """Number of distinct errors of a module that are shown; further failed targets are counted."""
 
-
 _NO_ROCM = "qola: ToolchainError: "
 _CLASSES = {
     error.__name__: error
@@ -42,25 +41,22 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
         raise _as_error(events.errors(), events)
     if not any(result.success for result in results.values()):
         # Without ROCm, a stand-in for the compiler fails each action with the same error.
-        said = map(said_by, events.failed.values())
-        if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
-            raise _as_error([missing_rocm], events)
+        for text in map(messages_of, events.failed.values()):
+            if _NO_ROCM in text:
+                raise _as_error([text], events)
     untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
     return {name: results.get(name, untried) for name in labels}
 
 
 def _as_error(messages: Sequence[str], events: EventReader) -> QolaError:
-    """Restore the error of a repository rule or a BUILD file from its text.
-
-    Both write `qola: <class>: ` and the text of the error.
-    """
+    """Restore the error of a repository rule or a BUILD file from its text."""
     text = "\n".join(messages).strip()
     kinds = [(m[1], m[2]) for m in _TITLE.finditer(text) if m[1] in _CLASSES]
     kind, title = (_CLASSES[kinds[0][0]], kinds[0][1]) if kinds else (QolaError, "")
     findings = read_findings(text)
     if not any(finding.severity == "error" for finding in findings):
-        said = text or "\n".join(events.bazel_errors()[:_SHOWN_FAILURES]) or "an error"
-        findings = (Finding("bazel build", said, "", f"see {events.told}"),)
+        found = text or "\n".join(events.bazel_errors()[:_SHOWN_FAILURES]) or "an error"
+        findings = (Finding("bazel build", found, "", f"see {events.told}"),)
         title = "nothing could be built"
     return kind(findings, title)
 
@@ -74,7 +70,7 @@ def read_findings(text: str) -> tuple[Finding, ...]:
     """Parse the distinct findings in a text of `Finding.render`."""
     found: dict[Finding, None] = {}
     for severity, place, rest in _FINDING.findall(text):
-        fields = {name: said.replace("\n" + " " * 12, "\n") for name, said in _FIELD.findall(rest)}
+        fields = {name: text.replace("\n" + " " * 12, "\n") for name, text in _FIELD.findall(rest)}
         whole = {"found": "", "expected": "", **fields}
         found[Finding(place, **whole, severity=severity)] = None
     return tuple(found)
@@ -88,7 +84,7 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     by_words: dict[tuple[str, ...], list[FailedAction]] = {}
     for label in sorted({f for f in result.failures if f in events.failed}):
         action = events.failed[label]
-        by_words.setdefault(first_errors(said_by(action)), []).append(action)
+        by_words.setdefault(first_errors(messages_of(action)), []).append(action)
     lines = []
     for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:
         name, *others = failed_in(first)
@@ -109,17 +105,14 @@ def broken_below(result: TargetResult, events: EventReader) -> list[str]:
 
 
 def failed_in(action: FailedAction) -> tuple[str, ...]:
-    """Return the broken kernel instances of a batch, else the name of the target.
-
-    rules/qola_compile/compile_batch.sh prints the instances.
-    """
-    return tuple(_BROKEN.findall(said_by(action))) or (action.name,)
+    """Return the broken kernel instances of a batch (compile_batch.sh), else the target's name."""
+    return tuple(_BROKEN.findall(messages_of(action))) or (action.name,)
 
 
 _BROKEN = re.compile(r"^qola: kernel instance (\S+) does not compile$", re.MULTILINE)
 
 
-def said_by(action: FailedAction) -> str:
+def messages_of(action: FailedAction) -> str:
     """Return the messages of an action's tool."""
     if action.stderr is None or not action.stderr.is_file():
         return ""
@@ -127,13 +120,9 @@ def said_by(action: FailedAction) -> str:
 
 
 _ERROR = re.compile(r"(\b(fatal )?error: |: undefined reference to |\bLLVM ERROR: )")
-
-
 # A source line, or a field of a Finding.
 _FOLLOWS = re.compile(r"^(\s*(\d+ )?\||  (found|expected|fix) | {12})")
-
-
-_BESIDE = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
+_NO_ERROR = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
 
 
 def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
@@ -144,18 +133,16 @@ def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]
     """
     lines = [ANSI.sub("", line).rstrip() for line in output.splitlines()]
     found: list[str] = []
-    errors = 0
-    follows = False
+    errors, follows = 0, False
     for line in lines:
+        is_error = bool(_ERROR.search(line) and not _NO_ERROR.search(line))
         if follows and _FOLLOWS.match(line):
             found.append(line)
-        elif _ERROR.search(line) and not _BESIDE.search(line):
+            continue
+        if follows := is_error:
             if errors == count:
                 break
             errors += 1
-            follows = True
             found.append(line)
-        else:
-            follows = False
     # A crash is reported in the last lines; hipcc also repeats its command there.
     return tuple(found or [s for s in lines if s and not s.startswith("failed to execute")][-tail:])

@@ -41,10 +41,7 @@ class Setup:
 
     @contextmanager
     def workspace(self) -> Iterator[OutputBase]:
-        """Write the workspace, and lock it for the block.
-
-        A second build of the same manifest waits.
-        """
+        """Write the workspace, and lock it for the block; other builds of the manifest wait."""
         with (
             locked(self.directory, "build of this manifest"),
             self.output_base(self.directory) as outputs,

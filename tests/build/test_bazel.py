@@ -64,7 +64,7 @@ def test_bazels_output_is_in_a_file(
     logged: list[str],
 ) -> None:
     """Prevents: sixty lines of Bazel around what matters; a warning of the plan lost in them."""
-    monkeypatch.setattr(bazel, "_TELL_SECONDS", 0.2)
+    monkeypatch.setattr(bazel, "_REPORT_SECONDS", 0.2)
     run(tmp_path, _BUILDS)
     assert logged == [
         "bazelw: fetching what is missing",

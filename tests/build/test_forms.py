@@ -189,28 +189,15 @@ def test_lazy_by_no_value(value: str) -> None:
 def test_an_archive_of_lazy_libraries() -> None:
     """Prevents: an archive without kernels, or one left out without a word."""
     with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
-        check_static(True, True, manifest().modules, {})
+        check_static(True, True, manifest().modules)
 
 
 def test_an_archive_of_no_modules() -> None:
     """Prevents: a build that ends well without the archive that was asked for."""
     none = [replace(manifest().modules[0], name="module_aiter_enum")]
     with pytest.raises(ChoiceError, match="module_aiter_enum"):
-        check_static(True, False, none, {})
-    check_static(False, False, none, {})
-
-
-def test_archive_batches_say_nothing(logged: list[str]) -> None:
-    """Prevents: a build script of TransformerEngine's that fails for a variable of no use here."""
-    environ = {"AITER_ARCHIVE_BATCH_SIZE": "500"}
-    modules = manifest().modules
-    check_static(False, True, modules, environ)
-    check_static(True, False, modules, {})
-    assert logged == []
-    check_static(True, False, modules, environ)
-    assert logged == [
-        "AITER_ARCHIVE_BATCH_SIZE has no effect: an archive has one member per module"
-    ]
+        check_static(True, False, none)
+    check_static(False, False, none)
 
 
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.build.install import BuildResult, ModuleRecord, install, not_made, summarize
+from qola.build.install import BuildResult, ModuleRecord, Summary, install, not_made
 from tests.support.folders import read, write
 
 
@@ -27,6 +27,7 @@ def record(output: Path, **built: bool) -> BuildResult:
         )
         for name, success in built.items()
     ]
+    success = sum(built.values())
     return BuildResult(
         generated_at="2026-01-31T00:00:00+00:00",
         aiter="amd-aiter==0.1.7",
@@ -36,7 +37,7 @@ def record(output: Path, **built: bool) -> BuildResult:
         lazy=False,
         gpu_archs="gfx942;gfx950",
         modules=modules,
-        summary=summarize(modules),
+        summary=Summary(total=len(built), success=success, failed=len(built) - success),
     )
 
 

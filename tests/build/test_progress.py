@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qola.build.events import EventReader, FinishedAction
-from qola.build.progress import Counts, Status, TimeLeft, count, planned_kernels
+from qola.build.progress import Counts, Status, count, planned_kernels
 from tests.support import plans
 
 EIGHT = {f"k{n}": 1 for n in range(8)}
@@ -52,13 +52,6 @@ def test_the_first_compiles_are_the_quickest() -> None:
     assert count(done, hundred, 16, None, 40).seconds_left is None
 
 
-def test_the_time_left_does_not_grow() -> None:
-    """Prevents: a remaining time that is longer each time somebody looks."""
-    left = TimeLeft()
-    told = [left.limit(seconds) for seconds in (None, 600, 620, 900, 590, 300, 310, 200, None)]
-    assert told == [None, 600, 600, None, 590, 300, 300, 200, None]
-
-
 @pytest.mark.parametrize(
     ("left", "words"),
     [(None, ""), (20.0, ", about 1 min left"), (260.0, ", about 4 min left"), (3e4, "8 h left")],
@@ -81,7 +74,7 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     file = tmp_path / "external/qola~~qola~qola_mine/plan.json"
     file.parent.mkdir(parents=True)
     reader = EventReader()
-    status = Status(reader, planned_kernels("mine", ["libmha_fwd"]), 2)
+    status = Status(reader, planned_kernels({"mine": ["libmha_fwd"]}), 2)
     assert status.text(0) == ""
     options = ["--jobs=4", "--keep_going", "--jobs=1"]
     feed(reader, 0, id={"optionsParsed": {}}, optionsParsed={"cmdLine": options})
