@@ -48,7 +48,7 @@ def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
             yield from below(path, name)
         elif stat.S_ISREG(status.st_mode):
             yield b"program" if status.st_mode & stat.S_IXUSR else b"file"
-            yield from (name, _content(path))
+            yield from (name, sha256_of(Path(os.fsdecode(path))).encode("ascii"))
         else:
             place = os.fsdecode(path)
             found, expected = "a pipe, a socket or a device", "files, directories and links"
@@ -91,7 +91,3 @@ def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
 
     yield b"qola tree 1"
     yield from below(os.path.realpath(os.fsencode(root)), b"")
-
-
-def _content(path: bytes) -> bytes:
-    return sha256_of(Path(os.fsdecode(path))).encode("ascii")

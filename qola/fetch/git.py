@@ -39,11 +39,7 @@ _INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def check_commit(commit: str, place: str) -> None:
-    """Check that a commit is a full id, which cannot come to mean another tree.
-
-    Raises:
-        AiterError: not 40 lower-case hexadecimal digits.
-    """
+    """Raise AiterError if a commit is not a full id of 40 lower-case hexadecimal digits."""
     if not _FULL_ID.fullmatch(commit):
         raise AiterError(
             Finding(
@@ -56,11 +52,7 @@ def check_commit(commit: str, place: str) -> None:
 
 
 def check_remote(remote: str, place: str) -> None:
-    """Check that a remote is a path, a URL of http, https, ssh or file, or HOST:PATH.
-
-    Raises:
-        AiterError: git would take it for an option, or use another protocol.
-    """
+    """Raise AiterError if git would use another protocol, or read the remote as an option."""
     # For git, `helper::anything` runs git-remote-helper.
     helper, scheme = re.match("[A-Za-z0-9+.-]*::", remote), re.match("([^/:]*)://", remote)
     strange = helper or (scheme and scheme[1] not in _PROTOCOLS)
@@ -81,8 +73,8 @@ def fetch_commit(
 ) -> None:
     """Fetch the tree of a commit into an empty directory, without git's own files.
 
-    The URL of a submodule may be relative to `remote`. This machine's git configuration supplies
-    credentials and proxies, and decides whether a submodule may be a local path.
+    This machine's git configuration supplies credentials and proxies, and decides whether a
+    submodule may be a local path.
 
     Raises:
         AiterError: as `check_commit` and `check_remote`; git failed (with git's message) or took
@@ -126,16 +118,8 @@ def fetch_commit(
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def commit_tree(
-    remote: str,
-    commit: str,
-    environ: Mapping[str, str],
-    place: str,
-) -> Path:
+def commit_tree(remote: str, commit: str, environ: Mapping[str, str], place: str) -> Path:
     """Return the tree of a commit in the cache, without submodules; fetch it the first time.
-
-    Args:
-        place: the place of the commit in messages.
 
     Raises:
         AiterError: git cannot fetch the commit.
@@ -171,8 +155,9 @@ def resolve_commit(remote: str, name: str) -> str:
     place = f"the AITER commit {name}"
     check_remote(remote, place)
 
+    fix = f"git ls-remote {shlex.quote(remote)}"
+
     def refused(found: str) -> AiterError:
-        fix = f"git ls-remote {shlex.quote(remote)}"
         finding = Finding(place, found, f"one commit of {remote}", fix)
         return AiterError(finding, "git could not find the AITER commit")
 
@@ -195,7 +180,7 @@ def resolve_commit(remote: str, name: str) -> str:
             place,
             f"no tag and no branch of that name in {remote}",
             "a commit (7 digits or more), a tag or a branch",
-            f"git ls-remote {shlex.quote(remote)}",
+            fix,
         )
     )
 
@@ -225,29 +210,23 @@ def run_git(
     # Fail instead of prompting for a password, which looks like a hang.
     environ["GIT_TERMINAL_PROMPT"] = "0"
     command = ["git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", *_SILENT]
-    said, limit = f"git {' '.join(args)}: ", _timeout()
+    limit = _timeout()
     left = limit if end is None else end - time.monotonic()
     try:
         run = run_group(
             [*command, *args], cwd=directory, env=environ, timeout=left, limit=_MAX_OUTPUT
         )
+        if not run.code:
+            return run.out.decode("utf-8", "replace").strip()
+        why = run.err.decode("utf-8", "replace").strip() or f"exit code {run.code}"
     except TooLongError:
         why = f"no end after {limit} s; {TIMEOUT_VARIABLE} sets another limit"
-        raise refused(said + why) from None
     except TooMuchError:
-        raise refused(f"{said}more than {_MAX_OUTPUT >> 20} MiB of names and messages") from None
-    if run.code:
-        words = run.err.decode("utf-8", "replace").strip()
-        raise refused(said + (words or f"exit code {run.code}"))
-    return run.out.decode("utf-8", "replace").strip()
+        why = f"more than {_MAX_OUTPUT >> 20} MiB of names and messages"
+    raise refused(f"git {' '.join(args)}: {why}")
 
 
 def _timeout() -> int:
-    """Return the timeout of a fetch in seconds.
-
-    Raises:
-        AiterError: the user's timeout is not a number of seconds.
-    """
     text = os.environ.get(TIMEOUT_VARIABLE) or str(TIMEOUT)
     if re.fullmatch("[1-9][0-9]{0,5}", text):
         return int(text)

@@ -47,15 +47,9 @@ def apply_patches(
 ) -> tuple[str, ...]:
     """Apply patches to a tree in order; on any reject the tree stays unchanged.
 
-    Paths in a patch are relative to the root of a checkout (``csrc/...``, ``hsa/...``,
-    ``3rdparty/composable_kernel/...``), with or without git's prefixes ``a/`` and ``b/``. The same
-    patch applies to an unpacked wheel, which has these files below ``aiter_meta/``. Supported are
-    text patches of git diff and git format-patch: changed, new, deleted, renamed and copied files,
-    and modes. Binary patches, symbolic links and submodules are refused.
-
-    Context and removed lines must match exactly (no fuzz), but may have moved, as with git apply.
-    A link on the path of a file is replaced by real directories and files; its target is never
-    written.
+    Paths in a patch are relative to the root of a checkout, with or without git's prefixes ``a/``
+    and ``b/``; an unpacked wheel has these files below ``aiter_meta/``. Supported are text patches
+    of git diff and git format-patch: changed, new, deleted, renamed and copied files, and modes.
 
     ROCm/QoLA's patches change AITER and its submodule Composable Kernel in one file. If the tree
     lacks the submodule, the changes of its files are skipped: nothing can be built from them.
@@ -85,9 +79,6 @@ def apply_patches(
 
 def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Finding | None]]:
     """Yield for each patch whether it fits a tree with the fitting ones before it; write nothing.
-
-    Args:
-        patches: patch files, in the order to apply.
 
     Yields:
         A patch, and None if it fits, a warning if parts are skipped, or the first reason why it
@@ -158,8 +149,20 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
         source = ""  # diff -N without git marks a new file only by an empty old one
     if not git and change.is_removed_file:
         target = ""  # and a deleted file by an empty new one
-    if misfit := _misfit(tree, place, source, target):
-        yield misfit
+    if source and old is None:
+        yield Finding(
+            f"{place} {_shown(source)}",
+            "no such file in the tree",
+            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
+            "3rdparty/...), with or without a/ and b/ before it",
+            _REBASE,
+        )
+        return
+    if target and target != source and tree.read(target) is not None:
+        expected = "none: the patch makes it"
+        yield Finding(
+            f"{place} {_shown(target)}", "the tree has such a file already", expected, _REBASE
+        )
         return
     before = old or File(b"")
     lines = _lines(before.data.decode(_ENCODING))
@@ -184,26 +187,6 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
         tree.put(source, None)
     if target:
         tree.put(target, File("".join(after).encode(_ENCODING), executable))
-
-
-def _misfit(tree: Overlay, place: str, source: str, target: str) -> Finding | None:
-    """Return the finding if the tree lacks a patch's file or already has a new one."""
-    if source and tree.read(source) is None:
-        return Finding(
-            f"{place} {_shown(source)}",
-            "no such file in the tree",
-            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
-            "3rdparty/...), with or without a/ and b/ before it",
-            _REBASE,
-        )
-    if target and target != source and tree.read(target) is not None:
-        return Finding(
-            f"{place} {_shown(target)}",
-            "the tree has such a file already",
-            "none: the patch makes it",
-            _REBASE,
-        )
-    return None
 
 
 def _of_absent_submodule(tree: Overlay, change: PatchedFile) -> bool:

@@ -23,21 +23,20 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, order=True)
 class PatchPin:
-    """The identity of a patch: file name without directory, and sha256 of the file."""
+    """A patch as in AITER.json, plan.json and keys: file name without directory, and sha256."""
 
     name: str
     sha256: str
 
     def to_json(self) -> dict[str, str]:
-        """Return the form in AITER.json, plan.json and keys of prebuilt bundles."""
+        """Return the fields."""
         return {"name": self.name, "sha256": self.sha256}
 
 
 def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
-    """Return the patches of a directory in the order they apply: that of their names.
+    """Return the *.patch and *.diff files of a directory, sorted by name.
 
     Args:
-        directory: contains *.patch and *.diff files; other files do not count.
         place: the place of the directory's name in messages; by default the directory itself.
 
     Raises:

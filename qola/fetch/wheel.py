@@ -36,20 +36,6 @@ def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
     return pin, pin.pop("commit")
 
 
-def _by_git(package: str, version: str) -> str:
-    """Return how to get the pinned wheel's sources by git; "" for another wheel."""
-    try:
-        pin, commit = read_pin(ruleset_root())
-    except (OSError, ToolchainError):
-        return ""
-    if (pin["package"], pin["version"]) != (package, version):
-        return ""
-    return (
-        f'\nif the wheel was removed, its sources by git: qola.aiter_git(name = "aiter", '
-        f'remote = "{_REMOTE}", commit = "{commit}") in MODULE.bazel, or --aiter-commit {commit}'
-    )
-
-
 _PROGRESS_SECONDS = 3.0
 
 
@@ -82,28 +68,32 @@ def pip_download(package: str, version: str, directory: Path) -> Path:
                 except subprocess.TimeoutExpired:
                     before, there = there, _size(directory) // 1_000_000
                     if there > before:
-                        text = f"fetching {requirement}: {there} MB so far"
-                        pace.report(text)
+                        pace.report(f"fetching {requirement}: {there} MB so far")
                 except BaseException:
                     process.kill()
                     raise
     wheels = sorted(directory.glob("*.whl"))
-    if process.returncode != 0 or len(wheels) != 1:
-        no_pip = "No module named pip" in said
-        raise AiterError(
-            Finding(
-                requirement,
-                f"pip exit code {process.returncode}: {said.strip() or 'no wheel'}",
-                "one wheel, from the index of this machine's pip configuration",
-                (
-                    f"{sys.executable} -m ensurepip"
-                    if no_pip
-                    else "python3 -m pip config debug shows which index pip asks"
-                )
-                + _by_git(package, version),
+    if process.returncode == 0 and len(wheels) == 1:
+        return wheels[0]
+    fix = "python3 -m pip config debug shows which index pip asks"
+    if "No module named pip" in said:
+        fix = f"{sys.executable} -m ensurepip"
+    with suppress(OSError, ToolchainError):
+        pin, commit = read_pin(ruleset_root())
+        if (pin["package"], pin["version"]) == (package, version):
+            fix += (
+                '\nif the wheel was removed, its sources by git: qola.aiter_git(name = "aiter", '
+                f'remote = "{_REMOTE}", commit = "{commit}") in MODULE.bazel, or '
+                f"--aiter-commit {commit}"
             )
+    raise AiterError(
+        Finding(
+            requirement,
+            f"pip exit code {process.returncode}: {said.strip() or 'no wheel'}",
+            "one wheel, from the index of this machine's pip configuration",
+            fix,
         )
-    return wheels[0]
+    )
 
 
 def _size(directory: Path) -> int:
