@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
@@ -14,6 +16,7 @@ from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import QolaError
 from qola.files import disk_error
+from qola.json_types import reader
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,18 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="a library that users of the wheel install, such as libamdhip64.so.7; repeatable",
     )
     args = parser.parse_args(argv)
+    # The wheel library uses this time for RECORD.
+    os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
     try:
         if args.command == "archive":
             pack(args.directory, args.output, args.prefix)
         elif args.command == "torch-wheel":
-            _fix_time()
-            inputs = TorchWheel.from_json(args.inputs.read_text(encoding="utf-8"))
-            write_torch_wheel(inputs, args.output)
+            write_torch_wheel(_read(args.inputs, TorchWheel), args.output)
         elif args.command == "wheel":
-            _fix_time()
             write_wheel(args.directory, args.output, args.external_library)
         else:
-            build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
+            build(_read(args.inputs, BundleInputs), args.output)
     except (QolaError, OSError) as error:
         failure = error if isinstance(error, QolaError) else disk_error(error)
         print(failure, file=sys.stderr)
@@ -59,9 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _fix_time() -> None:
-    # The wheel library uses this time for RECORD.
-    os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
+def _read(inputs: Path, kind: Any) -> Any:
+    return reader(kind)(json.loads(inputs.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

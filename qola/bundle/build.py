@@ -19,7 +19,6 @@ from qola.bundle.pack_files import labels_of_pack
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json, triton_record
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
-from qola.json_types import reader
 from qola.layout import CONFIGS, RECORD, SBOM
 from qola.plan.model import Plan
 
@@ -96,12 +95,6 @@ class BundleInputs:
     static: str | None = None
     triton: TritonInput | None = None
 
-    @staticmethod
-    def from_json(text: str) -> BundleInputs:
-        """Read a file of rules/private/bundle.bzl."""
-        inputs: BundleInputs = reader(BundleInputs)(json.loads(text))
-        return inputs
-
 
 def build(inputs: BundleInputs, output: Path) -> None:
     """Write the bundle into the directory `output`, which is missing or empty.
@@ -110,7 +103,12 @@ def build(inputs: BundleInputs, output: Path) -> None:
         BundleError: a license is missing, headers conflict in one include directory or are
             undeclared, or a library is not an attention library of the plan.
     """
-    created = _parse_time(inputs.generated_at)
+    try:
+        created = datetime.strptime(inputs.generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        expected = f"a UTC time such as {_EPOCH}, or nothing"
+        finding = Finding("generated_at", f'"{inputs.generated_at}"', expected)
+        raise BundleError(finding) from None
     plan = Plan.from_json(_text(inputs.plan))
     public_headers = _public_headers(plan, inputs)
     headers = (file for headers in plan.header_sets for file in headers.files)
@@ -131,7 +129,9 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.copy(inputs.static, name, components)
         static = files.facts(name)
     for name, file in _find_headers(inputs, public_headers).items():
-        files.copy(file, f"include/{name}", _origin(inputs, file))
+        of_tree = file.startswith(inputs.tree + "/")
+        component = licenses.component_of(file) if of_tree else "qola"
+        files.copy(file, f"include/{name}", (component,))
     for file in inputs.configs:
         name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
         files.copy(file, f"{CONFIGS}/{name}", ("aiter",))
@@ -242,15 +242,6 @@ def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _parse_time(generated_at: str) -> datetime:
-    try:
-        return datetime.strptime(generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
-    except ValueError:
-        raise BundleError(
-            Finding("generated_at", f'"{generated_at}"', f"a UTC time such as {_EPOCH}, or nothing")
-        ) from None
-
-
 def _public_headers(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
     """Return the public header of each library, by the library's path."""
     known = {module.library: module.public_header.name for module in plan.modules}
@@ -291,9 +282,3 @@ def _find_headers(inputs: BundleInputs, public_headers: Mapping[str, str]) -> di
             [Finding(file, "not among the headers of a library", "a header") for file in undeclared]
         )
     return flat
-
-
-def _origin(inputs: BundleInputs, header: str) -> tuple[str, ...]:
-    if not header.startswith(inputs.tree + "/"):
-        return ("qola",)
-    return (licenses.component_of(header),)

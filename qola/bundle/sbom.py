@@ -206,32 +206,28 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
         f"; patched with {patch['name']} (sha256 {patch['sha256']})" for patch in aiter["patches"]
     )
     digests = [source["sha256"]] if "sha256" in source else []
-    facts: dict[str, tuple[str, PackagePurpose, dict[str, Any]]] = {
-        "aiter": (
-            "AITER",
-            PackagePurpose.SOURCE,
-            {
+    packages = []
+    # A bundle with only kernels in Triton contains no other component than qola.
+    for component in licenses:
+        license = _expression(licenses, [component])
+        more = {"license_concluded": license, "license_declared": license}
+        name, purpose = component, PackagePurpose.SOURCE
+        if component == "aiter":
+            name = "AITER"
+            more |= {
                 "version": aiter["id"] or aiter["version"] or None,
                 "download_location": location,
                 "checksums": [Checksum(ChecksumAlgorithm.SHA256, value) for value in digests],
                 "external_references": references,
                 "source_info": f"from a {source.get('kind', 'local')} source{patched}",
-            },
-        ),
-        "composable_kernel": (
-            "Composable Kernel",
-            PackagePurpose.SOURCE,
-            {"source_info": "the copy within the AITER source of this document"},
-        ),
-        "qola": ("qola", PackagePurpose.APPLICATION, {"version": record["qola"]}),
-    }
-    packages = []
-    for component, (name, purpose, more) in facts.items():
-        # A bundle with only kernels in Triton contains no other component than qola.
-        if component in licenses:
-            license = _expression(licenses, [component])
-            more |= {"license_concluded": license, "license_declared": license}
-            packages.append(_package(_component_id(component), name, purpose, **more))
+            }
+        elif component == "composable_kernel":
+            name = "Composable Kernel"
+            more |= {"source_info": "the copy within the AITER source of this document"}
+        else:
+            purpose = PackagePurpose.APPLICATION
+            more |= {"version": record["qola"]}
+        packages.append(_package(_component_id(component), name, purpose, **more))
     return packages
 
 

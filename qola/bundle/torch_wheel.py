@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 from qola.bundle import licenses
 from qola.bundle.python_wheel import pack_wheel, parse_wheel_name
 from qola.errors import BundleError, Finding
-from qola.json_types import reader
 
 _INIT = '''\
 """Modules of AITER for PyTorch {torch}, built by qola."""
@@ -43,12 +41,6 @@ class TorchWheel:
     qola_license: str
     external_libraries: tuple[str, ...]
 
-    @staticmethod
-    def from_json(text: str) -> TorchWheel:
-        """Read a file of the rule for torch wheels."""
-        inputs: TorchWheel = reader(TorchWheel)(json.loads(text))
-        return inputs
-
 
 def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
     """Write torch modules, and the type stubs of each, as a package of a wheel.
@@ -71,15 +63,11 @@ def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for file in (*inputs.modules, *inputs.stubs):
-            _link(directory / Path(file).name, file)
+            place = directory / Path(file).name
+            if place.is_symlink():
+                same = f"{place.readlink()} and {file}"
+                raise BundleError(Finding(place.name, same, "modules with different names"))
+            place.symlink_to(Path(file).absolute())
         modules = "".join(f"- {Path(file).name}\n" for file in inputs.modules)
         description = f"Modules that Python imports, for PyTorch {inputs.torch}:\n\n{modules}"
         pack_wheel(directory, output, texts, metadata, inputs.external_libraries, description)
-
-
-def _link(place: Path, file: str) -> None:
-    if place.is_symlink():
-        raise BundleError(
-            Finding(place.name, f"{place.readlink()} and {file}", "modules with different names")
-        )
-    place.symlink_to(Path(file).absolute())

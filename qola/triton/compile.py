@@ -29,14 +29,8 @@ from qola.triton.kernel import Instance
 _ENVIRONMENT = {"TRITON_BACKENDS_IN_TREE": "1", "TRITON_DISABLE_LINE_INFO": "1"}
 #: The keys of Triton's metadata that a launch needs.
 _LAUNCH = (
-    "global_scratch_align",
-    "global_scratch_size",
-    "num_ctas",
-    "num_warps",
-    "profile_scratch_align",
-    "profile_scratch_size",
-    "shared",
-    "warp_size",
+    *("global_scratch_align", "global_scratch_size", "num_ctas", "num_warps"),
+    *("profile_scratch_align", "profile_scratch_size", "shared", "warp_size"),
 )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
 from qola.errors import Finding, ManifestError
-from qola.triton.source import Parameters, read_parameters
 
 #: Options of Triton's compiler and their defaults. They replace those of the version of Triton and
 #: of the environment.
@@ -109,7 +109,7 @@ class Instance:
     @property
     def warp_size(self) -> int:
         """Number of lanes of a wave."""
-        return warp_size(self.arch)
+        return 32 if _WAVE32.match(self.arch) else 64
 
     @property
     def lds_limit(self) -> int:
@@ -121,13 +121,8 @@ class Instance:
         return " ".join([self.arch, *(f"{name}={self.chosen[name]}" for name in self.chosen)])
 
 
-def warp_size(arch: str) -> int:
-    """Return the number of lanes of a wave."""
-    return 32 if _WAVE32.match(arch) else 64
-
-
 def instance_name(kernel: str, chosen: Mapping[str, str], arch: str) -> str:
-    """Return an instance's name: it contains all choices, so that a new value renames nothing."""
+    """Return an instance's name, with all choices, so that a new value renames nothing."""
     return "-".join([kernel, *(f"{name}_{chosen[name]}" for name in sorted(chosen)), arch])
 
 
@@ -137,7 +132,7 @@ def expand(kernel: Kernel) -> list[Instance]:
     Raises:
         ManifestError: all findings: a missing function, choices or a signature that do not fit it.
     """
-    parameters = read_parameters(kernel.text, kernel.function, kernel.source)
+    parameters = _read_parameters(kernel.text, kernel.function, kernel.source)
     findings = list(_check(kernel, parameters))
     if findings:
         raise ManifestError(findings, f"kernel {kernel.name} cannot be compiled as it is declared")
@@ -152,7 +147,60 @@ def expand(kernel: Kernel) -> list[Instance]:
     )
 
 
-def _types(kernel: Kernel, parameters: Parameters) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Parameters:
+    """Parameters of a kernel.
+
+    Attributes:
+        types: type of each argument of a launch by name, in order; "" without an annotation.
+        constants: names of `tl.constexpr` parameters.
+        needed: names of `tl.constexpr` parameters without a default.
+    """
+
+    types: dict[str, str]
+    constants: frozenset[str]
+    needed: frozenset[str]
+
+
+def _read_parameters(text: str, function: str, place: str) -> _Parameters:
+    """Return the parameters of a function in a Python file.
+
+    Raises:
+        ManifestError: the file is not Python, or the function is missing.
+    """
+    try:
+        nodes = ast.parse(text).body
+    except SyntaxError as error:
+        raise ManifestError(
+            Finding(f"{place}:{error.lineno}", str(error.msg), "a file in Python")
+        ) from None
+    found = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    if function not in found:
+        expected = "one of its functions: " + (", ".join(sorted(found)) or "it has none")
+        raise ManifestError(Finding(place, f"no function {function}", expected))
+    arguments = found[function].args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    # args.defaults belong to the last parameters; kw_defaults has an entry, or None, for each.
+    plain = len(every) - len(arguments.kwonlyargs) - len(arguments.defaults)
+    defaults = [None] * plain + [*arguments.defaults, *arguments.kw_defaults]
+    constants = [one for one in every if _annotation(one).endswith("constexpr")]
+    with_default = {one.arg for one, value in zip(every, defaults, strict=True) if value}
+    return _Parameters(
+        types={one.arg: _annotation(one) for one in every if one not in constants},
+        constants=frozenset(one.arg for one in constants),
+        needed=frozenset(one.arg for one in constants if one.arg not in with_default),
+    )
+
+
+def _annotation(parameter: ast.arg) -> str:
+    """Return a parameter's annotation, a text or an expression; "" for none."""
+    annotation = parameter.annotation
+    if isinstance(annotation, ast.Constant):
+        return annotation.value if isinstance(annotation.value, str) else ""
+    return ast.unparse(annotation) if annotation else ""
+
+
+def _types(kernel: Kernel, parameters: _Parameters) -> dict[str, str]:
     """Return the types of parameters, with the constants of `constexpr` ones in the signature."""
     own = {name: said for name, said in kernel.signature.items() if name in parameters.constants}
     types = {name: kernel.signature.get(name, said) for name, said in parameters.types.items()}
@@ -160,7 +208,7 @@ def _types(kernel: Kernel, parameters: Parameters) -> dict[str, str]:
 
 
 def _instance(
-    kernel: Kernel, parameters: Parameters, chosen: dict[str, str], arch: str
+    kernel: Kernel, parameters: _Parameters, chosen: dict[str, str], arch: str
 ) -> Instance:
     arguments = []
     constants = {name: chosen[name] for name in chosen if name in parameters.constants}
@@ -182,7 +230,7 @@ def _instance(
     )
 
 
-def _check(kernel: Kernel, parameters: Parameters) -> Iterator[Finding]:
+def _check(kernel: Kernel, parameters: _Parameters) -> Iterator[Finding]:
     """Yield findings for a declaration that does not fit the function."""
     place = f"{kernel.source}: {kernel.function}"
     types = _types(kernel, parameters)

@@ -55,9 +55,6 @@ class Built:
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
     """Read a code object and its metadata, a .json file in the same directory.
 
-    Args:
-        packed: the code object compressed by clang-offload-bundler.
-
     Raises:
         ManifestError: the kernel needs scratch memory, which libraries do not allocate.
     """
@@ -141,7 +138,8 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     lines += ['#include "cc/triton/exports.inc"', "", "namespace qola_triton {", "namespace {", ""]
     rows = []
     for number, one in enumerate(built):
-        lines += [f"const Choice choices_{number}[] = {{", *_choice_lines(one.metadata), "};"]
+        pairs = [f"    {{{json.dumps(n)}, {json.dumps(v)}}}," for n, v in _choices(one.metadata)]
+        lines += [f"const Choice choices_{number}[] = {{", *pairs, "};"]
         lines += [f"const Argument arguments_{number}[] = {{", *_arguments(one.metadata), "};", ""]
         texts = (one.kernel, *(one.metadata[key] for key in ("name", "arch", "symbol")), one.key)
         threads = one.metadata["num_warps"] * one.metadata["warp_size"]
@@ -164,11 +162,6 @@ def _choices(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _plain(value: object) -> str:
     """Return a value as text for the table, False and True as 0 and 1."""
     return {"True": "1", "False": "0"}.get(str(value), str(value))
-
-
-def _choice_lines(metadata: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in _choices(metadata):
-        yield f"    {{{json.dumps(name)}, {json.dumps(value)}}},"
 
 
 def _arguments(metadata: Mapping[str, Any]) -> Iterator[str]:

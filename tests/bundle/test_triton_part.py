@@ -11,6 +11,7 @@ from typing import Any
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.build import BundleInputs, TritonInput, compiler_of
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, triton_record
+from qola.json_types import reader
 from qola.triton.library import Built, pack
 from tests.support import plans
 
@@ -93,6 +94,6 @@ def test_inputs_as_the_rule_writes_them() -> None:
     triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}
     data: dict[str, Any] = {key: [] for key in lists} | dict.fromkeys(texts, "x")
     data |= {"lazy": None, "static": None}
-    inputs = BundleInputs.from_json(json.dumps({**data, "triton": triton}))
+    inputs = reader(BundleInputs)({**data, "triton": triton})
     assert inputs.triton == TritonInput("a.so", {"gfx942": "a.qpack"}, {"a.h": "b/a.h"})
-    assert BundleInputs.from_json(json.dumps({**data, "triton": None})).triton is None
+    assert reader(BundleInputs)({**data, "triton": None}).triton is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections import Counter
 from functools import partial
@@ -19,7 +20,6 @@ from qola.plan.model import Plan
 from qola.plan.triton_kernels import triton_files, triton_trees
 from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
-from qola.triton.source import functions
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 from tests.support.plans import plan_text
@@ -269,9 +269,10 @@ def test_what_is_refused(
 def test_every_own_kernel_is_offered() -> None:
     """Prevents: a kernel that comes with qola and that no manifest can name."""
     every = {
-        name: file.name
+        node.name: file.name
         for file in own.DIRECTORY.glob("*.py")
-        for name in functions(file.read_text("utf-8"))
-        if not name.startswith("_") and file.name not in own.PARTS
+        for node in ast.parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        if not node.name.startswith("_") and file.name not in own.PARTS
     }
     assert every == own.FILES

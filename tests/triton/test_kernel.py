@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from qola.errors import ManifestError
-from qola.triton.kernel import OPTIONS, Argument, Kernel, expand, warp_size
+from qola.triton.kernel import OPTIONS, Argument, Kernel, expand
 
 TEXT = """
 import triton
@@ -125,4 +125,4 @@ def test_all_that_is_wrong_is_told() -> None:
 )
 def test_lanes_of_a_wave(arch: str, lanes: int) -> None:
     """Prevents: a launch with twice or half the threads."""
-    assert warp_size(arch) == lanes
+    assert {one.warp_size for one in expand(kernel(archs=(arch,)))} == {lanes}
