@@ -323,30 +323,3 @@ def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Pat
     again, built = content(one[0]), content(BUNDLE)
     assert again.keys() == built.keys()
     assert {name for name in built if again[name] != built[name]} <= {"sbom.spdx.json"}
-
-
-@pytest.mark.parametrize(
-    ("missing", "named"),
-    [("tree/LICENSE", "licenses/aiter"), ("composable_kernel/LICENSE", "licenses/composable")],
-)
-def test_a_missing_license_is_an_error(
-    one: tuple[Path, Path], tmp_path: Path, missing: str, named: str
-) -> None:
-    """Prevents: a bundle without a license text."""
-    place = one[0].parent
-    inputs = json.loads((place / "inputs.json").read_text())
-    inputs["license_files"] = [
-        file for file in inputs["license_files"] if not file.endswith(missing)
-    ]
-    assert len(inputs["license_files"]) == 1
-    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
-    command = [sys.executable, "-m", "qola.bundle", "build"]
-    command += ["--inputs", str(tmp_path / "inputs.json"), "--output", str(tmp_path / "again")]
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path))),
-    }
-    run = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False)
-    assert run.returncode == 8
-    assert named in run.stderr
-    assert not (tmp_path / "again").exists()

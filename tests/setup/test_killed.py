@@ -10,7 +10,6 @@ from tests.servers.http_files import Files
 from tests.setup.machines import PACKAGES, Machine, mirror
 from tests.support.folders import read
 
-# Programs of the tree itself are asked to run at its end; test_setup has such ones.
 MAKE = "tree_finish() { sleep 0.05; }; TREES=$HOME/roots TREE=$TREES/tree; make_tree"
 TIMES = 15
 
