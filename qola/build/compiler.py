@@ -20,9 +20,6 @@ from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
 
-COMPILERS = "compilers"
-"""Directory of compilers in the cache, each in the layout of lay_out_sdk.py."""
-
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
 _TARGET = "//:hipcc"
@@ -31,8 +28,7 @@ _TARGET = "//:hipcc"
 def hipcc(environ: Mapping[str, str]) -> Path:
     """Return the path of the pinned compiler's hipcc, fetched by the first call.
 
-    The compiler is not kept in a Bazel output base, because CMake's build directories store its
-    path.
+    Not below a Bazel output base, because CMake's build directories store the path.
 
     Raises:
         ToolchainError: Bazel was not found, or cannot fetch the compiler.
@@ -40,7 +36,8 @@ def hipcc(environ: Mapping[str, str]) -> Path:
     """
     ruleset = ruleset_root()
     pins = "".join((ruleset / name).read_text(encoding="utf-8") for name in _PINS)
-    directory = cache_directory(environ) / COMPILERS / sha256_of_text(pins)[:16]
+    # In the layout of lay_out_sdk.py.
+    directory = cache_directory(environ) / "compilers" / sha256_of_text(pins)[:16]
 
     def make() -> None:
         log.info("fetching the pinned ROCm compiler")

@@ -9,7 +9,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from qola.answers import DIRECTORY as ANSWERS
@@ -24,21 +23,11 @@ _BY_FILE = frozenset({"disk", ANSWERS})
 _PRUNED = ("disk", ANSWERS, TREES, "prebuilt", WORKSPACES, OUTPUTS)
 """Directories that qola can make again. bazelw --uninstall removes those of bazelw."""
 
-_DAY = 86400.0
 
-
-@dataclass(frozen=True)
-class Part:
-    """A directory of the cache, with its bytes on disk."""
-
-    name: str
-    size: int
-
-
-def parts(cache: Path) -> list[Part]:
-    """Return the directories of a cache, the largest first."""
-    found = [Part(path.name, _size(path)) for path in _children(cache) if path.is_dir()]
-    return sorted(found, key=lambda part: (-part.size, part.name))
+def sizes(cache: Path) -> dict[str, int]:
+    """Return the bytes on disk of each directory of a cache, the largest first."""
+    found = {path.name: _size(path) for path in _children(cache) if path.is_dir()}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def prune(cache: Path, days: float) -> int:
@@ -49,27 +38,23 @@ def prune(cache: Path, days: float) -> int:
     Raises:
         OSError: an entry cannot be removed.
     """
-    before = time.time() - days * _DAY
+    before = time.time() - days * 86400
     freed = 0
     for name in _PRUNED:
         if name in _BY_FILE:
             freed += _prune_files(cache / name, before)
             continue
         for path in _children(cache / name):
-            if not path.is_dir() or _used(path) >= before or _is_served(OutputBase(path).base):
+            if not path.is_dir() or _used(path) >= before:
+                continue
+            # Of a Bazel server that works in an output base.
+            with suppress(OSError, ValueError):
+                os.kill(int((OutputBase(path).base / "server/server.pid.txt").read_text()), 0)
                 continue
             with _unused(path) as free:
                 if free:
                     freed += _remove(path, f"{name}/{path.name}")
     return freed
-
-
-def _is_served(base: Path) -> bool:
-    """Return whether a Bazel server works in an output base."""
-    with suppress(OSError, ValueError):
-        os.kill(int((base / "server/server.pid.txt").read_text()), 0)
-        return True
-    return False
 
 
 @contextmanager

@@ -152,9 +152,8 @@ def install(
     """Install files, then manifest.json.
 
     Each file is written under a temporary name and renamed, so that no file is ever incomplete and
-    mapped files stay intact. Identical files keep their time stamps, so dependents stay up to
-    date. Files of other modules stay. If a module failed, its earlier library gets the suffix
-    PREVIOUS, so that it does not look new.
+    mapped files stay intact. Identical files keep their time stamps. Files of other modules stay.
+    The earlier library of a failed module gets the suffix PREVIOUS, so that it does not look new.
 
     Args:
         output: the output directory, created if missing; all paths are relative to it.
@@ -187,11 +186,7 @@ def install(
 
 @contextmanager
 def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
-    """Create the directories of files; remove them again if the block fails.
-
-    Raises:
-        OSError: a directory cannot be created, or has the name of a file.
-    """
+    """Create the directories of files; remove them again if the block fails."""
     made: list[Path] = []
     try:
         for path in sorted({output, *((output / name).parent for name in names)}):
@@ -234,10 +229,7 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
         packs = output.glob(f"lib/{Path(triton_file(namespace)).stem}-*.qpack")
         found += [path.relative_to(output).as_posix() for path in packs]
     # Lazy modules of other groups still need the program.
-    indices = [
-        *output.glob("share/qola/*/kernels.index"),
-        *output.glob("share/qola/*/*/kernels.index"),
-    ]
+    indices = output.glob("share/qola/**/kernels.index")
     left = {path.parent.relative_to(output).as_posix() for path in indices} - set(found)
     return found if left else [*found, "bin/qola-kernels"]
 

@@ -42,10 +42,9 @@ class OutputBase:
         return self.directory / "base"
 
     def keep(self) -> None:
-        """Keep builds of other manifests out while this process lives.
+        """Keep builds of other manifests out while this process runs programs from here.
 
-        The process runs programs from the output base, and targets of two manifests can have the
-        same paths. Call it before the output base is left.
+        Targets of two manifests can have the same paths. Call it before the output base is left.
         """
         if self.directory not in _kept:
             users = (self.directory / LOCKS[1]).open("w")
@@ -83,9 +82,8 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
             # The time of the last use, for `qola cache --prune`.
             found.directory.touch()
             if number > 1:
-                log.info(
-                    f"another build's outputs are in use: this one fetches into {found.directory}"
-                )
+                place = found.directory
+                log.info(f"another build's outputs are in use: this one fetches into {place}")
             yield found
             return
 

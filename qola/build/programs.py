@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,9 +89,18 @@ def build_programs(
     with ExitStack() as stack:
         stack.enter_context(locked(directory, "build of kernels"))
         directory.mkdir(parents=True, exist_ok=True)
+        setups: dict[str, Setup] = {}
+        chosen: ResolvedBuild | None = None
         for name, text in manifests.items():
-            write_if_changed(directory / f"{name}.toml", text)
-        setups = _set_up_all(directory, manifests, aiter_root, environ)
+            file = directory / f"{name}.toml"
+            write_if_changed(file, text)
+            if chosen is None:
+                # The AITER tree is chosen once.
+                chosen = resolve_build(BuildRequest(file, aiter=AiterOptions(aiter_root)), environ)
+            else:
+                manifest = load(file, display=file.name)
+                chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
+            setups[name] = set_up(chosen, environ)
         first = next(iter(setups.values()))
         # Names of manifests are digests, so no build overwrites the programs of another.
         outputs = stack.enter_context(first.output_base(directory))
@@ -114,26 +123,6 @@ def _find_program(name: str, result: TargetResult, events: EventReader) -> Built
     if result.success and programs:
         return BuiltProgram(programs[0])
     return BuiltProgram(None, describe_failure(result, events))
-
-
-def _set_up_all(
-    directory: Path,
-    names: Iterable[str],
-    aiter_root: str | Path | None,
-    environ: Mapping[str, str],
-) -> dict[str, Setup]:
-    """Return the setup of each manifest; choose the AITER tree once."""
-    setups: dict[str, Setup] = {}
-    chosen: ResolvedBuild | None = None
-    for name in names:
-        file = directory / f"{name}.toml"
-        if chosen is None:
-            chosen = resolve_build(BuildRequest(file, aiter=AiterOptions(aiter_root)), environ)
-        else:
-            manifest = load(file, display=file.name)
-            chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
-        setups[name] = set_up(chosen, environ)
-    return setups
 
 
 def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: OutputBase) -> None:

@@ -52,8 +52,8 @@ class Setup:
 
     def output_base(self, directory: Path) -> AbstractContextManager[OutputBase]:
         """Lock an output base for a workspace."""
-        source = workspace.fetched_by(self.made.ruleset, self.made.aiter)
-        return output_base(self.cache, source, directory)
+        fetched = f"{self.made.ruleset}\n{self.made.aiter.to_starlark()}"
+        return output_base(self.cache, fetched, directory)
 
 
 def write_workspace(directory: Path, files: Mapping[str, str]) -> None:

@@ -83,20 +83,10 @@ class Workspace:
         """Return MODULE.bazel."""
         return module_text(self.ruleset, self.aiter, [self])
 
-    def manifest_tag(self) -> str:
-        """Return the tag that declares the manifest."""
-        return starlark.rule(
-            "qola.manifest",
-            name=self.name,
-            file=f"//:{self.name}.toml",
-            spec=f"//:{self.name}.json",
-        )
-
     def build_file(self) -> str:
         """Return BUILD.bazel: a library per module, and a lazy one if the module has that form."""
         # Both, so that lazy and other builds share a workspace.
-        names = [*self.modules]
-        names += [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
+        lazy = [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
         libraries = [
             starlark.rule(
                 "qola_library",
@@ -104,7 +94,7 @@ class Workspace:
                 library=f"@qola_{self.name}//:{name}",
                 visibility=["//bundle:__pkg__"],
             )
-            for name in names
+            for name in (*self.modules, *lazy)
         ]
         if self.triton:
             # A target of this workspace, whose name Bazel's events have.
@@ -149,17 +139,13 @@ class Workspace:
                     bundle=":bundle",
                     # The same as in qola_manifest_targets.
                     external_libraries=["libamdhip64.so.7"],
-                    package=self.wheel_package(forms),
+                    package=f"qola_{self.name}{_LAZY if lazy else ''}",
                     platform="manylinux_2_28_x86_64",
                     version=wheel,
                 )
             )
         load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
-
-    def wheel_package(self, forms: Forms) -> str:
-        """Return the name of the wheel's Python package, as in qola_manifest_targets."""
-        return f"qola_{self.name}{_LAZY if forms.lazy else ''}"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""
@@ -202,11 +188,16 @@ def overrides(ruleset: Path) -> list[str]:
 def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace]) -> str:
     """Return MODULE.bazel for manifests with the same AITER source."""
     # The ROCm is part of a prebuilt bundle's key.
-    repositories = [*(f"qola_{one.name}" for one in manifests), ROCM]
+    repositories = [*(f"qola_{manifest.name}" for manifest in manifests), ROCM]
     use = [
         'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
         aiter.to_starlark(),
-        *(one.manifest_tag() for one in manifests),
+        *(
+            starlark.rule(
+                "qola.manifest", name=name, file=f"//:{name}.toml", spec=f"//:{name}.json"
+            )
+            for name in (manifest.name for manifest in manifests)
+        ),
         f"use_repo(qola, {', '.join(map(starlark.string, repositories))})",
     ]
     calls = [
@@ -226,8 +217,6 @@ def programs_text(programs: Iterable[str]) -> str:
 
 
 BUNDLE_FILE = "bundle/BUILD.bazel"
-"""Written when the successful libraries are known."""
-
 BUNDLE = "//bundle:bundle"
 WHEEL = "//bundle:wheel"
 
@@ -235,17 +224,13 @@ ROCM = "qola_rocm"
 """The repository with rocm.json."""
 
 PACK_FILE = "pack/BUILD.bazel"
-"""Written when the kernels are known."""
-
 PACK = "//pack:pack"
 
 PROGRAMS = {"verify": "verify", "dispatch": "fmha"}
-"""Programs that run libraries without a GPU, by name, with the package that each is from.
-
-Their BUILD files are written once it is known which libraries there are."""
+"""The package of each program that runs libraries without a GPU."""
 
 WORKSPACES = "workspaces"
-"""Directory below the cache that workspaces are in."""
+"""Directory of workspaces in the cache."""
 
 _LAZY = "_lazy"
 """Suffix of a lazy library's target."""
@@ -259,11 +244,6 @@ def repository_name(manifest: Path) -> str:
         ("pip_", "prebuilt_")
     )
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
-
-
-def fetched_by(ruleset: Path, aiter: AiterSource) -> str:
-    """Return the key of the repositories that a build fetches, for an output base."""
-    return f"{ruleset}\n{aiter.to_starlark()}"
 
 
 def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:

@@ -188,16 +188,15 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
             )
             raise CacheError(finding) from None
     log.info("adding up")
-    parts = housekeeping.parts(directory)
-    total = sum(part.size for part in parts)
+    sizes = housekeeping.sizes(directory)
+    total = sum(sizes.values())
     if args.json:
-        words = {"directory": str(directory), "freed": freed, "total": total}
-        sizes = {part.name: part.size for part in parts}
-        console.line(json.dumps(words | {"parts": sizes}, indent=2, sort_keys=True))
+        words = {"directory": str(directory), "freed": freed, "total": total, "parts": sizes}
+        console.line(json.dumps(words, indent=2, sort_keys=True))
         return
     if args.prune:
         console.line(f"{size(freed)} freed")
-    rows = [(part.name, size(part.size)) for part in parts]
+    rows = [(name, size(count)) for name, count in sizes.items()]
     console.table(Table(str(directory), ("part", "size"), rows, ("total", size(total)), 1))
 
 

@@ -152,7 +152,7 @@ def find(
             words = f"TransformerEngine's layout is not asked for: {reason}"
             return [*found, Outcome(str(source), words)]
         commit = te_layout.commit_of(chosen.aiter)
-        more = te_layout.find(source, key.rocm_version, commit, cache, offline=offline)
+        more = te_layout.find(source, key.rocm["rocm_version"], commit, cache, offline=offline)
         return more if isinstance(more, Found) else [*found, *more]
 
 

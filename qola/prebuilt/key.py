@@ -77,11 +77,6 @@ class Key:
         }
 
     @property
-    def rocm_version(self) -> str:
-        """Such as 7.2.4."""
-        return self.rocm["rocm_version"]
-
-    @property
     def digest(self) -> str:
         """64 hexadecimal digits: sha256 of the inputs as canonical JSON."""
         return sha256_of_json(self.inputs)
@@ -89,7 +84,7 @@ class Key:
     @property
     def text(self) -> str:
         """The key as files are named: te-rocm7.2-gfx950-0123456789ab."""
-        version = ".".join(self.rocm_version.split(".")[:2])
+        version = ".".join(self.rocm["rocm_version"].split(".")[:2])
         return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:12]}"
 
 

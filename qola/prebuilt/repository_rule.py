@@ -28,7 +28,7 @@ from qola.prebuilt.archive import unpack
 from qola.prebuilt.install import bundle_record, libraries_of
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, PrebuiltOptions
-from qola.prebuilt.store import Found, Outcome
+from qola.prebuilt.store import Found
 from qola.progress import log
 from qola.rule_main import run_main
 from qola.ruleset import ruleset_root
@@ -52,28 +52,23 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     write_if_changed(args.output / TRITON_FILES, triton_list(manifest))
     modules = [module for module in manifest.modules if module.name in ATTENTION]
     if not modules and not manifest.triton:
-        raise NoPrebuiltError(
-            Finding(
-                args.place,
-                f"no {' or '.join(ATTENTION)} in {args.display}",
-                "a manifest with a library of a bundle",
-            )
-        )
+        found = f"no {' or '.join(ATTENTION)} in {args.display}"
+        raise NoPrebuiltError(Finding(args.place, found, "a manifest with a library of a bundle"))
     names = [module.name for module in modules]
     looked_up = _look_up(args, manifest, modules, environ)
     if looked_up is None:
         misses = miss_file(args.repository, names, with_triton=bool(manifest.triton))
         write_if_changed(args.output / "BUILD.bazel", misses)
         return
-    key, found = looked_up
+    key, bundle = looked_up
     directory: Path = args.output / _DIRECTORY
-    files = unpack(found.archive, directory, found.unpacked_size, found.source)
-    record = bundle_record(files, found.source)
+    files = unpack(bundle.archive, directory, bundle.unpacked_size, bundle.source)
+    record = bundle_record(files, bundle.source)
     in_triton = [TRITON] if manifest.triton else []
-    libraries = libraries_of(record, [*names, *in_triton], files, found.source)
+    libraries = libraries_of(record, [*names, *in_triton], files, bundle.source)
     libraries.pop(TRITON, None)  # It is in the bundle alone, as where it is built.
     write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
-    log.info(f"prebuilt {key.text} from {found.source}")
+    log.info(f"prebuilt {key.text} from {bundle.source}")
 
 
 def _look_up(
@@ -82,36 +77,16 @@ def _look_up(
     modules: Sequence[ModuleSpec],
     environ: Mapping[str, str],
 ) -> tuple[Key, Found] | None:
-    """Return the bundle, None where the libraries are built."""
-    aiter = json.loads(args.aiter)
-    if args.look_up == "no" or aiter["kind"] == "local":
-        # A tree on this machine is edited, which nobody would notice here.
+    """Return the bundle that `qola publish` publishes for the same manifest, None for a miss."""
+    pin = json.loads(args.aiter)
+    kind = pin.pop("kind")
+    if args.look_up == "no" or kind == "local":
+        # Nothing would notice an edit of a local tree.
         return None
-    chosen = _chosen(args, manifest, modules, aiter)
-    key = identity.key_of(
-        chosen, identity.detected_rocm(args.rocm, ruleset_root(), environ), Forms()
-    )
-    found = _find(args, chosen, key, environ)
-    if isinstance(found, Found):
-        return key, found
-    outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
-    log.info(f"no prebuilt {key.text}, its targets build\n{outcomes}")
-    return None
-
-
-def _chosen(
-    args: argparse.Namespace,
-    manifest: Manifest,
-    modules: Sequence[ModuleSpec],
-    aiter: Mapping[str, str],
-) -> ResolvedBuild:
-    """Return what `qola publish` chooses for the same manifest."""
-    pin = {name: value for name, value in aiter.items() if name != "kind"}
     # The remote is not part of a key.
-    source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
+    source = WheelSource(**pin) if kind == "wheel" else GitSource(remote="", **pin)
     archs = resolve_archs(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
-    # Named after the file, not the tag, because `qola publish` only knows the file.
-    return ResolvedBuild(
+    chosen = ResolvedBuild(
         manifest,
         args.manifest,
         tuple(modules),
@@ -119,13 +94,8 @@ def _chosen(
         BuildSpec(archs, args.mode),
         triton=bool(manifest.triton),
     )
-
-
-def _find(
-    args: argparse.Namespace, chosen: ResolvedBuild, key: Key, environ: Mapping[str, str]
-) -> Found | list[Outcome]:
-    """Return the bundle, or the reason of each source without it."""
-    manifest = chosen.manifest
+    rocm = identity.detected_rocm(args.rocm, ruleset_root(), environ)
+    key = identity.key_of(chosen, rocm, Forms())
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:
         place, folder = manifest.place("prebuilt", "urls"), args.manifest.parent
@@ -133,7 +103,12 @@ def _find(
     options = PrebuiltOptions(
         offline=args.look_up == "offline", public_key=args.public_key, directory=args.folder
     )
-    return fetch.find(chosen, key, Forms(), named, options, environ)
+    found = fetch.find(chosen, key, Forms(), named, options, environ)
+    if isinstance(found, Found):
+        return key, found
+    outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
+    log.info(f"no prebuilt {key.text}, its targets build\n{outcomes}")
+    return None
 
 
 def hit_file(key: str, libraries: Mapping[str, str]) -> str:

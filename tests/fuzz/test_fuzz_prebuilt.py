@@ -187,7 +187,7 @@ def published(tmp_path: Path) -> tuple[dict[str, bytes], minisign.PublicKey]:
     target = DirectorySource(tmp_path / "published")
     publish(KEY, tmp_path / "packed", packed, target, secret, overwrite=False)
     files = read(tmp_path / "published")
-    name = f"{te_layout.names(KEY.rocm_version, COMMIT)[0]}.tar.gz"
+    name = f"{te_layout.names(KEY.rocm['rocm_version'], COMMIT)[0]}.tar.gz"
     files |= {name: b"other", f"{name}.sha256": hashlib.sha256(b"other").hexdigest().encode()}
     return files, signature.read_public_key("k.pub", tmp_path)
 
@@ -225,7 +225,7 @@ def test_sources(
             found = store.find(KEY, [source], cache, newest, used, offline=False)
             if isinstance(found, store.Found):
                 assert found.archive.read_bytes() == right
-            te_layout.find(source, KEY.rocm_version, COMMIT, cache, offline=False)
+            te_layout.find(source, KEY.rocm["rocm_version"], COMMIT, cache, offline=False)
         finally:
             assert not [name for name in read(cache) if name.endswith(".arrived")]
 
