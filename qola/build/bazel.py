@@ -48,7 +48,6 @@ class BuildOptions:
 
     Attributes:
         keep_going: continue with actions that do not depend on a failed one.
-        jobs: parallel actions, None for Bazel's default.
         subcommands: show each command, and Bazel's own output.
         more: further arguments.
     """
@@ -69,11 +68,7 @@ class BuildOptions:
 
 
 def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
-    """Return the command of Bazel: QOLA_BAZEL, else qola's bazelw, else Bazel on PATH.
-
-    Raises:
-        ToolchainError: Bazel was not found.
-    """
+    """Return QOLA_BAZEL, else bazelw, else Bazel on PATH; raise ToolchainError if there is none."""
     named, path = environ.get("QOLA_BAZEL", ""), environ.get("PATH")
     wrapper = ruleset / "bazelw"
     if named and named != "tree":
@@ -120,11 +115,7 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def ask(
     command: Sequence[str], environ: Mapping[str, str], directory: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short Bazel command and return its output.
-
-    Raises:
-        ToolchainError: it cannot be started.
-    """
+    """Run a short Bazel command; raise ToolchainError if it cannot be started."""
     with _starting(command):
         return subprocess.run(
             command,
@@ -149,10 +140,7 @@ def _starting(command: Sequence[str]) -> Iterator[None]:
 
 
 def own_settings_alone() -> list[str]:
-    """Return Bazel's startup options that ignore settings of the user and of the machine.
-
-    Keys of prebuilt bundles do not contain them (docs/guide/prebuilt.md#the-key).
-    """
+    """Return the startup options that ignore settings that no key of a prebuilt bundle has."""
     # This option comes first: bazelw removes it before it enters its tree.
     return [*([] if _TREE.exists() else ["--nosystem_rc"]), "--nohome_rc"]
 

@@ -122,11 +122,7 @@ def _bundle(events: EventReader, targets: Sequence[str]) -> tuple[Path | None, P
 
 
 def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> BuildResult:
-    """Install the results of a build; return the content of manifest.json.
-
-    Raises:
-        OSError: the directory cannot be written to.
-    """
+    """Install the results of a build; return the content of manifest.json."""
     results, namespace, names = built.results, chosen.manifest.namespace, chosen.names
     files: dict[str, Path] = {}
     bundled: dict[str, Any] = {"modules": []}

@@ -1,7 +1,4 @@
-"""Reads Bazel's build event stream: outputs, failures, and messages of tools.
-
-The stream is --build_event_json_file: one JSON object per line, see build_event_stream.proto.
-"""
+"""Reads the JSON lines of Bazel's build event stream (build_event_stream.proto)."""
 
 from __future__ import annotations
 
@@ -49,11 +46,7 @@ class FinishedAction:
 
 @dataclass(frozen=True)
 class FailedAction:
-    """A failed action.
-
-    Attributes:
-        stderr: file with the tool's messages, None if there are none.
-    """
+    """A failed action; `stderr` is the file with the messages of its tool, if there are any."""
 
     name: str
     mnemonic: str

@@ -67,11 +67,7 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
 
 
 def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> None:
-    """Check that a requested archive can be made.
-
-    Raises:
-        ChoiceError: lazy libraries are requested too, or no module can be in an archive.
-    """
+    """Raise ChoiceError if an archive is requested with lazy libraries, or without attention."""
     if static and lazy:
         raise ChoiceError(
             Finding(
@@ -93,11 +89,7 @@ def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> Non
 
 
 def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:
-    """Check that a requested Python wheel can be made; `version` is "" for none.
-
-    Raises:
-        ChoiceError: the version is invalid in Python, or no module can be in a wheel.
-    """
+    """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module."""
     if not version:
         return
     if not _VERSION.fullmatch(version):
@@ -122,11 +114,7 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:
-    """Return the names of the modules with kernel instances.
-
-    Raises:
-        ChoiceError: there is no such module.
-    """
+    """Return the names of the modules with kernels; raise ChoiceError if there is none."""
     names = [module.name for module in modules if module.name in ATTENTION]
     if not names:
         raise ChoiceError(

@@ -34,9 +34,6 @@ def prune(cache: Path, days: float) -> int:
     """Remove entries that were not used for `days` days; return the number of freed bytes.
 
     Entries in use stay, whatever their age.
-
-    Raises:
-        OSError: an entry cannot be removed.
     """
     before = time.time() - days * 86400
     freed = 0

@@ -40,9 +40,8 @@ class ModuleRecord(TypedDict):
     Keys:
         md_name: name of its library without .so, as ROCm/QoLA calls it.
         error: the tools' error messages, "" on success.
-        so_path: absolute path of the library, None if it was not built.
+        so_path: absolute path of the library, None if it was not built; so is `size`, in bytes.
         duration_s: seconds from the start of the build until the module was done.
-        size: of the library, in bytes; None if it was not built.
         failed: kernel instances and other targets that did not build.
     """
 
@@ -65,13 +64,7 @@ def module_record(
     failed: Sequence[str] = (),
     bundled: Mapping[str, Any] | None = None,
 ) -> ModuleRecord:
-    """Return the record of a module.
-
-    Args:
-        place: absolute path of the installed library.
-        library: the built file, None if there is none.
-        bundled: keys of the bundle's manifest.json, which the others replace.
-    """
+    """Return the record of a module: its library, to install at `place`, else its error."""
     own: dict[str, Any] = {
         "name": name,
         "md_name": place.stem,

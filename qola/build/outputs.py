@@ -57,7 +57,6 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
     """Yield an output base for exclusive use during the block.
 
     Args:
-        cache: qola's cache directory.
         source: identifies the fetched repositories; builds with the same source share them.
         workspace: the workspace to build, locked by the caller.
 

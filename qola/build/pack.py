@@ -25,10 +25,8 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]{1,500}(:[a-z0-9]{1,20})?")
 def read_list(text: str, place: str) -> list[str]:
     """Return the kernels of a list as qola_kernel_pack takes them: ``<name>`` or ``<name>:<arch>``.
 
-    A line is a name and optionally an arch, as written by QOLA_RECORD and qola-kernels.
-
-    Raises:
-        ChoiceError: a line has more words, or an invalid name.
+    A line is a name and optionally an arch, as written by QOLA_RECORD and qola-kernels. Other lines
+    raise ChoiceError.
     """
     found: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -64,9 +62,7 @@ def build_pack(
         The tools' error messages; "" on success.
 
     Raises:
-        QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
-            is at fault, or there is no such kernel, which is found before anything is compiled.
-        OSError: the pack cannot be written.
+        QolaError: nothing could be built, or there is no such kernel.
     """
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory

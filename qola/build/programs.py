@@ -29,12 +29,7 @@ _PROGRAMS = "programs"
 
 @dataclass(frozen=True)
 class BuiltProgram:
-    """The program that runs the libraries of a manifest.
-
-    Attributes:
-        path: None if the program or its libraries do not build.
-        error: error messages of the plan or the compiler, "" if it was built.
-    """
+    """The program that runs the libraries of a manifest, or else the error messages."""
 
     path: Path | None
     error: str = ""
@@ -49,8 +44,7 @@ def build_program(
         name: one of `workspace.PROGRAMS`, whose package defines the program's arguments.
 
     Raises:
-        QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
-            is at fault.
+        QolaError: nothing could be built.
     """
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory
@@ -81,8 +75,7 @@ def build_programs(
         kind: one of `workspace.PROGRAMS`.
 
     Raises:
-        QolaError: nothing could be tried: the AITER tree or this machine is at fault, or a
-            manifest is invalid.
+        QolaError: nothing could be tried, or a manifest is invalid.
     """
     digest = sha256_of_text(ruleset_root().as_posix())[:16]
     directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"

@@ -24,11 +24,7 @@ _KNOWN_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of kernels in a build.
-
-    Attributes:
-        seconds_left: None until enough kernels were compiled, and when none is left.
-    """
+    """Numbers of kernels in a build; the remaining time is known after some compiles."""
 
     total: int
     done: int
@@ -112,11 +108,7 @@ def planned_kernels(modules: Mapping[str, Sequence[str]]) -> Callable[[Path], Ma
 
 
 class Status:
-    """The progress of a running build.
-
-    Attributes:
-        share: fraction of the kernels that is done, None until it is known.
-    """
+    """The progress of a running build; `share` is the fraction of finished kernels, if known."""
 
     def __init__(
         self, reader: EventReader, kernels: Callable[[Path], Mapping[str, int]], cores: int
@@ -128,11 +120,7 @@ class Status:
         self.share: float | None = None
 
     def text(self, now: float) -> str:
-        """Return the counts of kernels, or Bazel's own progress before; "" for none.
-
-        Args:
-            now: seconds since the build began.
-        """
+        """Return the counts of kernels, or before Bazel's progress; `now` counts from the start."""
         reader = self._reader
         # Before the first action of a target, the plan may belong to an earlier build.
         planned = reader.exit_code == 0 or any(action.name for action in reader.actions)

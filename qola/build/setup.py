@@ -24,13 +24,7 @@ from qola.ruleset import ruleset_root
 
 @dataclass(frozen=True)
 class Setup:
-    """A resolved build with its Bazel command and workspace.
-
-    Attributes:
-        bazel: the command of Bazel.
-        cache: qola's cache directory.
-        directory: the workspace's directory.
-    """
+    """A resolved build with the command of Bazel, the cache, and the workspace in its directory."""
 
     chosen: ResolvedBuild
     bazel: list[str]

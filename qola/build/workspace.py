@@ -108,12 +108,7 @@ class Workspace:
         return f"@qola_{self.name}//:triton_library"
 
     def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
-        """Return BUNDLE_FILE: the bundle of modules' libraries, and optionally its wheel.
-
-        Args:
-            modules: modules of the manifest, and TRITON.
-            wheel: version of the wheel, "" for none.
-        """
+        """Return BUNDLE_FILE for modules and TRITON; `wheel` is a version, "" for no wheel."""
         in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
         static, lazy = forms.static and bool(modules), forms.lazy
         rules = ["qola_bundle"]

@@ -14,9 +14,6 @@ def pack(directory: Path, output: Path, prefix: str) -> None:
     Entries are sorted, owned by 0:0 without names, with time 0; directories, libraries and programs
     (bin/) have mode 0755, other files 0644; symlinks are followed. Deflate's bytes would depend on
     the version of zlib.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
     with writing(output), tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:

@@ -42,8 +42,7 @@ class LazyInput:
     """Sources, packs and program of lazy libraries.
 
     Attributes:
-        namespace_dir: directory in the bundle for the modules' sources and for packs.
-        roots: directory of each module's sources, by the module's name.
+        namespace_dir: directory in the bundle for the sources of modules (`roots`) and for packs.
     """
 
     namespace_dir: str
@@ -54,12 +53,7 @@ class LazyInput:
 
 @dataclass(frozen=True)
 class TritonInput:
-    """A library of kernels in Triton.
-
-    Attributes:
-        packs: the pack of each arch.
-        headers: by path below include/.
-    """
+    """A library of kernels in Triton, with a pack per arch, and headers by path below include/."""
 
     library: str
     packs: Mapping[str, str]
@@ -77,7 +71,6 @@ class BundleInputs:
         generated_at: a UTC time such as 2026-01-31T00:00:00Z for manifest.json, "" for none.
         lazy: files of lazy libraries; None if the libraries contain their kernels.
         static: an archive of the same modules, or None.
-        triton: the library of kernels in Triton, or None.
     """
 
     name: str

@@ -47,8 +47,8 @@ class ElfNeeds:
 def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
     """Return the requirements of each program and library below a directory, sorted by path.
 
-    GPU code objects are skipped, compressed ones too: they are ELF files, but the system's loader
-    does not load them. Kernels in a pack with equal requirements are listed once.
+    GPU code objects are skipped: the system's loader does not load them. Kernels in a pack with
+    equal requirements are listed once.
 
     Raises:
         BundleError: a file begins like an ELF file or a pack, and is malformed.
@@ -157,11 +157,7 @@ def _needs(name: str, elf: ELFFile) -> ElfNeeds:
 
 
 def exported(library: Path) -> tuple[str, ...]:
-    """Return the defined dynamic symbols of a library, demangled and sorted.
-
-    Raises:
-        BundleError: the file is not an ELF file with dynamic symbols.
-    """
+    """Return the demangled dynamic symbols of a library; raise BundleError if it has none."""
     try:
         with library.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".dynsym")

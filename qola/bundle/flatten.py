@@ -21,8 +21,7 @@ class HeaderUser:
     """The headers that users of one library include.
 
     Attributes:
-        roots: headers as in a user's #include: ``qola_mha_fwd.h``.
-        include_dirs: include directories in the compiler's order.
+        roots: headers as in a user's #include; `include_dirs` is in the compiler's order.
     """
 
     roots: tuple[str, ...]
@@ -31,9 +30,6 @@ class HeaderUser:
 
 def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
     """Return the headers that `users` need, by path in the merged include directory.
-
-    Args:
-        root: base directory of include directories and files.
 
     Raises:
         BundleError: a root is missing, two different files have the same path, or an #include would

@@ -72,7 +72,6 @@ def collect(
 
     Args:
         files: license files of the AITER tree; those of other components are ignored.
-        qola_license: qola's own license file.
         place: the source of AITER, for messages.
 
     Raises:

@@ -17,27 +17,13 @@ _ROW = struct.Struct("<32sQQ")
 
 
 def labels_of_pack(file: Path, name: str) -> list[tuple[str, ...]]:
-    """Return name, arch and compiler of each kernel in a pack.
-
-    Args:
-        name: name of the file in errors.
-
-    Raises:
-        BundleError: the pack is truncated.
-    """
+    """Return name, arch and compiler of each kernel in a pack; `name` is its file in errors."""
     with file.open("rb") as pack:
         return [tuple(label.split("\t")) for label, _, _ in _table(pack, name)]
 
 
 def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the label (name and arch) and the content of each kernel in a pack.
-
-    Args:
-        name: name of the file in errors.
-
-    Raises:
-        BundleError: the pack is truncated, or its entries overlap.
-    """
+    """Yield the label (name and arch) and the content of each kernel in a pack."""
     with file.open("rb") as pack:
         left = end = os.fstat(pack.fileno()).st_size
         for label, offset, size in _table(pack, name):

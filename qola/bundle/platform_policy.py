@@ -25,10 +25,9 @@ _LOADER = re.compile(r"ld-linux")
 def check_platform(
     needs: Sequence[ElfNeeds], platform: str, external_libraries: Iterable[str]
 ) -> None:
-    """Check files against the policy of a platform tag.
+    """Check files against the policy of a platform tag, such as manylinux_2_28_x86_64.
 
     Args:
-        platform: tag of the wheel: linux_x86_64, without guarantees, or manylinux_2_28_x86_64.
         external_libraries: libraries outside of the policy that users of the wheel install, such
             as libamdhip64.so.7.
 

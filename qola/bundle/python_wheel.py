@@ -81,17 +81,12 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str] = ()) -> None:
-    """Write a bundle's directory as a wheel.
+    """Write a bundle's directory as a wheel, qola_te-1.2.3-py3-none-linux_x86_64.whl.
 
     Files are stored uncompressed, because deflate's bytes depend on the version of zlib. The system
     requirements of the files are checked against the platform, and recorded as Requires-External in
     METADATA, which pip ignores. Symlinks are followed. AITER's tuning tables are omitted: only
     AITER's Python reads them, for GEMMs and MoE.
-
-    Args:
-        output: the wheel to write. Its name contains package, version and platform:
-            qola_te-1.2.3-py3-none-linux_x86_64.whl.
-        external_libraries: see check_platform.
 
     Raises:
         BundleError: the name is not a wheel's name, or as check_platform.
@@ -162,11 +157,7 @@ def pack_wheel(
 
 
 def parse_wheel_name(name: str) -> tuple[str, str, str]:
-    """Parse a wheel's file name into package, version and tag.
-
-    Raises:
-        BundleError: Python does not accept the name.
-    """
+    """Parse a wheel's name into package, version and tag; raise BundleError if it is invalid."""
     try:
         parse_wheel_filename(name)
         package, version, tag = name.removesuffix(".whl").split("-", 2)

@@ -53,8 +53,6 @@ def manifest_record(
     Args:
         libraries: the bundle's libraries by file name; modules without a library are omitted.
         generated_at: a time to record; without it, equal bundles have equal bytes.
-        lazy: the libraries load kernels at their first call.
-        static: the archive of the same modules.
         triton: the entry of the library of kernels in Triton, see `triton_record`.
     """
     modules = [

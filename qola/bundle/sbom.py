@@ -65,12 +65,7 @@ def document(
     name: str,
     created: datetime,
 ) -> Document:
-    """Return the bill of materials of a bundle.
-
-    Args:
-        files: every file of the bundle except this one and manifest.json.
-        created: creation time stated by the document.
-    """
+    """Return the bill of materials of a bundle: of its files except this one and its record."""
     lines = [sha256_of_json(record), *(f"{f.sha256} {f.path}" for f in files)]
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     spdx_files = [_file(file, licenses) for file in files]
@@ -119,11 +114,7 @@ def document(
 
 
 def to_json(document: Document) -> str:
-    """Return the text of sbom.spdx.json.
-
-    Raises:
-        ValueError: the document is invalid.
-    """
+    """Return the text of sbom.spdx.json; raise ValueError if the document is invalid."""
     stream = io.StringIO()
     write_document_to_stream(document, stream, validate=True)
     return stream.getvalue() + "\n"

@@ -25,10 +25,8 @@ class TorchWheel:
     """All inputs of a wheel of torch modules.
 
     Attributes:
-        modules: paths of the libraries.
-        stubs: paths of their type stubs.
-        torch: required version of PyTorch.
-        python: required version of Python, such as 3.11.
+        modules, stubs: paths of the libraries and of their type stubs.
+        torch, python: required versions.
         license_files: license texts of the AITER tree.
         external_libraries: see `qola.bundle.platform_policy.check_platform`.
     """
@@ -44,9 +42,6 @@ class TorchWheel:
 
 def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
     """Write torch modules, and the type stubs of each, as a package of a wheel.
-
-    Args:
-        output: the wheel to write, such as qola_te_torch-1.2.3-cp311-cp311-linux_x86_64.whl.
 
     Raises:
         BundleError: a license is missing, two modules have the same name, or as `pack_wheel`.

@@ -20,15 +20,11 @@ def tree_digest(root: Path, leave_out: Collection[str] = ()) -> str:
     """Return the sha256 digest of a tree, 64 hexadecimal digits, independent of its path.
 
     The digest covers names, contents, executable bits and links; links out of the tree are
-    followed, as in a build. It ignores `.git`, and Python's byte code in `__pycache__`, which no
-    generator reads (`qola.codegen.bytecode`).
-
-    Args:
-        leave_out: names in the root directory to ignore.
+    followed, as in a build. It ignores `.git`, byte code in `__pycache__`, which no generator reads
+    (`qola.codegen.bytecode`), and the names `leave_out` in the root directory.
 
     Raises:
         AiterError: an entry is neither file, directory nor link.
-        OSError: an entry cannot be read.
     """
     digest = hashlib.sha256()
     for part in _parts(root, {os.fsencode(name) for name in leave_out}):

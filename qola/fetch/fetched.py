@@ -27,12 +27,7 @@ _PACKAGE = Path(__file__).absolute().parent.parent
 
 
 def record_digest(tree: Path) -> None:
-    """Write the digest of a tree that was just fetched and patched into it.
-
-    Raises:
-        AiterError: as `tree_digest`.
-        OSError: an entry cannot be read or written.
-    """
+    """Write the digest of a tree that was just fetched and patched into it."""
     digest = tree_digest(tree, _NOT_FETCHED)
     (tree / FETCHED).write_text(f"{digest}\n", encoding="ascii")
 

@@ -77,8 +77,7 @@ def fetch_commit(
     submodule may be a local path.
 
     Raises:
-        AiterError: as `check_commit` and `check_remote`; git failed (with git's message) or took
-            too long; or the remote delivered another commit.
+        AiterError: git failed or took too long, or the remote delivered another commit.
     """
     check_commit(commit, place)
     check_remote(remote, place)
@@ -119,12 +118,7 @@ def fetch_commit(
 
 
 def commit_tree(remote: str, commit: str, environ: Mapping[str, str], place: str) -> Path:
-    """Return the tree of a commit in the cache, without submodules; fetch it the first time.
-
-    Raises:
-        AiterError: git cannot fetch the commit.
-        QolaError: other users can write to the cache.
-    """
+    """Return the tree of a commit in the cache, without submodules; fetch it the first time."""
     trees = cache_directory(environ) / TREES
     tree = trees / f"git-{commit}"
 
@@ -147,8 +141,7 @@ def resolve_commit(remote: str, name: str) -> str:
     remote's history without files into a temporary directory.
 
     Raises:
-        AiterError: the remote has no such commit, or several, or an unsupported protocol; or git
-            fails, with git's message.
+        AiterError: the remote has no such commit, or several, or git fails.
     """
     if _FULL_ID.fullmatch(name):
         return name
@@ -196,12 +189,9 @@ def run_git(
     """Run git in a directory, independent of the caller's repository; return its output.
 
     Args:
-        refused: makes the error from the command and git's message.
+        refused: makes the error to raise, from the command and git's message.
         end: deadline by `time.monotonic`; None allows the timeout of a fetch.
         protocols: allowed protocols, unless the user's GIT_ALLOW_PROTOCOL allows fewer.
-
-    Raises:
-        AiterError: that of `refused`, if git failed or took too long.
     """
     # A GIT_DIR inherited from a hook would redirect the commands to the user's own repository.
     environ = {name: os.environ[name] for name in os.environ if name not in _INHERITED}

@@ -33,10 +33,6 @@ def apply_hunks(
     As in git apply, every context and removed line must match exactly, but the lines may have
     moved: the hunk is applied at the nearest matching position after the previous hunk. A hunk
     without context before (after) its change belongs at the beginning (end).
-
-    Args:
-        lines: with their line ends.
-        hunks: in their order.
     """
     result: list[str] = []
     done, offset = 0, 0

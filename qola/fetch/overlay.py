@@ -19,22 +19,14 @@ class File:
 
 
 class Overlay:
-    """A tree as it would be with some files changed.
-
-    Args:
-        root: the tree, which may reach its files through symbolic links.
-    """
+    """A tree as it would be with some files changed. It may reach files through symbolic links."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._changed: dict[str, File | None] = {}
 
     def read(self, path: str) -> File | None:
-        """Return a file of the tree with the changes so far, None if there is none.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return a file of the tree with the changes so far, None if it is missing."""
         if path in self._changed:
             return self._changed[path]
         file = self.root / path
@@ -57,9 +49,6 @@ class Overlay:
 
         Targets of links are never written: a linked directory is replaced by a directory of links,
         a linked file by a regular file.
-
-        Raises:
-            OSError: the tree cannot be written.
         """
         for path, file in sorted(self._changed.items()):
             _materialise(self.root, PurePosixPath(path).parent)

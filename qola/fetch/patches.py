@@ -56,15 +56,14 @@ def apply_patches(
 
     Args:
         root: an AITER tree: a checkout, an unpacked wheel, or a directory of links to one.
-        patches: patch files, in the order to apply.
         display: the patches' directory in messages; by default each patch has its own path.
 
     Returns:
         The changed, created and removed files, relative to the root, sorted.
 
     Raises:
-        AiterError: a patch cannot be read or parsed, is refused, or does not fit; the error shows
-            the file's lines and the rejected hunk. Later patches are not tried.
+        AiterError: a patch cannot be parsed, is refused, or does not fit: with the lines of the
+            file and the hunk.
     """
     tree = Overlay(root)
     try:
@@ -80,9 +79,7 @@ def apply_patches(
 def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Finding | None]]:
     """Yield for each patch whether it fits a tree with the fitting ones before it; write nothing.
 
-    Yields:
-        A patch, and None if it fits, a warning if parts are skipped, or the first reason why it
-        does not fit.
+    The finding is None if it fits, a warning if parts are skipped, or the first reason.
     """
     tree = Overlay(root)
     for patch in patches:
@@ -101,11 +98,7 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
 
 
 def _apply_patch(tree: Overlay, patch: Path, place: str) -> str:
-    """Apply a patch in memory; return a warning about skipped files, or "".
-
-    Raises:
-        AiterError: it cannot be parsed, or does not fit; parts of it may be applied.
-    """
+    """Apply a patch in memory; return a warning about skipped files, or raise AiterError."""
     changes = list(_parse(patch, place))
     absent = [change for change in changes if _of_absent_submodule(tree, change)]
     present = (change for change in changes if change not in absent)

@@ -36,11 +36,7 @@ class PatchPin:
 def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
     """Return the *.patch and *.diff files of a directory, sorted by name.
 
-    Args:
-        place: the place of the directory's name in messages; by default the directory itself.
-
-    Raises:
-        AiterError: no such directory, or no patch in it.
+    Raises AiterError if there is none; `place` is that of the directory's name in its message.
     """
     found = f"{directory}: no such directory"
     if os.path.isdir(directory):  # pathlib raises for an overlong name
@@ -59,11 +55,7 @@ def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
 
 
 def pin_patches(patches: Iterable[Path]) -> tuple[PatchPin, ...]:
-    """Return name and digest of each patch, in the order given.
-
-    Raises:
-        AiterError: a patch cannot be read.
-    """
+    """Return name and digest of each patch, in the order given."""
     try:
         return tuple(PatchPin(path.name, sha256_of(path)) for path in patches)
     except OSError as error:

@@ -27,9 +27,6 @@ def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
     """Return qola's pinned wheel (package, sha256, version), and the commit of its sources.
 
     The commit does not identify the wheel: it is a substitute if the wheel is removed.
-
-    Raises:
-        OSError: the file with the pin cannot be read.
     """
     text = (ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
     pin: dict[str, Any] = json.loads(text)
@@ -40,12 +37,9 @@ _PROGRESS_SECONDS = 3.0
 
 
 def pip_download(package: str, version: str, directory: Path) -> Path:
-    """Download exactly one wheel into an empty directory.
+    """Download exactly one wheel into an empty directory, or raise AiterError with pip's message.
 
     `verify` checks the digest: pip's --require-hashes would not name the pin's place in its error.
-
-    Raises:
-        AiterError: pip failed, with pip's message.
     """
     requirement = f"{package}=={version}"
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]

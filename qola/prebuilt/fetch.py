@@ -78,11 +78,7 @@ def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
 def key_of(
     chosen: ResolvedBuild, forms: Forms, bazel_args: Sequence[str], environ: Mapping[str, str]
 ) -> Key:
-    """Return the key of a build; runs Bazel to identify a ROCm that is not the pinned one.
-
-    Raises:
-        QolaError: an input file cannot be read, or Bazel does not find the ROCm.
-    """
+    """Return the key of a build; asks Bazel for the versions of a ROCm that is not pinned."""
     args = joined(bazel_args)
     rocm = identity.rocm_identity(
         ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ)

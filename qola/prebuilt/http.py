@@ -74,8 +74,7 @@ class Transport:
     Attributes:
         token: bearer token, only sent over https or to this machine; "" for none.
         timeout: seconds without a byte after which the request is repeated.
-        patience: seconds for a request with its redirects, in addition to the time that SLOWEST
-            allows for its content. Then the server is given up.
+        patience: seconds for a request with its redirects, in addition to the time of its content.
     """
 
     token: str = field(default="", repr=False)

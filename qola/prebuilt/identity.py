@@ -70,7 +70,6 @@ def key_of(
     Raises:
         NoPrebuiltError: an argument of Bazel refers to a file that the key does not cover.
         ManifestError: a file of a kernel in Triton cannot be read.
-        OSError: another input file cannot be read.
     """
     manifest, aiter = chosen.manifest, chosen.aiter
     mode = chosen.spec.mode
@@ -117,11 +116,7 @@ def rocm_identity(
 
 
 def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Identify the ROCm of a rocm.json (rules/rocm/repositories.bzl writes it).
-
-    Raises:
-        ToolchainError: this machine's ROCm is requested and there is none.
-    """
+    """Identify the ROCm of a rocm.json, made by rocm/repositories.bzl; raise if there is none."""
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["origin"] in ("pinned", "offered"):
         return pinned_rocm(root, environ)

@@ -30,10 +30,9 @@ from qola.version import docs_url
 def install_found(
     found: Found, chosen: ResolvedBuild, key: Key, lazy: bool, output: Path
 ) -> BuildResult | None:
-    """Unpack a verified archive next to the output directory and install it.
+    """Unpack a verified archive and install it; return the content of manifest.json.
 
-    Returns:
-        The content of manifest.json; None if an archive of TransformerEngine lacks a library.
+    Returns None if an archive of TransformerEngine lacks a library.
 
     Raises:
         PrebuiltError: the archive has forbidden members, or lacks required ones.

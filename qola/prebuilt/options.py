@@ -91,11 +91,7 @@ def choose_sources(
 
 
 def parse_source(named: NamedSource, transport: Transport) -> Source:
-    """Return the source of a text; the token is sent only to sources of `_TOKEN_PLACES`.
-
-    Raises:
-        QolaError: the text is neither a supported URL nor a directory.
-    """
+    """Return a source; raise QolaError if its text is neither a supported URL nor a directory."""
     text, place = named.text, named.place
     try:
         if "://" not in text:

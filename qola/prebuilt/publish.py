@@ -49,12 +49,7 @@ def build_archive(
     environ: Mapping[str, str],
     output: Path,
 ) -> Archive:
-    """Build a bundle with Bazel, without settings that keys do not cover, and pack it.
-
-    Raises:
-        BundleError: a module or the bundle could not be built.
-        QolaError: the build could not start.
-    """
+    """Build a bundle without settings outside of its key, and pack it; all modules must build."""
     setup = set_up(chosen, environ)
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
     options = replace(options, more=(f"--output_groups=+{PLAN}", *options.more))
@@ -135,9 +130,7 @@ def publish(
 def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
     """Return a target's record of a key; None if there is none, or it will be overwritten.
 
-    Raises:
-        PrebuiltError: the record belongs to another bundle.
-        NoAnswerError: the target does not answer.
+    Raises as `publish`.
     """
     name = record_name(key.text)
     try:

@@ -39,12 +39,7 @@ _VISIBLE = 'package(default_visibility = ["//visibility:public"])'
 
 
 def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Write the repository: the files of a bundle, or targets that build it.
-
-    Raises:
-        PrebuiltError: a source has a bundle that must not be used.
-        QolaError: the manifest is invalid, or has no library for a bundle.
-    """
+    """Write the repository: the files of a bundle, or targets that build it."""
     # Watch the other inputs of the key: an edit changes the bundle.
     inputs = "".join(f"{name}\n" for name in identity.ruleset_files(ruleset_root()))
     write_if_changed(args.output / "inputs.txt", inputs)

@@ -42,11 +42,7 @@ def shown(key: minisign.PublicKey) -> str:
 def verify(
     data: bytes, signature: bytes | None, key: minisign.PublicKey, place: str, trusted: str
 ) -> None:
-    """Verify the signature file of a record, including its trusted comment, the record's name.
-
-    Raises:
-        PrebuiltError: the signature is missing, or is for another key or record.
-    """
+    """Verify the signature of a record and its trusted comment, or raise PrebuiltError."""
     found = "no signature"
     if signature is not None:
         try:
@@ -99,13 +95,9 @@ def sign(data: bytes, key: minisign.SecretKey, record: str) -> bytes:
 
 
 def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
-    """Write a new pair of keys, PREFIX.key (mode 0600) and PREFIX.pub.
+    """Write a new pair of keys, PREFIX.key (mode 0600, encrypted with a password) and PREFIX.pub.
 
-    A password encrypts the secret key.
-
-    Raises:
-        QolaError: a file exists.
-        OSError: a file cannot be written; then both are removed.
+    Raises QolaError if a file exists, OSError if one cannot be written; then both are removed.
     """
     secret, public = (prefix.with_name(f"{prefix.name}{end}") for end in (".key", ".pub"))
     for path in (secret, public):

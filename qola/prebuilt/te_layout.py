@@ -102,11 +102,7 @@ def _download(source: Source, file: str, cache: Path) -> Found | str:
 
 
 def _first_word(data: bytes) -> str:
-    """Return the digest in a checksum file, with or without a file name.
-
-    Raises:
-        UnreachableError: the file has no digest; it may be an error page of the server.
-    """
+    """Return the digest in a checksum file; raise UnreachableError if it is another file."""
     words = data[:100].decode("utf-8", "replace").split()
     if not words or not re.fullmatch("[0-9a-fA-F]{64}", words[0]):
         raise UnreachableError(f"no digest in its {_CHECKSUM}")

@@ -36,13 +36,7 @@ _LAUNCH = (
 
 @dataclass(frozen=True)
 class Compiled:
-    """The output of a compile.
-
-    Attributes:
-        code: the code object (hsaco).
-        metadata: symbol, arguments and launch parameters as JSON.
-        text: its assembly.
-    """
+    """The code object (hsaco) of a compile, symbol, arguments and launch as JSON, and assembly."""
 
     code: bytes
     metadata: str
@@ -58,15 +52,13 @@ class Compiled:
 def compile_instance(
     instance: Instance, source: Path, function: str, timeout: float = 0
 ) -> Compiled:
-    """Compile a kernel.
+    """Compile a kernel within a timeout in seconds, 0 for none.
 
     Args:
         source: its Python file; it can import modules in the same directory.
-        timeout: in seconds, 0 for none.
 
     Raises:
-        CodegenError: Triton rejects the kernel, is not installed, or exceeds the timeout; the
-            message contains the choices.
+        CodegenError: Triton rejects the kernel, is not installed, or exceeds the timeout.
     """
     with tempfile.TemporaryDirectory(prefix="qola-triton-") as scratch:
         # Forking is safe with one thread, and saves importing this package again.

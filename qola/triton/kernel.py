@@ -47,9 +47,7 @@ class Kernel:
 
     Attributes:
         name: prefix of the names of its instances.
-        source: path of its Python file, for messages.
-        text: content of the file.
-        function: name of the function in the file.
+        source: path of its Python file, for messages; `text` is its content.
         choices: values by name. A name is a `constexpr` parameter of the function, one of OPTIONS,
             or a placeholder in types of parameters.
         signature: types of parameters, which override annotations; `=` and a value for a parameter
@@ -80,11 +78,7 @@ class Argument:
 
     @property
     def format(self) -> str:
-        """The format character of `struct` for the argument.
-
-        Raises:
-            KeyError: the C functions of a library cannot pass the type.
-        """
+        """The format character of `struct`; KeyError for types that no C function can pass."""
         return "Q" if self.type.startswith("*") else _FORMATS[self.type]
 
 
@@ -94,7 +88,6 @@ class Instance:
 
     Attributes:
         chosen: the value of each choice.
-        arguments: in the order of the kernel's parameters.
         constants: values of `constexpr` parameters and of parameters with a constant.
         options: values of all OPTIONS.
     """
@@ -127,11 +120,7 @@ def instance_name(kernel: str, chosen: Mapping[str, str], arch: str) -> str:
 
 
 def expand(kernel: Kernel) -> list[Instance]:
-    """Return the instances of a kernel, sorted by name.
-
-    Raises:
-        ManifestError: all findings: a missing function, choices or a signature that do not fit it.
-    """
+    """Return the instances of a kernel by name, or raise ManifestError with all findings."""
     parameters = _read_parameters(kernel.text, kernel.function, kernel.source)
     findings = list(_check(kernel, parameters))
     if findings:
@@ -153,8 +142,7 @@ class _Parameters:
 
     Attributes:
         types: type of each argument of a launch by name, in order; "" without an annotation.
-        constants: names of `tl.constexpr` parameters.
-        needed: names of `tl.constexpr` parameters without a default.
+        constants: names of `tl.constexpr` parameters, of which `needed` have no default.
     """
 
     types: dict[str, str]
@@ -163,11 +151,7 @@ class _Parameters:
 
 
 def _read_parameters(text: str, function: str, place: str) -> _Parameters:
-    """Return the parameters of a function in a Python file.
-
-    Raises:
-        ManifestError: the file is not Python, or the function is missing.
-    """
+    """Return the parameters of a function; raise ManifestError if the file lacks it."""
     try:
         nodes = ast.parse(text).body
     except SyntaxError as error:

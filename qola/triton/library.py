@@ -32,12 +32,9 @@ _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 6
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled kernel instance.
+    """A compiled kernel instance, with the content of its JSON file.
 
     Attributes:
-        kernel: name of the kernel.
-        code: the code object.
-        metadata: content of its JSON file.
         packed: the compressed code object for packs, empty if packs contain `code`.
     """
 
@@ -53,11 +50,7 @@ class Built:
 
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
-    """Read a code object and its metadata, a .json file in the same directory.
-
-    Raises:
-        ManifestError: the kernel needs scratch memory, which libraries do not allocate.
-    """
+    """Read a code object and its .json; raise ManifestError if it needs scratch memory."""
     metadata = json.loads(code.with_suffix(".json").read_text("utf-8"))
     needed = [f"{name} {metadata[name]}" for name in _SCRATCH if metadata[name]]
     if needed:
@@ -99,12 +92,8 @@ def _aligned(size: int) -> int:
 def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
     """Sort kernels by the first row of a tuning table that fits them.
 
-    Args:
-        text: JSON, a list of objects with any of a kernel's name, arch and choices.
-        place: path of the table, for errors.
-
-    Raises:
-        ManifestError: another JSON, or a row that fits no kernel.
+    Raises ManifestError if `text` is not a JSON list of objects with any of a kernel's name, arch
+    and choices, or if a row fits no kernel.
     """
     try:
         rows = parse_json(text)
@@ -127,12 +116,7 @@ def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
 
 
 def table(built: Sequence[Built], namespace: str, library: str) -> str:
-    """Return the C++ source of a library's table and functions.
-
-    Args:
-        built: kernels, the preferred one first.
-        library: name of its file, without .so.
-    """
+    """Return the C++ source of the table of `library`.so, with kernels in order of preference."""
     lines = ["// Written by qola/triton/library.py.", "#include <cstring>", "#include <iterator>"]
     lines += [f"#define QOLA_NAMESPACE {namespace}"] if namespace else []
     lines += ['#include "cc/triton/exports.inc"', "", "namespace qola_triton {", "namespace {", ""]
