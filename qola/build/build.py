@@ -38,11 +38,7 @@ _LOG = "--execution_log_"
 
 
 def build_all(
-    setup: Setup,
-    forms: Forms,
-    options: BuildOptions,
-    environ: Mapping[str, str],
-    wheel: str = "",
+    setup: Setup, forms: Forms, options: BuildOptions, environ: Mapping[str, str], wheel: str = ""
 ) -> Built:
     """Build the modules, and a bundle of the successful ones.
 

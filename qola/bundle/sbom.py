@@ -70,11 +70,7 @@ def document(
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     spdx_files = [_file(file, licenses) for file in files]
     tools = _tools(record)
-    packages = [
-        _bundle(record, spdx_files, licenses, name),
-        *_components(record, licenses),
-        *tools,
-    ]
+    packages = [_bundle(record, spdx_files, licenses, name), *_components(record, licenses), *tools]
     relationships = [Relationship(_DOCUMENT, RelationshipType.DESCRIBES, _BUNDLE)]
     relationships += [
         Relationship(_BUNDLE, RelationshipType.CONTAINS, file.spdx_id) for file in spdx_files
@@ -222,9 +218,7 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
     return packages
 
 
-def _origin(
-    source: Mapping[str, str],
-) -> tuple[str | SpdxNoAssertion, list[ExternalPackageRef]]:
+def _origin(source: Mapping[str, str]) -> tuple[str | SpdxNoAssertion, list[ExternalPackageRef]]:
     """Return download location and references of an AITER source."""
     if source.get("kind") == "wheel":
         # The index is a setting of the building machine, and not stated.

@@ -40,10 +40,7 @@ _REBASE = (
 
 
 def apply_patches(
-    root: Path,
-    patches: Sequence[Path],
-    *,
-    display: str | None = None,
+    root: Path, patches: Sequence[Path], *, display: str | None = None
 ) -> tuple[str, ...]:
     """Apply patches to a tree in order; on any reject the tree stays unchanged.
 

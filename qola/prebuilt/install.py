@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from qola.build.install import (
-    BuildResult,
-    install,
-    module_record,
-    not_made,
-    outdated,
-    run_record,
-)
+from qola.build.install import BuildResult, install, module_record, not_made, outdated, run_record
 from qola.build.setup import ResolvedBuild
 from qola.errors import Finding, PrebuiltError
 from qola.files import scratch

@@ -9,15 +9,7 @@ import pytest
 
 from tests.servers.deb_files import deb, sha256
 from tests.servers.http_files import Files
-from tests.setup.machines import (
-    APT_HELPER,
-    PACKAGES,
-    TIME,
-    Machine,
-    mirror,
-    path,
-    without,
-)
+from tests.setup.machines import APT_HELPER, PACKAGES, TIME, Machine, mirror, path, without
 
 needs_apt = pytest.mark.skipif(not Path(APT_HELPER).exists(), reason="needs apt")
 

@@ -50,11 +50,7 @@ class _Choice(ctypes.Structure):
 
 
 class _Argument(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("integer", ctypes.c_int64),
-        ("number", ctypes.c_double),
-    )
+    _fields_ = (("name", ctypes.c_char_p), ("integer", ctypes.c_int64), ("number", ctypes.c_double))
 
 
 class Library:

@@ -110,11 +110,7 @@ def test_a_program_finds_links_and_launches(tmp_path: Path) -> None:
 
 def test_archs_that_it_is_not_for(tmp_path: Path) -> None:
     """Prevents: a package found for an arch that it has no kernel for."""
-    options = (
-        *COMPILER,
-        f"-DCMAKE_PREFIX_PATH={BUNDLE}",
-        "-Dqola_REQUIRED_ARCHS=gfx942;gfx1100",
-    )
+    options = (*COMPILER, f"-DCMAKE_PREFIX_PATH={BUNDLE}", "-Dqola_REQUIRED_ARCHS=gfx942;gfx1100")
     said = fails(Project(HERE / "consumer", tmp_path / "build", options).configure())
     assert "libraries for gfx942, gfx950, and none for gfx1100" in said
 

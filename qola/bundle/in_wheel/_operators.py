@@ -327,10 +327,7 @@ def _no_second_derivative(*_: Any) -> Any:
 
 
 _THREE = "Tensor q, Tensor k, Tensor v"
-define(
-    f"{_SPACE}::mha_fwd",
-    f"({_THREE}, {_PROBLEM}, bool return_lse) -> (Tensor, Tensor)",
-)
+define(f"{_SPACE}::mha_fwd", f"({_THREE}, {_PROBLEM}, bool return_lse) -> (Tensor, Tensor)")
 define(
     f"{_SPACE}::mha_bwd",
     f"(Tensor d_out, {_THREE}, Tensor out, Tensor lse, {_PROBLEM}, bool bias_grad, "
