@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import posixpath
 import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from unidiff.errors import UnidiffParseError
@@ -20,9 +23,8 @@ from unidiff.patch import PatchedFile, PatchSet
 
 from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks, is_change
-from qola.fetch.overlay import File, Overlay
 from qola.fetch.pins import patch_files, pin_patches
-from qola.files import disk_error, write_if_changed
+from qola.files import disk_error, whole, write_if_changed
 from qola.progress import log
 from qola.rule_main import run_main
 
@@ -62,7 +64,7 @@ def apply_patches(
         AiterError: a patch cannot be parsed, is refused, or does not fit: with the lines of the
             file and the hunk.
     """
-    tree = Overlay(root)
+    tree = _Overlay(root)
     try:
         for patch in patches:
             place = patch.as_posix() if display is None else posixpath.join(display, patch.name)
@@ -78,7 +80,7 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
 
     The finding is None if it fits, a warning if parts are skipped, or the first reason.
     """
-    tree = Overlay(root)
+    tree = _Overlay(root)
     for patch in patches:
         after = tree.copy()
         try:
@@ -89,12 +91,77 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
             yield patch, Finding(patch.name, str(error), "a patch and a tree that can be read")
         else:
             tree = after
-            whole = "all of the patch, in a tree with its submodules"
-            warning = Finding(patch.name, skipped, whole, _INIT, "warning")
+            expected = "all of the patch, in a tree with its submodules"
+            warning = Finding(patch.name, skipped, expected, _INIT, "warning")
             yield patch, warning if skipped else None
 
 
-def _apply_patch(tree: Overlay, patch: Path, place: str) -> str:
+@dataclass(frozen=True)
+class _File:
+    """The content and executable bit of a file."""
+
+    data: bytes
+    executable: bool = False
+
+
+class _Overlay:
+    """A tree as it would be with some files changed. It may reach files through symbolic links."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._changed: dict[str, _File | None] = {}
+
+    def read(self, path: str) -> _File | None:
+        if path in self._changed:
+            return self._changed[path]
+        file = self.root / path
+        if not file.is_file():
+            return None
+        return _File(file.read_bytes(), bool(file.stat().st_mode & stat.S_IXUSR))
+
+    def copy(self) -> _Overlay:
+        other = _Overlay(self.root)
+        other._changed.update(self._changed)
+        return other
+
+    def put(self, path: str, file: _File | None) -> None:
+        """Change, create or (None) remove a file in memory."""
+        self._changed[path] = file
+
+    def write(self) -> tuple[str, ...]:
+        """Write all changes to the tree; return the affected files, sorted.
+
+        Targets of links are never written: a linked directory is replaced by a directory of links,
+        a linked file by a regular file.
+        """
+        for path, file in sorted(self._changed.items()):
+            _materialise(self.root, PurePosixPath(path).parent)
+            destination = self.root / path
+            if file is None:
+                destination.unlink(missing_ok=True)
+                continue
+            # A new file replaces the old one, which may be a link.
+            with whole(destination) as stream:
+                stream.write(file.data)
+                os.fchmod(stream.fileno(), 0o755 if file.executable else 0o644)
+        return tuple(sorted(self._changed))
+
+
+def _materialise(root: Path, directory: PurePosixPath) -> None:
+    """Replace linked directories from `root` down to `directory` by real ones."""
+    for parent in (*reversed(directory.parents), directory):
+        path = root / parent
+        if path.is_symlink():
+            origin = path.resolve()
+            path.unlink()
+            path.mkdir()
+            for entry in sorted(origin.iterdir()):
+                (path / entry.name).symlink_to(entry)
+        else:
+            path.mkdir(exist_ok=True)
+
+
+def _apply_patch(tree: _Overlay, patch: Path, place: str) -> str:
     """Apply a patch in memory; return a warning about skipped files, or raise AiterError."""
     changes = list(_parse(patch, place))
     absent = [change for change in changes if _of_absent_submodule(tree, change)]
@@ -120,7 +187,7 @@ def _parse(patch: Path, place: str) -> PatchSet:
     return parsed
 
 
-def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
+def _apply(tree: _Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
     """Apply a patch's change of one file; yield the reasons why it does not fit."""
     refused = _refused(change)
     if refused:
@@ -154,7 +221,7 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
             f"{place} {_shown(target)}", "the tree has such a file already", expected, _REBASE
         )
         return
-    before = old or File(b"")
+    before = old or _File(b"")
     lines = _lines(before.data.decode(_ENCODING))
     after, rejected = apply_hunks(lines, change)
     for reject in rejected:
@@ -176,10 +243,10 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
     if source and source != target and not copied:
         tree.put(source, None)
     if target:
-        tree.put(target, File("".join(after).encode(_ENCODING), executable))
+        tree.put(target, _File("".join(after).encode(_ENCODING), executable))
 
 
-def _of_absent_submodule(tree: Overlay, change: PatchedFile) -> bool:
+def _of_absent_submodule(tree: _Overlay, change: PatchedFile) -> bool:
     """Return whether a change is of Composable Kernel, in a tree without that submodule."""
     names = [name for name in (change.source_file, change.target_file) if name != _NONE]
     inside = (_checkout_path(name).startswith(f"{_SUBMODULE}/") for name in names)
@@ -215,7 +282,7 @@ def _checkout_path(name: str) -> str:
     return path.removeprefix(f"{_META}/")
 
 
-def _tree_path(tree: Overlay, name: str) -> str:
+def _tree_path(tree: _Overlay, name: str) -> str:
     """Return the path of a checkout's file in this tree; "" for /dev/null."""
     if name == _NONE:
         return ""

@@ -6,6 +6,7 @@ environment, because dozens of variables change Triton's output, and a temporary
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
 import json
@@ -14,15 +15,17 @@ import os
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from qola.errors import CodegenError, Finding
-from qola.files import sha256_of_text
-from qola.triton.kernel import Instance
+from qola.files import sha256_of_text, write_if_changed
+from qola.rule_main import run_main
+from qola.triton.kernel import Instance, Kernel, expand
 
 #: Triton's environment: no line numbers, which contain paths; only the installed backends, which
 #: exclude other vendors' GPUs.
@@ -187,3 +190,42 @@ def _value(text: str) -> object:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="qola.triton.compile", description=__doc__)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--function", required=True)
+    parser.add_argument("--name", required=True, help="of the kernel instance")
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--choice", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--type", action="append", default=[], metavar="PARAMETER=TYPE")
+    parser.add_argument("--timeout", type=float, default=0, metavar="SECONDS")
+    parser.add_argument("--code", type=Path, required=True)
+    parser.add_argument("--metadata", type=Path, required=True)
+    parser.add_argument("--text", type=Path)
+    args = parser.parse_args(arguments)
+    kernel = Kernel(
+        name=args.function,
+        source=str(args.source),
+        text=args.source.read_text("utf-8"),
+        function=args.function,
+        choices={name: (value,) for name, value in _pairs(args.choice).items()},
+        archs=(args.arch,),
+        signature=_pairs(args.type),
+    )
+    (instance,) = expand(kernel)
+    instance = replace(instance, name=args.name)
+    compiled = compile_instance(instance, args.source, args.function, args.timeout)
+    write_if_changed(args.code, compiled.code)
+    write_if_changed(args.metadata, compiled.metadata)
+    if args.text:
+        write_if_changed(args.text, compiled.text)
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(lambda: _main(sys.argv[1:])))

@@ -115,15 +115,9 @@ def attention_varlen(
         cu_seqlens_k: int32 [batch + 1], the same for key.
         max_seqlen_q: length of the longest sequence in query.
         max_seqlen_k: length of the longest sequence in key.
-        dropout_p: see attention.
         is_causal: causal mask from the bottom right of each sequence.
-        scale: see attention.
         alibi_slopes: float32 [nhead_q] or [batch, nhead_q].
-        window: see attention.
-        sink: see attention.
-        logits_soft_cap: see attention.
         return_lse: also return the log-sum-exp, float32 [nhead_q, total_q].
-        deterministic: see attention.
     """
     return _attention(
         (query, key, value, None, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k),
