@@ -93,11 +93,8 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
     if not version:
         return
     if not _VERSION.fullmatch(version):
-        raise ChoiceError(
-            Finding(
-                "--wheel", version, "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
-            )
-        )
+        expected = "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
+        raise ChoiceError(Finding("--wheel", version, expected))
     others = [module.name for module in modules if module.name not in ATTENTION]
     if len(others) == len(modules) and not triton:
         raise ChoiceError(
@@ -117,9 +114,8 @@ def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[s
     """Return the names of the modules with kernels; raise ChoiceError if there is none."""
     names = [module.name for module in modules if module.name in ATTENTION]
     if not names:
-        raise ChoiceError(
-            Finding(manifest, "no module with kernels", f"one of {', '.join(ATTENTION)}")
-        )
+        expected = f"one of {', '.join(ATTENTION)}"
+        raise ChoiceError(Finding(manifest, "no module with kernels", expected))
     return names
 
 

@@ -137,7 +137,7 @@ def run_record(
 
 def install(
     output: Path,
-    files: Mapping[str, Path | str],
+    files: Mapping[str, Path],
     failed: Iterable[str],
     record: BuildResult,
     own: Iterable[str] = (),
@@ -150,7 +150,7 @@ def install(
 
     Args:
         output: the output directory, created if missing; all paths are relative to it.
-        files: by path: a file to copy, or a text.
+        files: the file to copy, by path.
         failed: libraries and other files that were not made.
         own: directories and files that may contain only `files`.
 
@@ -160,11 +160,17 @@ def install(
     with _directories(output, files), scratch(output) as aside:
         # Write all files before renaming any: a full disk changes nothing.
         for name, source in files.items():
-            if not _is_there(output / name, source):
+            # Bazel's outputs are links to read-only files.
+            mode = 0o755 if os.access(source, os.X_OK) else 0o644
+            if not _is_same(output / name, source, mode):
                 with writing(output / name, aside / name):
-                    _write(aside / name, source)
+                    (aside / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, aside / name)
+                    (aside / name).chmod(mode)
         with writing(output / RECORD, aside / RECORD):
-            _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+            text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+            (aside / RECORD).write_text(text, encoding="utf-8")
+            (aside / RECORD).chmod(0o644)
         for name in files:
             if (aside / name).exists():
                 os.replace(aside / name, output / name)
@@ -245,23 +251,7 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
-def _mode(source: Path | str) -> int:
-    # Bazel's outputs are links to read-only files.
-    return 0o755 if isinstance(source, Path) and os.access(source, os.X_OK) else 0o644
-
-
-def _is_there(path: Path, source: Path | str) -> bool:
-    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o777 != _mode(source):
+def _is_same(path: Path, source: Path, mode: int) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o777 != mode:
         return False
-    if isinstance(source, str):
-        return path.read_bytes() == source.encode("utf-8")
     return filecmp.cmp(source, path, shallow=False)
-
-
-def _write(path: Path, source: Path | str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(source, str):
-        path.write_text(source, encoding="utf-8")
-    else:
-        shutil.copyfile(source, path)
-    path.chmod(_mode(source))

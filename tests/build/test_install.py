@@ -54,7 +54,10 @@ def put(
     **built: bool,
 ) -> None:
     """Install files of a build, of forward alone where nothing else is said."""
-    install(output, files, failed, record(output, **built or {"fwd": True}), own)
+    texts = output.parent / "texts"
+    write(texts, {name: text for name, text in files.items() if isinstance(text, str)})
+    paths = {name: texts / name if isinstance(f, str) else f for name, f in files.items()}
+    install(output, paths, failed, record(output, **built or {"fwd": True}), own)
 
 
 def library(output: Path, text: str) -> Path:
