@@ -188,14 +188,6 @@ def test_a_bundle_without_the_archive_is_told_so(project: Project) -> None:
     assert "the component static as well" in said
 
 
-def test_static_names_that_disagree_are_an_error(project: Project) -> None:
-    """Prevents: static linking that one name turns on and another off, either taken silently."""
-    said = fails(project.configure("-DQOLA_STATIC_LINK=0", NVTE_AITER_STATIC_LINK="1"))
-    assert "QOLA_STATIC_LINK: OFF, and environment variable NVTE_AITER_STATIC_LINK: ON" in said
-    run = project.configure(f"-DQOLA_BUNDLE={BUNDLE}", NVTE_AITER_STATIC_LINK="off")
-    assert "QOLA_STATIC_LINK: OFF (QOLA_STATIC_LINK)" in succeeds(run)
-
-
 def test_the_user_overrules_the_project(project: Project) -> None:
     """Prevents: STATIC in a project that no option turns off."""
     arguments = "-DARGUMENTS=STATIC"

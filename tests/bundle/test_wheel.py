@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from qola.bundle.platform_policy import check_platform
 from qola.bundle.python_wheel import write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import BundleError
+from qola.triton.library import Built, pack
 from tests.support.folders import write
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
@@ -142,34 +142,22 @@ def test_a_file_that_only_begins_as_a_library(bundle: Path, tmp_path: Path) -> N
         write_wheel(bundle, tmp_path / NAME)
 
 
-def _pack(path: Path, kernels: dict[str, bytes]) -> bytes:
-    """Write a pack, as cc/runtime/pack.h has it, without digests; its bytes."""
-    labels = "".join(f"{name}\tgfx942\tclang\n" for name in kernels).encode()
-    start = 16 + 48 * len(kernels) + len(labels) + 32
-    rows = b""
-    for library in kernels.values():
-        rows += struct.pack("<32sQQ", b"key", start, len(library))
-        start += len(library)
-    head = struct.pack("<8sII", b"QOLAPCK1", len(kernels), len(labels))
-    content = head + rows + labels + bytes(32) + b"".join(kernels.values())
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    return content
-
-
 def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
     """Prevents: a wheel for older systems with kernels in a pack that need a newer one."""
     # Of libraries that are on any machine: Python's own program, which needs libc.
     program = Path(sys.executable).resolve().read_bytes()
-    pack = bundle / "share/qola/ns/packs/ns.qpack"
-    content = _pack(pack, {"one": program + b"trailer", "other": b"\x7fELF" + program[4:]})
+    label = {"name": "one", "arch": "gfx942", "triton": "3"}
+    content = pack(Built("k", code, label) for code in (program, program + b"more"))
+    file = bundle / "share/qola/ns/packs/ns.qpack"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
     (first,) = read_needs(bundle)
     assert first.path == "share/qola/ns/packs/ns.qpack: one gfx942"
     assert any(name.startswith("libc.so") for name in first.libraries)
     with pytest.raises(BundleError, match=r"error: share/qola/ns/packs/ns\.qpack: one gfx942\n"):
         check_platform([first], "manylinux_2_5_x86_64", first.libraries[1:])
-    for length in (12, 60, len(content) - 1):
-        pack.write_bytes(content[:length])
+    for length in (12, 60, len(content) - 100):
+        file.write_bytes(content[:length])
         with pytest.raises(BundleError, match=r"ns\.qpack\n +found +a truncated pack"):
             read_needs(bundle)
 
