@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 import shutil
@@ -148,18 +147,19 @@ def build(inputs: BundleInputs, output: Path) -> None:
     )
     for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
         files.write(text, path, ("qola",))
-    document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
+    own = (output, files.components, texts)
+    document = sbom.document(record, *own, name=inputs.name, created=created)
     # The SBOM omits manifest.json, because `qola build` replaces it by a record of its run.
     write_if_changed(output / RECORD, to_json(record))
     write_if_changed(output / SBOM, sbom.to_json(document))
 
 
 class _Files:
-    """Writes the files of a bundle, and remembers their components."""
+    """Writes the files of a bundle, and collects their components by path."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
-        self._components: dict[str, tuple[str, ...]] = {}
+        self.components: dict[str, tuple[str, ...]] = {}
 
     def copy(self, source: str, path: str, components: tuple[str, ...]) -> Path:
         """Copy a file's content, without its mode and times, which depend on the machine."""
@@ -178,19 +178,8 @@ class _Files:
     def library_facts(self, path: str) -> LibraryFacts:
         return LibraryFacts(**vars(self.facts(path)), symbols=exported(self._output / path))
 
-    def written(self) -> tuple[sbom.BundleFile, ...]:
-        return tuple(
-            sbom.BundleFile(
-                path,
-                hashlib.sha1((self._output / path).read_bytes(), usedforsecurity=False).hexdigest(),
-                sha256_of(self._output / path),
-                components,
-            )
-            for path, components in sorted(self._components.items())
-        )
-
     def _target(self, path: str, components: tuple[str, ...]) -> Path:
-        self._components[path] = components
+        self.components[path] = components
         target = self._output / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target

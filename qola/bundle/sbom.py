@@ -6,9 +6,9 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from license_expression import get_spdx_licensing
@@ -34,7 +34,7 @@ from spdx_tools.spdx.spdx_element_utils import calculate_package_verification_co
 from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
-from qola.files import sha256_of_json
+from qola.files import sha256_of, sha256_of_json
 from qola.layout import RECORD, SBOM
 
 _DOCUMENT = "SPDXRef-DOCUMENT"
@@ -42,33 +42,27 @@ _BUNDLE = "SPDXRef-bundle"
 _ROCM = "SPDXRef-rocm"
 
 
-@dataclass(frozen=True)
-class BundleFile:
-    """A file of the bundle.
-
-    Attributes:
-        sha1, sha256: digests; SPDX requires the first for every file.
-        components: its components, keys of licenses.COMPONENTS; none for a user's own file.
-    """
-
-    path: str
-    sha1: str
-    sha256: str
-    components: tuple[str, ...]
-
-
 def document(
     record: Mapping[str, Any],
-    files: Sequence[BundleFile],
+    directory: Path,
+    files: Mapping[str, Sequence[str]],
     licenses: Mapping[str, License],
     *,
     name: str,
     created: datetime,
 ) -> Document:
-    """Return the bill of materials of a bundle: of its files except this one and its record."""
-    lines = [sha256_of_json(record), *(f"{f.sha256} {f.path}" for f in files)]
+    """Return the bill of materials of a bundle.
+
+    Args:
+        directory: contains the files of the bundle.
+        files: components of each file except this one and manifest.json, by path; keys of
+            licenses.COMPONENTS, none for a user's own file.
+    """
+    files = dict(sorted(files.items()))
+    spdx_files = [_file(directory, path, own, licenses) for path, own in files.items()]
+    digests = [f"{f.checksums[1].value} {path}" for f, path in zip(spdx_files, files, strict=True)]
+    lines = [sha256_of_json(record), *digests]
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
-    spdx_files = [_file(file, licenses) for file in files]
     tools = _tools(record)
     packages = [_bundle(record, spdx_files, licenses, name), *_components(record, licenses), *tools]
     relationships = [Relationship(_DOCUMENT, RelationshipType.DESCRIBES, _BUNDLE)]
@@ -76,17 +70,17 @@ def document(
         Relationship(_BUNDLE, RelationshipType.CONTAINS, file.spdx_id) for file in spdx_files
     ]
     relationships += [
-        Relationship(_file_id(file.path), RelationshipType.GENERATED_FROM, _component_id(component))
-        for file in files
-        for component in file.components
+        Relationship(_file_id(path), RelationshipType.GENERATED_FROM, _component_id(component))
+        for path, components in files.items()
+        for component in components
     ]
     relationships += [
         Relationship(tool.spdx_id, RelationshipType.BUILD_TOOL_OF, _BUNDLE) for tool in tools
     ]
     relationships += [
-        Relationship(_file_id(file.path), RelationshipType.DYNAMIC_LINK, _ROCM)
-        for file in files
-        if file.path.endswith(".so")
+        Relationship(_file_id(path), RelationshipType.DYNAMIC_LINK, _ROCM)
+        for path in files
+        if path.endswith(".so")
     ]
     return Document(
         CreationInfo(
@@ -137,18 +131,20 @@ def _file_id(path: str) -> str:
     return f"SPDXRef-{re.sub(r'[^A-Za-z0-9.-]', '-', path)}-{suffix}"
 
 
-def _file(file: BundleFile, licenses: Mapping[str, License]) -> File:
+def _file(
+    directory: Path, path: str, components: Sequence[str], licenses: Mapping[str, License]
+) -> File:
+    # SPDX requires SHA-1 for every file.
+    sha1 = hashlib.sha1((directory / path).read_bytes(), usedforsecurity=False).hexdigest()
     return File(
-        name=f"./{file.path}",
-        spdx_id=_file_id(file.path),
+        name=f"./{path}",
+        spdx_id=_file_id(path),
         checksums=[
-            Checksum(ChecksumAlgorithm.SHA1, file.sha1),
-            Checksum(ChecksumAlgorithm.SHA256, file.sha256),
+            Checksum(ChecksumAlgorithm.SHA1, sha1),
+            Checksum(ChecksumAlgorithm.SHA256, sha256_of(directory / path)),
         ],
-        file_types=[_file_type(file.path)],
-        license_concluded=_expression(licenses, file.components)
-        if file.components
-        else SpdxNoAssertion(),
+        file_types=[_file_type(path)],
+        license_concluded=_expression(licenses, components) if components else SpdxNoAssertion(),
         copyright_text=SpdxNoAssertion(),
     )
 

@@ -270,31 +270,32 @@ def test_manifest_json_has_the_keys_of_rocm_qola() -> None:
     assert {"md_name", "success", "error", "so_path", "duration_s"} <= found["modules"][0].keys()
 
 
-def sbom_text(**origin: Any) -> str:
+def sbom_text(directory: Path, **origin: Any) -> str:
     texts = {c: licenses.identify(c, MIT) for c in licenses.COMPONENTS}
     texts["aiter"] = licenses.identify("aiter", "Ask first.")
-    files = [sbom.BundleFile("lib/a.so", "0" * 40, "0" * 64, ("aiter", "qola"))]
-    document = sbom.document(
-        record(**origin), files, texts, name="small", created=datetime(1970, 1, 1)
+    write(directory, {"lib/a.so": ""})
+    files = {"lib/a.so": ("aiter", "qola")}
+    created = datetime(1970, 1, 1)
+    return sbom.to_json(
+        sbom.document(record(**origin), directory, files, texts, name="small", created=created)
     )
-    return sbom.to_json(document)
 
 
-def test_the_sbom_says_where_aiter_is_from() -> None:
+def test_the_sbom_says_where_aiter_is_from(tmp_path: Path) -> None:
     """Prevents: an SBOM with a password or a path of this machine, or without the commit."""
     git = {"kind": "git", "commit": "a" * 40}
-    text = sbom_text(**git, remote="https://example.org/aiter")
+    text = sbom_text(tmp_path, **git, remote="https://example.org/aiter")
     assert f'"git+https://example.org/aiter@{"a" * 40}"' in text
-    assert sbom_text(**git, remote="https://me:secret@example.org/aiter") == text
-    assert "/srv" not in sbom_text(**git, remote="/srv/aiter.git")
-    assert "/home" not in sbom_text()
+    assert sbom_text(tmp_path, **git, remote="https://me:secret@example.org/aiter") == text
+    assert "/srv" not in sbom_text(tmp_path, **git, remote="/srv/aiter.git")
+    assert "/home" not in sbom_text(tmp_path)
     patch = {"name": "0001.patch", "sha256": "3" * 64}
-    assert "0001.patch" in sbom_text(patches=[patch])
+    assert "0001.patch" in sbom_text(tmp_path, patches=[patch])
 
 
-def test_the_sbom_keeps_an_unknown_license_s_text() -> None:
+def test_the_sbom_keeps_an_unknown_license_s_text(tmp_path: Path) -> None:
     """Prevents: an SBOM with a wrong license, or without the text of an unknown one."""
-    document = json.loads(sbom_text())
+    document = json.loads(sbom_text(tmp_path))
     licensed = document["files"][0]["licenseConcluded"]
     assert sorted(licensed.split(" AND ")) == ["LicenseRef-aiter", "MIT"]
     assert document["hasExtractedLicensingInfos"][0]["extractedText"] == "Ask first."

@@ -14,6 +14,7 @@ from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, triton_
 from qola.json_types import reader
 from qola.triton.library import Built, pack
 from tests.support import plans
+from tests.support.folders import write
 
 MIT = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
 PLAN = plans.plan(
@@ -63,14 +64,13 @@ def test_cmake_and_pkg_config_find_it() -> None:
     assert "archs=gfx90a gfx942\n" in text
 
 
-def test_the_sbom_of_only_kernels_in_triton() -> None:
+def test_the_sbom_of_only_kernels_in_triton(tmp_path: Path) -> None:
     """Prevents: AITER listed without its code; the MIT license for a user's kernels."""
-    files = [
-        sbom.BundleFile("lib/ns_triton.so", "0" * 40, "0" * 64, ("qola",)),
-        sbom.BundleFile("lib/ns_triton-gfx942.qpack", "1" * 40, "1" * 64, ()),
-    ]
+    files: dict[str, list[str]] = {"lib/ns_triton.so": ["qola"], "lib/ns_triton-gfx942.qpack": []}
+    write(tmp_path, dict.fromkeys(files, ""))
     texts = {"qola": licenses.identify("qola", MIT)}
-    document = sbom.document(record(), files, texts, name="small", created=datetime(1970, 1, 1))
+    created = datetime(1970, 1, 1)
+    document = sbom.document(record(), tmp_path, files, texts, name="small", created=created)
     written = json.loads(sbom.to_json(document))
     packages = {package["name"]: package.get("versionInfo") for package in written["packages"]}
     assert packages == {"small": None, "qola": "1.0", "ROCm HIP": "7.2.5", "Triton": "3.9.0"}
