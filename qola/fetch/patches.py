@@ -119,6 +119,11 @@ class _Overlay:
             return None
         return _File(file.read_bytes(), bool(file.stat().st_mode & stat.S_IXUSR))
 
+    def has(self, path: str) -> bool:
+        """Return whether a file or a directory is in the way of a new file."""
+        names = (path, *map(str, PurePosixPath(path).parents))
+        return (self.root / path).is_dir() or any(self.read(name) is not None for name in names)
+
     def copy(self) -> _Overlay:
         other = _Overlay(self.root)
         other._changed.update(self._changed)
@@ -215,11 +220,9 @@ def _apply(tree: _Overlay, change: PatchedFile, place: str) -> Iterator[Finding]
             _REBASE,
         )
         return
-    if target and target != source and tree.read(target) is not None:
-        expected = "none: the patch makes it"
-        yield Finding(
-            f"{place} {_shown(target)}", "the tree has such a file already", expected, _REBASE
-        )
+    if target and target != source and tree.has(target):
+        found, expected = "the tree has such a file already", "none: the patch makes it"
+        yield Finding(f"{place} {_shown(target)}", found, expected, _REBASE)
         return
     before = old or _File(b"")
     lines = _lines(before.data.decode(_ENCODING))

@@ -214,6 +214,8 @@ def test_untouched_files_stay_links(tree: Path, forest: Path) -> None:
         (CHANGE.replace("csrc/a.cpp", "csrc/gone.cpp"), "no such file in the tree"),
         (CHANGE.replace("/csrc/a.cpp", "/../a.cpp"), "a path out of the tree"),
         (new_file("csrc/a.cpp", "100644", "new"), "the tree has such a file already"),
+        (new_file("csrc", "100644", "new"), "the tree has such a file already"),
+        (new_file("csrc/a.cpp/b", "100644", "new"), "the tree has such a file already"),
         (
             "diff --git a/csrc/a.cpp b/csrc/a.cpp\ndeleted file mode 100644\n--- a/csrc/a.cpp\n"
             "+++ /dev/null\n@@ -1 +0,0 @@\n-line 1\n",
