@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -22,7 +23,7 @@ GDB = unpacked("gdb", os.environ["QOLA_GDB"])
 def build_id() -> str:
     """Return the library's."""
     with LIBRARY.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
+        section: Any = ELFFile(file).get_section_by_name(".note.gnu.build-id")
         (note,) = section.iter_notes()
         return str(note["n_desc"])
 
