@@ -267,7 +267,7 @@ class Runner:
                 name: _shown(problem, name, array, types[name])
                 for name, array in done.results.items()
             },
-            verdicts=tuple(compare(done.results, wanted, worst=True)),
+            verdicts=tuple(compare(done.results, wanted)),
         )
 
 

@@ -10,7 +10,7 @@ heads_k, which divides them, those of K and V. Logits and LSE are natural logari
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -115,16 +115,12 @@ class Backward:
         dk: [columns, heads, hdim_q], for each head of Q, as kernels write it.
         dv: [columns, heads, hdim_v], likewise.
         dbias: gradient of the logits, [heads, rows, columns].
-        dsink: [heads], None without a sink.
-        delta: sums of O dO over hdim_v, without dropout's factor, [heads, rows].
     """
 
     dq: F64
     dk: F64
     dv: F64
     dbias: F64
-    dsink: F64 | None
-    delta: F64
 
 
 def summed_up(gradient: F64, heads_k: int) -> F64:
@@ -188,8 +184,7 @@ class Gradients:
     Attributes:
         steps: the softmax that P comes from.
         dp: dO V^T, [heads, rows, columns].
-        delta: see Backward.
-        ds: gradient of the logits.
+        delta: sums of O dO over hdim_v, without dropout's factor, [heads, rows].
     """
 
     of: Sequence
@@ -231,76 +226,9 @@ def backward(
     """
     steps = gradients(attention, of, do, o, lse)
     inner = attention.softmax_scale * steps.ds * steps.steps.slope
-    dsink = None
-    if of.sink is not None:
-        shares = np.exp(of.sink[:, None] - steps.steps.lse)
-        dsink = -(shares * steps.delta).sum(axis=1)
     return Backward(
         dq=np.einsum("hij,jhd->ihd", inner, of.of_each_head(of.k)),
         dk=np.einsum("hij,ihd->jhd", inner, of.q),
         dv=np.einsum("hij,ihd->jhd", steps.steps.p * steps.steps.factors, do),
         dbias=steps.ds,
-        dsink=dsink,
-        delta=steps.delta,
     )
-
-
-def batch_mode(q: F64, k: F64, v: F64, bias: F64 | None = None) -> list[Sequence]:
-    """Return the sequences of a batch; slopes and sinks are added by `with_heads`.
-
-    Args:
-        q, k, v: [batch, positions, heads, hdim], of any strides.
-        bias: broadcast to [batch, heads, rows, columns].
-    """
-    if bias is not None:
-        wanted = (len(q), bias.shape[-3], q.shape[1], k.shape[1])
-        bias = np.broadcast_to(bias, wanted)
-    return [
-        Sequence(q[n], k[n], v[n], bias=None if bias is None else bias[n], number=n)
-        for n in range(len(q))
-    ]
-
-
-def group_mode(
-    q: F64,
-    k: F64,
-    v: F64,
-    starts_q: list[int],
-    starts_k: list[int],
-    lengths_q: list[int] | None = None,
-    lengths_k: list[int] | None = None,
-    bias: F64 | None = None,
-) -> list[Sequence]:
-    """Return the sequences that lie one behind the other.
-
-    Args:
-        q, k, v: [positions of all sequences, heads, hdim].
-        starts_q, starts_k: where each begins, and at last where the last one ends.
-        lengths_q, lengths_k: positions in use, where there is padding behind them.
-        bias: [heads or 1, positions of all of Q, columns]; a sequence has the first columns of
-            its rows.
-    """
-    found = []
-    for n, (row, column) in enumerate(zip(starts_q[:-1], starts_k[:-1], strict=True)):
-        rows = lengths_q[n] if lengths_q else starts_q[n + 1] - row
-        columns = lengths_k[n] if lengths_k else starts_k[n + 1] - column
-        of_k = slice(column, column + columns)
-        own = None if bias is None else bias[:, row : row + rows, :columns]
-        found.append(Sequence(q[row : row + rows], k[of_k], v[of_k], bias=own, number=n))
-    return found
-
-
-def with_heads(
-    sequences: list[Sequence], slopes: F64 | None = None, sink: F64 | None = None
-) -> list[Sequence]:
-    """Return the sequences with ALiBi slopes and sinks.
-
-    Args:
-        slopes: alibi's, [heads] for all or [batch, heads].
-        sink: [heads].
-    """
-    every = None if slopes is None else np.broadcast_to(slopes, (len(sequences), slopes.shape[-1]))
-    return [
-        replace(one, alibi_slopes=None if every is None else every[n], sink=sink)
-        for n, one in enumerate(sequences)
-    ]

@@ -53,9 +53,7 @@ class Dropout:
         """Factor of kept elements: 1 / (1 - p), whatever share the threshold keeps."""
         return float(np.float32(1.0 / self.undropped))
 
-    def bytes(
-        self, batch: int, heads: int, rows: int, columns: int, heads_in_all: int | None = None
-    ) -> NDArray[np.uint8]:
+    def bytes(self, batch: int, heads: int, rows: int, columns: int) -> NDArray[np.uint8]:
         """Return the random byte of each element of P, [heads, rows, columns].
 
         Rows and columns count from the start of the sequence, in group mode too. Masks and tiles
@@ -63,10 +61,10 @@ class Dropout:
 
         Args:
             batch: number of the sequence.
-            heads_in_all: of Q, by which CK counts through the batch; by default `heads`.
+            heads: all heads of Q, by which CK counts through the batch.
         """
         across, down = -(-columns // _TILE), -(-rows // _TILE)
-        head = batch * (heads_in_all or heads) + np.arange(heads, dtype=np.uint64)
+        head = batch * heads + np.arange(heads, dtype=np.uint64)
         # The offset wraps as CK's unsigned 64-bit number does.
         start = np.uint64(self.offset & _LONG) + head * np.uint64(_COUNTERS)
         low = start[:, None] + np.arange(_COUNTERS, dtype=np.uint64)

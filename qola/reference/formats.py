@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 
-#: How a value between two of the format's becomes one of them: the nearer one, and of two that are
-#: equally near the even one or the one away from zero; or always the one toward zero.
-Rounding = Literal["nearest_even", "nearest_away", "toward_zero"]
+#: How a value between two of the format's becomes one of them.
+Rounding = Literal["nearest_even", "toward_zero"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Format:
 
     def unit(self, rounding: Rounding = "nearest_even") -> float:
         """Return the largest relative error of rounding a normal number."""
-        return float(2.0 ** (-self.digits if rounding != "toward_zero" else 1 - self.digits))
+        return float(2.0 ** (1 - self.digits if rounding == "toward_zero" else -self.digits))
 
     def step(self, rounding: Rounding = "nearest_even") -> float:
         """Return the largest absolute error of rounding a number below the normal ones."""
@@ -65,13 +64,7 @@ def rounded(values: Any, to: Format, rounding: Rounding = "nearest_even") -> F64
     plain = np.where(finite, np.clip(given, -2 * to.largest, 2 * to.largest), 0.0)
     exponents = np.maximum(np.frexp(plain)[1] - 1, to.lowest) - (to.digits - 1)
     # Scaling by powers of two is exact.
-    whole = np.ldexp(plain, -exponents)
-    if rounding == "nearest_even":
-        whole = np.rint(whole)
-    elif rounding == "nearest_away":
-        whole = np.copysign(np.floor(np.abs(whole) + 0.5), whole)
-    else:
-        whole = np.trunc(whole)
+    whole = (np.trunc if rounding == "toward_zero" else np.rint)(np.ldexp(plain, -exponents))
     result: F64 = np.ldexp(whole, exponents)
     most = np.inf if to.infinity and rounding != "toward_zero" else to.largest
     result = np.where(np.abs(result) > to.largest, np.copysign(most, result), result)

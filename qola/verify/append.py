@@ -148,7 +148,7 @@ def _step(magnitude: F64, of: Format) -> F64:
 
 def _result(exact: F64, off: F64 | float) -> Result:
     limit = np.broadcast_to(np.asarray(off), exact.shape)
-    return Result(exact, limit, limit, np.ones(exact.shape, np.bool_))
+    return Result(exact, limit, np.ones(exact.shape, np.bool_))
 
 
 def _laid_out(problem: AttentionProblem, tensor: F64, others: float = FILLER) -> F64:

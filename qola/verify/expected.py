@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qola.attention import AttentionProblem
-from qola.reference.attention import (
-    Forward,
-    Gradients,
-    Sequence,
-    backward,
-    forward,
-    gradients,
-)
+from qola.reference.attention import Forward, Sequence, backward, forward, gradients
 from qola.reference.formats import F64, FP32, rounded
 from qola.reference.limits import Arithmetic, backward_limits, forward_limits
 from qola.verify import append
@@ -104,16 +97,10 @@ def by_sequence(problem: AttentionProblem, given: Tensors) -> list[F64]:
 def _forward(problem: AttentionProblem, of: Sequence, arithmetic: Arithmetic) -> dict[str, Result]:
     exact = forward(problem.attention, of)
     o, lse = forward_limits(problem.attention, of, arithmetic)
-    written = not (
-        problem.is_group_mode and problem.min_seqlen_q > 0 and len(of.q) <= problem.min_seqlen_q
-    )
-
-    def result(values: F64, likely: F64, worst: F64) -> Result:
-        return Result(values, likely, worst, np.full(values.shape, written))
-
-    found = {"o": result(exact.o, o.likely, o.worst)}
+    skipped = problem.is_group_mode and 0 < problem.min_seqlen_q >= len(of.q)
+    found = {"o": Result(exact.o, o, np.full(o.shape, not skipped))}
     if problem.return_lse:
-        found["lse"] = result(exact.lse, lse.likely, lse.worst)
+        found["lse"] = Result(exact.lse, lse, np.full(lse.shape, not skipped))
     return found
 
 
@@ -121,24 +108,22 @@ def _backward(
     problem: AttentionProblem, of: Sequence, do: F64, left: Forward, arithmetic: Arithmetic
 ) -> dict[str, Result]:
     exact = backward(problem.attention, of, do, left.o, left.lse)
-    steps: Gradients = gradients(problem.attention, of, do, left.o, left.lse)
-    limits = backward_limits(steps, left.o, left.lse, arithmetic)
+    steps = gradients(problem.attention, of, do, left.o, left.lse)
     written = len(of.q) > 0 and len(of.k) > 0
-    names = ["dq", "dk", "dv"] + (["dbias"] if problem.has_dbias else [])
     found = {}
-    for name in names:
-        values, limit = getattr(exact, name), getattr(limits, name)
-        compared = np.full(values.shape, written)
+    for name, limit in backward_limits(steps, left.o, left.lse, arithmetic).items():
+        compared = np.full(limit.shape, written)
         if name == "dbias":
             # Tiles that a mask hides altogether are not written.
             compared &= steps.steps.allowed
-        found[name] = Result(values, limit.likely, limit.worst, compared)
+        if name != "dbias" or problem.has_dbias:
+            found[name] = Result(getattr(exact, name), limit, compared)
     return found
 
 
 def _together(problem: AttentionProblem, parts: list[Result], name: str, widest: int) -> Result:
     """Return the results of sequences as one tensor."""
-    names = ("exact", "likely", "worst", "compared")
+    names = ("exact", "limit", "compared")
     return Result(*(joined(problem, [getattr(p, n) for p in parts], name, widest) for n in names))
 
 
@@ -157,14 +142,11 @@ def joined(
     return np.concatenate(parts, axis=1 if name in ("lse", "dbias") else 0)
 
 
-def compare(
-    results: Mapping[str, F64], wanted: Mapping[str, Result], worst: bool = False
-) -> list[Verdict]:
+def compare(results: Mapping[str, F64], wanted: Mapping[str, Result]) -> list[Verdict]:
     """Return a verdict for each result that is wanted.
 
     Args:
         results: of a kernel by name, in the layout of `expected`.
-        worst: whether the limits are those that no rounding exceeds, for inputs with a pattern.
 
     Raises:
         ValueError: a result is missing, or of another shape.
@@ -175,14 +157,14 @@ def compare(
         if got is None or got.shape != one.exact.shape:
             shape = None if got is None else got.shape
             raise ValueError(f"{name}: {shape} in place of {one.exact.shape}")
-        verdicts.append(_verdict(name, got, one, one.worst if worst else one.likely))
+        verdicts.append(_verdict(name, got, one))
     return verdicts
 
 
-def _verdict(name: str, got: F64, one: Result, limit: F64) -> Verdict:
+def _verdict(name: str, got: F64, one: Result) -> Verdict:
     same = got == one.exact  # infinities
     with np.errstate(invalid="ignore"):
-        share = np.abs(got - one.exact) / limit
+        share = np.abs(got - one.exact) / one.limit
     share = np.where(same | ~one.compared, 0.0, np.where(np.isnan(share), np.inf, share))
     compared = int(one.compared.sum())
     if not share.size:
@@ -196,5 +178,5 @@ def _verdict(name: str, got: F64, one: Result, limit: F64) -> Verdict:
         place,
         float(got[place]),
         float(one.exact[place]),
-        float(limit[place]),
+        float(one.limit[place]),
     )

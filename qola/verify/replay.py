@@ -121,7 +121,7 @@ class Emulator:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(problem, given, arithmetic(problem, arch, TILE))
         ran = self.run(call, arch, codes, contents(problem, given, arch), tuple(wanted))
-        verdicts = () if ran.error else tuple(compare(ran.results, wanted, worst=True))
+        verdicts = () if ran.error else tuple(compare(ran.results, wanted))
         return Trial(call.sample, call.names, verdicts, ran.findings, ran.error)
 
     def run(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData, formats
-from qola.reference.attention import Sequence, batch_mode, group_mode, with_heads
+from qola.reference.attention import Sequence
 from qola.reference.formats import BF16, F64, FP16, FP32, Format, Rounding, rounded
 from qola.reference.limits import Arithmetic
 
@@ -76,13 +77,20 @@ class Tensors:
     sink: F64 | None = None
 
     def sequences(self, problem: AttentionProblem) -> list[Sequence]:
-        """Return the sequences that these are of."""
-        if problem.is_group_mode:
-            starts = list(self.starts_q), list(self.starts_k)
-            found = group_mode(self.q, self.k, self.v, *starts, bias=self.bias)
-        else:
-            found = batch_mode(self.q, self.k, self.v, self.bias)
-        return with_heads(found, self.alibi_slopes, self.sink)
+        """Return the tensors of each sequence."""
+        slopes, bias, found = self.alibi_slopes, self.bias, []
+        for n in range(problem.batch):
+            rows: Any = n
+            columns: Any = n
+            if problem.is_group_mode:
+                rows, columns = (slice(*of[n : n + 2]) for of in (self.starts_q, self.starts_k))
+                if self.bias is not None:
+                    bias = self.bias[:, rows, : problem.seqlen_k[n]]
+            if problem.batched_alibi_slopes and self.alibi_slopes is not None:
+                slopes = self.alibi_slopes[n]
+            q, k, v = self.q[rows], self.k[columns], self.v[columns]
+            found.append(Sequence(q, k, v, bias, slopes, self.sink, n))
+        return found
 
 
 def tensors(problem: AttentionProblem, arch: str, data: TestData = STANDARD_NORMAL) -> Tensors:
@@ -136,12 +144,11 @@ class Result:
 
     Attributes:
         exact: the reference.
-        likely, worst: how far a kernel may be from it, see qola.reference.limits.
+        limit: how far a kernel may be from it, see qola.reference.limits.
         compared: elements that a kernel must write. It leaves out sequences that are skipped,
             and gradients of sequences that have no Q or no K.
     """
 
     exact: F64
-    likely: F64
-    worst: F64
+    limit: F64
     compared: NDArray[np.bool_]

@@ -172,6 +172,4 @@ def run_backward(
         dk=out(dk * factor).transpose(1, 0, 2),
         dv=out(dv * scale).transpose(1, 0, 2),
         dbias=out(ds * scale),
-        dsink=None,
-        delta=delta.astype(np.float64),
     )
