@@ -1,4 +1,4 @@
-"""Composable Kernel's names for problems: data types, traits and arguments of its dispatch."""
+"""Composable Kernel's names for problems: data types, traits and conditions of its dispatch."""
 
 from __future__ import annotations
 
@@ -6,16 +6,7 @@ import re
 from typing import Any
 
 from qola.attention.problem import AttentionProblem
-from qola.reference.formats import (
-    BF8,
-    BF8_FNUZ,
-    BF16,
-    FP8,
-    FP8_FNUZ,
-    FP16,
-    FP32,
-    Format,
-)
+from qola.reference.formats import BF8, BF8_FNUZ, BF16, FP8, FP8_FNUZ, FP16, FP32, Format
 
 #: Formats of Q, K, V and P, and of O.
 _FORMATS = {
@@ -74,30 +65,6 @@ def traits_of(problem: AttentionProblem) -> dict[str, Any]:
         "has_dbias": problem.has_dbias,
         "is_store_randval": False,
         "is_deterministic": problem.deterministic,
-    }
-
-
-def arguments_of(problem: AttentionProblem) -> dict[str, Any]:
-    """Return the members of `a`, the arguments, that conditions of a dispatch read.
-
-    In group mode AITER's callers pass the sums of the lengths as seqlen_q and seqlen_k.
-    """
-    total = sum if problem.is_group_mode else max
-    return {
-        "hdim_q": problem.hdim_q,
-        "hdim_v": problem.hdim_v,
-        "batch": problem.batch,
-        "nhead_q": problem.nhead_q,
-        "nhead_k": problem.nhead_k,
-        "seqlen_q": total(problem.seqlen_q),
-        "seqlen_k": total(problem.seqlen_k),
-        "max_seqlen_q": max(problem.seqlen_q),
-        "max_seqlen_k": max(problem.seqlen_k),
-        "num_splits": problem.num_splits,
-        "block_table_ptr": problem.layout.page_block_size or None,
-        "cu_seqlen_q_ptr": None,
-        "cu_seqlen_k_ptr": None,
-        "seqlen_k_ptr": None,
     }
 
 

@@ -8,9 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.attention import AttentionProblem
 from qola.reference.formats import F64, Format, decoded, encoded
-from qola.verify import pages
 
 FILLER = 208.0
 """Value between the rows of an input, and in rows of pages that belong to no sequence. Not NaN:
@@ -85,30 +83,3 @@ class Buffer:
         if self.elements:
             self._view(padding)[...] = False
         return bool(np.all(raw[padding] == self._padding))
-
-
-def of_batch(
-    problem: AttentionProblem,
-    name: str,
-    to: Format,
-    length: int,
-    heads: int,
-    hdim: int,
-    filled: Filled,
-) -> Buffer:
-    """Return a tensor that has as many rows for each sequence."""
-    row = heads * hdim + problem.layout.row_padding
-    strides = (length * row, row, hdim, 1)
-    if problem.layout.order == "bhsd":
-        row = hdim + problem.layout.row_padding
-        strides = (heads * length * row, row, length * row, 1)
-    return Buffer(name, to, (problem.batch, length, heads, hdim), strides, filled)
-
-
-def of_pages(
-    problem: AttentionProblem, name: str, to: Format, heads: int, hdim: int, filled: Filled
-) -> Buffer:
-    """Return a tensor in pages."""
-    row = heads * hdim + problem.layout.row_padding
-    shape = (pages.count(problem) * problem.layout.page_block_size, heads, hdim)
-    return Buffer(name, to, shape, (row, hdim, 1), filled)

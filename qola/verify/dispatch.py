@@ -12,10 +12,11 @@ from itertools import chain
 from typing import Any
 
 from qola.attention import AttentionProblem
-from qola.attention.ck import arguments_of, traits_of
+from qola.attention.ck import traits_of
 from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
 from qola.codegen.ck.reachable import Block, leaves_of, read_branches
+from qola.verify.values import dispatch_arguments
 
 #: Kernel instances that a row launches.
 _Row = tuple[str, ...]
@@ -42,7 +43,7 @@ def _begins(text: str, start: str) -> bool:
 def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
     """Return the names that conditions use."""
     return {
-        "a": _Members("a", arguments_of(problem)),
+        "a": _Members("a", dispatch_arguments(problem)),
         "t": _Members("t", traits_of(problem)),
         "device_name": device,
         "begins": _begins,

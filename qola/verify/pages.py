@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,27 +31,25 @@ def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
         indices = np.concatenate([*lists, np.zeros(_BEHIND, np.int32)])
         found = {"kv_indptr": starts, "kv_page_indices": indices}
         if problem.layout.page_block_size > 1:
-            full = [k - (n - 1) * problem.layout.page_block_size for k, n in _with_counts(problem)]
-            found["kv_last_page_lens"] = np.array(full, np.int32)
+            size = problem.layout.page_block_size
+            full = zip(problem.seqlen_k, _counts(problem), strict=True)
+            found["kv_last_page_lens"] = np.array([k - (n - 1) * size for k, n in full], np.int32)
         return found
     # Entries that a kernel must not read name a page that does not exist.
-    table = np.full((problem.batch, _longest(problem)), count(problem), np.int32)
+    table = np.full((problem.batch, max(1, *_counts(problem))), count(problem), np.int32)
     for row, own in zip(table, lists, strict=True):
         row[: len(own)] = own
     return {"block_table_ptr": table.ravel()}
 
 
 def sizes(problem: AttentionProblem) -> dict[str, int]:
-    """Return the other arguments that tell of pages."""
-    if not problem.layout.page_block_size:
+    """Return the arguments with the size and number of pages."""
+    size = problem.layout.page_block_size
+    if not size:
         return {}
     if problem.direction == "batch_prefill":
-        size = problem.layout.page_block_size
         return {"num_total_pages": count(problem)} | ({"page_block_size": size} if size > 1 else {})
-    return {
-        "page_block_size": problem.layout.page_block_size,
-        "batch_stride_block_table": _longest(problem),
-    }
+    return {"page_block_size": size, "batch_stride_block_table": max(1, *_counts(problem))}
 
 
 def laid_out(problem: AttentionProblem, tensor: F64, others: float) -> F64:
@@ -70,14 +66,6 @@ def laid_out(problem: AttentionProblem, tensor: F64, others: float) -> F64:
 
 def _counts(problem: AttentionProblem) -> list[int]:
     return [-(-columns // problem.layout.page_block_size) for columns in problem.seqlen_k]
-
-
-def _with_counts(problem: AttentionProblem) -> Iterator[tuple[int, int]]:
-    return zip(problem.seqlen_k, _counts(problem), strict=True)
-
-
-def _longest(problem: AttentionProblem) -> int:
-    return max(1, *_counts(problem))
 
 
 def _lists(problem: AttentionProblem) -> list[NDArray[np.int32]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -282,37 +282,3 @@ def _dropout(chosen: np.random.Generator) -> dict[str, Any]:
     probability = float(chosen.choice(_DROPS))
     offset = offset if seed % 2 else offset % 1000
     return {"dropout_p": probability, "drop_seed": seed, "drop_offset": offset}
-
-
-def coverage(problems: Sequence[AttentionProblem], fields: Fields) -> tuple[str, ...]:
-    """Return the edge cases that problems of a kernel cover."""
-    return tuple(dict.fromkeys(edge for one in problems for edge in _edges(one, fields)))
-
-
-def _edges(problem: AttentionProblem, fields: Fields) -> Iterator[str]:
-    rows_at_once, columns_at_once = tile_of(fields)
-    partial_q, partial_k = (
-        any(length % tile for length in lengths)
-        for lengths, tile in ((problem.seqlen_q, rows_at_once), (problem.seqlen_k, columns_at_once))
-    )
-    if partial_q:
-        yield "a partial tile of Q"
-    if partial_k:
-        yield "a partial tile of K"
-    if not partial_q and not partial_k:
-        yield "whole tiles"
-    if (problem.nhead_q, problem.nhead_k) in MODEL_HEADS:
-        yield "many heads"
-    if problem.nhead_q > problem.nhead_k:
-        yield "shared heads"
-    if problem.hdim_q < int(fields.get("hdim_q") or 0):
-        yield "a smaller head"
-    if 0 in problem.seqlen_q or 0 in problem.seqlen_k:
-        yield "an empty sequence"
-    if len(set(problem.seqlen_q)) > 1:
-        yield "uneven sequences"
-    if problem.mask_type != "no" and problem.window_size_left >= 0:
-        yield "a window"
-    lengths = zip(problem.seqlen_q, problem.seqlen_k, strict=True)
-    if not all(problem.mask.allowed(r, c).any(axis=1).all() for r, c in lengths):
-        yield "rows without keys"

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from qola.attention import AttentionProblem
-from qola.attention.ck import BIAS_TYPES, MASK_TYPES, arguments_of
-from qola.verify import append, pages
+from qola.attention.ck import BIAS_TYPES, MASK_TYPES, ROPE_TYPES
+from qola.verify import pages
 from qola.verify.buffer import Buffer
-from qola.verify.memory import buffers, stride_arguments
+from qola.verify.memory import buffers
 
-#: Members with the sizes of a problem.
-_SIZES = (
-    *("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v"),
-    *("seqlen_q", "seqlen_k", "max_seqlen_q", "max_seqlen_k", "num_splits"),
-)
-#: Of LSE: a forward's arguments and a backward's have a word each, and no stride of its rows.
-_LSE = {"bwd": "lsed"}
 #: Parameters that became members with other names in later trees.
 _NEWER = {
     "q_dtype_str": "data_type",
@@ -25,6 +18,44 @@ _NEWER = {
     "deterministic": "is_deterministic",
     "is_v3_atomic_fp32": "v3_atomic_fp32",
 }
+#: Dimensions of a tensor's rows, heads, sequences and splits, if there is an argument for its
+#: stride: LSE has none for its rows.
+_DIMENSIONS: Mapping[str, Mapping[str, int]] = {
+    **{
+        name: {"": -3, "nhead_": -2, "batch_": 0}
+        for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv", "knew", "vnew")
+    },
+    "lse": {"nhead_": -2, "batch_": 0},
+    "bias": {"": 1, "nhead_": 0},
+    "dbias": {"": -2, "nhead_": -3, "batch_": 0},
+    "lse_acc": {"nhead_": -2, "batch_": 1, "split_": 0},
+    "o_acc": {"": -2, "nhead_": -3, "batch_": 1, "split_": 0},
+    "dq_acc": {"": 3, "nhead_": 2, "batch_": 1, "split_": 0},
+}
+
+
+def sizes(problem: AttentionProblem) -> dict[str, int]:
+    """Return the sizes of a problem; of group mode, seqlen_q and seqlen_k are sums."""
+    total = sum if problem.is_group_mode else max
+    return {
+        "batch": problem.batch,
+        "nhead_q": problem.nhead_q,
+        "nhead_k": problem.nhead_k,
+        "hdim_q": problem.hdim_q,
+        "hdim_v": problem.hdim_v,
+        "seqlen_q": total(problem.seqlen_q),
+        "seqlen_k": total(problem.seqlen_k),
+        "max_seqlen_q": max(problem.seqlen_q),
+        "max_seqlen_k": max(problem.seqlen_k),
+        "num_splits": problem.num_splits,
+    }
+
+
+def dispatch_arguments(problem: AttentionProblem) -> dict[str, Any]:
+    """Return the members of `a`, the arguments, that conditions of a dispatch read."""
+    pointers = ("cu_seqlen_q_ptr", "cu_seqlen_k_ptr", "seqlen_k_ptr")
+    paged = problem.layout.page_block_size or None
+    return {**sizes(problem), "block_table_ptr": paged, **dict.fromkeys(pointers)}
 
 
 def entry_values(
@@ -35,66 +66,83 @@ def entry_values(
     Args:
         parameters: names of the entry point's parameters behind its arguments, see plan.json.
     """
+    values: dict[str, Any] = {**sizes(problem), **pages.sizes(problem)}
+    values |= _strides(problem, buffers(problem, arch))
+    if problem.direction != "fwd_splitkv":
+        del values["num_splits"]
+    if problem.direction != "bwd":
+        del values["max_seqlen_k"]
     if problem.seqlen_knew:
-        return append.entry_values(problem, arch)
-    backward = problem.direction == "bwd"
-    split = problem.direction == "fwd_splitkv"
-    # Neither has dropout, nor assembly kernels.
-    plain = split or problem.direction == "pagedkv_prefill"
-    sizes = arguments_of(problem)
-    left_out = set() if backward else {"max_seqlen_k"}
-    left_out |= set() if split else {"num_splits"}
-    values = {name: sizes[name] for name in _SIZES if name not in left_out}
-    words: dict[str, Any] = {"q_dtype_str": problem.dtype}
+        del values["max_seqlen_q"], values["seqlen_k"]
+        return values | {
+            "q_dtype_str": problem.dtype,
+            "rope_type": [*ROPE_TYPES].index(problem.rope_type),
+            "seqlen_q": problem.seqlen_q[0],
+            "seqlen_knew": problem.seqlen_knew,
+            "rotary_dim": problem.rotary_dim,
+            "has_mask": problem.mask_type != "no",
+        }
     values |= {
         "is_group_mode": problem.is_group_mode,
         "mask_type": [*MASK_TYPES].index(problem.mask_type),
         "bias_type": [*BIAS_TYPES].index(problem.bias_type),
         "window_size_left": problem.window_size_left,
         "window_size_right": problem.window_size_right,
-        **({"has_sink": True} if problem.has_sink else {}),
     }
-    dropped = problem.dropout
-    if not plain:
-        words["use_ext_asm"] = problem.use_asm
+    if problem.has_sink:
+        values["has_sink"] = True
+    renamed: dict[str, Any] = {"q_dtype_str": problem.dtype}
+    # Split-KV and paged prefill have neither dropout nor assembly kernels.
+    if problem.direction not in ("fwd_splitkv", "pagedkv_prefill"):
+        dropped = problem.dropout
+        renamed["use_ext_asm"] = problem.use_asm
         values["p_drop"] = dropped.probability if dropped else 0.0
         values["drop_seed"] = dropped.seed if dropped else 0
         values["drop_offset"] = dropped.offset if dropped else 0
-    if backward:
-        words |= {
-            "deterministic": problem.deterministic,
-            "is_v3_atomic_fp32": problem.is_v3_atomic_fp32,
-        }
-        values |= {
-            "scale": problem.softmax_scale,
-            "p_undrop": dropped.undropped if dropped else 1.0,
-            "has_dbias": problem.has_dbias,
-            "is_store_randval": False,
-            "how_v3_bf16_cvt": problem.how_v3_bf16_cvt,
-        }
+        if problem.direction == "bwd":
+            values["p_undrop"] = dropped.undropped if dropped else 1.0
+        else:
+            values["s_randval"] = False
+    if problem.use_asm or problem.direction == "bwd":
+        values["how_v3_bf16_cvt"] = problem.how_v3_bf16_cvt
+    if problem.direction == "bwd":
+        renamed["deterministic"] = problem.deterministic
+        renamed["is_v3_atomic_fp32"] = problem.is_v3_atomic_fp32
+        values |= {"scale": problem.softmax_scale, "has_dbias": problem.has_dbias}
+        values["is_store_randval"] = False
     else:
         values |= {"scale_s": problem.softmax_scale, "scale_p": 1.0, "scale_o": 1.0}
         values |= {"logits_soft_cap": problem.logits_soft_cap, "has_lse": problem.return_lse}
-        if not plain:
-            values["s_randval"] = False
-        if problem.direction == "fwd":
-            values["min_seqlen_q"] = problem.min_seqlen_q
-        if problem.use_asm:
-            values["how_v3_bf16_cvt"] = problem.how_v3_bf16_cvt
-        values |= pages.sizes(problem)
-    values |= {name if name in parameters else _NEWER[name]: v for name, v in words.items()}
-    return values | _strides(problem, buffers(problem, arch))
+    if problem.direction == "fwd":
+        values["min_seqlen_q"] = problem.min_seqlen_q
+    return values | {n if n in parameters else _NEWER[n]: v for n, v in renamed.items()}
 
 
-def _strides(problem: AttentionProblem, of: dict[str, Buffer]) -> dict[str, int]:
-    found = stride_arguments(problem, of)
-    word = _LSE.get(problem.direction, "lse")
-    for name in ("lse", "lsed", "lse_acc"):
-        found.pop(f"stride_{name}", None)
-    for name in ("lse", "lsed"):
-        if name != word:
-            found.pop(f"nhead_stride_{name}", None)
-            found.pop(f"batch_stride_{name}", None)
+def _strides(problem: AttentionProblem, of: Mapping[str, Buffer]) -> dict[str, int]:
+    """Return stride_q, nhead_stride_q, batch_stride_q and those of other tensors."""
+    found: dict[str, int] = {}
+    for name, buffer in of.items():
+        # A backward has other names for the strides of LSE, which are those of D, too.
+        word = "lsed" if (name, problem.direction) == ("lse", "bwd") else name
+        strides = {
+            f"{kind}stride_{word}": buffer.strides[at]
+            for kind, at in _DIMENSIONS.get(name, {}).items()
+        }
+        batch = f"batch_stride_{word}"
+        if name in ("k", "v") and problem.layout.page_block_size:
+            strides[batch] = problem.layout.page_block_size * buffer.strides[0]
+        elif name == "bias":
+            # The same for each sequence, and, with a single head, for each head.
+            strides[batch] = 0
+            if buffer.shape[0] == 1:
+                strides["nhead_stride_bias"] = 0
+        elif name == "alibi_slopes":
+            strides["stride_bias"] = buffer.shape[1] if problem.batched_alibi_slopes else 0
+        elif name == "dq_acc" and not problem.is_v3_atomic_fp32:
+            pass  # Kernels that accumulate in 16 bits find each sequence by it.
+        elif batch in strides and problem.is_group_mode and not problem.seqlen_knew:
+            strides[batch] = 0
+        found |= strides
     return found
 
 

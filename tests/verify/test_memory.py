@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from qola.attention import AttentionProblem, Layout
-from qola.verify.memory import buffers, filled, stride_arguments
+from qola.verify.memory import buffers, filled
 from qola.verify.tensors import tensors
+from qola.verify.values import entry_values
 
 PROBLEM = AttentionProblem(
     "bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True, layout=Layout(row_padding=8)
@@ -37,7 +38,7 @@ def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
     """Prevents: a kernel that is handed other numbers than the reference."""
     given = tensors(problem, "gfx950")
     found = buffers(problem, "gfx950")
-    strides = stride_arguments(problem, found)
+    strides = entry_values(problem, "gfx950", ())
     values = filled(problem, given)
     for name in ("q", "k", "v"):
         buffer = found[name]
