@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,9 +23,11 @@ MAX_STAGES = 8
 _DTYPES = ("", "fp16", "bf16", "fp32", "fp8", "bf8", "fp8fp16", "fp8bf16", "fp8fp32")
 _WINDOWS = {"no": 0, "bottom_right": 3, "top_left": 4}
 _CK_ONLY = 1
+#: Of the strides of a tensor, in the order of its members.
+_DIMENSIONS = ("batch_", "nhead_", "")
 #: An address that is not null.
 _SOMEWHERE = 0x1000
-#: AITER's names that differ in the header.
+#: Names of AITER's arguments and tensors that differ in the header.
 _NAMES = {
     "is_group_mode": "group",
     "is_deterministic": "deterministic",
@@ -36,15 +38,13 @@ _NAMES = {
     "batch_stride_block_table": "block_table_stride",
     "page_block_size": "page_size",
     "num_total_pages": "num_pages",
-}
-_TENSORS = {
+    "seqlen_k_ptr": "seqlens_k",
     "do": "d_o",
     "dbias": "d_bias",
     "knew": "k_new",
     "vnew": "v_new",
     "alibi_slopes": "bias",
 }
-_TABLES = {"seqlen_k": "seqlens_k"}
 _I32, _I64, _PTR = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 _U32, _U64, _FLOAT = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_float
 
@@ -205,7 +205,7 @@ def make_args(
         addresses: of tensors and tables, by the names of AITER's arguments. Without them each is
             set to an address that must not be read, which `find` accepts.
     """
-    values = entry_values(problem, arch, ())
+    values, kinds = entry_values(problem, arch, ()), dict(Args._fields_)
     args = Args(
         struct_size=ctypes.sizeof(Args),
         dtype=_DTYPES.index(problem.dtype),
@@ -221,32 +221,20 @@ def make_args(
         field = _NAMES.get(name, name)
         if isinstance(getattr(args, field, None), int | float):
             setattr(args, field, value)
-    for name, tensor in _tensors(problem, arch, values, addresses):
-        setattr(args, name, tensor)
     for name in tables(problem):
-        plain = name.removesuffix("_ptr")
-        setattr(args, _TABLES.get(plain, plain), addresses[name] if addresses else _SOMEWHERE)
-    return args
-
-
-def _tensors(
-    problem: AttentionProblem,
-    arch: str,
-    values: Mapping[str, Any],
-    addresses: Mapping[str, int] | None,
-) -> Iterator[tuple[str, Any]]:
+        field = _NAMES.get(name, name.removesuffix("_ptr"))
+        setattr(args, field, addresses[name] if addresses else _SOMEWHERE)
     for name in buffers(problem, arch):
-        field = _TENSORS.get(name, name)
-        data = addresses[address_names(name)] if addresses else _SOMEWHERE
+        field = _NAMES.get(name, name)
+        data: Any = addresses[address_names(name)] if addresses else _SOMEWHERE
         if name == "q" and problem.seqlen_knew and problem.rope_type == "no":
             continue  # Kernels do not read it.
-        if name in ("rotary_cos", "rotary_sin", "sink"):
-            yield name, data
-        elif name == "alibi_slopes":
-            yield field, Tensor(data=data, stride_batch=values["stride_bias"])
-        elif field in dict(Args._fields_):
+        if name == "alibi_slopes":
+            data = Tensor(data=data, stride_batch=values["stride_bias"])
+        elif kinds.get(field) is Tensor:
             # The arguments of a backward have other names for the strides of the LSE.
-            ending = "lsed" if (name, problem.direction) == ("lse", "bwd") else name
-            kinds = ("batch_", "nhead_", "")
-            strides = (values.get(f"{kind}stride_{ending}", 0) for kind in kinds)
-            yield field, Tensor(data, *strides)
+            word = "lsed" if (name, problem.direction) == ("lse", "bwd") else name
+            data = Tensor(data, *(values.get(f"{k}stride_{word}", 0) for k in _DIMENSIONS))
+        if field in kinds:
+            setattr(args, field, data)
+    return args

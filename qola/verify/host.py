@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,10 +31,9 @@ from qola.verify.memory import buffers, tables
 from qola.verify.repository import Repository, VerifyError
 from qola.verify.values import address_names, entry_values
 
-#: Time that a call may take in seconds: no kernel runs.
-_SECONDS = 300.0
 #: Crashes after which the other problems are not tried.
 _CRASHES = 20
+_FORK = multiprocessing.get_context("fork")
 _Of = TypeVar("_Of")
 _Done = TypeVar("_Done")
 
@@ -76,7 +74,7 @@ def on_device(
     Raises:
         VerifyError: the process died.
     """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(1, _FORK) as pool:
         try:
             return pool.submit(_in_process, built, device, work, argument).result()
         except BrokenProcessPool:
@@ -93,50 +91,33 @@ def _in_process(
         return thread.submit(lambda: work(Host(built, device), argument)).result()
 
 
-def call_apart(
-    built: Built, device: Device, problems: Sequence[AttentionProblem]
-) -> Iterator[Call]:
+def call_apart(built: Built, device: Device, problems: Sequence[AttentionProblem]) -> list[Call]:
     """Call a library's C functions with problems, in a process that may crash.
 
     After a crash another process goes on with the next problem, up to _CRASHES times.
     """
     samples = [Sample(problem) for problem in problems]
+    found: list[Call] = []
     for _ in range(_CRASHES):
-        if not samples:
-            return
-        ours, theirs = multiprocessing.Pipe()
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=_serve, args=(theirs, built, device, samples))
-        process.start()
-        theirs.close()
-        answered: list[Call] = []
-        ending = ""
-        while len(answered) < len(samples) and not ending:
-            if not ours.poll(_SECONDS):
-                process.kill()
-                ending = f"no answer after {_SECONDS:g} s"
-                break
+        with ProcessPoolExecutor(1, _FORK, _load, (built, device)) as pool:
             try:
-                answered.append(ours.recv())
-            except EOFError:
-                ending = "ended the process"
-        process.join()
-        if process.exitcode and not ending:
-            # It crashed while it unloaded the library: the last problem's answer does not count.
-            answered.pop()
-            ending = "ended the process"
-        yield from answered
-        if ending:
-            yield Call(samples[len(answered)], (), f"{ending} ({process.exitcode})")
-            samples = samples[len(answered) + 1 :]
-        else:
-            samples = []
+                for call in [pool.submit(_call_c, one) for one in samples[len(found) :]]:
+                    found.append(call.result())  # noqa: PERF401 - those before a crash count
+                break
+            except BrokenProcessPool:
+                found.append(Call(samples[len(found)], (), "ended the process"))
+    return found
 
 
-def _serve(connection: Connection, built: Built, device: Device, samples: Sequence[Sample]) -> None:
-    host = Host(built, device)
-    for sample in samples:
-        connection.send(host.call_c(sample))
+_host: list[Host] = []
+
+
+def _load(built: Built, device: Device) -> None:
+    _host.append(Host(built, device))
+
+
+def _call_c(sample: Sample) -> Call:
+    return _host[0].call_c(sample)
 
 
 class Host:
@@ -162,43 +143,44 @@ class Host:
         self._parameters = built.parameters
 
     def call(self, sample: Sample) -> Call:
-        """Call the entry point with a problem, and return its kernel launches and its error."""
-        problem = sample.problem
-        entry = ENTRIES[problem.direction]
-        values: dict[str, Any] = entry_values(problem, self.arch, self._parameters[entry])
-        held = self._allocate(problem)
-        self._hip.asked.clear()
-        error = ""
-        try:
+        """Return the launches of the entry point for a problem."""
+        entry = ENTRIES[sample.problem.direction]
+        values = entry_values(sample.problem, self.arch, self._parameters[entry])
+
+        def run(held: dict[str, Allocation]) -> str:
             assert self._caller is not None
             # The C++ function, not the C one: the kernels' accumulators are tensors of their own
             # here, of which each can be checked, and it serves problems that C functions refuse.
             status = self._hip.caller(self._caller)(entry, values | held)
-            said = REFUSED if status == -1 else f"returned {status:g}"
-            error = f"{entry} {said}" if status < 0 else ""
-            launches = tuple(self._launch(one, held) for one in self._hip.asked)
-        except QolaError as wrong:
-            launches, error = (), str(wrong)
-        finally:
-            for memory in held.values():
-                memory.free()
-        return Call(sample, launches, error)
+            error = REFUSED if status == -1 else f"returned {status:g}"
+            return f"{entry} {error}" if status < 0 else ""
+
+        return self._record(sample, run)
 
     def call_c(self, sample: Sample) -> Call:
         """Return the launches of the C function for a problem."""
-        held = self._allocate(sample.problem)
-        self._hip.asked.clear()
-        launches: tuple[Launch, ...] = ()
-        try:
+
+        def run(held: dict[str, Allocation]) -> str:
             functions = CFunctions(self._library, self._namespace, sample.problem.direction)
             addresses = {name: memory.address for name, memory in held.items()}
             args = make_args(sample.problem, self.arch, addresses)
             error = functions.set_workspace_size(args)
-            if not error:
-                size = int(args.workspace_size)
-                held["workspace"] = self._hip.allocate(np.zeros(max(1, size), np.uint8))
-                args.workspace = held["workspace"].address
-                error = functions.call(args)
+            if error:
+                return error
+            size = max(1, int(args.workspace_size))
+            held["workspace"] = self._hip.allocate(np.zeros(size, np.uint8))
+            args.workspace = held["workspace"].address
+            return functions.call(args)
+
+        return self._record(sample, run)
+
+    def _record(self, sample: Sample, run: Callable[[dict[str, Allocation]], str]) -> Call:
+        """Return the launches of a call, which gets memory by argument and returns its error."""
+        held = self._allocate(sample.problem)
+        self._hip.asked.clear()
+        launches: tuple[Launch, ...] = ()
+        try:
+            error = run(held)
             launches = tuple(self._launch(one, held) for one in self._hip.asked)
             self._hip.raise_error()
         except QolaError as wrong:
