@@ -19,10 +19,9 @@ from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.case import Sample
 from qola.verify.propose import propose
-from qola.verify.sample import KernelSamples, Launched, search, some_edge
 
-#: Calls of the entry point for each sample.
-_CALLS = 400
+CALLS = 400
+"""Calls of the entry point for each sample."""
 #: Rows of Q and columns of K that such kernels take at once.
 _TILES = ("b64x64", "b128x128", "b128x192", "b256x64")
 _HDIMS = ((64, 64), (128, 128), (192, 192), (192, 128))
@@ -88,40 +87,17 @@ def hints_of_fields(
             yield replace(hints, dtypes=(dtype,), groups=(group,))
 
 
-def draw_assembly(
-    name: str,
-    direction: str,
-    hints: Sequence[Hints],
-    launched: Launched,
-    samples: int,
-    seed: int,
-    max_work: int,
-) -> KernelSamples:
-    """Return problems that a kernel is launched for, the same for a seed.
-
-    Args:
-        name: of the kernel.
-        direction: fwd or bwd.
-        hints: of which one is taken for each call.
-        launched: calls the entry point, and returns the names of the launched kernels.
-    """
-
-    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Sample | None:
-        one = hints[int(chosen.integers(len(hints)))]
-        return _proposed(direction, one, some_edge(chosen, edge), chosen, max_work, many)
-
-    cu_count = hints[0].cu_count if hints else 0
-    return search(name, proposed, launched, samples, seed, _CALLS if hints else 0, cu_count)
-
-
-def _proposed(
+def propose_assembly(
     direction: str,
     hints: Hints,
     edge: int,
     chosen: np.random.Generator,
     max_work: int,
+    *,
     many: bool,
 ) -> Sample | None:
+    """Return a problem that a kernel with these hints may serve; arguments are as of `propose`."""
+
     def one(of: Sequence[_T]) -> _T:
         return of[int(chosen.integers(len(of)))]
 

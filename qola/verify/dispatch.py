@@ -7,9 +7,9 @@ are evaluated unchanged. One that cannot be evaluated is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import traits_of
@@ -36,17 +36,13 @@ class _Members:
             raise NotUnderstoodError(f"{self._name}.{member} in the dispatch") from None
 
 
-def _begins(text: str, start: str) -> bool:
-    return text.startswith(start)
-
-
 def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
     """Return the names that conditions use."""
     return {
         "a": _Members("a", dispatch_arguments(problem)),
         "t": _Members("t", traits_of(problem)),
         "device_name": device,
-        "begins": _begins,
+        "begins": str.startswith,
         "__builtins__": {},
     }
 
@@ -72,10 +68,6 @@ def _text(formula: Formula) -> str:
     if isinstance(formula, bool):
         return str(formula).lower()
     return (" && " if formula.every else " || ").join(f"({_text(one)})" for one in formula.formulas)
-
-
-def _is_row(block: Block) -> bool:
-    return not block.chains and "traits_<" in block.text
 
 
 class Dispatch:
@@ -111,8 +103,8 @@ class Dispatch:
         Raises:
             NotUnderstoodError: a condition uses an unknown name.
         """
-        found = self._walk(self._tree, _names(problem, device))
-        return () if found is None else self._kernels(found)
+        rows = self._rows(self._tree, _names(problem, device), "first")
+        return next((self._kernels(text) for text, _ in rows), ())
 
     def fitting(self, problem: AttentionProblem, device: str) -> list[_Row]:
         """Return the kernel instances of all rows whose conditions a problem meets, in their order.
@@ -122,29 +114,8 @@ class Dispatch:
         Raises:
             NotUnderstoodError: a condition uses an unknown name.
         """
-        found = self._all(self._tree, _names(problem, device))
-        return list(dict.fromkeys(filter(None, map(self._kernels, found))))
-
-    def _walk(self, block: Block, names: dict[str, Any]) -> str | None:
-        for branches in block.chains:
-            for condition, inner in branches:
-                if _holds(condition, names):
-                    found = self._walk(inner, names)
-                    if found is not None:
-                        return block.text + found
-                    break
-        return block.text if _is_row(block) else None
-
-    def _all(self, block: Block, names: dict[str, Any]) -> Iterator[str]:
-        for branches in block.chains:
-            held = False
-            for condition, inner in branches:
-                # An else is for problems that all earlier branches refuse.
-                if not (held and condition == "true") and _holds(condition, names):
-                    held = True
-                    yield from (block.text + found for found in self._all(inner, names))
-        if _is_row(block):
-            yield block.text
+        rows = self._rows(self._tree, _names(problem, device), "fitting")
+        return list(dict.fromkeys(filter(None, (self._kernels(text) for text, _ in rows))))
 
     def refusals(
         self, problem: AttentionProblem, device: str
@@ -157,33 +128,43 @@ class Dispatch:
         Raises:
             NotUnderstoodError: a condition uses an unknown name.
         """
-        rows = self._refused(self._tree, _names(problem, device), ())
+        rows = self._rows(self._tree, _names(problem, device), "all")
         found = [(self._kernels(text), failed) for text, failed in rows]
         return sorted((row for row in found if row[0]), key=lambda row: len(row[1]))
 
-    def _refused(
-        self, block: Block, names: dict[str, Any], failed: tuple[str, ...]
+    def _rows(
+        self, block: Block, names: dict[str, Any], which: Literal["first", "fitting", "all"]
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the text of rows, and the conditions that keep a problem from each.
+
+        Args:
+            which: of branches of an if whose conditions hold, the first or all of them (an else
+                only if no other holds); or all branches.
+        """
         for branches in block.chains:
             taking = ""
             for condition, inner in branches:
-                if _holds(condition, names):
-                    own: tuple[str, ...] = (f"not ({taking})",) if taking else ()
-                    taking = taking or " ".join(condition.split())
-                else:
-                    own = tuple(_failing(condition, names))
-                for text, all_failed in self._refused(inner, names, (*failed, *own)):
-                    yield block.text + text, all_failed
-        if _is_row(block):
-            yield block.text, failed
+                holds = _holds(condition, names)
+                if which != "all" and (not holds or (taking and condition == "true")):
+                    continue
+                failed: tuple[str, ...] = (f"not ({taking})",) if taking else ()
+                if not holds:
+                    failed = tuple(_failing(condition, names))
+                taking = taking or (" ".join(condition.split()) if holds else "")
+                for text, further in self._rows(inner, names, which):
+                    yield block.text + text, (*failed, *further)
+                if which == "first":
+                    break
+        if not block.chains and "traits_<" in block.text:
+            yield block.text, ()
 
     def hidden_by(self, kernel: str) -> _Row:
         """Return kernels that are launched in place of one that never is, () where it is."""
         rows = zip(self._leaves, self._of_leaf, strict=True)
         fronts = [leaf.front for leaf, names in rows if kernel in names]
-        if not all(fronts):
+        if not fronts or not all(fronts):
             return ()
-        taking = (self._of_leaf[i] for branch in chain(*fronts[:1]) for i in branch)
+        taking = (self._of_leaf[i] for branch in fronts[0] for i in branch)
         return tuple(dict.fromkeys(chain(*taking)))
 
     def _kernels(self, text: str) -> _Row:
@@ -192,8 +173,3 @@ class Dispatch:
             found = [f for traits in called for f in self._links.files(traits, arch)]
             self._named[text] = tuple(dict.fromkeys(found))
         return self._named[text]
-
-
-def rows_of(dispatch: Dispatch, kernel: str) -> Sequence[_Row]:
-    """Return the rows of a dispatch that launch a kernel instance."""
-    return [row for row in dispatch.rows if kernel in row]

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.code_object.reader import CodeObject
 from qola.emulate import single
@@ -129,7 +129,6 @@ class Host:
 
     def __init__(self, built: Built, device: Device) -> None:
         arch = self.arch = device.arch
-        self.device = device
         self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
         self._namespace = built.plan.namespace
@@ -139,7 +138,6 @@ class Host:
         self.codes: dict[str, str] = {}
         self._symbols = built.symbols(arch)
         self._code_objects = built.code_objects(arch)
-        self.direction = ATTENTION[built.module].direction
         self._parameters = built.parameters
 
     def call(self, sample: Sample) -> Call:

@@ -19,9 +19,6 @@ HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
 #: Those of models. Kernels divide the number of a head of Q, and a wrong quotient may be right for
 #: the first heads.
 MODEL_HEADS = ((8, 8), (16, 8), (24, 8), (64, 8))
-#: Of problems, each third one has as many heads as models have.
-_MANY_HEADS = 3
-
 Fields = Mapping[str, FieldValue]
 """Of a kernel instance, as a plan has them."""
 #: Rows of Q where there are many heads: a row, and several of a wave.
@@ -40,11 +37,6 @@ _ROWS = 64
 _ROTARY = 16
 
 T = TypeVar("T", int, float)
-
-
-def has_many_heads(number: int) -> bool:
-    """Return whether the problem of this number has as many heads as real models, not a few."""
-    return number % _MANY_HEADS == _MANY_HEADS - 1
 
 
 def tile_of(fields: Fields) -> tuple[int, int]:

@@ -10,18 +10,26 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from qola.aiter.attention import ENTRIES
+from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
-from qola.plan.model import KernelInstance
-from qola.verify.assembly import Hints, draw_assembly, hints_of_code_object, hints_of_fields
+from qola.verify.assembly import CALLS as ASSEMBLY_CALLS
+from qola.verify.assembly import hints_of_code_object, hints_of_fields, propose_assembly
 from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
 from qola.verify.outcome import Outcome
 from qola.verify.replay import MAX_INSTRUCTIONS, outcomes
 from qola.verify.repository import is_asm_helper
-from qola.verify.sample import MAX_WORK, KernelSamples, draw, draw_by_calls
+from qola.verify.sample import (
+    CALLS,
+    MAX_WORK,
+    KernelSamples,
+    Proposal,
+    draw,
+    proposals_of,
+    search,
+)
 
 #: Recordings that are compared to find bytes that differ each time.
 _MORE_CALLS = 3
@@ -38,7 +46,6 @@ class VerifyRequest:
         patterns: of kernels' names, with * and ?; none for all.
         max_work: of each problem, see `AttentionProblem.work`.
         max_instructions: of each launch, after which it counts as endless.
-        checked: also look for registers and LDS that are read before they are written.
         processes: that try kernels side by side.
     """
 
@@ -48,7 +55,6 @@ class VerifyRequest:
     seed: int = 0
     max_work: int = MAX_WORK
     max_instructions: int = MAX_INSTRUCTIONS
-    checked: bool = False
     processes: int = 1
 
     def takes(self, kernel: str) -> bool:
@@ -66,17 +72,9 @@ def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
     Raises:
         QolaError: a process died, the library's host code in it or the emulator.
     """
-    options = Options(checked=request.checked, limit=request.max_instructions)
-    return outcomes(record(built, request), request.processes, options)
-
-
-def record(built: Built, request: VerifyRequest) -> list[Case]:
-    """Record the launches of a library for problems of each requested kernel.
-
-    Raises:
-        VerifyError: the process that called the library died.
-    """
-    return _recorded(built, request, _all_drawn(built, request))
+    options = Options(limit=request.max_instructions)
+    cases = _recorded(built, request, _all_drawn(built, request))
+    return outcomes(cases, request.processes, options)
 
 
 def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
@@ -136,9 +134,8 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
         if not asked:
             continue
         if direction not in ENTRIES:
-            found += [
-                KernelSamples(k.name, (), f"no problems are sampled for {direction}") for k in asked
-            ]
+            missing = f"no problems are sampled for {direction}"
+            found += [KernelSamples(k.name, (), missing) for k in asked]
             continue
         how = request.arch, request.samples, request.seed, request.max_work
         try:
@@ -146,73 +143,53 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
             found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
         except NotUnderstoodError as error:
             why = f"the dispatch is not understood: {error}"
-            by_calls = _drawn_by_calls(built, request, kernels, asked)
+            proposals = {kernel.name: proposals_of(kernel, kernels) for kernel in asked}
+            by_calls = _searched(built, request, proposals, CALLS)
+            unfound = {one.kernel: proposals[one.kernel] for one in by_calls if not one.samples}
+            found += [one for one in by_calls if one.samples]
             found += [
                 one if one.samples else replace(one, missing=f"{one.missing}; {why}")
-                for one in by_calls
+                for one in _searched(built, request, unfound, CALLS, _DIVIDED)
             ]
-    return found
-
-
-def _drawn_by_calls(
-    built: Built,
-    request: VerifyRequest,
-    kernels: Sequence[KernelInstance],
-    asked: Sequence[KernelInstance],
-) -> list[KernelSamples]:
-    """Sample problems by calling the library, for a dispatch that cannot be parsed."""
-    found: list[KernelSamples] = []
-    for cu_count in (0, _DIVIDED):
-        work = partial(_draw_called, request=request, kernels=kernels)
-        drawn = on_device(built, Device(request.arch, cu_count), work, asked)
-        asked = [k for k, one in zip(asked, drawn, strict=True) if not one.samples]
-        found += [one for one in drawn if one.samples or cu_count]
-        if not asked:
-            break
     return found
 
 
 def _drawn_assembly(built: Built, request: VerifyRequest) -> list[KernelSamples]:
     """Return assembly kernels and their helper kernels, with problems or the reason for none."""
     keys = [code.key for code in built.planned.code_objects if code.arch == request.arch]
-    hints: dict[str, Sequence[Hints]]
     hints = {key: [hints_of_code_object(key)] for key in keys if request.takes(key)}
     for kernel in built.kernels:
         if is_asm_helper(kernel) and request.arch in kernel.archs and request.takes(kernel.name):
             hints[kernel.name] = list(hints_of_fields(kernel.fields, keys))
+    direction = ATTENTION[built.module].direction
+    by_device: dict[int, dict[str, list[Proposal]]] = {}
+    for name, own in hints.items():
+        proposals: list[Proposal] = [partial(propose_assembly, direction, one) for one in own]
+        by_device.setdefault(own[0].cu_count if own else 0, {})[name] = proposals
     found: list[KernelSamples] = []
-    for cu_count in sorted({_cu_count(one) for one in hints.values()}):
-        asked = {name: one for name, one in hints.items() if _cu_count(one) == cu_count}
-        work = partial(_draw_assembly, request=request)
-        found += on_device(built, Device(request.arch, cu_count), work, asked)
+    for cu_count, kernels in sorted(by_device.items()):
+        found += _searched(built, request, kernels, ASSEMBLY_CALLS, cu_count)
     return found
 
 
-def _cu_count(hints: Sequence[Hints]) -> int:
-    return hints[0].cu_count if hints else 0
-
-
-def _draw_assembly(
-    host: Host, hints: Mapping[str, Sequence[Hints]], *, request: VerifyRequest
-) -> list[KernelSamples]:
-    how = request.samples, request.seed, request.max_work
-    return [
-        draw_assembly(name, host.direction, own, host.launched, *how) for name, own in hints.items()
-    ]
-
-
-def _draw_called(
-    host: Host,
-    asked: Sequence[KernelInstance],
-    *,
+def _searched(
+    built: Built,
     request: VerifyRequest,
-    kernels: Sequence[KernelInstance],
+    proposals: Mapping[str, Sequence[Proposal]],
+    calls: int,
+    cu_count: int = 0,
 ) -> list[KernelSamples]:
-    how = request.samples, request.seed, request.max_work
-    return [
-        draw_by_calls(one, kernels, host.launched, *how, cu_count=host.device.cu_count)
-        for one in asked
-    ]
+    """Sample problems of kernels by calling the library on a device."""
+    if not proposals:
+        return []
+    how = request.samples, request.seed, request.max_work, calls, cu_count
+    return on_device(built, Device(request.arch, cu_count), partial(_search, how=how), proposals)
+
+
+def _search(
+    host: Host, proposals: Mapping[str, Sequence[Proposal]], *, how: tuple[int, int, int, int, int]
+) -> list[KernelSamples]:
+    return [search(name, own, host.launched, *how) for name, own in proposals.items()]
 
 
 def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,18 +13,20 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
 from qola.plan.model import KernelInstance
 from qola.verify.case import Sample
-from qola.verify.dispatch import Dispatch, rows_of
-from qola.verify.propose import Fields, has_many_heads, propose
+from qola.verify.dispatch import Dispatch
+from qola.verify.propose import Fields, propose
 
-#: Proposals for each sample; with _CALLS each proposal calls the library.
+#: Proposals for each sample, if the dispatch is parsed.
 _ATTEMPTS = 900
-_CALLS = 100
+CALLS = 100
+"""Proposals for each sample, if each of them calls the library."""
 MAX_WORK = 1 << 17
 """Default limit of the work of a problem: two heads of 256 x 256."""
+#: Of problems, each third one has as many heads as models have.
+_MANY_HEADS = 3
 
-#: Proposes a sample: random generator, number of the edge to try or None for any, and whether it
-#: has many heads.
-Proposal = Callable[[np.random.Generator, int | None, bool], Sample | None]
+#: Proposes a sample, as `propose` does for a direction and the fields of a kernel.
+Proposal = Callable[..., Sample | None]
 #: Returns the names of the kernels that a problem launches.
 Launched = Callable[[AttentionProblem], Sequence[str]]
 
@@ -62,46 +65,36 @@ def draw(
         max_work: of each, see `AttentionProblem.work`.
     """
     fields = _of_mains(kernels, kernel.direction)
-    rows = rows_of(dispatch, kernel.name)
+    rows = [row for row in dispatch.rows if kernel.name in row]
     mains = sorted({name for row in rows for name in row if name in fields})
     if not mains:
         return KernelSamples(kernel.name, (), "no row of the dispatch launches it")
     if all(fields[name].get("squant") for name in mains):
-        return KernelSamples(
-            kernel.name, (), "AITER's entry points do not ask for static quantization"
-        )
+        missing = "AITER's entry points do not ask for static quantization"
+        return KernelSamples(kernel.name, (), missing)
     if front := dispatch.hidden_by(kernel.name):
         others = [name for name in front if name in fields]
         missing = f"unreachable: all that it could take goes to {', '.join(others[:4])}"
         missing += f" or another of {len(others)}" if len(others) > 4 else ""
         return KernelSamples(kernel.name, (), missing)
-    proposal = _proposal(kernel.direction, [fields[name] for name in mains], max_work)
+    proposals = [partial(propose, kernel.direction, fields[name]) for name in mains]
     taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
-    return search(kernel.name, proposal, taken, samples, seed, _ATTEMPTS)
+    return search(kernel.name, proposals, taken, samples, seed, max_work, _ATTEMPTS)
 
 
-def draw_by_calls(
-    kernel: KernelInstance,
-    kernels: Sequence[KernelInstance],
-    launched: Launched,
-    samples: int,
-    seed: int,
-    max_work: int,
-    cu_count: int = 0,
-) -> KernelSamples:
-    """Draw problems by calling the library, for a dispatch that cannot be parsed.
+def proposals_of(kernel: KernelInstance, kernels: Sequence[KernelInstance]) -> list[Proposal]:
+    """Return proposals for a kernel whose dispatch cannot be parsed, perhaps none.
 
     Args:
-        launched: calls the entry point.
-        cu_count: of the device that `launched` uses.
+        kernels: of its library.
     """
     fields = _of_mains(kernels, kernel.direction)
     own = [fields[kernel.name]] if kernel.name in fields else [*fields.values()]
-    shapes = [shape for shape in own if shape.get("dtype") and shape.get("hdim_q")]
-    if not shapes:
-        return KernelSamples(kernel.name, (), "its data type and head dimension are unknown")
-    proposal = _proposal(kernel.direction, shapes, max_work)
-    return search(kernel.name, proposal, launched, samples, seed, _CALLS, cu_count)
+    return [
+        partial(propose, kernel.direction, shape)
+        for shape in own
+        if shape.get("dtype") and shape.get("hdim_q")
+    ]
 
 
 def _of_mains(kernels: Sequence[KernelInstance], direction: str) -> dict[str, Fields]:
@@ -109,36 +102,34 @@ def _of_mains(kernels: Sequence[KernelInstance], direction: str) -> dict[str, Fi
     return {one.name: one.fields for one in kernels if one.role == main}
 
 
-def _proposal(direction: str, shapes: Sequence[Fields], max_work: int) -> Proposal:
-    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Sample | None:
-        shape = shapes[int(chosen.integers(len(shapes)))]
-        return propose(direction, shape, some_edge(chosen, edge), chosen, max_work, many=many)
-
-    return proposed
-
-
 def search(
     name: str,
-    proposal: Proposal,
+    proposals: Sequence[Proposal],
     launched: Launched,
     samples: int,
     seed: int,
+    max_work: int,
     attempts: int,
     cu_count: int = 0,
 ) -> KernelSamples:
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
     Args:
-        attempts: proposals for each sample.
+        proposals: one is chosen for each attempt.
+        attempts: for each sample.
         cu_count: of the device that the problems are for.
     """
+    if not proposals:
+        return KernelSamples(name, (), "its problems are unknown", cu_count)
     found: dict[Sample, None] = {}
     for number in range(samples):
         for attempt in range(attempts):
             chosen = generator(name, seed, number, attempt)
+            proposal = proposals[int(chosen.integers(len(proposals)))]
+            edge = int(chosen.integers(1 << 30)) if attempt else number
             # Some kernels take no problem that is small enough with many heads.
-            many = has_many_heads(number) and attempt < attempts // 3
-            sample = proposal(chosen, number if attempt == 0 else None, many)
+            many = number % _MANY_HEADS == _MANY_HEADS - 1 and attempt < attempts // 3
+            sample = proposal(edge, chosen, max_work, many=many)
             if sample is None or sample in found:
                 continue
             if name in launched(sample.problem):
@@ -155,8 +146,3 @@ def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Gene
     text = f"{name} {seed} {number} {attempt}".encode()
     digest = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
     return np.random.Generator(np.random.PCG64(digest))
-
-
-def some_edge(chosen: np.random.Generator, edge: int | None) -> int:
-    """Return the edge that is to be tried, any where that is left open."""
-    return int(chosen.integers(1 << 30)) if edge is None else edge

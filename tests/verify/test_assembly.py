@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from qola.attention import AttentionProblem
 from qola.codegen.types import FieldValue
-from qola.verify.assembly import Hints, draw_assembly, hints_of_code_object, hints_of_fields
+from qola.verify.assembly import Hints, hints_of_code_object, hints_of_fields, propose_assembly
+from qola.verify.sample import MAX_WORK, search
 
 BWD = "hsa/gfx950/fmha_v3_bwd/"
 
@@ -57,8 +60,9 @@ def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Attent
         whole = problem.seqlen_q == problem.seqlen_k
         return ("asm",) if serves == (problem.is_group_mode, whole) else ("other",)
 
-    hints = [hints_of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")]
-    found = draw_assembly(name, "bwd", hints, launched, samples, 0, 1 << 17)
+    hints = hints_of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")
+    proposals = [partial(propose_assembly, "bwd", hints)]
+    found = search(name, proposals, launched, samples, 0, MAX_WORK, 400)
     assert bool(found.missing) == (len(found.samples) < samples), found
     return tuple(sample.problem for sample in found.samples)
 

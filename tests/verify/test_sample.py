@@ -13,7 +13,7 @@ from qola.attention import AttentionProblem, parse_lines, parse_words
 from qola.codegen.types import FieldValue
 from qola.reference.masks import TOP_LEFT
 from qola.verify.propose import MODEL_HEADS, Fields, propose, tile_of
-from qola.verify.sample import MAX_WORK, draw, draw_by_calls
+from qola.verify.sample import CALLS, MAX_WORK, draw, proposals_of, search
 from qola.verify.values import dispatch_arguments
 from tests.support import plans
 from tests.verify import predict
@@ -189,7 +189,7 @@ def test_what_is_too_large_is_not_proposed() -> None:
     assert (problem.seqlen_q, problem.seqlen_k, problem.nhead_q) == ((128,), (128,), 1)
 
 
-def test_without_a_dispatch_the_library_is_asked() -> None:
+def test_without_a_dispatch_the_library_is_called() -> None:
     """Prevents: batch prefill untried, whose dispatch asks how many compute units there are."""
     shape: Fields = {"dtype": "fp16", "hdim_q": 64, "hdim_v": 64, "mode": "group"}
     of = {"direction": "batch_prefill", "role": "batch_prefill", "fields": shape}
@@ -200,15 +200,17 @@ def test_without_a_dispatch_the_library_is_asked() -> None:
         asked.append(problem)
         return ["large" if sum(problem.seqlen_q) > 100 else "small"]
 
-    drawn = draw_by_calls(kernels[0], kernels, launched, 3, 0, MAX_WORK, cu_count=20)
+    proposals = proposals_of(kernels[0], kernels)
+    drawn = search("large", proposals, launched, 3, 0, MAX_WORK, CALLS, cu_count=20)
     assert not drawn.missing
     assert drawn.cu_count == 20
     assert all(sum(sample.problem.seqlen_q) > 100 for sample in drawn.samples)
     assert all(problem.layout.page_block_size == 1 for problem in asked)
-    none = draw_by_calls(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
+    none = search("large", proposals, lambda _: [], 2, 0, MAX_WORK, CALLS)
     assert none.missing == "2 of 2 problems not found among 100 each"
     unknown = plans.kernel("k", role="unknown", fields={})
-    assert "are unknown" in draw_by_calls(unknown, [unknown], launched, 2, 0, MAX_WORK).missing
+    found = search("k", proposals_of(unknown, [unknown]), launched, 2, 0, MAX_WORK, CALLS)
+    assert found.missing == "its problems are unknown"
 
 
 def test_kernels_for_pages_get_them() -> None:
