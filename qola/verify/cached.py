@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qola.errors import QolaError
-from qola.verify import case, outcome
+from qola.verify.case import Case, read_json, write_json
+from qola.verify.outcome import Outcome
 from qola.verify.replay import outcomes
 from qola.verify.run import record_settled
 from qola.verify.tell import add_files, add_modules, builds, tell, wishes
@@ -50,24 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _record(args: argparse.Namespace) -> int:
     files = {name: Path(file) for name, file in args.case}
-    found: dict[Path, list[case.Case]] = {file: [] for file in [*files.values(), args.others]}
+    found: dict[Path, list[Case]] = {file: [] for file in [*files.values(), args.others]}
     for built in builds(args):
         for one in record_settled(built, wishes(args, built)):
             found[files.get(one.kernel, args.others)].append(one)
     for file, cases in found.items():
-        file.write_text(case.to_json(cases), encoding="utf-8")
+        write_json(file, cases)
     return 0
 
 
 def _replay(args: argparse.Namespace) -> int:
-    cases = case.from_json(args.cases.read_text(encoding="utf-8"))
-    args.output.write_text(outcome.to_json(outcomes(cases)), encoding="utf-8")
+    write_json(args.output, outcomes(read_json(Case, args.cases)))
     return 0
 
 
 def _judge(args: argparse.Namespace) -> int:
-    texts = (file.read_text(encoding="utf-8") for file in args.outcomes)
-    return tell(args, args.name, args.fact, [one for t in texts for one in outcome.from_json(t)])
+    found = [one for file in args.outcomes for one in read_json(Outcome, file)]
+    return tell(args, args.name, args.fact, found)
 
 
 if __name__ == "__main__":

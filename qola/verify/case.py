@@ -7,11 +7,15 @@ inputs, so that outcomes can be cached by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData
-from qola.json_types import parse_json, reader
+from qola.json_types import json_fields, parse_json, reader
+
+_Read = TypeVar("_Read")
 
 Dim = tuple[int, int, int]
 
@@ -119,12 +123,15 @@ def _settle_launch(launch: Launch, again: Launch) -> Launch:
     return settled
 
 
-def to_json(cases: Sequence[Case]) -> str:
-    """Return cases as a text that `from_json` reads."""
-    return json.dumps([asdict(case) for case in cases], sort_keys=True, indent=1) + "\n"
+def write_json(file: Path, values: Sequence[Any]) -> None:
+    """Write dataclasses, such as cases, so that `read_json` reads them."""
+    text = json.dumps(values, default=json_fields, sort_keys=True, indent=1)
+    file.write_text(text + "\n", encoding="utf-8")
 
 
-def from_json(text: str) -> tuple[Case, ...]:
-    """Parse a text that `to_json` wrote, and return its cases."""
-    cases: tuple[Case, ...] = reader(tuple[Case, ...])(parse_json(text))
-    return cases
+def read_json(kind: Callable[..., _Read], file: Path) -> tuple[_Read, ...]:
+    """Return the dataclasses in a file of `write_json`."""
+    found: tuple[_Read, ...] = reader(tuple[kind, ...])(  # type: ignore[valid-type]
+        parse_json(file.read_text(encoding="utf-8"))
+    )
+    return found

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from qola.attention import AttentionProblem, TestData, from_fields
+from qola.attention import AttentionProblem
+from qola.json_types import json_fields
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
 
 #: Raised with every change that an existing reader of the JSON would misread.
 SCHEMA_VERSION = 1
-#: Numbers that JSON has no words for.
-_ODD = ("inf", "-inf", "nan")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Trial:
 
     def faults(self) -> list[str]:
         """Return the errors as text."""
-        said = [str(verdict) for verdict in self.verdicts if not verdict.passed]
-        return [*([self.error] if self.error else []), *said, *self.findings]
+        wrong = [str(verdict) for verdict in self.verdicts if not verdict.passed]
+        return [*filter(None, [self.error]), *wrong, *self.findings]
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,7 @@ class Outcome:
     @property
     def state(self) -> Literal["passed", "failed", "untried"]:
         """The result; a kernel without trials has not passed."""
-        if not self.trials:
-            return "untried"
-        wrong = any(
-            trial.faults() or self.kernel not in trial.launched or not trial.compared
-            for trial in self.trials
-        )
-        return "failed" if wrong else "passed"
+        return "failed" if self.wrong() else "passed" if self.trials else "untried"
 
     def wrong(self) -> list[tuple[str, str]]:
         """Return the errors, each with its problem as text."""
@@ -99,58 +93,31 @@ def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 def to_json(outcomes: Sequence[Outcome]) -> str:
     """Return all of it, a kernel a line, so that a difference of two shows kernels."""
-    lines = [json.dumps(_values(outcome), sort_keys=True) for outcome in outcomes]
-    head = {"schema": SCHEMA_VERSION, "counts": count(outcomes)}
-    texts = [f"  {json.dumps(key)}: {json.dumps(head[key])}" for key in sorted(head)]
-    kernels = ",\n".join(f"    {line}" for line in lines)
-    texts.append('  "kernels": [\n' + kernels + "\n  ]" if lines else '  "kernels": []')
-    return "{\n" + ",\n".join(texts) + "\n}\n"
+    kernels = ",\n".join(json.dumps(_values(outcome), sort_keys=True) for outcome in outcomes)
+    head = json.dumps({"schema": SCHEMA_VERSION, "counts": count(outcomes)})
+    return f'{head[:-1]}, "kernels": [\n{kernels}\n]}}\n'
 
 
 def _values(outcome: Outcome) -> dict[str, Any]:
     trials = [
         {
             "problem": trial.problem.to_fields(),
-            "data": asdict(trial.sample.data),
+            "data": json_fields(trial.sample.data),
             "launched": trial.launched,
-            "verdicts": [_finite(asdict(verdict)) for verdict in trial.verdicts],
+            "verdicts": [_finite(verdict) for verdict in trial.verdicts],
             "findings": trial.findings,
             "error": trial.error,
         }
         for trial in outcome.trials
     ]
-    of = {"kernel": outcome.kernel, "arch": outcome.arch, "missing": outcome.missing}
-    return {**of, "state": outcome.state, "trials": trials}
+    return {**json_fields(outcome), "state": outcome.state, "trials": trials}
 
 
-def from_json(text: str) -> list[Outcome]:
-    """Return the outcomes of a text of `to_json`."""
-    return [
-        Outcome(of["kernel"], of["arch"], tuple(map(_trial, of["trials"])), of["missing"])
-        for of in json.loads(text)["kernels"]
-    ]
-
-
-def _trial(values: Mapping[str, Any]) -> Trial:
-    return Trial(
-        Sample(from_fields(values["problem"]), TestData(**values["data"])),
-        tuple(values["launched"]),
-        tuple(map(_verdict, values["verdicts"])),
-        tuple(values["findings"]),
-        values["error"],
-    )
-
-
-def _verdict(of: Mapping[str, Any]) -> Verdict:
-    values: dict[str, Any] = {k: float(v) if v in _ODD else v for k, v in of.items()}
-    return Verdict(**values | {"place": tuple(values["place"])})
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values with infinities and NaN as text: JSON has no words for them."""
-    texts = {key: repr(value) for key, value in values.items() if isinstance(value, float)}
-    odd = {key: text for key, text in texts.items() if text in _ODD}
-    return {**values, **odd}
+def _finite(verdict: Verdict) -> dict[str, Any]:
+    """Return the fields, infinities and NaN as text: JSON has no numbers for them."""
+    values = json_fields(verdict)
+    odd = {k: repr(v) for k, v in values.items() if isinstance(v, float) and not isfinite(v)}
+    return values | odd
 
 
 def to_junit(outcomes: Sequence[Outcome], name: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from qola.verify.case import Call, Case, Launch, from_json, settle, to_json
-from tests.verify.toys import SAMPLE
+from qola.verify.case import Call, Case, Launch, read_json, settle, write_json
+from qola.verify.outcome import Outcome
+from tests.verify.toys import PASSED, SAMPLE, TRIAL, WRONG
 
 LAUNCH = Launch(
     names=("a", "b"),
@@ -22,13 +24,15 @@ LAUNCH = Launch(
 CASE = Case("a", "gfx950", (Call(SAMPLE, (LAUNCH,)),), "one fewer", {"1234": "{}"})
 
 
-def test_cases_are_read_again() -> None:
-    """Prevents: a kernel that is tried with something else than its host code launches."""
+def test_cases_and_outcomes_are_read_again(tmp_path: Path) -> None:
+    """Prevents: kernels tried with other launches, or judged by other outcomes, than recorded."""
+    file = tmp_path / "x.json"
     refused = Case("b", "gfx942", (Call(SAMPLE, (), "no kernel"),))
-    text = to_json([CASE, refused])
-    assert from_json(text) == (CASE, refused)
-    assert to_json(from_json(text)) == text
-    assert from_json(to_json([])) == ()
+    trial = replace(TRIAL, verdicts=(WRONG,), findings=("x",), error="y")
+    failed = replace(PASSED, trials=(trial,), missing="z")
+    for kind, values in ((Case, (CASE, refused)), (Outcome, (PASSED, failed)), (Case, ())):
+        write_json(file, values)
+        assert repr(read_json(kind, file)) == repr(values)  # NaN is not equal to itself.
 
 
 def test_what_differs_each_time_does_not_count() -> None:
