@@ -12,7 +12,7 @@ from qola.errors import QolaError
 from qola.progress import show_progress
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
-from qola.verify.tell import add_files, add_modules, builds, tell, wishes
+from qola.verify.tell import add_files, add_modules, builds, requests, tell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,21 +28,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    libraries = builds(args)
+    how = {"max_instructions": args.max_instructions, "processes": args.processes}
     try:
         found = [
             outcome
-            for built in builds(args)
-            for request in wishes(args, built, args.processes)
-            for outcome in verify(built, replace(request, max_instructions=args.max_instructions))
+            for built in libraries
+            for request in requests(args, built)
+            for outcome in verify(built, replace(request, **how))
         ]
-        plans = [built.plan for built in builds(args)]
         facts = [
-            ", ".join(built.planned.library for built in builds(args)),
+            ", ".join(built.planned.library for built in libraries),
             f"{args.samples} problems for each kernel, seed {args.seed}",
             f"at most {args.max_instructions:,} instructions a launch (--max-instructions)",
-            f"qola {plans[0].qola}",
+            f"qola {libraries[0].plan.qola}",
         ]
-        return tell(args, ", ".join(dict.fromkeys(p.name for p in plans)), facts, found)
+        name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
+        return tell(args, name, facts, found)
     except QolaError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)

@@ -16,7 +16,7 @@ from qola.verify.case import Case, read_json, write_json
 from qola.verify.outcome import Outcome
 from qola.verify.replay import outcomes
 from qola.verify.run import record_settled
-from qola.verify.tell import add_files, add_modules, builds, tell, wishes
+from qola.verify.tell import add_files, add_modules, builds, requests, tell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def _record(args: argparse.Namespace) -> int:
     files = {name: Path(file) for name, file in args.case}
     found: dict[Path, list[Case]] = {file: [] for file in [*files.values(), args.others]}
     for built in builds(args):
-        for one in record_settled(built, wishes(args, built)):
+        for one in record_settled(built, requests(args, built)):
             found[files.get(one.kernel, args.others)].append(one)
     for file, cases in found.items():
         write_json(file, cases)

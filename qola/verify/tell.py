@@ -47,23 +47,20 @@ def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
     return archs
 
 
-def wishes(args: argparse.Namespace, built: Built, processes: int = 1) -> list[VerifyRequest]:
+def requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
     """Return the requests for a library, one for each arch.
 
     Raises:
         VerifyError: an arch is not emulated.
     """
-    patterns = tuple(args.kernels)
-    return [
-        VerifyRequest(arch, patterns, args.samples, args.seed, processes=processes)
-        for arch in archs_of(args, built)
-    ]
+    how = tuple(args.kernels), args.samples, args.seed
+    return [VerifyRequest(arch, *how) for arch in archs_of(args, built)]
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """Add options for output files."""
-    parser.add_argument("--json")
-    parser.add_argument("--html")
+    """Add options for the output."""
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--html", type=Path)
     parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
 
 
@@ -83,13 +80,11 @@ def tell(
         patterns = " ".join(args.kernels) or "the libraries"
         raise VerifyError(Finding(patterns, "no kernel", "a name of `qola list`, with * and ?"))
     found = sorted(outcomes, key=lambda outcome: (outcome.kernel, outcome.arch))
-    print("\n".join(["; ".join(facts), *lines(found)]))
-    if args.json:
-        Path(args.json).write_text(to_json(found), encoding="utf-8")
+    print(to_json(found) if args.json else "\n".join(["; ".join(facts), *lines(found)]))
     if args.junit:
         Path(args.junit).write_text(to_junit(found, "qola.verify"), encoding="utf-8")
     if args.html:
         archs = ", ".join(sorted({outcome.arch for outcome in found}))
-        Path(args.html).write_text(render(name, [archs, *facts], found), encoding="utf-8")
+        args.html.write_text(render(name, [archs, *facts], found), encoding="utf-8")
     counts = count(found)
     return ExitCode.WRONG if counts["failed"] or not counts["passed"] else ExitCode.DONE
