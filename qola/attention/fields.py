@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,12 +21,8 @@ from qola.attention.problem import (
 from qola.errors import Finding
 from qola.json_types import WrongValueError, parse_json
 
-Values = Mapping[str, Any]
-
 _MOST = 2**31 - 1
 _SEED = 2**64 - 1
-#: Sequences of one problem: more than any framework batches.
-_MOST_SEQUENCES = 1 << 16
 _APPENDS = ("seqlen_knew", "rope_type", "rotary_dim")
 #: Fields for which the arguments of a direction have no member.
 _NOT_OF = {
@@ -63,28 +58,20 @@ def _whole(least: int, most: int = _MOST) -> _Kind:
 
 
 def _number(holds: Callable[[float], bool], text: str) -> _Kind:
-    def right(value: Any) -> bool:
-        # An integer may be too large for a float.
-        whole = type(value) is int and abs(value) <= _SEED
-        return (whole or (isinstance(value, float) and math.isfinite(value))) and holds(value)
-
-    return _Kind(right, text, float)
+    return _Kind(lambda n: type(n) in (int, float) and math.isfinite(n) and holds(n), text, float)
 
 
 def _one_of(*known: str) -> _Kind:
     return _Kind(lambda value: value in known, f"one of {', '.join(known)}", str)
 
 
-def _are_seqlens(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(_whole(0).holds, value))
-
-
 _SWITCHES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _SWITCH = _Kind(
     lambda value: type(value) is bool, "true or false", lambda text: _SWITCHES[text.lower()]
 )
+_LENGTH = _whole(0)
 _SEQLENS = _Kind(
-    _are_seqlens,
+    lambda value: type(value) in (list, tuple) and value != [] and all(map(_LENGTH.holds, value)),
     "a list with a length for each sequence",
     lambda text: [int(part) for part in text.split(",")],
 )
@@ -117,7 +104,7 @@ FIELDS = tuple(_KINDS)
 """All fields of a problem."""
 
 
-def from_fields(values: Values, place: str = "") -> AttentionProblem:
+def from_fields(values: Mapping[str, Any], place: str = "") -> AttentionProblem:
     """Return the problem with these fields; the others have their default values.
 
     Args:
@@ -144,7 +131,7 @@ def from_fields(values: Values, place: str = "") -> AttentionProblem:
     return AttentionProblem(**whole, layout=Layout(**layout))
 
 
-def _check_each(values: Values, prefix: str) -> Iterator[Finding]:
+def _check_each(values: Mapping[str, Any], prefix: str) -> Iterator[Finding]:
     for name in REQUIRED:
         if name not in values:
             yield Finding(f"{prefix}{name}", "left out", _KINDS[name].expected)
@@ -160,16 +147,13 @@ def _near(name: str, text: str = "") -> str:
     return f"did you mean {near[0]}{text}?" if near else ""
 
 
-def _check_together(values: Values, prefix: str) -> Iterator[Finding]:
+def _check_together(values: Mapping[str, Any], prefix: str) -> Iterator[Finding]:
     """Yield contradictions between fields whose values are valid."""
     direction, mode = values["direction"], values.get("mode", "batch")
     counts = [len(values[name]) for name in ("seqlen_q", "seqlen_k")]
     if counts[0] != counts[1]:
         found = f"{counts[0]} and {counts[1]} lengths"
         yield Finding(f"{prefix}seqlen_q, seqlen_k", found, "as many of both")
-    if counts[0] > _MOST_SEQUENCES:
-        found, expected = f"{counts[0]} sequences", f"at most {_MOST_SEQUENCES} sequences"
-        yield Finding(f"{prefix}seqlen_q", found, expected)
     for name in ("seqlen_q", "seqlen_k"):
         seqlens = values[name]
         # Rows are appended to sequences of any length.
@@ -221,17 +205,17 @@ def make_problem(
     Raises:
         ProblemError: with every error.
     """
-    more = {"mode": "batch" if isinstance(seqlen_q, int) else "group", **more}
-    values = {"direction": direction, "dtype": dtype, "nhead_q": nhead_q, **more}
+    values: dict[str, Any] = {"direction": direction, "dtype": dtype, "nhead_q": nhead_q}
+    values["mode"] = "batch" if isinstance(seqlen_q, int) else "group"
     q, k = (
         [length] if isinstance(length, int) else [*length]
         for length in (seqlen_q, seqlen_q if seqlen_k is None else seqlen_k)
     )
     if direction == "fwd_appendkv" and len(q) == 1:
         q *= len(k)
-    hdim_q, hdim_v = (hdim, hdim) if isinstance(hdim, int) else hdim
-    values |= {"seqlen_q": q * batch, "seqlen_k": k * batch, "hdim_q": hdim_q, "hdim_v": hdim_v}
-    return from_fields(values)
+    values |= {"seqlen_q": q * batch, "seqlen_k": k * batch}
+    values["hdim_q"], values["hdim_v"] = (hdim, hdim) if isinstance(hdim, int) else hdim
+    return from_fields(values | more)
 
 
 def parse_lines(text: str, name: str) -> list[AttentionProblem]:
@@ -267,8 +251,9 @@ _TITLE = "these words do not describe a problem"
 _EXAMPLE = "dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal"
 #: Words for several fields, and their values.
 _SHORTHANDS = {
-    "hdim": _Kind(lambda _: False, "a head dimension such as 128, or two such as 192x128", str),
-    "batch": _whole(1),
+    "hdim": _Kind(lambda _: True, "a head dimension such as 128, or two such as 192x128", str),
+    # More sequences than any framework batches.
+    "batch": _whole(1, 1 << 16),
 }
 WORDS = (*_SHORTHANDS, *FIELDS)
 """Fields that words may set: hdim sets hdim_q and hdim_v, batch repeats the sequences."""
@@ -287,62 +272,50 @@ def parse_words(words: Sequence[str], direction: str) -> AttentionProblem:
         ProblemError: with every error.
     """
     given: dict[str, str] = {}
+    values: dict[str, Any] = {"direction": direction, "nhead_q": 1}
     wrong: list[Finding] = []
     for word in words:
-        name, equals, text = word.partition("=")
-        if not (equals and text and name in WORDS):
+        name, _, text = word.partition("=")
+        if not text or name not in WORDS:
             fix = _near(name, f"={text or '...'}")
             wrong.append(Finding(word, "not a field of a problem", ", ".join(WORDS), fix))
         elif name in given:
             wrong.append(Finding(f"{name}={given[name]} {word}", f"{name} twice", f"{name} once"))
         else:
             given[name] = text
+            try:
+                values |= _parse_word(name, text)
+            except (KeyError, ValueError):
+                kind = _SHORTHANDS.get(name) or _KINDS[name]
+                wrong.append(Finding(word, text, kind.expected))
     missing = [name for name in ("dtype", "seqlen_q") if name not in given]
     missing += ["hdim"] if not {"hdim", "hdim_q"} & given.keys() else []
     if missing:
         found = f"no {', '.join(missing)}"
         wrong.append(Finding("the command line", found, "a problem", _EXAMPLE))
-    values: dict[str, Any] = {"direction": direction, "nhead_q": 1}
-    for name, text in given.items():
-        parsed = _parse_word(name, text)
-        if isinstance(parsed, Finding):
-            wrong.append(parsed)
-        else:
-            values |= parsed
     if wrong:
         raise ProblemError(wrong, _TITLE)
-    batch = values.pop("batch", 1)
+    batch, appends = values.pop("batch", 1), values["direction"] == "fwd_appendkv"
     q, k = values["seqlen_q"], values.get("seqlen_k", values["seqlen_q"])
-    if values["direction"] == "fwd_appendkv" and len(q) == 1:
+    mode = "batch" if len(q) == 1 or appends else "group"
+    if appends and len(q) == 1:
         q = q * len(k)
-    if batch * max(len(q), len(k)) > _MOST_SEQUENCES:
-        found, expected = f"{batch * len(q)} sequences", f"at most {_MOST_SEQUENCES} sequences"
-        raise ProblemError(Finding(f"batch={batch}", found, expected), _TITLE)
-    values |= {"seqlen_q": q * batch, "seqlen_k": k * batch}
-    even = len(q) == 1 or values["direction"] == "fwd_appendkv"
     try:
-        return from_fields({"mode": "batch" if even else "group", **values})
+        return from_fields({"mode": mode, **values, "seqlen_q": q * batch, "seqlen_k": k * batch})
     except ProblemError as error:
         raise ProblemError(error.findings, _TITLE) from None
 
 
-def _parse_word(name: str, text: str) -> dict[str, Any] | Finding:
-    """Return the fields that a word sets."""
-    if name == "hdim" and (match := re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", text, re.ASCII)):
-        return {"hdim_q": int(match[1]), "hdim_v": int(match[2] or match[1])}
+def _parse_word(name: str, text: str) -> dict[str, Any]:
+    """Return the fields that a word sets; raise KeyError or ValueError for a wrong value."""
+    if name == "hdim":
+        q, _, v = text.partition("x")
+        return {"hdim_q": int(q), "hdim_v": int(v or q)}
     if (name, text) == ("mask_type", "causal"):
         return {"mask_type": "bottom_right", "window_size_right": 0}
-    kind = _SHORTHANDS.get(name) or _KINDS[name]
-    try:
-        value = kind.parse(text)
-    except (KeyError, ValueError):
-        return Finding(f"{name}={text}", text, kind.expected)
-    # from_fields checks the values of fields.
-    return (
-        {name: value}
-        if kind.holds(value) or name in _KINDS
-        else Finding(f"{name}={text}", text, kind.expected)
-    )
+    if name == "batch" and not _SHORTHANDS[name].holds(int(text)):
+        raise ValueError(text)
+    return {name: int(text) if name == "batch" else _KINDS[name].parse(text)}
 
 
 def parse_for_directions(words: Sequence[str], directions: Sequence[str]) -> list[AttentionProblem]:
@@ -353,15 +326,13 @@ def parse_for_directions(words: Sequence[str], directions: Sequence[str]) -> lis
     """
     if any(word.startswith("direction=") for word in words):
         directions = directions[:1]
-    parsed = [_parse_or_refuse(words, direction) for direction in directions]
-    problems = [one for one in parsed if isinstance(one, AttentionProblem)]
+    problems: list[AttentionProblem] = []
+    errors: list[ProblemError] = []
+    for direction in directions:
+        try:
+            problems.append(parse_words(words, direction))
+        except ProblemError as error:  # noqa: PERF203
+            errors.append(error)
     if not problems:
-        raise next(one for one in parsed if isinstance(one, ProblemError))
+        raise errors[0]
     return problems
-
-
-def _parse_or_refuse(words: Sequence[str], direction: str) -> AttentionProblem | ProblemError:
-    try:
-        return parse_words(words, direction)
-    except ProblemError as error:
-        return error
