@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import numpy as np
 
 from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.case import Sample
-from qola.verify.propose import propose
+from qola.verify.propose import T, pick, propose
 
 CALLS = 400
 """Calls of the entry point for each sample."""
@@ -31,7 +30,6 @@ _CONVERSIONS = {"rtne": 0, "rtna": 1, "rtz": 2}
 #: Compute units by which AITER takes a device for an MI308.
 _MI308 = 80
 _HDIM = re.compile(r"hd(\d+)")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,8 @@ def propose_assembly(
 ) -> Sample | None:
     """Return a problem that a kernel with these hints may serve; arguments are as of `propose`."""
 
-    def one(of: Sequence[_T]) -> _T:
-        return of[int(chosen.integers(len(of)))]
+    def one(of: Sequence[T]) -> T:
+        return pick(chosen, of)
 
     hdim_q, hdim_v = one(hints.hdims)
     fields: dict[str, FieldValue] = {

@@ -35,8 +35,15 @@ _MAGNITUDES = (1.0, 1.0, 0.25, 3.0, 12.0)
 _ROWS = 64
 #: Dimensions that are rotated are a multiple of it.
 _ROTARY = 16
+#: Elements between a row and the next one.
+_ROW_PADDINGS = (0, 0, 8, 64)
 
-T = TypeVar("T", int, float)
+T = TypeVar("T")
+
+
+def pick(chosen: np.random.Generator, of: Sequence[T]) -> T:
+    """Return one of some values."""
+    return of[int(chosen.integers(len(of)))]
 
 
 def tile_of(fields: Fields) -> tuple[int, int]:
@@ -48,18 +55,8 @@ def tile_of(fields: Fields) -> tuple[int, int]:
 
 def lengths(tile: int) -> tuple[int, ...]:
     """Return lengths at and near the edges of tiles, and a few others."""
-    at = (
-        tile,
-        tile + 1,
-        2 * tile,
-        tile - 1,
-        1,
-        2 * tile + 7,
-        4 * tile,
-        tile // 2 + 3,
-        3 * tile - 1,
-    )
-    return tuple(length for length in at if length > 0)
+    at = (tile, tile + 1, 2 * tile, tile - 1, 1, 2 * tile + 7, 4 * tile, tile // 2 + 3)
+    return tuple(length for length in (*at, 3 * tile - 1) if length > 0)
 
 
 def head_dims(bucket: int) -> tuple[int, ...]:
@@ -81,31 +78,95 @@ def propose(
 
     Args:
         edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
-        chosen: random generator for all other choices.
+        chosen: random generator for all other choices; their order decides the problem of a seed.
         many: with the head counts of models, and often few rows.
     """
     if direction == "fwd_appendkv":
         return _propose_append(fields, edge, chosen, many=many)
 
-    def one(of: Sequence[T]) -> T:
-        return of[int(chosen.integers(len(of)))]
-
     def chance(share: float) -> bool:
         return bool(chosen.random() < share)
 
-    rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
+    rows, columns = _propose_lengths(fields, edge, chosen, group=group)
+    if many:
+        # Not always: some kernels take only whole tiles, others no short sequences of K.
+        if chance(0.5):
+            few = pick(chosen, _FEW_ROWS)
+            rows = [min(length, few) for length in rows]
+        if chance(0.7):
+            most = max_work // (max(1, *rows) * MODEL_HEADS[-1][0])
+            columns = [min(length, max(tile_of(fields)[1], most)) for length in columns]
+    pairs = sum(r * c for r, c in zip(rows, columns, strict=True))
+    heads = [h for h in (MODEL_HEADS if many else HEADS) if h[0] * pairs <= max_work]
+    if not heads:
+        return None
+    nhead_q, nhead_k = pick(chosen, heads)
+    bias = str(fields.get("bias") or "no")
+    hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
+    hdim_v = hdim_v or hdim_q
+    hdim = hdim_q if edge == 0 or chance(0.4) else pick(chosen, head_dims(hdim_q))
+    if chance(0.5):
+        hdim_v = min(hdim, hdim_v)
+    elif not chance(0.5):
+        hdim_v = pick(chosen, head_dims(hdim_v))
+    skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
+    if skip and max(rows) <= skip:
+        return None  # All of it would be skipped.
+    usual = float(np.float32(hdim**-0.5))
+    more: dict[str, Any] = {
+        "softmax_scale": usual if chance(0.8) else float(np.float32(usual * 0.75))
+    }
+    more |= asdict(_mask(edge, chosen, rows, columns) if _masked(fields) else Mask())
+    more["nhead_bias"] = nhead_q if bias == "bias" and chance(0.5) else 1
+    more["batched_alibi_slopes"] = bias == "alibi" and chance(0.5)
+    # For split-KV, the kernel that combines splits decides whether the LSE is written.
+    lse = bool(fields["lse"]) if "lse" in fields else direction == "bwd" or chance(0.5)
+    more |= _dropout(chosen) if fields.get("dropout") else {}
+    more["logits_soft_cap"] = float(chosen.choice(_CAPS)) if fields.get("logits") else 0.0
+    more["num_splits"] = pick(chosen, (2, 3, 5)) if direction == "fwd_splitkv" else 1
+    page = 1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0
+    order = "bhsd" if chance(0.3) and not group else "bshd"
+    row_padding = pick(chosen, _ROW_PADDINGS)
+    magnitudes = _MAGNITUDES if peaks_fit(direction, fields) else _MAGNITUDES[:-1]
+    data = TestData(pick(chosen, magnitudes), int(chosen.integers(1 << 32)))
+    problem = AttentionProblem(
+        direction=direction,
+        dtype=str(fields.get("dtype")),
+        hdim_q=hdim,
+        hdim_v=hdim_v,
+        seqlen_q=tuple(rows),
+        seqlen_k=tuple(columns),
+        nhead_q=nhead_q,
+        nhead_k=nhead_k,
+        mode="group" if group else "batch",
+        bias_type=bias,
+        return_lse=lse,
+        has_dbias=bool(fields.get("dbias")),
+        deterministic=bool(fields.get("deterministic")),
+        min_seqlen_q=skip,
+        layout=Layout(order, row_padding, page, data.seed),
+        **more,
+    )
+    return Sample(problem, data)
+
+
+def _propose_lengths(
+    fields: Fields, edge: int, chosen: np.random.Generator, *, group: bool
+) -> tuple[list[int], list[int]]:
+    """Return the lengths of sequences of Q, and of K."""
+    rows_at_once, columns_at_once = tile_of(fields)
     all_rows, all_columns = lengths(rows_at_once), lengths(columns_at_once)
     tile = Tile.parse(str(fields.get("tile")))
     if tile is not None and (most := tile.max_rows):
         all_rows = tuple(min(length, most) for length in all_rows)
-    hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
     count = 2 + edge % 3 if group else 1 + edge % 2
     if group:
-        rows = [all_rows[edge % len(all_rows)], *(one(all_rows) for _ in range(count - 1))]
+        rows = [all_rows[edge % len(all_rows)]]
+        rows += [pick(chosen, all_rows) for _ in range(count - 1)]
         columns = [all_columns[edge % len(all_columns)]]
-        columns += [one(all_columns) for _ in range(count - 1)]
-        if edge == 1 or chance(0.3):
+        columns += [pick(chosen, all_columns) for _ in range(count - 1)]
+        if edge == 1 or chosen.random() < 0.3:
             # Of an empty sequence, Q, K or both.
             empty = int(chosen.integers(3))
             place = 1 + int(chosen.integers(count - 1))
@@ -114,7 +175,7 @@ def propose(
     else:
         rows = [all_rows[edge % len(all_rows)]] * count
         columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
-        if chance(0.2):
+        if chosen.random() < 0.2:
             columns = [rows[0]] * count
     # Does not change later samples.
     ends = chosen.spawn(1)[0]
@@ -122,119 +183,52 @@ def propose(
         # Each column of a tile has an instruction of its own that masks it at K's end.
         columns = [any_end(ends, length, columns_at_once) for length in columns]
         columns = columns if group else columns[:1] * count
-    if many:
-        # Not always: some kernels take only whole tiles, others no short sequences of K.
-        if chance(0.5):
-            few = one(_FEW_ROWS)
-            rows = [min(length, few) for length in rows]
-        if chance(0.7):
-            most = max_work // (max(1, *rows) * MODEL_HEADS[-1][0])
-            columns = [min(length, max(columns_at_once, most)) for length in columns]
-    pairs = sum(r * c for r, c in zip(rows, columns, strict=True))
-    heads = [h for h in (MODEL_HEADS if many else HEADS) if h[0] * pairs <= max_work]
-    if not heads:
-        return None
-    nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
-    bias = str(fields.get("bias") or "no")
-    hdim = hdim_q if edge == 0 or chance(0.4) else one(head_dims(hdim_q))
-    hdim_v = hdim_v or hdim_q
-    alike = hdim if hdim <= hdim_v else hdim_v
-    of_v = alike if chance(0.5) else hdim_v if chance(0.5) else one(head_dims(hdim_v))
-    usual = float(np.float32(hdim**-0.5))
-    skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
-    if skip and max(rows) <= skip:
-        return None  # All of it would be skipped.
-    softmax_scale = usual if chance(0.8) else float(np.float32(usual * 0.75))
-    mask = _mask(edge, chosen, rows, columns) if _masked(fields) else Mask()
-    nhead_bias = nhead_q if bias == "bias" and chance(0.5) else 1
-    batched_slopes = bias == "alibi" and chance(0.5)
-    # For split-KV, the kernel that combines splits decides whether the LSE is written.
-    lse = bool(fields["lse"]) if "lse" in fields else direction == "bwd" or chance(0.5)
-    dropout = _dropout(chosen) if fields.get("dropout") else {}
-    soft_cap = float(chosen.choice(_CAPS)) if fields.get("logits") else 0.0
-    num_splits = one((2, 3, 5)) if direction == "fwd_splitkv" else 1
-    page = 1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0
-    order = "bhsd" if chance(0.3) and not group else "bshd"
-    row_padding = one((0, 0, 8, 64))
-    magnitude = one(_MAGNITUDES if peaks_fit(direction, fields) else _MAGNITUDES[:-1])
-    data = TestData(magnitude, int(chosen.integers(1 << 32)))
-    problem = AttentionProblem(
-        direction=direction,
-        dtype=str(fields.get("dtype")),
-        hdim_q=hdim,
-        hdim_v=of_v,
-        seqlen_q=tuple(rows),
-        seqlen_k=tuple(columns),
-        nhead_q=nhead_q,
-        nhead_k=nhead_k,
-        softmax_scale=softmax_scale,
-        mode="group" if group else "batch",
-        **asdict(mask),
-        bias_type=bias,
-        nhead_bias=nhead_bias,
-        batched_alibi_slopes=batched_slopes,
-        return_lse=lse,
-        **dropout,
-        logits_soft_cap=soft_cap,
-        has_dbias=bool(fields.get("dbias")),
-        deterministic=bool(fields.get("deterministic")),
-        min_seqlen_q=skip,
-        num_splits=num_splits,
-        layout=Layout(order, row_padding, page, data.seed),
-    )
-    return Sample(problem, data)
+    return rows, columns
 
 
 def _propose_append(
     fields: Fields, edge: int, chosen: np.random.Generator, *, many: bool
 ) -> Sample:
     """Return a problem of fwd_appendkv."""
-
-    def one(of: Sequence[int]) -> int:
-        return of[int(chosen.integers(len(of)))]
-
     every = [length for length in lengths(_ROWS) if length <= _ROWS or not many]
     new = every[edge % len(every)]
-    rows = new if edge == 0 or chosen.random() < 0.3 else one(every)
+    rows = new if edge == 0 or chosen.random() < 0.3 else pick(chosen, every)
     if not fields.get("spad"):
         rows = -(-rows // _ROWS) * _ROWS
     size = int(fields.get("hdim_q") or 0)
-    hdim = size if edge == 0 or chosen.random() < 0.5 else one(head_dims(size))
+    hdim = size if edge == 0 or chosen.random() < 0.5 else pick(chosen, head_dims(size))
     rope = str(fields.get("rope") or "no")
     rotary = 0
     if rope != "no":
+        hdim = hdim if hdim >= _ROTARY else size
         most = hdim // _ROTARY
-        if most == 0:
-            hdim, most = size, size // _ROTARY
-        rotary = _ROTARY * (most if edge == 0 else one(range(1, most + 1)))
-    heads = MODEL_HEADS if many else HEADS[:4]
-    nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
+        rotary = _ROTARY * (most if edge == 0 else pick(chosen, range(1, most + 1)))
+    nhead_q, nhead_k = pick(chosen, MODEL_HEADS if many else HEADS[:4])
     # Rows that are there before: none, up to a page, and beyond.
-    before = [one((0, 1, _ROWS, 77, _PAGE - 3, _PAGE, _PAGE + 40)) for _ in range(1 + edge % 2)]
-    hdim_v = hdim if chosen.random() < 0.5 else one(head_dims(size))
+    counts = (0, 1, _ROWS, 77, _PAGE - 3, _PAGE, _PAGE + 40)
+    before = [pick(chosen, counts) for _ in range(1 + edge % 2)]
+    hdim_v = hdim if chosen.random() < 0.5 else pick(chosen, head_dims(size))
     mask = BOTTOM_RIGHT if chosen.random() < 0.5 else NO_MASK
     order = "bhsd" if chosen.random() < 0.3 else "bshd"
-    row_padding = one((0, 0, 8, 64))
+    row_padding = pick(chosen, _ROW_PADDINGS)
     seed = int(chosen.integers(1 << 32))
-    return Sample(
-        AttentionProblem(
-            direction="fwd_appendkv",
-            dtype=str(fields.get("dtype")),
-            hdim_q=hdim,
-            hdim_v=hdim_v,
-            seqlen_q=(rows,) * len(before),
-            seqlen_k=tuple(place + new for place in before),
-            nhead_q=nhead_q,
-            nhead_k=nhead_k,
-            softmax_scale=1.0,
-            **asdict(mask),
-            seqlen_knew=new,
-            rope_type=rope,
-            rotary_dim=rotary,
-            layout=Layout(order, row_padding, _PAGE if fields.get("pagedkv") else 0, seed),
-        ),
-        TestData(seed=seed),
+    problem = AttentionProblem(
+        direction="fwd_appendkv",
+        dtype=str(fields.get("dtype")),
+        hdim_q=hdim,
+        hdim_v=hdim_v,
+        seqlen_q=(rows,) * len(before),
+        seqlen_k=tuple(place + new for place in before),
+        nhead_q=nhead_q,
+        nhead_k=nhead_k,
+        softmax_scale=1.0,
+        **asdict(mask),
+        seqlen_knew=new,
+        rope_type=rope,
+        rotary_dim=rotary,
+        layout=Layout(order, row_padding, _PAGE if fields.get("pagedkv") else 0, seed),
     )
+    return Sample(problem, TestData(seed=seed))
 
 
 def any_end(chosen: np.random.Generator, length: int, tile: int) -> int:
