@@ -1,4 +1,4 @@
-"""Rows appended to K and V, and rotated with those of Q: K and V before, and right results.
+"""Rows appended to K and V, and rotated with those of Q: right results.
 
 seqlen_k counts the rows after seqlen_knew rows were appended; sequences may differ in it in batch
 mode too.
@@ -6,32 +6,18 @@ mode too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.attention import AttentionProblem
+from qola.attention import AttentionProblem, Layout
 from qola.reference.formats import F64, FP32, Format
-from qola.verify import pages
-from qola.verify.buffer import FILLER
+from qola.verify.memory import laid_out, lengths_before, rows_of_k
 from qola.verify.tensors import Appended, Result, Tensors
 
 #: Limit of values that a kernel must not change.
 _NOTHING = 2.0**-99
-
-
-def lengths_before(problem: AttentionProblem) -> list[int]:
-    """Return the rows that K and V of each sequence have before."""
-    return [length - problem.seqlen_knew for length in problem.seqlen_k]
-
-
-def caches_before(problem: AttentionProblem, given: Tensors) -> dict[str, F64]:
-    """Return K and V before rows are appended, as they lie in memory."""
-    found = {}
-    for name, cache in (("k", given.k.copy()), ("v", given.v.copy())):
-        for of, place in zip(cache, lengths_before(problem), strict=True):
-            of[place:] = FILLER
-        found[name] = _laid_out(problem, cache)
-    return found
 
 
 def expected(problem: AttentionProblem, given: Tensors, of: Format) -> dict[str, Result]:
@@ -54,8 +40,8 @@ def expected(problem: AttentionProblem, given: Tensors, of: Format) -> dict[str,
         at = place + np.arange(problem.seqlen_q[0]) * (problem.mask_type != "no")
         q[one], q_off[one] = _rotated(problem, new, given.q[one], at, of)
     found = {
-        "k": _result(_laid_out(problem, k), _laid_out(problem, k_off, _NOTHING)),
-        "v": _result(_laid_out(problem, v), _NOTHING),
+        "k": _result(laid_out(problem, k), laid_out(problem, k_off, _NOTHING)),
+        "v": _result(laid_out(problem, v), _NOTHING),
     }
     return found | ({"q": _result(q, q_off)} if problem.rope_type != "no" else {})
 
@@ -94,28 +80,9 @@ def _result(exact: F64, off: F64 | float) -> Result:
     return Result(exact, limit, np.ones(exact.shape, np.bool_))
 
 
-def _laid_out(problem: AttentionProblem, tensor: F64, others: float = FILLER) -> F64:
-    """Return K or V of sequences as it lies in memory.
-
-    Args:
-        others: value of rows that belong to no sequence.
-    """
-    own = [of[:count] for of, count in zip(tensor, problem.seqlen_k, strict=True)]
-    if problem.layout.page_block_size:
-        return pages.laid_out(problem, np.concatenate(own), others)
-    whole = np.full(tensor.shape, others)
-    for of, rows in zip(whole, own, strict=True):
-        of[: len(rows)] = rows
-    return whole
-
-
 def by_sequence(problem: AttentionProblem, tensor: F64) -> F64:
     """Return K or V as it lies in memory, [batch, rows, heads, hdim]; 0 in rows of no sequence."""
-    if problem.layout.page_block_size:
-        own = np.split(tensor[pages.rows(problem)], np.cumsum(problem.seqlen_k)[:-1])
-    else:
-        own = [of[:count] for of, count in zip(tensor, problem.seqlen_k, strict=True)]
-    whole = np.zeros((problem.batch, max(problem.seqlen_k), *tensor.shape[-2:]))
-    for of, its in zip(whole, own, strict=True):
-        of[: len(its)] = its
-    return whole
+    heads = tensor.shape[-2:]
+    own = tensor.reshape(-1, *heads)[rows_of_k(problem)]
+    plain = replace(problem, layout=Layout())
+    return laid_out(plain, own, 0.0)

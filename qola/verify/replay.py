@@ -20,10 +20,9 @@ from qola.errors import Finding, QolaError
 from qola.progress import log
 from qola.reference.attention import Forward
 from qola.reference.formats import F64
-from qola.verify.buffer import Buffer
 from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, left_by_forward
-from qola.verify.memory import buffers, filled, tables
+from qola.verify.memory import Buffer, buffers, filled, tables
 from qola.verify.outcome import Outcome, Trial
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names

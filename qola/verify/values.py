@@ -7,9 +7,7 @@ from typing import Any
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import BIAS_TYPES, MASK_TYPES, ROPE_TYPES
-from qola.verify import pages
-from qola.verify.buffer import Buffer
-from qola.verify.memory import buffers
+from qola.verify.memory import Buffer, buffers, page_sizes
 
 #: Parameters that became members with other names in later trees.
 _NEWER = {
@@ -66,7 +64,7 @@ def entry_values(
     Args:
         parameters: names of the entry point's parameters behind its arguments, see plan.json.
     """
-    values: dict[str, Any] = {**sizes(problem), **pages.sizes(problem)}
+    values: dict[str, Any] = {**sizes(problem), **page_sizes(problem)}
     values |= _strides(problem, buffers(problem, arch))
     if problem.direction != "fwd_splitkv":
         del values["num_splits"]

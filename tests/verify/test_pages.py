@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from qola.attention import AttentionProblem, Layout
-from qola.verify import pages
-from qola.verify.memory import buffers, filled, tables
+from qola.verify.memory import buffers, filled, page_count, page_sizes, tables
 from qola.verify.tensors import tensors
 from qola.verify.values import entry_values
 
@@ -73,8 +72,8 @@ def test_pages_lie_anywhere_and_the_table_does_not_lead_further() -> None:
     used = [*table[0, :2], *table[2]]
     assert used != sorted(used)
     assert len(set(used)) == len(used)
-    assert set(table[1]) | {table[0, 2]} == {pages.count(PAGED)}
-    assert max(used) < pages.count(PAGED)
+    assert set(table[1]) | {table[0, 2]} == {page_count(PAGED)}
+    assert max(used) < page_count(PAGED)
     prefill = tables(PROBLEMS[2])
     assert list(prefill["kv_indptr"]) == [0, 7, 7, 16]
     # Composable Kernel reads behind the end, as AITER's own callers know.
@@ -86,4 +85,4 @@ def test_without_pages_there_are_no_tables() -> None:
     """Prevents: arguments that an entry point does not take."""
     problem = PAGED.with_layout(page_block_size=0)
     assert set(tables(problem)) == {"seqstart_q_ptr", "seqstart_k_ptr"}
-    assert not pages.sizes(problem)
+    assert not page_sizes(problem)
