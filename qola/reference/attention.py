@@ -179,7 +179,7 @@ def forward(attention: Attention, of: Sequence) -> Forward:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The way from dO to the gradients, for `backward` and for limits of its errors.
+    """The way from dO to the gradients.
 
     Attributes:
         steps: the softmax that P comes from.
@@ -200,6 +200,16 @@ class Gradients:
         steps = self.steps
         result: F64 = steps.p * (steps.factors * self.dp - self.delta[..., None])
         return result
+
+    def results(self) -> Backward:
+        """Return the gradients of the tensors."""
+        of, inner = self.of, self.attention.softmax_scale * self.ds * self.steps.slope
+        return Backward(
+            dq=np.einsum("hij,jhd->ihd", inner, of.of_each_head(of.k)),
+            dk=np.einsum("hij,ihd->jhd", inner, of.q),
+            dv=np.einsum("hij,ihd->jhd", self.steps.p * self.steps.factors, self.do),
+            dbias=self.ds,
+        )
 
 
 def gradients(
@@ -224,11 +234,4 @@ def backward(
         o, lse: rounded results of a forward kernel, which backward kernels read; by default those
             of `forward`, which gives the true gradient.
     """
-    steps = gradients(attention, of, do, o, lse)
-    inner = attention.softmax_scale * steps.ds * steps.steps.slope
-    return Backward(
-        dq=np.einsum("hij,jhd->ihd", inner, of.of_each_head(of.k)),
-        dk=np.einsum("hij,ihd->jhd", inner, of.q),
-        dv=np.einsum("hij,ihd->jhd", steps.steps.p * steps.steps.factors, do),
-        dbias=steps.ds,
-    )
+    return gradients(attention, of, do, o, lse).results()

@@ -15,13 +15,13 @@ import numpy as np
 from qola.attention import AttentionProblem
 from qola.emulate import single
 from qola.emulate.faults import EmulationError
-from qola.emulate.launch import Device, Module, Options
+from qola.emulate.launch import Device, Module, Options, Result
 from qola.errors import Finding, QolaError
 from qola.progress import log
 from qola.reference.attention import Forward
 from qola.reference.formats import F64
 from qola.verify.case import Call, Case, Launch
-from qola.verify.expected import compare, expected, left_by_forward
+from qola.verify.expected import compare, expected, joined, left_by_forward
 from qola.verify.memory import Buffer, buffers, filled, tables
 from qola.verify.outcome import Outcome, Trial
 from qola.verify.tensors import Tensors, arithmetic, tensors
@@ -31,9 +31,7 @@ TILE = 16
 """Columns that a kernel takes at once, at least: limits are wider for fewer."""
 
 MAX_INSTRUCTIONS = 100_000_000
-"""Instructions of a launch after which it counts as endless, unless the caller says otherwise.
-
-Sampled problems take a few millions."""
+"""Instructions of a launch after which it counts as endless: sampled problems take some millions."""
 
 #: Alignment of HIP's allocations in bytes.
 _ALIGNED = 256
@@ -46,9 +44,7 @@ class ReplayError(QolaError):
 
 
 def outcomes(
-    cases: Sequence[Case],
-    processes: int = 1,
-    options: Options | None = None,
+    cases: Sequence[Case], processes: int = 1, options: Options | None = None
 ) -> list[Outcome]:
     """Return the outcome of each case.
 
@@ -59,24 +55,17 @@ def outcomes(
         ReplayError: a process died.
     """
     found: list[Outcome] = []
-    calls = sum(len(case.calls) for case in cases)
     with ProcessPoolExecutor(
-        max_workers=max(1, min(processes, calls)),
+        max_workers=max(1, min(processes, sum(len(case.calls) for case in cases))),
         mp_context=multiprocessing.get_context("fork"),
         initializer=_begin,
         initargs=(options or Options(limit=MAX_INSTRUCTIONS),),
     ) as pool:
         running = [
-            (
-                case,
-                [
-                    pool.submit(_try_call, call, case.arch, case.codes_of(call))
-                    for call in case.calls
-                ],
-            )
+            [pool.submit(_try_call, call, case.arch, case.codes_of(call)) for call in case.calls]
             for case in cases
         ]
-        for case, trials in running:
+        for case, trials in zip(cases, running, strict=True):
             try:
                 tried = tuple(trial.result() for trial in trials)
             except BrokenProcessPool:
@@ -140,40 +129,35 @@ class Emulator:
         """
         of = buffers(call.problem, arch)
         memory = _Memory(self._device, call.problem, of, values)
+        findings: list[str] = []
+        instructions, error = 0, ""
         try:
-            error, instructions, findings = self._run(call.launches, codes, memory)
+            for launch in call.launches:
+                try:
+                    done = self._launch(launch, codes, memory.addresses)
+                except EmulationError as wrong:
+                    error = str(wrong.fault).replace(launch.symbol, launch.names[0])
+                    break
+                instructions += done.instructions
+                faults = (str(fault) for fault in done.faults)
+                findings += [text.replace(launch.symbol, launch.names[0]) for text in faults]
             results = {name: memory.read(of[name]) for name in names}
             findings += memory.find_stray_writes(of)
         finally:
             memory.free()
         return EmulatedRun(results, instructions, tuple(findings), error)
 
-    def _run(
-        self, launches: Sequence[Launch], codes: Mapping[str, str], memory: _Memory
-    ) -> tuple[str, int, list[str]]:
-        """Run launches in their order.
-
-        Returns:
-            Why a launch could not be run, the number of instructions of waves, and the faults.
-        """
-        found: list[str] = []
-        instructions = 0
-        for launch in launches:
-            if launch.code not in self._modules:
-                code = single.from_json(codes[launch.code])
-                self._modules[launch.code] = Module(self._device, code)
-            arguments = bytearray.fromhex(launch.arguments)
-            for place, name, further in launch.addresses:
-                struct.pack_into("<Q", arguments, place, memory.addresses[name] + further)
-            words = launch.grid, launch.block, bytes(arguments), launch.lds
-            named = launch.names[0]
-            try:
-                done = self._device.launch(self._modules[launch.code], launch.symbol, *words)
-            except EmulationError as wrong:
-                return str(wrong.fault).replace(launch.symbol, named), instructions, found
-            instructions += done.instructions
-            found += [str(fault).replace(launch.symbol, named) for fault in done.faults]
-        return "", instructions, found
+    def _launch(
+        self, launch: Launch, codes: Mapping[str, str], addresses: Mapping[str, int]
+    ) -> Result:
+        if launch.code not in self._modules:
+            code = single.from_json(codes[launch.code])
+            self._modules[launch.code] = Module(self._device, code)
+        arguments = bytearray.fromhex(launch.arguments)
+        for place, name, further in launch.addresses:
+            struct.pack_into("<Q", arguments, place, addresses[name] + further)
+        words = launch.grid, launch.block, bytes(arguments), launch.lds
+        return self._device.launch(self._modules[launch.code], launch.symbol, *words)
 
 
 _emulator: list[Emulator] = []
@@ -201,7 +185,7 @@ class _Memory:
         of: Mapping[str, Buffer],
         contents: Mapping[str, F64],
     ) -> None:
-        self._device = device
+        self._map = device.map
         self._held: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
         self.addresses: dict[str, int] = {}
@@ -215,34 +199,31 @@ class _Memory:
         size = max(array.nbytes, array.itemsize)
         raw = np.zeros(size + _ALIGNED, np.uint8)
         begin = -int(raw.ctypes.data) % _ALIGNED
-        self._held[name] = raw[begin : begin + size]
-        self._held[name].view(array.dtype)[: array.size] = array
+        whole = raw[begin : begin + size]
+        self._held[name] = whole.view(array.dtype)[: array.size]
+        self._held[name][...] = array
         self._before[name] = array
-        self.addresses[argument] = self._device.map.own(self._held[name])
-
-    def _now(self, name: str, count: int) -> Any:
-        return self._held[name].view(self._before[name].dtype)[:count]
+        self.addresses[argument] = self._map.own(whole)
 
     def read(self, buffer: Buffer) -> F64:
         """Return the values of a buffer."""
-        return buffer.read(self._now(buffer.name, buffer.elements))
+        return buffer.read(self._held[buffer.name])
 
     def find_stray_writes(self, of: Mapping[str, Buffer]) -> list[str]:
         """Return forbidden writes: to inputs, and between rows."""
-        said = []
-        for name, before in self._before.items():
-            now = self._now(name, before.size)
+        found = []
+        for name, now in self._held.items():
             if name not in of or of[name].filled == "values":
-                if not np.array_equal(now, before):
-                    said.append(f"{name} is an input, and was written to")
+                if not np.array_equal(now, self._before[name]):
+                    found.append(f"{name} is an input, and was written to")
             elif not of[name].is_clean(now):
-                said.append(f"{name} was written to between its rows")
-        return said
+                found.append(f"{name} was written to between its rows")
+        return found
 
     def free(self) -> None:
         """Give all of it back."""
         for address in self.addresses.values():
-            self._device.map.remove(address)
+            self._map.remove(address)
 
 
 def contents(
@@ -256,11 +237,5 @@ def contents(
     if problem.direction != "bwd":
         return filled(problem, given)
     left = left or left_by_forward(problem, given, arithmetic(problem, arch, TILE))
-    joined = np.concatenate if problem.is_group_mode else np.stack
-    o: F64 = joined([one.o for one in left])
-    lse: F64 = (
-        np.concatenate([one.lse for one in left], 1)
-        if problem.is_group_mode
-        else np.stack([one.lse for one in left])
-    )
+    o, lse = (joined(problem, [vars(one)[name] for one in left], name, 0) for name in ("o", "lse"))
     return filled(problem, given, o, lse)
