@@ -16,9 +16,6 @@ from qola.verify.values import address_names, entry_values
 
 #: Values of qola_status.
 _OK, _NO_KERNEL, _UNSUPPORTED, _INVALID = 0, -1, -5, -6
-MAX_STAGES = 8
-"""Of an answer: QOLA_MAX_STAGES."""
-
 #: Constants of the header's enumerations.
 _DTYPES = ("", "fp16", "bf16", "fp32", "fp8", "bf8", "fp8fp16", "fp8bf16", "fp8fp32")
 _WINDOWS = {"no": 0, "bottom_right": 3, "top_left": 4}
@@ -99,11 +96,11 @@ class _Stage(ctypes.Structure):
 
 
 class _Found(ctypes.Structure):
-    """qola_found."""
+    """qola_found, with QOLA_MAX_STAGES stages."""
 
     _fields_: ClassVar[Any] = [
         *_members((_U32, "struct_size stage_count"), (_U64, "workspace_size")),
-        ("stages", _Stage * MAX_STAGES),
+        ("stages", _Stage * 8),
     ]
 
 
@@ -156,18 +153,12 @@ class CFunctions:
     def set_workspace_size(self, args: Args) -> str:
         """Set the size of the workspace that a problem needs; return the error, "" for none."""
         size = _U64()
-        error = self._error(
-            self._function("_workspace_size")(ctypes.byref(args), ctypes.byref(size))
-        )
-        args.workspace_size = size.value
+        status = self._function("_workspace_size")(ctypes.byref(args), ctypes.byref(size))
+        error, args.workspace_size = self._error(status), size.value
         return error
 
     def find(self, args: Args) -> Found:
-        """Return the kernels that `call` would launch.
-
-        Raises:
-            VerifyError: the library does not have the function.
-        """
+        """Return the kernels that `call` would launch."""
         answer = _Found(struct_size=ctypes.sizeof(_Found))
         status = self._function("_find")(ctypes.byref(args), ctypes.byref(answer))
         if status != _OK:

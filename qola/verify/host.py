@@ -78,9 +78,8 @@ def on_device(
         try:
             return pool.submit(_in_process, built, device, work, argument).result()
         except BrokenProcessPool:
-            place = f"{built.library} on {device.arch}"
-            words = "the process that called it died"
-            raise VerifyError(Finding(place, words, "an answer")) from None
+            place, found = f"{built.library} on {device.arch}", "the process that called it died"
+            raise VerifyError(Finding(place, found, "an answer")) from None
 
 
 def _in_process(

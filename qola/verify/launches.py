@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION, ENTRIES, MAIN_ROLE
-from qola.attention import AttentionProblem, Device, Layout, default_scale
+from qola.attention import AttentionProblem, Device, make_problem
 from qola.codegen.types import FieldValue
 from qola.plan.model import Plan, PlannedModule
+from qola.reference.masks import BOTTOM_RIGHT, NO_MASK
 from qola.rule_main import run_main
 from qola.verify.case import Call
 from qola.verify.host import Built, call_apart
@@ -60,11 +61,7 @@ class Proof:
 
 
 def prove(built: Built, archs: Sequence[str]) -> list[Proof]:
-    """Call a library with problems of its kernels on a device of each arch.
-
-    Args:
-        archs: the archs that the library has code for.
-    """
+    """Call a library with problems of its kernels on a device of each arch it has code for."""
     found: list[Proof] = []
     for arch in archs:
         proofs = [p for direction in ENTRIES for p in _prove_direction(built, direction, arch)]
@@ -76,33 +73,28 @@ def prove(built: Built, archs: Sequence[str]) -> list[Proof]:
 
 def _prove_direction(built: Built, direction: str, arch: str) -> Iterator[Proof]:
     """Yield a proof for each kind of kernels that a direction has for an arch."""
-    assembly = {code.sha256 for code in built.planned.code_objects if code.arch == arch}
+    digests = {code.sha256 for code in built.planned.code_objects if code.arch == arch}
     kinds = {}
-    own = [k for k in built.kernels if k.direction == direction and arch in k.archs]
-    if any(not kernel.role.startswith("asm_") for kernel in own):
+    if any(arch in kernel.archs for kernel in built.of_direction(direction)):
         kinds["kernel instances"] = False
-    if assembly and direction == ATTENTION[built.module].direction:
+    if built.has_assembly(direction, arch):
         kinds["assembly kernels"] = True
     if not kinds:
         return
-    problems = make_problems(built.plan, built.planned, direction)
-    calls = list(call_apart(built, Device(arch), problems))
+    calls = call_apart(built, Device(arch), make_problems(built.plan, built.planned, direction))
     for kind, wanted in kinds.items():
         launching = tuple(
             call
             for call in calls
-            if not call.error and call.launches and _has_assembly(call, assembly) is wanted
+            if not call.error
+            and call.launches
+            and any(launch.code in digests for launch in call.launches) is wanted
         )
         # Those that should have launched, first.
-        others = sorted(
-            (c for c in calls if c not in launching), key=lambda c: not c.problem.use_asm
-        )
-        failed = others if wanted else [c for c in others if not c.problem.use_asm] or others
-        yield Proof(arch, ENTRIES[direction], kind, len(calls), launching, tuple(failed[:_SHOWN]))
-
-
-def _has_assembly(call: Call, digests: Collection[str]) -> bool:
-    return any(launch.code in digests for launch in call.launches)
+        others = [call for call in calls if call not in launching]
+        others.sort(key=lambda call: call.problem.use_asm is not wanted)
+        failed = tuple(others[:_SHOWN])
+        yield Proof(arch, ENTRIES[direction], kind, len(calls), launching, failed)
 
 
 def make_problems(
@@ -116,8 +108,8 @@ def make_problems(
     own = [k.fields for k in plan.kernels_of(module) if k.role == MAIN_ROLE[direction]]
     found = dict.fromkeys([*_of_kernels(direction, own)] or _usual(direction))
     if direction == ATTENTION[module.name].direction and module.code_objects:
-        found |= dict.fromkeys(replace(problem, use_asm=True) for problem in [*found])
-        found |= dict.fromkeys(replace(problem, use_asm=True) for problem in _usual(direction))
+        more = [*found, *_usual(direction)]
+        found |= dict.fromkeys(replace(problem, use_asm=True) for problem in more)
     return tuple(found)
 
 
@@ -132,11 +124,11 @@ def _of_kernels(
         if not isinstance(hdim_q, int) or not isinstance(hdim_v, int):
             return
         rope = str(kernel.get("rope") or "no")
+        mask = BOTTOM_RIGHT if kernel.get("mask", False) not in (False, "no") else NO_MASK
         problem = replace(
             _problem(direction, str(kernel["dtype"]), hdim_q, hdim_v),
+            **asdict(mask),
             mode="group" if kernel.get("mode") == "group" else "batch",
-            mask_type="bottom_right" if kernel.get("mask", False) not in (False, "no") else "no",
-            window_size_right=0 if kernel.get("mask", False) not in (False, "no") else -1,
             bias_type=str(kernel.get("bias") or "no"),
             return_lse=bool(kernel.get("lse")) or direction == "bwd",
             dropout_p=0.5 if kernel.get("dropout") else 0.0,
@@ -156,13 +148,11 @@ def _of_kernels(
 
 
 def _usual(direction: str) -> Iterator[AttentionProblem]:
-    for dtype, (hdim_q, hdim_v), mode, mask in product(
-        _ASM_DTYPES, _ASM_HDIMS, ("batch", "group"), (True, False)
+    # AITER's assembly kernels have this mask for every length.
+    for dtype, hdims, mode, mask in product(
+        _ASM_DTYPES, _ASM_HDIMS, ("batch", "group"), (BOTTOM_RIGHT, NO_MASK)
     ):
-        plain = replace(_problem(direction, dtype, hdim_q, hdim_v), mode=mode)
-        if mask:
-            # AITER's assembly kernels have this mask for every length.
-            plain = replace(plain, mask_type="bottom_right", window_size_right=0)
+        plain = replace(_problem(direction, dtype, *hdims), mode=mode, **asdict(mask))
         if direction == "batch_prefill":
             plain = plain.with_layout(page_block_size=1)
         yield plain
@@ -173,19 +163,16 @@ def _usual(direction: str) -> Iterator[AttentionProblem]:
 
 def _problem(direction: str, dtype: str, hdim_q: int, hdim_v: int) -> AttentionProblem:
     """Return a problem of two sequences: no kernel runs, so it may be small."""
-    return AttentionProblem(
+    return make_problem(
         direction,
         dtype,
-        hdim_q,
-        hdim_v,
-        seqlen_q=(256, 256),
-        seqlen_k=(256, 256),
+        hdim=(hdim_q, hdim_v),
+        seqlen_q=256,
+        batch=2,
         nhead_q=4,
         nhead_k=2,
-        softmax_scale=default_scale(hdim_q),
         num_splits=2 if direction == "fwd_splitkv" else 1,
         seqlen_knew=128 if direction == "fwd_appendkv" else 0,
-        layout=Layout(),
     )
 
 

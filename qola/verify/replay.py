@@ -31,7 +31,7 @@ TILE = 16
 """Columns that a kernel takes at once, at least: limits are wider for fewer."""
 
 MAX_INSTRUCTIONS = 100_000_000
-"""Instructions of a launch after which it counts as endless: sampled problems take some millions."""
+"""Instructions of a launch after which it counts as endless; samples take a few millions."""
 
 #: Alignment of HIP's allocations in bytes.
 _ALIGNED = 256

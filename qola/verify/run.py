@@ -66,11 +66,10 @@ def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
     """Try kernels of a library with problems that it sends to them.
 
     Returns:
-        An outcome for each kernel instance and each requested assembly kernel, sorted by
-        name. An outcome without trials says why.
+        An outcome for each requested kernel, sorted by name. One without trials says why.
 
     Raises:
-        QolaError: a process died, the library's host code in it or the emulator.
+        QolaError: a process died, with the library's host code or the emulator in it.
     """
     options = Options(limit=request.max_instructions)
     cases = _recorded(built, request, _all_drawn(built, request))
@@ -78,32 +77,24 @@ def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
 
 
 def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
-    """Record the launches of a library for problems.
-
-    Raises:
-        VerifyError: the process that called the library died.
-    """
-    (case,) = _recorded(
-        built, VerifyRequest(arch), [KernelSamples(built.module, tuple(map(Sample, problems)))]
-    )
+    """Record the launches of a library for problems."""
+    samples = KernelSamples(built.module, tuple(map(Sample, problems)))
+    (case,) = _recorded(built, VerifyRequest(arch), [samples])
     return case
 
 
-def record_settled(built: Built, wishes: Sequence[VerifyRequest]) -> list[Case]:
+def record_settled(built: Built, requests: Sequence[VerifyRequest]) -> list[Case]:
     """Record launches for several archs, without argument bytes that differ in each process.
 
     Host code passes kernels uninitialised stack memory between the members of a structure. It is
     found by recording in several new processes, which have other addresses.
-
-    Raises:
-        VerifyError: a process that called the library died.
     """
     spawn = multiprocessing.get_context("spawn")
     found: list[Case] = []
     with ExitStack() as stack:
         # A pool has one process, so that each call is one of another process.
         pools = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in range(_MORE_CALLS)]
-        for request in wishes:
+        for request in requests:
             drawn = _all_drawn(built, request)
             again = [pool.submit(_recorded, built, request, drawn) for pool in pools]
             cases = _recorded(built, request, drawn)
