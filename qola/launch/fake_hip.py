@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ class FakeHip:
     arch: str  # Arch of the device
     library_dirs: tuple[Path, ...] = ()  # Further directories to look for shared libraries in
     cu_count: int | None = None  # Compute units, None for those of the arch's largest GPU
-    timeout: float | None = None  # Seconds after which a program is killed, None for never
+    timeout: float | None = None  # Seconds after which `run` fails, None for never
 
     def environment(self, log: Path) -> dict[str, str]:
         """Environment in which programs find the fake in place of HIP's own runtime."""
@@ -69,28 +68,12 @@ class FakeHip:
     def run(
         self, command: Sequence[str | Path], log: Path, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end, whatever its exit code; launches go to the log.
-
-        That of a program which was killed is -9.
-        """
-        words = [str(argument) for argument in command]
-        with (
-            tempfile.TemporaryFile("w+", encoding="utf-8") as out,
-            tempfile.TemporaryFile("w+", encoding="utf-8") as err,
-        ):
-            try:
-                code = subprocess.run(
-                    words,
-                    env=self.environment(log) | env,
-                    stdout=out,
-                    stderr=err,
-                    timeout=self.timeout,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = -9
-                err.write(f"\nno end after {self.timeout:g} s\n")
-            for file in (out, err):
-                file.flush()
-                file.seek(0)
-            return subprocess.CompletedProcess(words, code, out.read(), err.read())
+        """Run a program to its end, whatever its exit code; launches go to the log."""
+        return subprocess.run(
+            [str(argument) for argument in command],
+            env=self.environment(log) | env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=self.timeout,
+            check=False,
+        )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from qola.plan.model import KernelInstance, Plan
+from qola.aiter.attention import ATTENTION
 from qola.repository import __main__ as repository
 from qola.verify.dispatch import Dispatch
+from qola.verify.repository import Repository
 
 #: Every field of kernels but paged K and V, at head dimensions with and without padding.
 MANIFEST = """\
@@ -49,34 +48,20 @@ deterministic = true
 """
 
 
-@dataclass(frozen=True)
 class Library:
-    """A library of a manifest's repository."""
+    """A library of a manifest's repository, and its kernels that a dispatch of CK launches."""
 
-    root: Path
-    plan: Plan
-    module: str
-    api: str
-
-    @property
-    def kernels(self) -> list[KernelInstance]:
-        """Its kernel instances that a dispatch of CK launches."""
-        direction = self.api.removeprefix("fmha_").removesuffix("_api.cpp")
-        every = self.plan.kernels_of(self.plan.module(self.module))
-        return [
-            kernel
-            for kernel in every
-            if kernel.direction == direction and not kernel.role.startswith("asm_")
-        ]
+    def __init__(self, root: Path, module: str) -> None:
+        self.root, self.module = root, module
+        self._repository = Repository(module, root)
+        self._direction = ATTENTION[module].direction
+        self.plan = self._repository.plan
+        self.kernels = self._repository.of_direction(self._direction)
 
     @cached_property
     def dispatch(self) -> Dispatch:
         """Its dispatch."""
-        sources: Mapping[str, str] = {
-            kernel.name: (self.root / kernel.source).read_text("utf-8") for kernel in self.kernels
-        }
-        text = (self.root / self.module / "dispatch" / self.api).read_text("utf-8")
-        return Dispatch(text, sources)
+        return self._repository.dispatch(self._direction)
 
 
 def libraries(
@@ -93,8 +78,4 @@ def libraries(
     words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
     assert repository.main([*words, "--output", str(root / "out")]) == 0
-    plan = Plan.from_json((root / "out/plan.json").read_text(encoding="utf-8"))
-    return [
-        Library(root / "out", plan, "libmha_fwd", "fmha_fwd_api.cpp"),
-        Library(root / "out", plan, "libmha_bwd", "fmha_bwd_api.cpp"),
-    ]
+    return [Library(root / "out", module) for module in ("libmha_fwd", "libmha_bwd")]

@@ -1,11 +1,8 @@
-"""Callers of C++ entry points, and programs on the fake HIP runtime."""
+"""Callers of C++ entry points."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from qola.launch.__main__ import caller_source
-from qola.launch.fake_hip import FakeHip
 from qola.plan.model import EntryPoint
 from tests.support.plans import module
 
@@ -28,12 +25,3 @@ def test_parameters_with_a_default_are_passed_if_given() -> None:
         whole = f"{condition}return QOLA_NS(mha_fwd)({call});"
         assert whole in text
         text = text.partition(whole)[2]
-
-
-def test_a_process_without_an_end_is_killed(tmp_path: Path) -> None:
-    """Prevents: a test that waits for a program forever."""
-    hip = FakeHip(tmp_path / "libamdhip64.so.7", "gfx950", timeout=0.5)
-    command = ["/bin/sh", "-c", "echo begun; while :; do :; done"]
-    ended = hip.run(command, tmp_path / "log")
-    assert (ended.returncode, ended.stdout) == (-9, "begun\n")
-    assert "no end after 0.5 s" in ended.stderr
