@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from qola.attention import AttentionProblem
 from qola.report.document import Section, document, note
 from qola.report.markup import (
     Cell,
@@ -19,6 +19,12 @@ from qola.verify.outcome import Outcome, Trial, count
 
 #: Sorts behind every number.
 _LARGEST = 1e300
+#: Columns of rows that begin with an outcome.
+_KERNEL: dict[str, Callable[[Any], Cell]] = {
+    "kernel": lambda row: text_cell(row[0].kernel),
+    "arch": lambda row: text_cell(row[0].arch),
+}
+_STATE_CELLS = {"passed": text_cell, "failed": warning_cell, "untried": text_cell}
 _UNSEEN = (
     "Instructions were executed one by one on a CPU, not on a GPU. Missing waits, races between "
     "waves, the last bits of a result and time cannot be seen this way."
@@ -47,9 +53,6 @@ def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
 def _sections(outcomes: Sequence[Outcome]) -> Iterator[Section]:
     if any(outcome.state == "failed" for outcome in outcomes):
         yield Section("failed", "Failed", _faults_table(outcomes))
-    if any(outcome.missing for outcome in outcomes):
-        title = "Not tried, or with fewer problems than requested"
-        yield Section("missing", title, _missing_table(outcomes))
     yield Section("kernels", "Kernels", _kernels_table(outcomes))
     yield Section("problems", "Problems", _problems_table(outcomes))
     yield Section("unseen", "Limits of emulation", note(_UNSEEN))
@@ -68,10 +71,8 @@ def _share_cell(share: float) -> Cell:
 
 def _faults_table(outcomes: Sequence[Outcome]) -> str:
     """Return the errors, each with its problem."""
-    rows = [(outcome, problem, fault) for outcome in outcomes for problem, fault in outcome.wrong()]
-    columns: Columns = {
-        "kernel": lambda row: text_cell(row[0].kernel),
-        "arch": lambda row: text_cell(row[0].arch),
+    rows = [(outcome, *fault) for outcome in outcomes for fault in outcome.wrong()]
+    columns: Columns = _KERNEL | {
         "problem": lambda row: text_cell(row[1]),
         "error": lambda row: warning_cell(row[2]),
     }
@@ -82,47 +83,30 @@ def _faults_table(outcomes: Sequence[Outcome]) -> str:
     return table_html("failed-table", caption, rows, columns, wide=("kernel", "problem", "error"))
 
 
-def _missing_table(outcomes: Sequence[Outcome]) -> str:
-    columns: Columns = {
-        "kernel": lambda outcome: text_cell(outcome.kernel),
-        "arch": lambda outcome: text_cell(outcome.arch),
-        "# problems": lambda outcome: number_cell(len(outcome.trials)),
-        "why": lambda outcome: text_cell(outcome.missing),
-    }
-    caption = "A kernel without a problem has neither passed nor failed."
-    missing = [outcome for outcome in outcomes if outcome.missing]
-    wide = ("kernel", "why")
-    return table_html("missing-table", caption, missing, columns, wide=wide, filtered=True)
-
-
 def _kernels_table(outcomes: Sequence[Outcome]) -> str:
-    columns: Columns = {
-        "kernel": lambda outcome: text_cell(outcome.kernel),
-        "arch": lambda outcome: text_cell(outcome.arch),
-        "state": _state_cell,
-        "# problems": lambda outcome: number_cell(len(outcome.trials)),
-        "# elements": lambda outcome: number_cell(sum(t.compared for t in outcome.trials)),
-        "# largest error": lambda outcome: (
-            _share_cell(_share(outcome.trials)) if outcome.trials else Cell("")
+    columns: Columns = _KERNEL | {
+        "state": lambda row: _STATE_CELLS[row[0].state](row[0].state),
+        "# problems": lambda row: number_cell(len(row[0].trials)),
+        "# elements": lambda row: number_cell(sum(t.compared for t in row[0].trials)),
+        "# largest error": lambda row: (
+            _share_cell(_share(row[0].trials)) if row[0].trials else Cell("")
         ),
-        "# faults": lambda outcome: number_cell(len(outcome.wrong())),
+        "# faults": lambda row: number_cell(len(row[0].wrong())),
+        "missing problems": lambda row: text_cell(row[0].missing),
     }
-    caption = "The largest error is a share of its limit, which no rounding exceeds: 1 is at it."
-    return table_html("kernels-table", caption, outcomes, columns, wide=("kernel",), filtered=True)
-
-
-def _state_cell(outcome: Outcome) -> Cell:
-    state = outcome.state
-    return warning_cell(state) if state == "failed" else text_cell(state)
+    caption = (
+        "The largest error is a share of its limit, which no rounding exceeds: 1 is at it. A "
+        "kernel without a problem has neither passed nor failed."
+    )
+    rows = [(outcome,) for outcome in outcomes]
+    wide = ("kernel", "missing problems")
+    return table_html("kernels-table", caption, rows, columns, wide=wide, filtered=True)
 
 
 def _problems_table(outcomes: Sequence[Outcome]) -> str:
-    trials = [(outcome, trial) for outcome in outcomes for trial in outcome.trials]
-    columns: Columns = {
-        "kernel": lambda row: text_cell(row[0].kernel),
-        "arch": lambda row: text_cell(row[0].arch),
+    rows = [(outcome, trial) for outcome in outcomes for trial in outcome.trials]
+    columns: Columns = _KERNEL | {
         "problem": lambda row: text_cell(str(row[1].problem)),
-        "in memory": lambda row: text_cell(_layout(row[1].problem)),
         "errors": lambda row: text_cell(
             ", ".join(f"{v.name} {_share_cell(v.share).text}" for v in row[1].verdicts)
         ),
@@ -130,18 +114,6 @@ def _problems_table(outcomes: Sequence[Outcome]) -> str:
         "# elements": lambda row: number_cell(row[1].compared),
         "# faults": lambda row: number_cell(len(row[1].faults())),
     }
-    caption = (
-        "Lengths of Q and of K; heads of Q and of K; masks with their windows. Errors are shares "
-        "of their limits."
-    )
+    caption = "Problems are as in `qola dispatch`. Errors are shares of their limits."
     wide = ("kernel", "problem")
-    return table_html("problems-table", caption, trials, columns, wide=wide, filtered=True)
-
-
-def _layout(problem: AttentionProblem) -> str:
-    padding = (
-        f", {problem.layout.row_padding} more elements per row"
-        if problem.layout.row_padding
-        else ""
-    )
-    return problem.layout.order + padding
+    return table_html("problems-table", caption, rows, columns, wide=wide, filtered=True)
