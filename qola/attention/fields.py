@@ -309,8 +309,9 @@ def parse_words(words: Sequence[str], direction: str) -> AttentionProblem:
 def _parse_word(name: str, text: str) -> dict[str, Any]:
     """Return the fields that a word sets; raise KeyError or ValueError for a wrong value."""
     if name == "hdim":
-        q, _, v = text.partition("x")
-        return {"hdim_q": int(q), "hdim_v": int(v or q)}
+        sizes = [int(size) for size in text.split("x")]
+        hdim_q, hdim_v = sizes if len(sizes) > 1 else sizes * 2
+        return {"hdim_q": hdim_q, "hdim_v": hdim_v}
     if (name, text) == ("mask_type", "causal"):
         return {"mask_type": "bottom_right", "window_size_right": 0}
     if name == "batch" and not _SHORTHANDS[name].holds(int(text)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
 from qola.inspect.query import QueryError
+from qola.json_types import json_fields
 from qola.plan import planner
 from qola.progress import flush_progress
 from qola.ruleset import ruleset_root
@@ -86,11 +88,7 @@ def _add_verify(commands: Any) -> None:
         metavar="N",
         help="limit for a launch, which then counts as endless (default: 100 million)",
     )
-    parser.add_argument(
-        *("-o", "--output"),
-        metavar="FILE.json",
-        help="also write all of it there: problems, largest errors, what was found",
-    )
+    add_options(parser, "json", help="print JSON: problems, largest errors, what was found")
     parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
     parser.add_argument(
         "--html", metavar="FILE.html", help="also write a page for people there, in one file"
@@ -104,7 +102,8 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words += [f"--max-instructions={n}"] if (n := args.max_instructions) else []
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
-    places = {"json": args.output, "junit": args.junit, "html": args.html}
+    words += ["--json"] if args.json else []
+    places = {"junit": args.junit, "html": args.html}
     return run_program("verify", words + placed(around, places), args, around)
 
 
@@ -122,9 +121,10 @@ def run_program(
     chosen = resolve_build(build_request(args, around), environ)
     program = build_program(name, chosen, build_options(args), environ)
     if program.path is None:
-        console.line("FAILED: the libraries were not built")
+        say = console.note if args.json else console.line
+        say("FAILED: the libraries were not built")
         for line in program.error.splitlines():
-            console.line(f"  {line}")
+            say(f"  {line}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
     # Runfiles of a Bazel around this process are not the program's.
@@ -218,11 +218,7 @@ def _add_dispatch(commands: Any) -> None:
         metavar="N",
         help="of a sweep: the same problems for the same seed (default: %(default)s)",
     )
-    parser.add_argument(
-        *("-o", "--output"),
-        metavar="FILE.jsonl",
-        help="also write there a line of JSON a problem that is launched",
-    )
+    add_options(parser, "json", help="print a line of JSON for each problem and arch")
     add_options(parser, *REQUEST, *BUILD)
     # What `request_of` reads beside these.
     parser.set_defaults(
@@ -250,7 +246,8 @@ def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         file = Path(directory, "problem.jsonl")
         file.write_text("".join(f"{one.to_json()}\n" for one in problems), encoding="utf-8")
-        around.console.line()
+        if not args.json:
+            around.console.line()
         return _launch(str(file), args, around)
 
 
@@ -258,9 +255,9 @@ def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> in
     """Build the libraries, and let them launch problems; return the program's exit code."""
     words = [f"--count={args.count}", f"--seed={args.seed}"]
     words += ["--problems=sweep"] if problems == _SWEEP else []
-    places = {"problems": problems} if not words[2:] else {}
-    options = words + placed(around, {**places, "json": args.output})
-    return run_program("dispatch", options, args, around)
+    words += ["--json"] if args.json else []
+    places = {"problems": problems} if problems != _SWEEP else {}
+    return run_program("dispatch", words + placed(around, places), args, around)
 
 
 def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
@@ -281,7 +278,7 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
             any_lse = not any(word.startswith("return_lse=") for word in args.words)
             found += answers.answer(plan, directory, problem, any_lse=any_lse)
     for one in found:
-        for line in one.lines():
+        for line in [json.dumps(one, default=json_fields)] if args.json else one.lines():
             console.line(line)
     served = any(one.kernels for one in found)
     return list(dict.fromkeys(one.problem for one in found)), served

@@ -7,7 +7,6 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from qola.errors import ExitCode
 from qola.verify.libraries import add_libraries, places
@@ -22,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.add_argument("--places", action="store_true")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     if args.places:
         # build_libraries runs this with a Python that may lack a NumPy it can load.

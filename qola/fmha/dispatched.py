@@ -28,25 +28,26 @@ def compare_all(args: argparse.Namespace) -> int:
     except QolaError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)
+    differing = sum(one.agrees is False for one in found)
+    none = sum(not one.launched for one in found)
     if args.json:
-        args.json.write_text("".join(f"{one.to_json()}\n" for one in found), encoding="utf-8")
-    return _tell(found, everything=args.problems != SWEEP)
+        print("\n".join(one.to_json() for one in found))
+    else:
+        _tell(found, everything=args.problems != SWEEP)
+        neither = sum(one.agrees is None for one in found)
+        more = f", {neither} are not compared" if neither else ""
+        print(f"{len(found)} problems: {differing} differ, {none} have no kernel{more}")
+    return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
 
 
-def _tell(found: Sequence[Compared], *, everything: bool) -> int:
-    """Print the results of all problems, or of differing ones; return the exit code."""
+def _tell(found: Sequence[Compared], *, everything: bool) -> None:
+    """Print the results of all problems, or of differing ones."""
     for one in found:
         if everything or one.agrees is False:
             print(f"{one.arch} {one.line()}")
     for words, of in _reasons(found):
         for (arch, direction, reason), count in of.items():
             print(f"{arch} {direction}: {count} problems {words}: {reason}")
-    differing = sum(one.agrees is False for one in found)
-    none = sum(not one.launched for one in found)
-    neither = sum(one.agrees is None for one in found)
-    more = f", {neither} are not compared" if neither else ""
-    print(f"{len(found)} problems: {differing} differ, {none} have no kernel{more}")
-    return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
 
 
 def _reasons(found: Sequence[Compared]) -> Iterator[tuple[str, Counter[tuple[str, str, str]]]]:

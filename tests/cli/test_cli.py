@@ -443,8 +443,7 @@ WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init",
 WITHOUT_A_MANIFEST |= {"hipcc", "modules"}
 
 
-WITHOUT_JSON = {"completion", "dispatch", "help", "hipcc", "init", "keygen", "pack", "report"}
-WITHOUT_JSON |= {"verify"}
+WITHOUT_JSON = {"completion", "help", "hipcc", "init", "keygen", "pack", "report"}
 
 
 def test_an_option_means_the_same_everywhere() -> None:

@@ -313,7 +313,7 @@ def test_unclear_packs(
 
 def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: other kernels tried than were named; wrong ones that end with success."""
-    words = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "-o", "x.json")
+    words = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "--json")
     assert qola("verify", "-q", "-m", "te.toml", *words, "--html", "y/x.html") == 13
     assert capsys.readouterr().out.splitlines() == [
         "--samples=2",
@@ -321,7 +321,7 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
         "--kernels=*_a*",
         "--kernels=b",
         "--processes=3",
-        f"--json={Path('x.json').absolute()}",
+        "--json",
         f"--html={Path('y/x.html').absolute()}",
     ]
     assert asked() == ["//verify:verify"]
@@ -332,13 +332,13 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: other problems than were named; a library that launches others with success."""
-    words = ("--problems", "mine.jsonl", "--count", "7", "-o", "x.jsonl")
+    words = ("--problems", "mine.jsonl", "--count", "7", "--json")
     assert qola("dispatch", "-q", "-m", "te.toml", *words) == 13
     assert capsys.readouterr().out.splitlines() == [
         "--count=7",
         "--seed=0",
+        "--json",
         f"--problems={Path('mine.jsonl').absolute()}",
-        f"--json={Path('x.jsonl').absolute()}",
     ]
     assert qola("dispatch", "-q", "-m", "te.toml", "--problems", "sweep", "--seed", "3") == 13
     assert capsys.readouterr().out.splitlines() == ["--count=1000", "--seed=3", "--problems=sweep"]
