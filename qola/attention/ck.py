@@ -32,11 +32,7 @@ ROPE_TYPES = {"no": "none", "inter": "interleaved", "half": "half_rotated"}
 
 
 def formats(dtype: str, arch: str) -> tuple[Format, Format]:
-    """Return the formats of the inputs and of the results of a data type on an arch.
-
-    Raises:
-        KeyError: the data type is unknown.
-    """
+    """Return the formats of the inputs and of the results of a data type; KeyError if unknown."""
     given, out = _FORMATS[dtype]
     if arch.startswith("gfx94"):
         return _FNUZ.get(given, given), _FNUZ.get(out, out)

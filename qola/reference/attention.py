@@ -131,11 +131,7 @@ def summed_up(gradient: F64, heads_k: int) -> F64:
 
 
 def softmax(attention: Attention, of: Sequence, lse: F64 | None = None) -> Softmax:
-    """Return P and its intermediates.
-
-    Args:
-        lse: to take in place of its own, as a backward kernel does.
-    """
+    """Return P and its intermediates, with another LSE in place of its own for a backward."""
     rows, columns = len(of.q), len(of.k)
     scores = attention.softmax_scale * np.einsum("ihd,jhd->hij", of.q, of.of_each_head(of.k))
     logits, slope = scores, np.ones_like(scores)

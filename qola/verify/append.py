@@ -21,11 +21,7 @@ _NOTHING = 2.0**-99
 
 
 def expected(problem: AttentionProblem, given: Tensors, of: Format) -> dict[str, Result]:
-    """Return K and V as they are afterwards, and Q where it is rotated, as they lie in memory.
-
-    Args:
-        of: format of all of them.
-    """
+    """Return K and V afterwards, and Q if it is rotated, as they lie in memory in a format."""
     assert given.appended is not None
     new = given.appended
     k, v = given.k.copy(), given.v.copy()

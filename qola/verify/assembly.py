@@ -73,12 +73,7 @@ def hints_of_code_object(key: str) -> Hints:
 def hints_of_fields(
     fields: Mapping[str, FieldValue], code_objects: Sequence[str]
 ) -> Iterator[Hints]:
-    """Yield hints for a kernel that runs before or after assembly kernels.
-
-    Args:
-        fields: its own.
-        code_objects: of its library.
-    """
+    """Yield hints for a kernel with these fields that runs before or after code objects."""
     dtype, group = str(fields.get("dtype")), fields.get("mode") == "group"
     for hints in map(hints_of_code_object, code_objects):
         if dtype in hints.dtypes and group in hints.groups and not hints.cu_count:

@@ -100,8 +100,7 @@ class Case:
 def settle(case: Case, again: Case) -> Case:
     """Return a case with 0 for the argument bytes that differ in a second recording of it.
 
-    Raises:
-        ValueError: the recordings differ in anything else.
+    Raises ValueError if anything else differs.
     """
     calls = tuple(
         replace(one, launches=tuple(map(_settle_launch, one.launches, two.launches)))

@@ -78,14 +78,9 @@ class Dispatch:
     """
 
     def __init__(self, text: str, kernels: Mapping[str, str]) -> None:
-        """Read a dispatch.
+        """Read the C++ of a dispatch, with the source of each kernel instance by name.
 
-        Args:
-            text: C++.
-            kernels: source of each kernel instance, by name.
-
-        Raises:
-            NotUnderstoodError: it is of another form.
+        Raises NotUnderstoodError for an unknown form, as other methods do for an unknown name.
         """
         self._tree = read_branches(text)
         self._links = Links(kernels)
@@ -95,14 +90,7 @@ class Dispatch:
         self.rows = tuple(dict.fromkeys(filter(None, self._of_leaf)))
 
     def taken(self, problem: AttentionProblem, device: str) -> _Row:
-        """Return the kernel instances that a problem is launched with, () where it is refused.
-
-        Args:
-            device: its arch.
-
-        Raises:
-            NotUnderstoodError: a condition uses an unknown name.
-        """
+        """Return the kernel instances that a problem is launched with on an arch, () for none."""
         rows = self._rows(self._tree, _names(problem, device), "first")
         return next((self._kernels(text) for text, _ in rows), ())
 
@@ -110,9 +98,6 @@ class Dispatch:
         """Return the kernel instances of all rows whose conditions a problem meets, in their order.
 
         It is launched with those that `taken` returns; others would serve it without them.
-
-        Raises:
-            NotUnderstoodError: a condition uses an unknown name.
         """
         rows = self._rows(self._tree, _names(problem, device), "fitting")
         return list(dict.fromkeys(filter(None, (self._kernels(text) for text, _ in rows))))
@@ -124,9 +109,6 @@ class Dispatch:
 
         A condition is as `conjuncts` has it; one of a branch that is not entered because another
         in front of it takes the problem begins with "not ". The rows with the fewest come first.
-
-        Raises:
-            NotUnderstoodError: a condition uses an unknown name.
         """
         rows = self._rows(self._tree, _names(problem, device), "all")
         found = [(self._kernels(text), failed) for text, failed in rows]

@@ -129,11 +129,7 @@ def _backward(
 def joined(
     problem: AttentionProblem, parts: list[NDArray[Any]], name: str, widest: int
 ) -> NDArray[Any]:
-    """Return a result's arrays of each sequence as one tensor, in the layout of `expected`.
-
-    Args:
-        widest: the most columns of a sequence.
-    """
+    """Return a result's arrays of each sequence as one tensor, with `widest` columns of K."""
     if not problem.is_group_mode:
         return np.stack(parts)
     if name == "dbias":

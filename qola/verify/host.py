@@ -43,7 +43,6 @@ class Built(Repository):
     """A module's library, with the files for running its host code without a GPU.
 
     Attributes:
-        library: of the module.
         caller: its `<module>_caller` library, for the C++ entry points; None to call only C ones.
         runtime: the fake HIP runtime, cc/fake_hip.
     """
@@ -69,11 +68,7 @@ class Built(Repository):
 def on_device(
     built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
-    """Run a function in another process, with a device and the library loaded.
-
-    Raises:
-        VerifyError: the process died.
-    """
+    """Run a function in another process, which may die, with a device and the library loaded."""
     with ProcessPoolExecutor(1, _FORK) as pool:
         try:
             return pool.submit(_in_process, built, device, work, argument).result()

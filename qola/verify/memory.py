@@ -68,11 +68,7 @@ class Buffer:
         return np.lib.stride_tricks.as_strided(raw, self.shape, steps)
 
     def written(self, values: F64 | None = None) -> NDArray[Any]:
-        """Return the contents of memory before a kernel runs, as unsigned integers.
-
-        Args:
-            values: of a buffer that is filled with them.
-        """
+        """Return the contents of memory before a kernel runs, as unsigned integers."""
         raw = np.full(self.elements, self._padding, np.dtype(f"uint{self.format.bits}"))
         if self.elements and self.filled == "zero":
             self._view(raw)[...] = 0
@@ -191,11 +187,7 @@ def tables(problem: AttentionProblem) -> dict[str, NDArray[np.int32]]:
 def filled(
     problem: AttentionProblem, given: Tensors, o: F64 | None = None, lse: F64 | None = None
 ) -> dict[str, F64]:
-    """Return the values that buffers are filled with, by their names.
-
-    Args:
-        o, lse: of the forward, for a backward.
-    """
+    """Return the values that buffers are filled with; a backward needs O and LSE."""
     names = ("q", "k", "v", "do", "bias", "alibi_slopes", "sink")
     values = {name: getattr(given, name) for name in names} | {"o": o, "lse": lse}
     if given.appended is not None:
@@ -270,11 +262,7 @@ def rows_of_k(problem: AttentionProblem) -> NDArray[np.int64]:
 
 
 def laid_out(problem: AttentionProblem, tensor: F64, others: float = FILLER) -> F64:
-    """Return K or V as it lies in memory: in pages, or in sequences as long as the longest.
-
-    Args:
-        others: value of rows that belong to no sequence.
-    """
+    """Return K or V as it lies in memory, with `others` in rows that belong to no sequence."""
     if tensor.ndim == 4:
         own = zip(tensor, problem.seqlen_k, strict=True)
         tensor = np.concatenate([of[:length] for of, length in own])

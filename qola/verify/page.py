@@ -32,12 +32,7 @@ _UNSEEN = (
 
 
 def render(name: str, facts: Iterable[str], outcomes: Sequence[Outcome]) -> str:
-    """Return the page.
-
-    Args:
-        name: of the manifest or test.
-        facts: lines below the title.
-    """
+    """Return the page of a manifest or test, with facts below its title."""
     counts = count(outcomes)
     trials = [trial for outcome in outcomes for trial in outcome.trials]
     worst = max((_share(outcome.trials) for outcome in outcomes), default=0.0)

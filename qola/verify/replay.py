@@ -46,14 +46,7 @@ class ReplayError(QolaError):
 def outcomes(
     cases: Sequence[Case], processes: int = 1, options: Options | None = None
 ) -> list[Outcome]:
-    """Return the outcome of each case.
-
-    Args:
-        processes: that run calls side by side.
-
-    Raises:
-        ReplayError: a process died.
-    """
+    """Return the outcome of each case; a number of processes run calls side by side."""
     found: list[Outcome] = []
     with ProcessPoolExecutor(
         max_workers=max(1, min(processes, sum(len(case.calls) for case in cases))),
@@ -231,8 +224,7 @@ def contents(
 ) -> dict[str, F64]:
     """Return the values that buffers are filled with.
 
-    Args:
-        left: for a backward, O and LSE of each sequence; by default those of the reference.
+    A backward reads O and LSE of each sequence from `left`, by default those of the reference.
     """
     if problem.direction != "bwd":
         return filled(problem, given)

@@ -59,11 +59,7 @@ class Repository:
         return own and any(code.arch == arch for code in self.planned.code_objects)
 
     def dispatch(self, direction: str) -> Dispatch:
-        """Return the dispatch of a direction, over all archs.
-
-        Raises:
-            NotUnderstoodError: it is of another form.
-        """
+        """Return the dispatch of a direction over all archs, or raise NotUnderstoodError."""
         archs = self.plan.archs
         # CK's file names are not the directions'.
         files = [

@@ -63,14 +63,7 @@ class VerifyRequest:
 
 
 def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
-    """Try kernels of a library with problems that it sends to them.
-
-    Returns:
-        An outcome for each requested kernel, sorted by name. One without trials says why.
-
-    Raises:
-        QolaError: a process died, with the library's host code or the emulator in it.
-    """
+    """Return an outcome for each requested kernel, sorted by name; one without trials says why."""
     options = Options(limit=request.max_instructions)
     cases = _recorded(built, request, _all_drawn(built, request))
     return outcomes(cases, request.processes, options)

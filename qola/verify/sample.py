@@ -55,14 +55,10 @@ def draw(
     seed: int = 0,
     max_work: int = MAX_WORK,
 ) -> KernelSamples:
-    """Return problems that a kernel instance is launched for, the same for a seed.
+    """Return problems that a kernel instance is launched for on a device, the same for a seed.
 
-    Args:
-        kernels: of its library. A helper kernel has no fields for masks and lengths, and is
-            sampled by the fields of the main kernels that it runs with.
-        device: its arch.
-        samples: how many problems.
-        max_work: of each, see `AttentionProblem.work`.
+    A helper kernel has no fields for masks and lengths: it is sampled by the fields of the main
+    kernels of its library that it runs with.
     """
     fields = _of_mains(kernels, kernel.direction)
     rows = [row for row in dispatch.rows if kernel.name in row]
@@ -83,11 +79,7 @@ def draw(
 
 
 def proposals_of(kernel: KernelInstance, kernels: Sequence[KernelInstance]) -> list[Proposal]:
-    """Return proposals for a kernel whose dispatch cannot be parsed, perhaps none.
-
-    Args:
-        kernels: of its library.
-    """
+    """Return proposals for a kernel whose dispatch cannot be parsed, perhaps none."""
     fields = _of_mains(kernels, kernel.direction)
     own = [fields[kernel.name]] if kernel.name in fields else [*fields.values()]
     return [
@@ -114,10 +106,7 @@ def search(
 ) -> KernelSamples:
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
-    Args:
-        proposals: one is chosen for each attempt.
-        attempts: for each sample.
-        cu_count: of the device that the problems are for.
+    Each sample has a number of attempts, each with one of the proposals.
     """
     if not proposals:
         return KernelSamples(name, (), "its problems are unknown", cu_count)

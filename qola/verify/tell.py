@@ -34,11 +34,7 @@ def builds(args: argparse.Namespace) -> list[Built]:
 
 
 def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
-    """Return the archs to try a library on.
-
-    Raises:
-        VerifyError: an arch is not emulated.
-    """
+    """Return the archs to try a library on; VerifyError for one that is not emulated."""
     archs = list(args.arch or built.plan.archs)
     for arch in archs:
         if arch not in ARCHS:
@@ -48,11 +44,7 @@ def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
 
 
 def requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
-    """Return the requests for a library, one for each arch.
-
-    Raises:
-        VerifyError: an arch is not emulated.
-    """
+    """Return the requests for a library, one for each arch."""
     how = tuple(args.kernels), args.samples, args.seed
     return [VerifyRequest(arch, *how) for arch in archs_of(args, built)]
 

@@ -19,11 +19,7 @@ _ASSEMBLY_TILE = 64
 
 
 def arithmetic(problem: AttentionProblem, arch: str, tile: int) -> Arithmetic:
-    """Return the formats and roundings of a problem's kernels (docs/internals/tolerances.md).
-
-    Args:
-        tile: columns of K that a kernel takes at once.
-    """
+    """Return formats and roundings of kernels that take `tile` columns of K (see tolerances.md)."""
     given, out = formats(problem.dtype, arch)
     if problem.use_asm:
         rounding: Rounding = "nearest_even"

@@ -61,8 +61,7 @@ def entry_values(
 ) -> dict[str, Any]:
     """Return the values of a problem, but for addresses.
 
-    Args:
-        parameters: names of the entry point's parameters behind its arguments, see plan.json.
+    Parameters are the entry point's behind its arguments, as in plan.json.
     """
     values: dict[str, Any] = {**sizes(problem), **page_sizes(problem)}
     values |= _strides(problem, buffers(problem, arch))
