@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from qola.reference.dropout import Dropout
-from qola.reference.philox import philox4x32
+from qola.reference.dropout import Dropout, philox4x32
 
 PI = ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], (0xA4093822, 0x299F31D0))
 ONES = ([0xFFFFFFFF] * 4, (0xFFFFFFFF, 0xFFFFFFFF))
@@ -96,11 +95,3 @@ def test_thresholds() -> None:
         127,
         63,
     ]
-
-
-def test_bytes_are_even() -> None:
-    """Prevents: bytes that are taken twice or never."""
-    drawn = Dropout(0.5, 99, 1).bytes(2, 4, 256, 256)
-    counts = np.bincount(drawn.ravel(), minlength=256)
-    expected = drawn.size / 256
-    assert np.abs(counts - expected).max() < 6 * math.sqrt(expected)

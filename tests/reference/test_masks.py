@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask, alibi
-from tests.reference.problems import masks
 
 
 def picture(mask: Mask, rows: int, columns: int) -> list[str]:
@@ -34,24 +31,6 @@ def picture(mask: Mask, rows: int, columns: int) -> list[str]:
 def test_pictures(mask: Mask, rows: int, columns: int, expected: str) -> None:
     """Prevents: a diagonal that is one off, or that starts in the other corner."""
     assert picture(mask, rows, columns) == expected.split()
-
-
-@given(masks(20), st.integers(1, 20), st.integers(1, 20))
-def test_as_coordinates(mask: Mask, rows: int, columns: int) -> None:
-    """Prevents: another meaning than CK's x and y, which its kernels compare with."""
-    if mask.mask_type == "no":
-        return
-    top_left = mask.mask_type == "top_left"
-    most = (rows - 1, columns - 1) if top_left else (columns - 1, rows - 1)
-    left = mask.window_size_left if mask.window_size_left >= 0 else most[0]
-    right = mask.window_size_right if mask.window_size_right >= 0 else most[1]
-    x = 1 + right + (0 if top_left else columns - rows)
-    y = 1 + left + (0 if top_left else rows - columns)
-    allowed = mask.allowed(rows, columns)
-    for row in range(rows):
-        for column in range(columns):
-            seen = row - y + 1 <= column < min(row + x, columns)
-            assert allowed[row, column] == seen
 
 
 @pytest.mark.parametrize(

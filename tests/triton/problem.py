@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from qola.reference.attention import Attention, Sequence, forward, gradients, summed_up
 from qola.reference.attention import backward as exact_backward
-from qola.reference.dropout import Dropout
+from qola.reference.dropout import Dropout, philox4x32
 from qola.reference.formats import BF16, F64, FP16, Format, Rounding, decoded, encoded, rounded
 from qola.reference.limits import Arithmetic, backward_limits, forward_limits
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT
-from qola.reference.philox import philox4x32
 from qola.triton.kernel import Argument, Instance, Kernel, expand
 
 KERNELS = Path(__file__).absolute().parents[2] / "qola/triton/kernels"

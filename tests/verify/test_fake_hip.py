@@ -166,26 +166,27 @@ def test_module_of_another_arch(tmp_path: Path) -> None:
     assert launches == []
 
 
-def test_fail(tmp_path: Path) -> None:
-    """Prevents: a test of an error path in which no error happens."""
+@pytest.mark.parametrize(
+    ("fail", "statuses", "launched"),
+    [
+        ("hipModuleLoadData=2", {"hipModuleLoad": ["0"], "hipModuleLoadData": ["2"]}, 1),
+        ("hipModuleLaunchKernel=719", {"hipModuleLaunchKernel": ["719", "719"]}, 0),
+        ("hipModuleUnload=2*1", {"hipModuleUnload": ["2", "0"]}, 2),
+    ],
+    ids=["a call", "a launch", "the first call"],
+)
+def test_calls_fail(
+    fail: str, statuses: dict[str, list[str]], launched: int, tmp_path: Path
+) -> None:
+    """Prevents: a test of an error path in which no error happens, or one without an end."""
     path, name = module_of("gfx942")
-    hip, fail = FakeHip(FAKE, "gfx942"), "hipModuleLoadData=2,hipModuleLaunchKernel=719"
     module = ("module", path, name)
+    hip = FakeHip(FAKE, "gfx942")
     lines, launches = probe("probe_both", hip, tmp_path / "log", *module, FAKE_HIP_FAIL=fail)
-    assert "hipModuleLoad 0" in lines
-    assert "hipModuleLaunchKernel 719" in lines
-    assert lines[-1] == "hipModuleLoadData 2"
-    assert launches == []
-
-
-def test_fail_first_calls(tmp_path: Path) -> None:
-    """Prevents: a test of what comes after an error in which the error never ends."""
-    path, name = module_of("gfx942")
-    hip, fail = FakeHip(FAKE, "gfx942"), "hipModuleUnload=2*1"
-    module = ("module", path, name)
-    lines, _ = probe("probe_both", hip, tmp_path / "log", *module, FAKE_HIP_FAIL=fail)
-    unloads = [line for line in lines if "Unload" in line]
-    assert unloads == ["hipModuleUnload 2", "hipModuleUnload 0"]
+    assert len(launches) == launched
+    pairs = [line.rsplit(" ", 1) for line in lines]
+    for call, expected in statuses.items():
+        assert [status for name, status in pairs if name == call] == expected
 
 
 @pytest.mark.parametrize(
