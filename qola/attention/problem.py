@@ -185,15 +185,9 @@ class AttentionProblem:
             rows = (longest, nhead) if self.layout.order == "bshd" else (nhead, longest)
             whole = (self.batch, *rows, hdim)
             found[name] = (sum(seqlens), nhead, hdim) if self.is_group_mode else whole
-        found["lse"] = self.lse_shape
+        batch = (self.batch, self.nhead_q, self.seqlen_q[0])
+        found["lse"] = (self.nhead_q, sum(self.seqlen_q)) if self.is_group_mode else batch
         return found
-
-    @property
-    def lse_shape(self) -> tuple[int, ...]:
-        """Shape of a tensor with one value per row of Q and head."""
-        if self.is_group_mode:
-            return (self.nhead_q, sum(self.seqlen_q))
-        return (self.batch, self.nhead_q, self.seqlen_q[0])
 
     def operations(self) -> int:
         """Return the multiplications and additions of the matrix products, masked keys left out.
@@ -204,8 +198,8 @@ class AttentionProblem:
             int(self.mask.allowed(q, k).sum())
             for q, k in zip(self.seqlen_q, self.seqlen_k, strict=True)
         )
-        width = self.hdim_q + self.hdim_v
-        width = 3 * self.hdim_q + 2 * self.hdim_v if self.direction == "bwd" else width
+        products = (3, 2) if self.direction == "bwd" else (1, 1)
+        width = products[0] * self.hdim_q + products[1] * self.hdim_v
         return 2 * pairs * self.nhead_q * width
 
     def to_fields(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -153,7 +154,7 @@ class Host:
         """Return the launches of the C function for a problem."""
 
         def run(held: dict[str, Allocation]) -> str:
-            functions = CFunctions(self._library, self._namespace, sample.problem.direction)
+            functions = self._functions(sample.problem)
             addresses = {name: memory.address for name, memory in held.items()}
             args = make_args(sample.problem, self.arch, addresses)
             error = functions.set_workspace_size(args)
@@ -189,9 +190,8 @@ class Host:
             for name, buffer in buffers(problem, self.arch).items()
         }
         sizes |= {name: array.nbytes for name, array in tables(problem).items()}
-        return {
-            n: self._hip.allocate(np.zeros(max(1, size), np.uint8)) for n, size in sizes.items()
-        }
+        zeros = {name: np.zeros(max(1, size), np.uint8) for name, size in sizes.items()}
+        return {name: self._hip.allocate(array) for name, array in zeros.items()}
 
     def _launch(self, asked: Asked, held: Mapping[str, Allocation]) -> Launch:
         arguments = bytearray(asked.arguments)
@@ -237,24 +237,22 @@ class Host:
         own = (self._symbols.get(asked.kernel, asked.kernel),)
         return self._code_objects.get(asked.code, own)
 
+    def _functions(self, problem: AttentionProblem) -> CFunctions:
+        return CFunctions(self._library, self._namespace, problem.direction)
+
     def find(self, problem: AttentionProblem) -> Found:
         """Return the kernels that the C function `find` names."""
-        functions = CFunctions(self._library, self._namespace, problem.direction)
-        return functions.find(make_args(problem, self.arch))
+        return self._functions(problem).find(make_args(problem, self.arch))
 
     def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
         """Return the names of the found kernels: the names of launches where these agree."""
         names: list[str] = []
-        for at in range(found.count):
-            launch = launches[at] if at < len(launches) else None
-            stage = found.stages[at] if at < len(found.stages) else None
-            if launch and stage in (None, Stage(launch.symbol, launch.code in self._code_objects)):
+        for stage, launch in zip_longest(found.stages, launches[: len(found.stages)]):
+            if launch and stage == Stage(launch.symbol, launch.code in self._code_objects):
                 names += launch.names
-            elif stage:
+            else:
                 kind = " (assembly)" if stage.assembly else ""
                 names.append(self._symbols.get(stage.symbol, stage.symbol) + kind)
-            else:
-                names.append("?")
         return tuple(names)
 
     def launched(self, problem: AttentionProblem) -> tuple[str, ...]:

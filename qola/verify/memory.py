@@ -135,7 +135,7 @@ def buffers(problem: AttentionProblem, arch: str) -> dict[str, Buffer]:
                 add_packed(name, given, "values", positions(problem), half)
         return found
     add("o", out, of_q, heads, v, "values" if backward else "nan")
-    rows = problem.lse_shape
+    rows = problem.shapes()["lse"]
     if backward or problem.return_lse:
         add_packed("lse", FP32, "values" if backward else "nan", *rows)
     if problem.direction == "fwd_splitkv":
