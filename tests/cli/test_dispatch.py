@@ -87,6 +87,10 @@ def test_the_kernel_of_a_problem(dispatch: Dispatch) -> None:
         "dtype=bf16 seqlen_q=16 hdim=128 mask_type=causal return_lse=yes"
     ).out.splitlines()
     assert short[1].startswith("  fmha_fwd_d128_bf16_batch_b16x32x")
+    (line,) = dispatch("dtype=bf16 seqlen_q=16 hdim=128 mask_type=causal --json").out.splitlines()
+    values = json.loads(line)
+    assert (values["arch"], values["problem"]["hdim_q"]) == ("gfx950", 128)
+    assert values["kernels"][0]["name"] == short[1].strip()
 
 
 def test_a_padded_head_dimension(dispatch: Dispatch) -> None:
