@@ -136,7 +136,7 @@ class Host:
         self._parameters = built.parameters
 
     def call(self, sample: Sample) -> Call:
-        """Return the launches of the entry point for a problem."""
+        """Call the entry point with a problem, and return its kernel launches and its error."""
         entry = ENTRIES[sample.problem.direction]
         values = entry_values(sample.problem, self.arch, self._parameters[entry])
 
