@@ -18,8 +18,7 @@ from pathlib import Path
 from qola.aiter.tree import read_tree
 from qola.cli.console import Table, duration, size, to_text
 from qola.folder import Folder
-from qola.inspect.costs import ALL, load_costs
-from qola.inspect.estimate import Compile, compiles
+from qola.inspect.estimate import ALL, Compile, compiles, load_costs
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request

@@ -47,8 +47,8 @@ class AnswerCache:
 
         Args:
             directory: holds the entries; None to cache nothing.
-            read_state: returns the digest of everything that an answer depends on, except the
-                question; "" if it is unknown, so that nothing can be cached.
+            read_state: returns the digest of everything else that an answer depends on; "" if it
+                is unknown, so that nothing can be cached.
         """
         self._directory = directory
         self._read_state = read_state
@@ -67,9 +67,7 @@ class AnswerCache:
         if self._directory is None or not self._state:
             return compute()
         key = sha256_of_json({"question": question, "state": self._state})
-        data = self._new.get(key)
-        if data is None:
-            data = read_entry(self._directory, key)
+        data = self._new.get(key) or read_entry(self._directory, key)
         if data is None:
             data = self._new[key] = compute()
         return data

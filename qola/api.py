@@ -11,12 +11,7 @@ from qola.build.build import PLAN, build_all, install_build
 from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
-from qola.checkout.request import (
-    DEFAULT_REMOTE,
-    AiterOptions,
-    aiter_request,
-    default_aiter_root,
-)
+from qola.checkout.request import DEFAULT_REMOTE, AiterOptions, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS, Level
 from qola.manifest.archs import choose_modules, split
@@ -53,35 +48,25 @@ def build_kernels(
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> BuildResult:
-    """Build the modules of a manifest and install them.
+    """Build the modules of a manifest and install them, as `qola build` does.
 
-    The arguments up to `groups` are those of ROCm/QoLA (docs/guide/qola-build.md).
+    The arguments up to `groups` are those of ROCm/QoLA (docs/guide/qola-build.md); the others are
+    options of `qola build` (docs/reference/cli.md).
 
     Args:
-        manifest_path: the manifest.
-        output_dir: directory of the bundle (docs/guide/bundle.md) of the successful modules:
-            lib/, include/, configs/, licenses/, manifest.json and an SBOM.
-        aiter_root: directory of the AITER tree. By default Bazel fetches and caches it.
+        output_dir: directory of the bundle (docs/guide/bundle.md) of the successful modules.
         archs: archs instead of the manifest's; an item may be a list separated by ;.
-        verbose: show every command.
-        build_mode: mode of modules without their own mode.
+        aiter_root: directory of the AITER tree. By default Bazel fetches and caches it.
         aiter_commit: commit, tag or branch instead of the manifest's [qola].aiter_commit.
         patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
         skip_checkout: use aiter_root unchanged, without `aiter_commit` and `patches_dir`.
-        groups: build only modules of these groups.
-        aiter_remote: remote from which git fetches a commit.
-        keep_going: continue with other kernels and modules when one fails.
-        jobs: number of parallel actions.
-        bazel_args: further arguments of bazel build.
-        lazy: build lazy attention libraries (docs/guide/lazy.md), with share/qola/ and bin/; by
-            default NVTE_CK_JIT decides. Python modules are never lazy.
-        static: also build an archive of the attention modules (docs/guide/static.md).
-        wheel: version of a Python wheel of the bundle in dist/ (docs/guide/bundle.md), "" for
-            none; with a wheel, prebuilt bundles are not used.
+        lazy: by default NVTE_CK_JIT decides. Python modules are never lazy.
+        wheel: version of a Python wheel of the bundle in dist/, "" for none; with a wheel, prebuilt
+            bundles are not used.
         require: required level of each direction of Composable Kernel; above opaque, prebuilt
             bundles are not used.
-        prebuilt: sources of prebuilt bundles to try first (docs/guide/prebuilt.md); by default
-            those of the manifest and the environment.
+        prebuilt: sources of prebuilt bundles (docs/guide/prebuilt.md); by default those of the
+            manifest and the environment.
         quiet: log only warnings.
         environ: the environment: GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
@@ -143,7 +128,7 @@ def checkout_aiter(
     aiter_remote: str = DEFAULT_REMOTE,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Prepare the patched AITER tree of `build_kernels` without building.
+    """Prepare the patched AITER tree of `build_kernels` without building; return its absolute path.
 
     The arguments up to `groups` are those of ROCm/QoLA. A commit or folder of patches as argument
     takes precedence over the manifest's. By default it is qola's pinned wheel, without patches.
@@ -153,13 +138,7 @@ def checkout_aiter(
         aiter_root: a directory that is missing, empty, or made by this function; by default one
             in the cache.
         aiter_commit: commit, tag, branch, or version of the pinned wheel.
-        patches_dir: folder of patches.
         groups: refused unless the manifest has them; the tree is the same for all groups.
-        aiter_remote: remote from which git fetches.
-        environ: the environment, for the cache's place; by default the process's.
-
-    Returns:
-        Absolute path of the tree.
 
     Raises:
         ManifestError: the manifest is not valid, or has no such group.

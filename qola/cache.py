@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import pwd
@@ -41,12 +40,7 @@ def locked(directory: Path, whose: str) -> Iterator[None]:
         yield
 
 
-def kept_directory(
-    directory: Path,
-    whole: Path,
-    whose: str,
-    make: Callable[[], object],
-) -> Path:
+def kept_directory(directory: Path, whole: Path, whose: str, make: Callable[[], object]) -> Path:
     """Return a directory of the cache, made by the first call.
 
     Args:
@@ -92,7 +86,6 @@ def own_directory(directory: Path) -> None:
     Raises:
         QolaError: as `refuse_foreign`.
     """
-    _refuse_loop(directory)
     for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     refuse_foreign(directory)
@@ -106,7 +99,6 @@ def refuse_foreign(directory: Path) -> None:
     Raises:
         QolaError: another user may have written it, or may replace it.
     """
-    _refuse_loop(directory)
     if why := foreign(directory):
         raise QolaError(why, _FOREIGN)
 
@@ -119,10 +111,7 @@ def foreign(directory: Path) -> Finding | None:
     if any(ord(character) < 32 or ord(character) == 127 for character in str(directory)):
         found = "a name with control characters"
         return Finding(str(directory), found, "a plain name", "QOLA_CACHE_HOME names another place")
-    if loop := _loop(directory):
-        return loop
-    why = distrust(directory)
-    if why is None:
+    if (why := distrust(directory)) is None:
         return None
     path, found = why
     fix = "QOLA_CACHE_HOME names another place"
@@ -130,29 +119,6 @@ def foreign(directory: Path) -> Finding | None:
         fix += f"; or, after a look at it: chmod go-w {shlex.quote(str(path))}"
     expected = "a directory of yours or root's, which nobody else may write to"
     return Finding(str(path), found, expected, fix)
-
-
-def _refuse_loop(directory: Path) -> None:
-    if loop := _loop(directory):
-        raise QolaError(loop, "the cache cannot be used")
-
-
-def _loop(directory: Path) -> Finding | None:
-    """Find a part of a path that is a symbolic link to itself."""
-    path = next(filter(_leads_to_itself, (*reversed(directory.parents), directory)), None)
-    if path is None:
-        return None
-    found, expected = "a symbolic link that leads to itself", "a directory, or nothing"
-    fix = f"rm {shlex.quote(str(path))}; or QOLA_CACHE_HOME names another place"
-    return Finding(str(path), found, expected, fix)
-
-
-def _leads_to_itself(path: Path) -> bool:
-    try:
-        path.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
 
 
 def distrust(path: Path) -> tuple[Path, str] | None:

@@ -1,8 +1,4 @@
-"""Findings, exit codes, and one exception class per edge.
-
-Each edge (manifest, AITER tree, code generation, toolchain, plan) collects all its findings and
-raises once, so that a user can correct a file in one pass.
-"""
+"""Findings, exit codes, and one exception class per edge, which raises all its findings at once."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ def unseen(text: str) -> str:
     These are control characters, line separators, marks that change the direction of writing, and
     surrogates, which stand for bytes that are not UTF-8.
     """
-    found = _UNSEEN.search(text)
-    return found[0] if found else ""
+    return found[0] if (found := _UNSEEN.search(text)) else ""
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -127,9 +122,8 @@ class QolaError(Exception):
             for word in ("error", "warning")
             if (n := sum(f.severity == word for f in self.findings))
         ]
-        return "\n".join(
-            [f"{visible(self.title)} ({', '.join(counts)})", *map(Finding.render, self.findings)]
-        )
+        title = f"{visible(self.title)} ({', '.join(counts)})"
+        return "\n".join([title, *map(Finding.render, self.findings)])
 
 
 class ManifestError(QolaError):

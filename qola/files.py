@@ -32,7 +32,6 @@ _FIXES = {
         "ls -ld of it and of the directories above shows the owners; make it readable or writable "
         "for this user",
     ),
-    errno.ELOOP: "rm of the symbolic link that leads to itself",
 }
 _ELSEWHERE = (
     "another directory: --output-dir for results, QOLA_CACHE_HOME for the cache, TMPDIR for "
@@ -66,9 +65,6 @@ def lossy_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-_NOT_REGULAR = "a FIFO or a device, not a regular file"
-
-
 class UnfitFileError(Exception):
     """A path that exists, but is not a regular file or is too long."""
 
@@ -80,11 +76,14 @@ def check_regular(path: Path) -> None:
         OSError: the file does not exist, or is a directory.
         UnfitFileError: it is a FIFO or a device.
     """
-    mode = os.stat(path).st_mode
+    _check_mode(os.stat(path).st_mode, path)
+
+
+def _check_mode(mode: int, path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
-        raise UnfitFileError(_NOT_REGULAR)
+        raise UnfitFileError("a FIFO or a device, not a regular file")
 
 
 def bounded_bytes(path: Path, limit: int) -> bytes:
@@ -102,11 +101,7 @@ def bounded_bytes(path: Path, limit: int) -> bytes:
     except ValueError as error:  # a null byte, or a surrogate that stands for nothing
         raise UnfitFileError(f"a name that no file can have: {error}") from None
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise UnfitFileError(_NOT_REGULAR)
+        _check_mode(os.fstat(descriptor).st_mode, path)
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
     finally:

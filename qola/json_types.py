@@ -103,7 +103,7 @@ def reader(hint: Any) -> Reader:
 
 
 def _is_odd(text: str) -> bool:
-    # What can be printed, nearly all there is, is told quickly.
+    # isprintable() is quick, and true for nearly all texts.
     return not text.isprintable() and bool(unseen(text.replace("\n", "").replace("\t", "")))
 
 

@@ -11,7 +11,6 @@ CMAKE_DIRECTORY = "lib/cmake/qola"
 CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
 """Main file of the CMake package."""
 
-
 TRITON = "triton"
 """Module and component of the library of a manifest's Triton kernels."""
 
@@ -27,7 +26,7 @@ def pkgconfig_file(component: str) -> str:
 
 
 def cmake_file(component: str) -> str:
-    """Return the path of a component's file of the CMake package."""
+    """Return the path of a component's CMake file."""
     return f"{CMAKE_DIRECTORY}/qola-{component}.cmake"
 
 

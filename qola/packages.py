@@ -1,11 +1,7 @@
-"""Finds the source files of a program by its imports.
+"""Finds the source files of a program by its imports, which repository rules watch and keys hash.
 
 A package is a directory of modules and their data files, or a single module directly in qola/.
-Repository rules watch the packages that their program imports, and keys of prebuilt bundles hash
-them.
-
-``python -m qola.packages MODULE`` prints the files of MODULE's packages, one path per line,
-relative to the directory that contains qola/.
+``python -m qola.packages MODULE`` prints the files, relative to the directory that contains qola/.
 """
 
 from __future__ import annotations

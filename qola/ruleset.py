@@ -24,15 +24,11 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
     for root in (package.parent, package / PACKAGED):
         if (root / "MODULE.bazel").is_file() and (root / "rules" / "extensions.bzl").is_file():
             return root
-    raise ToolchainError(
-        Finding(
-            package.as_posix(),
-            f"no MODULE.bazel next to it, and none in {PACKAGED}",
-            "qola's ruleset, as in a checkout or an installed package",
-            "pip install --force-reinstall <checkout of qola>",
-        ),
-        "this installation of qola is not complete",
-    )
+    found = f"no MODULE.bazel next to it, and none in {PACKAGED}"
+    expected = "qola's ruleset, as in a checkout or an installed package"
+    fix = "pip install --force-reinstall <checkout of qola>"
+    finding = Finding(package.as_posix(), found, expected, fix)
+    raise ToolchainError(finding, "this installation of qola is not complete")
 
 
 def cmake_dir(package: Path = _PACKAGE) -> Path:

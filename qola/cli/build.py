@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,42 +10,31 @@ from typing import Any
 
 from qola import api
 from qola.build.forms import ChoiceError
-from qola.build.install import BuildResult, ModuleRecord
+from qola.build.install import BuildResult
 from qola.build.pack import SUFFIX, build_pack, read_list
 from qola.build.setup import resolve_build
+from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, size
-from qola.cli.options import (
-    AITER,
-    BUILD,
-    FORMS,
-    PREBUILT,
-    REQUEST,
-    add_manifest,
-    add_options,
-    build_options,
-    build_request,
-    output_place,
-    paths_of,
-    prebuilt_options,
-)
 from qola.errors import ExitCode, Finding
 from qola.layout import WHEELS
 from qola.manifest.load import load
 from qola.progress import log
 
-_PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
-_STANDARD_INPUT = "-"
-
+_CODES = (
+    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
+    ExitCode.NOT_BUILT,
+)
 RESULT_AS_JSON = "print the content of manifest.json, or the error, as JSON"
 
 
 def add_commands(commands: Any) -> None:
     """Add build, checkout and pack to the parser's subcommands."""
-    codes = (*_PLANNING, ExitCode.NOT_BUILT)
-    build = add_command(commands, "build", _build, (*codes, ExitCode.PREBUILT), words="MANIFEST")
-    add_manifest(build)
-    add_options(build, "output_dir", *REQUEST, *BUILD, *FORMS, "require")
+    build = add_command(commands, "build", _build, (*_CODES, ExitCode.PREBUILT), words="MANIFEST")
+    options.add_manifest(build)
+    options.add_options(
+        build, "output_dir", *options.REQUEST, *options.BUILD, *options.FORMS, "require"
+    )
     build.add_argument(
         "--wheel",
         default="",
@@ -60,41 +48,39 @@ def add_commands(commands: Any) -> None:
         action="store_false",
         help="build without trying prebuilt bundles",
     )
-    add_options(build, *PREBUILT)
-    add_options(build, "json", help=RESULT_AS_JSON)
+    options.add_options(build, *options.PREBUILT)
+    options.add_options(build, "json", help=RESULT_AS_JSON)
     epilog = "The commit and patches are those of the manifest, unless options name others."
     checkout = add_command(
-        *(commands, "checkout", _checkout, (ExitCode.AITER,)),
-        words="[MANIFEST]",
-        epilog=epilog,
+        *(commands, "checkout", _checkout, (ExitCode.AITER,)), words="[MANIFEST]", epilog=epilog
     )
-    add_manifest(checkout, needed=False)
-    add_options(checkout, *AITER)
+    options.add_manifest(checkout, needed=False)
+    options.add_options(checkout, *options.AITER)
     words = "MANIFEST [NAME...|--list FILE|--all]"
-    pack = add_command(commands, "pack", _pack, codes, words=words)
+    pack = add_command(commands, "pack", _pack, _CODES, words=words)
     pack.add_argument(
         "words", nargs="*", metavar=words, help="the manifest, then kernels, each NAME or NAME:ARCH"
     )
-    add_manifest(pack, more=True)
+    options.add_manifest(pack, more=True)
     pack.add_argument(
         *("-o", "--output"),
         metavar=f"FILE{SUFFIX}",
         help="the pack, replaced when all kernels are compiled "
         f"(default: out/ and the manifest's namespace, with {SUFFIX})",
     )
-    add_options(pack, "list")
+    options.add_options(pack, "list")
     pack.add_argument("--all", action="store_true", help="all kernels of the manifest")
-    add_options(pack, *REQUEST, *BUILD)
+    options.add_options(pack, *options.REQUEST, *options.BUILD)
 
 
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
-    place = args.output_dir or output_place(args, _namespace(args, around))
+    place = args.output_dir or options.output_place(args, _namespace(args, around))
     if args.output_dir is None:
         log.info(f"{args.manifest}: to be installed in {place}")
     result = api.build_kernels(
-        **paths_of(args, around),
+        **options.paths_of(args, around),
         output_dir=around.directory / place,
         archs=args.arch,
         verbose=args.verbose,
@@ -107,13 +93,17 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         static=args.static,
         wheel=args.wheel,
         require=args.require,
-        prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
+        prebuilt=options.prebuilt_options(args, around, enabled=args.use_prebuilt),
         quiet=args.quiet,
         environ=around.environ,
     )
-    print_result(result, console, as_json=args.json)
-    if "wheel" in result and not args.json:
-        console.line(result["wheel"])
+    if args.json:
+        console.json(result)
+    else:
+        print_modules(result, console)
+        _print_summary(result, console)
+        if "wheel" in result:
+            console.line(result["wheel"])
     if result["bundle_error"]:
         missing = "the bundle or its wheel" if args.wheel else "the bundle"
         console.note(
@@ -124,19 +114,20 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
 
 
 def _namespace(args: argparse.Namespace, around: Surroundings) -> str:
-    """Return the namespace of the manifest.
-
-    Raises:
-        ManifestError: it is not valid.
-    """
     manifest: Path = args.manifest
     return load(around.directory / manifest, display=manifest.as_posix()).namespace
 
 
-def print_result(result: BuildResult, console: Console, *, as_json: bool) -> None:
-    """Print a line per module, what failed of each, and the count, as ROCm/QoLA words it."""
-    if print_modules(result, console, as_json=as_json):
-        return
+def print_modules(result: BuildResult, console: Console) -> None:
+    """Print a line per module."""
+    done = "fetched" if "prebuilt" in result else "built"
+    for module in result["modules"]:
+        state = "failed" if module["size"] is None else f"{done}, {module['size'] / 1e6:.1f} MB"
+        console.line(f"{module['md_name']}: {state}, {module['duration_s']:.0f} s")
+
+
+def _print_summary(result: BuildResult, console: Console) -> None:
+    """Print the count and the errors of failed modules, as ROCm/QoLA words it."""
     summary = result["summary"]
     console.line(
         f"Build complete: {summary['success']}/{summary['total']} succeeded, "
@@ -144,32 +135,17 @@ def print_result(result: BuildResult, console: Console, *, as_json: bool) -> Non
     )
     for module in result["modules"]:
         if not module["success"]:
-            first, *rest = module["error"].splitlines()
-            console.line(f"  FAILED: {module['md_name']}: {first}")
-            for line in rest:
-                console.line(f"    {line}")
+            console.line(f"  FAILED: {module['md_name']}: {indented(module['error'], 4).lstrip()}")
 
 
-def print_modules(result: BuildResult, console: Console, *, as_json: bool) -> bool:
-    """Print a line per module; with `as_json` all there is, and return True."""
-    if as_json:
-        console.line(json.dumps(result, indent=2, sort_keys=True))
-        return True
-    for module in result["modules"]:
-        console.line(_line(module, "fetched" if "prebuilt" in result else "built"))
-    return False
-
-
-def _line(module: ModuleRecord, done: str) -> str:
-    state = "failed"
-    if module["size"] is not None:
-        state = f"{done}, {module['size'] / 1e6:.1f} MB"
-    return f"{module['md_name']}: {state}, {module['duration_s']:.0f} s"
+def indented(text: str, by: int) -> str:
+    """Return a text with blanks before each line."""
+    return "\n".join(" " * by + line for line in text.splitlines())
 
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola checkout``."""
-    path = api.checkout_aiter(**paths_of(args, around), environ=around.environ)
+    path = api.checkout_aiter(**options.paths_of(args, around), environ=around.environ)
     around.console.line(f"AITER ready at {path}")
     return ExitCode.DONE
 
@@ -177,16 +153,14 @@ def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
 def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola pack``."""
     console = around.console
-    place = args.output or f"{output_place(args, _namespace(args, around))}{SUFFIX}"
+    place = args.output or f"{options.output_place(args, _namespace(args, around))}{SUFFIX}"
     output = around.directory.absolute() / place
     _check_place(output, place)
     kernels = _kernels(args, around)
-    chosen = resolve_build(build_request(args, around), around.environ)
-    error = build_pack(chosen, kernels, output, build_options(args), around.environ)
+    chosen = resolve_build(options.build_request(args, around), around.environ)
+    error = build_pack(chosen, kernels, output, options.build_options(args), around.environ)
     if error:
-        console.line(f"FAILED: {place}: not written")
-        for line in error.splitlines():
-            console.line(f"  {line}")
+        console.line(f"FAILED: {place}: not written\n{indented(error, 2)}")
         return ExitCode.NOT_BUILT
     console.line(f"{place}: {size(output.stat().st_size)}")
     return ExitCode.DONE
@@ -201,30 +175,26 @@ def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
     kernels = list(args.words)
     for name in args.list:
         try:
-            standard_input = name == _STANDARD_INPUT
-            text = sys.stdin.read() if standard_input else (around.directory / name).read_text()
+            text = sys.stdin.read() if name == "-" else (around.directory / name).read_text()
         except (OSError, UnicodeError) as error:
             raise ChoiceError(Finding(name, str(error), "a list of kernels, one a line")) from None
         kernels += read_list(text, name)
     if args.all == bool(kernels):
-        raise ChoiceError(
-            Finding(
-                "the command line",
-                "kernels, and --all" if kernels else "no kernel",
-                "names of kernels, --list FILE with names, or --all",
-                f"qola list {args.manifest}",
-            ),
-            "the kernels to pack are not clear",
-        )
+        found = "kernels, and --all" if kernels else "no kernel"
+        expected = "names of kernels, --list FILE with names, or --all"
+        finding = Finding("the command line", found, expected, f"qola list {args.manifest}")
+        raise ChoiceError(finding, "the kernels to pack are not clear")
     return kernels
 
 
 def _check_place(output: Path, given: str) -> None:
     """Check the place of the pack before hours of compiling."""
-    if output.suffix != SUFFIX:
-        raise ChoiceError(Finding("--output", given, f"a file whose name ends in {SUFFIX}"))
     above = next(path for path in output.parents if path.exists())
-    if output.is_dir() or not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise ChoiceError(
-            Finding("--output", given, "a file in a directory that can be written to")
-        )
+    writable = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
+    if output.suffix != SUFFIX:
+        expected = f"a file whose name ends in {SUFFIX}"
+    elif output.is_dir() or not writable:
+        expected = "a file in a directory that can be written to"
+    else:
+        return
+    raise ChoiceError(Finding("--output", given, expected))

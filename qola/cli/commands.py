@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, Command] = {
         "run", "build the libraries of a manifest, emulate their kernels, compare with float64"
     ),
     "dispatch": Command("run", "find the kernel that a problem launches, or why none fits"),
-    "report": Command("report", "write a page about built libraries: kernels, resources, sizes"),
+    "report": Command("plan", "write a page about built libraries: kernels, resources, sizes"),
     "fetch": Command("prebuilt", "install a prebuilt bundle of a manifest without building"),
     "publish": Command("prebuilt", "build the bundle of a manifest and upload it"),
     "keygen": Command("prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"),

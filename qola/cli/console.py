@@ -1,11 +1,12 @@
-"""Prints results: tables for a terminal, plain text elsewhere; and quantities in words."""
+"""Prints results, tables, and quantities with units."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from qola.errors import visible
 from qola.progress import flush_progress
@@ -23,6 +24,10 @@ class Console:
         flush_progress()
         print(text, file=self.out)
 
+    def json(self, value: Any) -> None:
+        """Print a JSON value."""
+        self.line(json.dumps(value, indent=2, sort_keys=True))
+
     def note(self, text: str) -> None:
         """Print a line on standard error, with control characters escaped."""
         flush_progress()
@@ -30,14 +35,7 @@ class Console:
         print(visible(text, keep="\n\t"), file=self.err)
 
     def table(self, table: Table) -> None:
-        """Print a table: with colours on a terminal, as aligned text of full width elsewhere."""
-        if self.out.isatty():
-            try:
-                flush_progress()
-                _print_rich(table, self.out)
-                return
-            except ModuleNotFoundError:  # rich: a checkout without its dependencies
-                pass
+        """Print a table."""
         self.line(to_text(table))
 
 
@@ -65,16 +63,12 @@ class Table:
     total: tuple[str, ...] = ()
     numbers: int = 0
 
-    @property
-    def text_columns(self) -> int:
-        """Number of columns, counted from the left, that hold text."""
-        return len(self.columns) - self.numbers
-
 
 def to_text(table: Table) -> str:
-    """Return the table as text of full width, without escape codes."""
-    lines = [table.columns, *table.rows, *([table.total] if table.total else [])]
-    return "\n".join([*([table.title] if table.title else []), *align(lines, table.text_columns)])
+    """Return the table as text of full width."""
+    rows = [table.columns, *table.rows, *([table.total] if table.total else [])]
+    lines = align(rows, len(table.columns) - table.numbers)
+    return "\n".join([table.title, *lines])
 
 
 def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:
@@ -90,34 +84,6 @@ def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:
         ).rstrip()
         for line in lines
     ]
-
-
-def _print_rich(table: Table, out: TextIO) -> None:
-    # Imported only for a terminal: rich takes 0.1 s.
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.console import Console as RichConsole  # noqa: PLC0415
-    from rich.table import Table as Grid  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    grid = Grid(
-        title=Text(table.title, "bold"),
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_footer=bool(table.total),
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for place, column in enumerate(table.columns):
-        grid.add_column(
-            Text(column),
-            Text(table.total[place]) if table.total else "",
-            justify="left" if place < table.text_columns else "right",
-            overflow="fold",
-        )
-    for row in table.rows:
-        # Text, because brackets in a string are rich's markup.
-        grid.add_row(*map(Text, row))
-    RichConsole(file=out, highlight=False).print(grid)
 
 
 def duration(seconds: float) -> str:

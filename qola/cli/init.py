@@ -1,10 +1,9 @@
-"""``qola init``: writes a starter manifest where there is none yet."""
+"""``qola init``: writes a starter manifest unless the file exists."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.load import loads
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE, starter_manifest
 
-STANDARD_OUTPUT = "-"
+_STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
 
 
@@ -33,12 +32,12 @@ class InitError(QolaError):
 
 def add_commands(commands: Any) -> None:
     """Add init to the parser's subcommands."""
-    parser = add_command(commands, "init", run, (), words="[FILE]")
+    parser = add_command(commands, "init", _init, (), words="[FILE]")
     parser.add_argument(
         "words",
         nargs="*",
         metavar="FILE",
-        help=f"file to write (default: {DEFAULT_MANIFEST}; {STANDARD_OUTPUT}: standard output)",
+        help=f"file to write (default: {DEFAULT_MANIFEST}; {_STANDARD_OUTPUT}: standard output)",
     )
     parser.add_argument(
         "--namespace",
@@ -59,87 +58,56 @@ def add_commands(commands: Any) -> None:
     add_options(parser, "overwrite", help="replace existing files")
 
 
-def run(args: argparse.Namespace, around: Surroundings) -> None:
-    """Write the manifest, or print it.
-
-    Raises:
-        InitError: a file is there already or cannot be written, or the words make no sense.
-        ManifestError: a namespace or an arch that a manifest may not have.
-    """
-    word = _only_word(args.words)
-    schema = f"./{json_schema.FILE}" if args.schema else ""
-    if word == STANDARD_OUTPUT:
-        if schema:
-            raise InitError(
-                Finding(
-                    "--schema", "a manifest without a file", "a file, to write the schema beside"
-                )
-            )
-        around.console.out.write(_checked_text(args, DEFAULT_MANIFEST, schema))
+def _init(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola init``."""
+    word, *rest = args.words or [DEFAULT_MANIFEST]
+    wrong = []
+    if rest:
+        words = " ".join(args.words)
+        wrong.append(Finding("the command line", words, "one file", f"qola init {word}"))
+    if args.schema and word == _STANDARD_OUTPUT:
+        wrong.append(Finding("--schema", "a manifest without a file", "a file"))
+    if wrong:
+        raise InitError(wrong)
+    if word == _STANDARD_OUTPUT:
+        around.console.out.write(_checked_text(args, DEFAULT_MANIFEST, ""))
         return
-    target = around.directory / word
-    files = {word: _checked_text(args, word, schema)}
-    if schema:
+    files = {word: _checked_text(args, word, f"./{json_schema.FILE}" if args.schema else "")}
+    if args.schema:
         files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.schema_text()
-    if not target.parent.is_dir():
-        raise InitError(
-            Finding(
-                word,
-                "no such directory",
-                "a directory that exists",
-                f"mkdir -p {Path(word).parent}",
-            )
-        )
-    _write({around.directory / name: text for name, text in files.items()}, files, args.overwrite)
+    if not (around.directory / word).parent.is_dir():
+        fix = f"mkdir -p {Path(word).parent}"
+        raise InitError(Finding(word, "no such directory", "a directory that exists", fix))
+    _write(files, around.directory, args.overwrite)
     around.console.line(f"{' and '.join(files)} written; next: qola plan {word}")
 
 
-def _only_word(words: list[str]) -> str:
-    if len(words) > 1:
-        raise InitError(
-            Finding("the command line", " ".join(words), "one file", f"qola init {words[0]}")
-        )
-    return words[0] if words else DEFAULT_MANIFEST
-
-
 def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
-    """Return the manifest's text once the manifest itself accepts what the options put into it."""
+    """Return the manifest's text; a finding in it names the option that caused it."""
     archs = split(args.arch) or DEFAULT_ARCHS
     text = starter_manifest(args.namespace, archs, file=visible(Path(file).name), schema=schema)
     try:
         loads(text, file=file)
     except ManifestError as error:
-        raise ManifestError(
-            (replace(f, place=_option(f.place)) for f in error.findings), InitError.default_title
-        ) from None
+        found = (
+            replace(f, place=_OPTIONS.get(f.place.rpartition(".")[2], f.place))
+            for f in error.findings
+        )
+        raise ManifestError(found, InitError.default_title) from None
     return text
 
 
-def _option(place: str) -> str:
-    """Return the option that put there what a finding about the text finds."""
-    return _OPTIONS.get(place.rpartition(".")[2], place)
-
-
-def _write(texts: dict[Path, str], names: Iterable[str], overwrite: bool) -> None:
-    """Write all files, or none where one is there already."""
-    there = [name for path, name in zip(texts, names, strict=True) if path.exists()]
-    if there and not overwrite:
+def _write(files: dict[str, str], directory: Path, overwrite: bool) -> None:
+    """Write all files, or none if one exists."""
+    present = [name for name in files if (directory / name).exists()]
+    if present and not overwrite:
+        found, expected = "a file that is there already", "a new file"
         raise InitError(
-            [
-                Finding(name, "a file that is there already", "a new file", _again(name))
-                for name in there
-            ]
+            Finding(name, found, expected, f"qola init {shlex.quote(name)} --overwrite")
+            for name in present
         )
-    for path, text in texts.items():
-        _write_one(path, text)
-
-
-def _again(name: str) -> str:
-    return f"qola init {shlex.quote(name)} --overwrite"
-
-
-def _write_one(path: Path, text: str) -> None:
     try:
-        write_if_changed(path, text)
+        for name, text in files.items():
+            write_if_changed(directory / name, text)
     except OSError as error:
         raise InitError(disk_error(error).findings) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -13,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from qola.build import housekeeping
 from qola.build.bazel import GET_BAZEL, ask, find_bazel
@@ -21,25 +20,37 @@ from qola.build.compiler import hipcc
 from qola.cache import cache_directory, foreign, refuse_foreign
 from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.commands import add_command
-from qola.cli.console import Console, Surroundings, Table, align, size
+from qola.cli.console import Surroundings, Table, align, size
 from qola.cli.options import add_options, positive
-from qola.errors import ExitCode, Finding, QolaError, ToolchainError
+from qola.errors import ExitCode, ToolchainError
 from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
 from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
 
+_SHELLS = ("bash", "zsh", "fish")
+
 
 def add_commands(commands: Any) -> None:
     """Add doctor, cache, hipcc and completion to the parser's subcommands."""
-    _add_doctor(commands)
-    _add_cache(commands)
-    _add_hipcc(commands)
-    _add_completion(commands)
+    doctor = add_command(commands, "doctor", _doctor, (ExitCode.TOOLCHAIN,))
+    add_options(doctor, "json", help="print JSON, errors too")
+    cache = add_command(commands, "cache", _cache, ())
+    cache.add_argument(
+        "--prune",
+        type=positive,
+        metavar="DAYS",
+        help="remove entries that were not used for DAYS days and can be made again",
+    )
+    add_options(cache, "json", help="print JSON, errors too")
+    add_command(commands, "hipcc", _hipcc, (ExitCode.TOOLCHAIN,))
+    epilog = 'bash: eval "$(qola completion bash)" in ~/.bashrc'
+    completion = add_command(commands, "completion", _completion, (), epilog=epilog)
+    completion.add_argument("shell", choices=_SHELLS, metavar="|".join(_SHELLS), help="the shell")
 
 
-_BAZELW = "bazelw"
+_ENSURE_PIP = f"{sys.executable} -m ensurepip"
 _TO_FIX = " To fix: "  # how bazelw --doctor begins it
 
 
@@ -60,53 +71,41 @@ class Check:
     details: tuple[str, ...] = ()
 
 
-def _add_doctor(commands: Any) -> None:
-    parser = add_command(commands, "doctor", _doctor, (ExitCode.TOOLCHAIN,))
-    add_options(parser, "json", help="print JSON, errors too")
-
-
 def _doctor(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola doctor``."""
-    found = list(checks(around.environ))
+    found, console = list(checks(around.environ)), around.console
     if args.json:
-        around.console.line(json.dumps([vars(check) for check in found], indent=2))
+        console.json([vars(check) for check in found])
     else:
-        _print(found, around.console)
+        lines = align([(check.status, check.name, check.found) for check in found], 3)
+        for line, check in zip(lines, found, strict=True):
+            fix = (f"fix: {check.fix}",) if check.fix else ()
+            for text in (line, *(f"           {more}" for more in (*check.details, *fix))):
+                console.line(text)
     missing = any(check.status == "missing" for check in found)
     return ExitCode.TOOLCHAIN if missing else ExitCode.DONE
-
-
-def _print(found: list[Check], console: Console) -> None:
-    lines = align([(check.status, check.name, check.found) for check in found], 3)
-    for line, check in zip(lines, found, strict=True):
-        console.line(line)
-        for detail in check.details:
-            console.line(f"           {detail}")
-        if check.fix:
-            console.line(f"           fix: {check.fix}")
 
 
 def checks(environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield the checks; only bazelw writes its cached answer."""
     yield Check("qola", "ok", f"{__version__}, Python {platform.python_version()}")
     yield _cache_check(environ)
-    if importlib.util.find_spec("pip"):
-        yield Check("pip", "ok", "fetches AITER's wheel where Bazel does not")
+    pip, use = importlib.util.find_spec("pip"), "fetches AITER's wheel where Bazel does not"
+    yield Check("pip", "ok" if pip else "absent", use, "" if pip else _ENSURE_PIP)
+    tree = runfile_tree(environ) or kept_tree(environ)
+    if (tree / "aiter").is_dir():
+        yield Check("AITER", "ok", str(tree))
     else:
-        fix = f"{sys.executable} -m ensurepip"
-        yield Check("pip", "absent", "it fetches AITER's wheel where Bazel does not", fix)
-    yield _aiter(environ)
-    if git := shutil.which("git", path=environ.get("PATH")):
-        yield Check("git", "ok", git)
-    else:
-        yield Check("git", "absent", "it fetches a commit of AITER (--aiter-commit)", "install git")
+        yield Check("AITER", "absent", "not fetched yet: the first qola plan does it")
+    git, use = shutil.which("git", path=environ.get("PATH")), "fetches commits of AITER"
+    yield Check("git", "ok" if git else "absent", git or use, "" if git else "install git")
     try:
         yield Check("GPU", "ok", ", ".join(native_archs()))
     except ToolchainError as error:
         yield Check("GPU", "absent", "none that --arch native could mean", error.findings[0].fix)
-    named = environ.get(ROCM_VARIABLE, "")
+    rocm = environ.get(ROCM_VARIABLE)
     pinned = "the one that qola pins, which Bazel fetches"
-    yield Check("ROCm", "ok", f"{ROCM_VARIABLE}={named}" if named else pinned)
+    yield Check("ROCm", "ok", f"{ROCM_VARIABLE}={rocm}" if rocm else pinned)
     yield _bazel(environ)
 
 
@@ -122,28 +121,21 @@ def _cache_check(environ: Mapping[str, str]) -> Check:
     return Check("cache", "missing", f"{directory}: {there} cannot be written to", fix)
 
 
-def _aiter(environ: Mapping[str, str]) -> Check:
-    tree = runfile_tree(environ) or kept_tree(environ)
-    if (tree / "aiter").is_dir():
-        return Check("AITER", "ok", str(tree))
-    return Check("AITER", "absent", "not fetched yet: the first qola plan does it")
-
-
 def _bazel(environ: Mapping[str, str]) -> Check:
     try:
         command = find_bazel(environ, ruleset_root())
-        wrapper = Path(command[-1]).name == _BAZELW
+        wrapper = Path(command[-1]).name == "bazelw"
         log.info("asking Bazel; this may take a minute")
         run = ask([*command, "--doctor" if wrapper else "--version"], environ)
     except ToolchainError as error:
         (finding, *_) = error.findings
         return Check("Bazel", "missing", f"{finding.place}: {finding.found}", finding.fix)
-    lines = run.stdout.splitlines()
     if not wrapper:
-        said = (run.stdout or run.stderr).strip().partition("\n")[0]
+        answer = f"{command[-1]}: {(run.stdout or run.stderr).strip().partition(chr(10))[0]}"
         if run.returncode == 0:
-            return Check("Bazel", "ok", f"{command[-1]}: {said}")
-        return Check("Bazel", "missing", f"{command[-1]}: {said}", GET_BAZEL)
+            return Check("Bazel", "ok", answer)
+        return Check("Bazel", "missing", answer, GET_BAZEL)
+    lines = run.stdout.splitlines()
     answer = next((line.split(None, 1)[1] for line in lines if line.startswith("answer ")), "")
     details = tuple(line for line in lines if not line.startswith("answer "))
     answer, _, fix = answer.partition(_TO_FIX)
@@ -153,23 +145,6 @@ def _bazel(environ: Mapping[str, str]) -> Check:
     return Check("Bazel", "missing", found, fix or f"bash {command[-1]} --doctor", details)
 
 
-class CacheError(QolaError):
-    """Something in the cache cannot be read or removed."""
-
-    default_title: ClassVar[str] = "the cache cannot be pruned"
-
-
-def _add_cache(commands: Any) -> None:
-    parser = add_command(commands, "cache", _cache, ())
-    parser.add_argument(
-        "--prune",
-        type=positive,
-        metavar="DAYS",
-        help="remove entries that were not used for DAYS days and can be made again",
-    )
-    add_options(parser, "json", help="print JSON, errors too")
-
-
 def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola cache``."""
     directory, console = cache_directory(around.environ), around.console
@@ -177,22 +152,13 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     if args.prune:
         # Another user's link there would lead to files of this one.
         refuse_foreign(directory)
-        try:
-            freed = housekeeping.prune(directory, args.prune)
-        except OSError as error:
-            finding = Finding(
-                str(error.filename or directory),
-                error.strerror or str(error),
-                "a directory of your own, whose files you can remove",
-                f"ls -ld {error.filename or directory} shows the owner",
-            )
-            raise CacheError(finding) from None
+        freed = housekeeping.prune(directory, args.prune)
     log.info("adding up")
     sizes = housekeeping.sizes(directory)
     total = sum(sizes.values())
     if args.json:
-        words = {"directory": str(directory), "freed": freed, "total": total, "parts": sizes}
-        console.line(json.dumps(words, indent=2, sort_keys=True))
+        found = {"directory": str(directory), "freed": freed, "total": total, "parts": sizes}
+        console.json(found)
         return
     if args.prune:
         console.line(f"{size(freed)} freed")
@@ -200,27 +166,13 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     console.table(Table(str(directory), ("part", "size"), rows, ("total", size(total)), 1))
 
 
-def _add_hipcc(commands: Any) -> None:
-    add_command(commands, "hipcc", _hipcc, (ExitCode.TOOLCHAIN,))
-
-
 def _hipcc(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola hipcc``."""
     around.console.line(str(hipcc(around.environ)))
 
 
-_SHELLS = ("bash", "zsh", "fish")
-
-
-def _add_completion(commands: Any) -> None:
-    epilog = 'bash: eval "$(qola completion bash)" in ~/.bashrc'
-    parser = add_command(commands, "completion", _completion, (), epilog=epilog)
-    parser.add_argument("shell", choices=_SHELLS, metavar="|".join(_SHELLS), help="the shell")
-
-
 def _completion(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola completion``."""
-    # Imported here alone: no other command needs it.
     shtab = importlib.import_module("shtab")
     for command in args.commands.values():
         for action in command._actions:

@@ -11,7 +11,7 @@ from qola.build.bazel import BuildOptions
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
 from qola.cli.commands import JSON
 from qola.cli.console import Surroundings
-from qola.codegen.types import LEVELS, Level
+from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
@@ -41,23 +41,26 @@ def positive(text: str) -> int:
 positive.__name__ = "number above 0"  # what argparse calls it
 
 
-def _option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+_Option = tuple[tuple[str, ...], dict[str, Any]]
+
+
+def _option(*names: str, **settings: Any) -> _Option:
     return names, settings
 
 
-def _flag(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _flag(*names: str, **settings: Any) -> _Option:
     return names, {"action": "store_true", **settings}
 
 
-def _list(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _list(*names: str, **settings: Any) -> _Option:
     return names, {"action": "append", "default": [], **settings}
 
 
-def _choice(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _choice(*names: str, **settings: Any) -> _Option:
     return names, {"action": argparse.BooleanOptionalAction, **settings}
 
 
-_OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+_OPTIONS: Mapping[str, _Option] = {
     "manifest": _option(
         *("-m", "--manifest"),
         type=Path,
@@ -97,8 +100,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "for none",
     ),
     "skip_checkout": _flag(
-        "--skip-checkout",
-        help="use the tree in --aiter-root unchanged: no commit, no patches",
+        "--skip-checkout", help="use the tree in --aiter-root unchanged: no commit, no patches"
     ),
     "group": _list(
         "--group",
@@ -168,6 +170,13 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         help="list of kernels, one per line, each optionally with an arch, as from QOLA_RECORD; - "
         "for standard input; repeatable",
     ),
+    "seed": _option(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the problems: the same for the same seed (default: %(default)s)",
+    ),
     "overwrite": _flag("--overwrite", help="replace existing files"),
     "json": _flag(JSON, help=f"print JSON, errors too ({docs_url('reference/plan.md')})"),
 }
@@ -219,28 +228,18 @@ def take_manifest(args: argparse.Namespace, directory: Path) -> None:
         UsageError: there are too many positional arguments.
     """
     if args.manifest is None:
-        fits = [word for word in args.words if args.needs_manifest or _is_manifest(word)]
+        fits = [word for word in args.words if args.needs_manifest or word.endswith(".toml")]
         if fits:
             args.words.remove(fits[0])
             args.manifest = Path(fits[0])
     if args.manifest is None and args.needs_manifest:
-        command = args.parser.prog
-        here = (directory / DEFAULT_MANIFEST).is_file()
-        finding = Finding(
-            "the command line",
-            "no manifest",
-            f"a TOML file: {command} FILE",
-            f"{command} {DEFAULT_MANIFEST}"
-            if here
-            else f"qola init && qola plan {DEFAULT_MANIFEST}",
-        )
-        raise NoManifestError(finding)
+        command, fix = args.parser.prog, f"qola init && qola plan {DEFAULT_MANIFEST}"
+        if (directory / DEFAULT_MANIFEST).is_file():
+            fix = f"{command} {DEFAULT_MANIFEST}"
+        expected = f"a TOML file: {command} FILE"
+        raise NoManifestError(Finding("the command line", "no manifest", expected, fix))
     if args.words and not args.takes_words:
         args.parser.error(f"unknown word {' '.join(args.words)}")
-
-
-def _is_manifest(word: str) -> bool:
-    return word.endswith(".toml")
 
 
 def output_place(args: argparse.Namespace, namespace: str) -> Path:
@@ -252,43 +251,33 @@ def output_place(args: argparse.Namespace, namespace: str) -> Path:
 def paths_of(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
     """Return the values of `AITER` and the manifest, with absolute paths."""
     return {
-        "manifest_path": _place(args.manifest, around),
-        "aiter_root": _place(args.aiter_root, around),
+        "manifest_path": place_of(args.manifest, around),
+        "aiter_root": place_of(args.aiter_root, around),
         "aiter_commit": args.aiter_commit,
         "aiter_remote": args.aiter_remote,
-        "patches_dir": _place(args.patches_dir, around),
-        "groups": groups_of(args, around),
+        "patches_dir": place_of(args.patches_dir, around),
+        "groups": split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")]),
     }
 
 
-def _place(path: Path | None, around: Surroundings) -> Path | None:
+def place_of(path: Path | None, around: Surroundings) -> Path | None:
+    """Return an argument's path in the directory of the command, None for None."""
     return None if path is None else around.directory / path
 
 
-def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]:
-    """Return the requested groups of modules, () for all."""
-    return split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")])
-
-
-def build_request(
-    args: argparse.Namespace,
-    around: Surroundings,
-    *,
-    require: Level = LEVELS[0],
-    override_aiter_commit: bool = False,
-) -> BuildRequest:
-    """Return the request of the options `REQUEST`."""
+def build_request(args: argparse.Namespace, around: Surroundings) -> BuildRequest:
+    """Return the request of the options `REQUEST`, `require` and `override_aiter_commit`."""
     paths = paths_of(args, around)
     return BuildRequest(
         paths["manifest_path"],
-        BuildSpec(split(args.arch), args.mode, require),
+        BuildSpec(split(args.arch), args.mode, getattr(args, "require", LEVELS[0])),
         AiterOptions(
-            paths["aiter_root"],
-            paths["aiter_commit"],
-            paths["aiter_remote"],
-            paths["patches_dir"],
-            args.skip_checkout,
-            override_aiter_commit,
+            root=paths["aiter_root"],
+            commit=paths["aiter_commit"],
+            remote=paths["aiter_remote"],
+            patches_dir=paths["patches_dir"],
+            skip_checkout=args.skip_checkout,
+            override=getattr(args, "override_aiter_commit", False),
         ),
         paths["groups"],
     )
@@ -296,8 +285,7 @@ def build_request(
 
 def build_options(args: argparse.Namespace) -> BuildOptions:
     """Return the options of `BUILD`: how Bazel builds."""
-    more = tuple(args.bazel_arg)
-    return BuildOptions(args.keep_going, args.jobs, args.verbose, more, args.quiet)
+    return BuildOptions(args.keep_going, args.jobs, args.verbose, tuple(args.bazel_arg), args.quiet)
 
 
 def prebuilt_options(

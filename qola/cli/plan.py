@@ -1,4 +1,4 @@
-"""``qola plan``, ``qola list`` and ``qola explain``."""
+"""``qola plan``, ``qola list``, ``qola explain`` and ``qola report``."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, duration, size
-from qola.cli.options import (
-    AITER,
-    PLANNED_TREE,
-    add_manifest,
-    add_options,
-    build_request,
-)
-from qola.errors import ExitCode
+from qola.errors import ExitCode, Finding, visible
 from qola.folder import Folder
 from qola.inspect import estimate, planned
-from qola.inspect.costs import DEFAULT_COSTS, load_costs
-from qola.inspect.estimate import Estimate
-from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
-from qola.inspect.query import KEY, count, items_of, select
+from qola.inspect.estimate import Estimate, load_costs
+from qola.inspect.query import (
+    KEY,
+    Verdict,
+    count,
+    items_of,
+    select,
+    summary,
+    triton_verdicts,
+    verdicts,
+)
 from qola.layout import TRITON, triton_file
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
+from qola.report.data import LeftOut, ReportError
 
 _QUERY = """\
 A query is any number of
@@ -51,14 +53,12 @@ def add_commands(commands: Any) -> None:
     """Add plan, list and explain to the parser's subcommands."""
     plan = _add_command(commands, "plan", "MANIFEST", _plan)
     plan.add_argument("--estimate", action="store_true", help="also what building it costs")
-    add_options(plan, "jobs", help="cores to estimate for (default: all here)")
-    plan.add_argument(
-        "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
-    )
+    options.add_options(plan, "jobs", help="cores to estimate for (default: all here)")
     words = "MANIFEST [QUERY...]"
     listing = _add_command(commands, "list", words, _list, _QUERY)
     listing.add_argument("--long", action="store_true", help="with their fields")
     _add_command(commands, "explain", words, _explain, _QUERY)
+    _add_report(commands)
 
 
 def _add_command(
@@ -73,12 +73,14 @@ def _add_command(
     takes_queries = name != "plan"
     if takes_queries:
         parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
-    add_manifest(parser, more=takes_queries)
+    options.add_manifest(parser, more=takes_queries)
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
-    add_options(parser, "aiter_root", help=PLANNED_TREE)
-    add_options(parser, *AITER[1:], "skip_checkout", "arch", "mode", "require", "json")
+    options.add_options(parser, "aiter_root", help=options.PLANNED_TREE)
+    options.add_options(
+        parser, *options.AITER[1:], "skip_checkout", "arch", "mode", "require", "json"
+    )
     parser.add_argument(
         "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
     )
@@ -91,23 +93,17 @@ def _add_command(
 
 
 def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
-    """Return what to plan.
+    """Return the request of a plan.
 
     Raises:
         QolaError: the manifest is not valid, or there is no AITER tree.
     """
-    build = build_request(
-        args,
-        around,
-        require=args.require,
-        override_aiter_commit=args.override_aiter_commit,
-    )
-    return planned.request_of(
-        build,
+    return planned.plan_request(
+        options.build_request(args, around),
         args.manifest.as_posix(),
         around.environ,
-        name=args.name or args.manifest.stem,
-        rocm_version=args.rocm_version,
+        name=getattr(args, "name", None) or args.manifest.stem,
+        rocm_version=getattr(args, "rocm_version", None),
     )
 
 
@@ -124,13 +120,9 @@ def find_verdicts(request: Request) -> list[Verdict]:
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola plan``."""
     console = around.console
-    # Read first: a wrong file of costs need not wait for the plan.
-    costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
-    measured = load_costs(costs) if args.estimate else None
-    request = request_of(args, around)
-    plan = planner.plan(request)
+    plan = planner.plan(request_of(args, around))
     cores = args.jobs or estimate.available_cores()
-    expected = estimate.estimate(plan, measured, cores) if measured else None
+    expected = estimate.estimate(plan, load_costs(), cores) if args.estimate else None
     if args.json:
         for warning in plan.warnings:
             console.note(warning.render())
@@ -141,17 +133,11 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     if expected:
         console.line()
         console.table(to_table(expected))
-        console.line()
         libraries = {m.name: m.library for m in plan.with_kernels}
-        packs = f"packs of {triton_file(plan.namespace)}"
-        for line in to_lines(expected, {**libraries, TRITON: packs}):
-            console.line(line)
-        unknown = not (measured and measured.triton)
-        if unknown and (compiles := sum(len(kernel.instances) for kernel in plan.triton)):
-            console.line(f"without {compiles} compiles of Triton, a few seconds of one core each")
+        libraries[TRITON] = f"packs of {triton_file(plan.namespace)}"
+        console.line("\n" + "\n".join(to_lines(expected, libraries)))
     for warning in plan.warnings:
-        console.line()
-        console.line(warning.render())
+        console.line(f"\n{warning.render()}")
 
 
 def _print_plan(plan: Plan, console: Console) -> None:
@@ -159,45 +145,38 @@ def _print_plan(plan: Plan, console: Console) -> None:
     aiter = " ".join(versions) or "of unknown version"
     scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
     console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
-    # Those in Triton have choices of their own: they are counted below.
+    # Kernels in Triton are counted below.
     rows = count(items_of(plan)[: len(plan.kernels)])
     dtypes = sorted({dtype for row in rows for dtype in row.by_dtype})
     modes = sorted({mode for row in rows for mode in row.by_mode})
     for module in plan.with_kernels:
-        own = [row for row in rows if row.key[0] == module.name]
-        receipt = "" if module.receipt is None else f", receipt {module.receipt}"
-        cells = [
-            (
-                *row.key[1:],
-                *(str(row.by_dtype.get(dtype, 0)) for dtype in dtypes),
-                *(str(row.by_mode.get(mode, 0)) for mode in modes),
-                str(row.total),
-            )
-            for row in own
-        ]
-        sums = [str(sum(map(int, column))) for column in list(zip(*cells, strict=True))[4:]]
         console.line()
-        if not cells:
+        numbers = [
+            (*(row.by_dtype[t] for t in dtypes), *(row.by_mode[m] for m in modes), row.total)
+            for row in rows
+            if row.key[0] == module.name
+        ]
+        if not numbers:
             console.line(f"{module.name}: {module.library}, {_without_kernels(module)}")
             continue
+        keys = [row.key[1:] for row in rows if row.key[0] == module.name]
+        receipt = "" if module.receipt is None else f", receipt {module.receipt}"
         console.table(
             Table(
                 f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
                 (*KEY[1:], *dtypes, *modes, "total"),
-                cells,
-                ("total", "", "", "", *sums) if cells else (),
+                [(*key, *map(str, row)) for key, row in zip(keys, numbers, strict=True)],
+                ("total", "", "", "", *(str(sum(column)) for column in zip(*numbers, strict=True))),
                 numbers=len(dtypes) + len(modes) + 1,
             )
         )
         if module.code_objects:
             console.line(_code_objects(module))
     for python in plan.python_modules:
-        console.line()
-        console.line(f"{python.name}: {python.library}, a Python module")
+        console.line(f"\n{python.name}: {python.library}, a Python module")
     for kernel in plan.triton:
-        console.line()
         number, archs = len(kernel.instances), ", ".join(kernel.archs)
-        console.line(f"{kernel.name}: in Triton, {number} code objects for {archs}")
+        console.line(f"\n{kernel.name}: in Triton, {number} code objects for {archs}")
 
 
 def _without_kernels(module: PlannedModule | TorchModule) -> str:
@@ -220,22 +199,19 @@ def _code_objects(module: PlannedModule | TorchModule) -> str:
 def _list(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola list``."""
     console = around.console
-    request = request_of(args, around)
-    plan = planner.plan(request)
+    plan = planner.plan(request_of(args, around))
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:
         every = [*plan.kernels, *(one for kernel in plan.triton for one in kernel.instances)]
-        kernels = [vars(every[i]) for i in found]
-        _print_json(console, kernels)
-    elif args.long:
-        head = [(*_LONG, "name")]
+        _print_json(console, [vars(every[i]) for i in found])
+        return
+    lines = [items[i].name for i in found]
+    if args.long:
         cells = [(*map(items[i].show, _LONG), items[i].name) for i in found]
-        for line in align([*head, *cells], len(_LONG) + 1):
-            console.line(line)
-    else:
-        for i in found:
-            console.line(items[i].name)
+        lines = align([(*_LONG, "name"), *cells], len(_LONG) + 1)
+    for line in lines:
+        console.line(line)
 
 
 def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> None:
@@ -253,20 +229,7 @@ def _explain(args: argparse.Namespace, around: Surroundings) -> None:
         return
     found = [found[i] for i in select([verdict.item for verdict in found], args.words)]
     if args.json:
-        _print_json(
-            console,
-            [
-                {
-                    "name": verdict.item.name,
-                    "in": verdict.kept,
-                    "reasons": verdict.reasons,
-                    **{key: verdict.item.show(key) for key in ("module", "direction", "role")},
-                    "archs": verdict.item.values["arch"],
-                    "fields": dict(verdict.fields),
-                }
-                for verdict in found
-            ],
-        )
+        _print_json(console, [verdict.to_dict() for verdict in found])
     elif len(found) == 1:
         _print_verdict(found[0], console)
     else:
@@ -343,3 +306,70 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
         lines.append("PyTorch's headers: sources of torch modules take several times as long")
     return [*lines, f"an estimate, from costs measured on {found.cpu}"]
+
+
+def _add_report(commands: Any) -> None:
+    report = add_command(commands, "report", _report, _CODES[:4], words="BUILT...")
+    report.add_argument(
+        "words", nargs="*", metavar="BUILT", help="a library, or a bundle: a directory with them"
+    )
+    report.add_argument(
+        *("-o", "--output"),
+        required=True,
+        metavar="FILE.html",
+        help="the page; FILE.json has the same for programs",
+    )
+    options.add_manifest(report, needed=False, more=True)
+    report.add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan.json of the build, instead of the manifest"
+    )
+    report.add_argument(
+        "--execution-log",
+        type=Path,
+        metavar="FILE",
+        help="what --execution_log_json_file of the build wrote: seconds, and caches",
+    )
+    report.add_argument(
+        "--compare", type=Path, metavar="FILE.json", help="JSON of an earlier report"
+    )
+    options.add_options(report, "aiter_root", help=options.PLANNED_TREE)
+    options.add_options(report, *options.AITER[1:], "skip_checkout", "arch", "mode")
+
+
+def _report(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola report``."""
+    # Imported here, because it needs packages that an installation may lack.
+    from qola.report.write import libraries_in, read_date, read_plan, write_report  # noqa: PLC0415
+
+    output: Path = around.directory / args.output
+    if output.suffix != ".html":
+        fix = f"--output {Path(args.output).with_suffix('.html')}"
+        raise ReportError(Finding("--output", args.output, "a file that ends in .html", fix))
+    if not args.words:
+        args.parser.error("the following arguments are required: BUILT")
+    dates = {read_date(around.directory / word) for word in args.words} - {""}
+    libraries = [path for word in args.words for path in libraries_in(around.directory / word)]
+    plan: Plan | None = None
+    left_out: tuple[LeftOut, ...] | None = None
+    if args.plan:
+        plan = read_plan(around.directory / args.plan)
+    elif args.manifest:
+        request = request_of(args, around)
+        plan = planner.plan(request)
+        left_out = tuple(
+            LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)
+            for rule in summary(find_verdicts(request))
+            if not rule.kept
+        )
+    report = write_report(
+        output,
+        libraries,
+        plan,
+        options.place_of(args.execution_log, around),
+        left_out,
+        options.place_of(args.compare, around),
+        date=max(dates, default=""),
+        command=visible(args.command_line),
+    )
+    found = f"{len(report.kernels)} kernels of {len(report.batches)} compiles"
+    around.console.line(f"{args.output}: {found}, {len(report.assembly)} assembly kernels")

@@ -9,26 +9,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from qola.build.bazel import beside, find_bazel
 from qola.build.programs import build_program
 from qola.build.setup import resolve_build
+from qola.cli import options
+from qola.cli.build import indented
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
-from qola.cli.options import (
-    BUILD,
-    REQUEST,
-    add_manifest,
-    add_options,
-    build_options,
-    build_request,
-    positive,
-)
 from qola.cli.plan import request_of
-from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
 from qola.inspect.query import QueryError
@@ -38,6 +30,11 @@ from qola.progress import flush_progress
 from qola.ruleset import ruleset_root
 from qola.version import docs_url
 
+CODES = (
+    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
+    *(ExitCode.NOT_BUILT, ExitCode.WRONG),
+)
+
 
 def add_commands(commands: Any) -> None:
     """Add verify and dispatch to the parser's subcommands."""
@@ -45,22 +42,10 @@ def add_commands(commands: Any) -> None:
     _add_dispatch(commands)
 
 
-CODES = (
-    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
-    *(ExitCode.NOT_BUILT, ExitCode.WRONG),
-)
-
-
 def _add_verify(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "verify",
-        _verify,
-        CODES,
-        words="MANIFEST",
-        epilog=f"The emulator needs no GPU. Its limits: {docs_url('internals/emulation.md')}",
-    )
-    add_manifest(parser)
+    limits = f"The emulator needs no GPU. Its limits: {docs_url('internals/emulation.md')}"
+    parser = add_command(commands, "verify", _verify, CODES, words="MANIFEST", epilog=limits)
+    options.add_manifest(parser)
     parser.add_argument(
         "--kernels",
         action="append",
@@ -70,30 +55,24 @@ def _add_verify(commands: Any) -> None:
     )
     parser.add_argument(
         "--samples",
-        type=positive,
+        type=options.positive,
         default=3,
         metavar="N",
         help="problems for each kernel (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of the problems: the same for the same seed (default: %(default)s)",
-    )
+    options.add_options(parser, "seed")
     parser.add_argument(
         "--max-instructions",
-        type=positive,
+        type=options.positive,
         metavar="N",
         help="limit for a launch, which then counts as endless (default: 100 million)",
     )
-    add_options(parser, "json", help="print JSON: problems, largest errors, what was found")
+    options.add_options(parser, "json", help="print JSON: problems, largest errors, what was found")
     parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
     parser.add_argument(
         "--html", metavar="FILE.html", help="also write a page for people there, in one file"
     )
-    add_options(parser, *REQUEST, *BUILD)
+    options.add_options(parser, *options.REQUEST, *options.BUILD)
 
 
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
@@ -103,28 +82,26 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     words += ["--json"] if args.json else []
-    places = {"junit": args.junit, "html": args.html}
-    return run_program("verify", words + placed(around, places), args, around)
+    words += _paths(around, junit=args.junit, html=args.html)
+    return _run_program("verify", words, args, around)
 
 
-def placed(around: Surroundings, places: Mapping[str, str | None]) -> list[str]:
-    """Return options with files, wherever the program runs."""
+def _paths(around: Surroundings, **paths: str | None) -> list[str]:
+    """Return options with absolute paths, because the program runs in another directory."""
     directory = around.directory.absolute()
-    return [f"--{name}={directory / place}" for name, place in places.items() if place]
+    return [f"--{name}={directory / path}" for name, path in paths.items() if path]
 
 
-def run_program(
+def _run_program(
     name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings
 ) -> int:
     """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
-    chosen = resolve_build(build_request(args, around), environ)
-    program = build_program(name, chosen, build_options(args), environ)
+    chosen = resolve_build(options.build_request(args, around), environ)
+    program = build_program(name, chosen, options.build_options(args), environ)
     if program.path is None:
         say = console.note if args.json else console.line
-        say("FAILED: the libraries were not built")
-        for line in program.error.splitlines():
-            say(f"  {line}")
+        say(f"FAILED: the libraries were not built\n{indented(program.error, 2)}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
     # Runfiles of a Bazel around this process are not the program's.
@@ -139,7 +116,6 @@ def run_program(
     return ran.returncode if ran.returncode >= 0 else ExitCode.ERROR
 
 
-_SWEEP = "sweep"
 _HELP = """\
 With words, the dispatch of the planned libraries is read, and nothing is built:
   qola dispatch mine.toml dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal
@@ -192,7 +168,7 @@ def _add_dispatch(commands: Any) -> None:
         *(commands, "dispatch", _dispatch, CODES), words=words, epilog=_HELP.rstrip()
     )
     parser.add_argument("words", nargs="*", metavar=words, help="the manifest, then a problem")
-    add_manifest(parser, more=True)
+    options.add_manifest(parser, more=True)
     parser.add_argument(
         "--launch",
         action="store_true",
@@ -206,24 +182,15 @@ def _add_dispatch(commands: Any) -> None:
     )
     parser.add_argument(
         "--count",
-        type=positive,
+        type=options.positive,
         default=1000,
         metavar="N",
         help="problems of a sweep for each library and arch (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of a sweep: the same problems for the same seed (default: %(default)s)",
-    )
-    add_options(parser, "json", help="print a line of JSON for each problem and arch")
-    add_options(parser, *REQUEST, *BUILD)
-    # What `request_of` reads beside these.
-    parser.set_defaults(
-        name=None, require=LEVELS[0], rocm_version=None, override_aiter_commit=False
-    )
+    seed = "of a sweep: the same problems for the same seed (default: %(default)s)"
+    options.add_options(parser, "seed", help=seed)
+    options.add_options(parser, "json", help="print a line of JSON for each problem and arch")
+    options.add_options(parser, *options.REQUEST, *options.BUILD)
 
 
 def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
@@ -233,12 +200,9 @@ def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
             args.parser.error(f"a problem, {' '.join(args.words)}, and --problems")
         return _launch(args.problems, args, around)
     if not args.words:
-        finding = Finding(
-            "the command line",
-            "no problem",
-            "a problem as FIELD=VALUE words, or --problems FILE",
-            f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal",
-        )
+        expected = "a problem as FIELD=VALUE words, or --problems FILE"
+        fix = f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal"
+        finding = Finding("the command line", "no problem", expected, fix)
         raise QueryError(finding, "nothing to dispatch")
     problems, served = _answer(args, around)
     if not args.launch:
@@ -254,47 +218,34 @@ def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
 def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> int:
     """Build the libraries, and let them launch problems; return the program's exit code."""
     words = [f"--count={args.count}", f"--seed={args.seed}"]
-    words += ["--problems=sweep"] if problems == _SWEEP else []
+    words += ["--problems=sweep"] if problems == "sweep" else _paths(around, problems=problems)
     words += ["--json"] if args.json else []
-    places = {"problems": problems} if problems != _SWEEP else {}
-    return run_program("dispatch", words + placed(around, places), args, around)
+    return _run_program("dispatch", words, args, around)
 
 
 def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
     """Print which kernels serve a problem; return the problems, and whether any is served."""
-    fields = _import("qola.attention.fields")
-    answers = _import("qola.fmha.dispatch_answers")
+    try:
+        fields = importlib.import_module("qola.attention.fields")
+        answers = importlib.import_module("qola.fmha.dispatch_answers")
+    except ModuleNotFoundError as error:
+        fix = f"{sys.executable} -m pip install {error.name}"
+        finding = Finding("qola dispatch", f"no {error.name}", "the packages of qola[verify]", fix)
+        raise ToolchainError(finding, "a package is missing") from None
     # Before planning, which takes seconds: a misspelt word.
     fields.parse_for_directions(args.words, ("fwd", "bwd"))
-    console = around.console
     request = request_of(args, around)
     found: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="qola-") as name:
         directory = Path(name)
         plan = planner.make_plan(request, Folder(directory))
         (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
-        directions = answers.directions_of(plan) or ["fwd"]
+        directions = answers.planned_directions(plan) or ["fwd"]
         for problem in fields.parse_for_directions(args.words, directions):
             any_lse = not any(word.startswith("return_lse=") for word in args.words)
             found += answers.answer(plan, directory, problem, any_lse=any_lse)
     for one in found:
         for line in [json.dumps(one, default=json_fields)] if args.json else one.lines():
-            console.line(line)
+            around.console.line(line)
     served = any(one.kernels for one in found)
     return list(dict.fromkeys(one.problem for one in found)), served
-
-
-def _import(module: str) -> Any:
-    """Import a module that needs NumPy.
-
-    Raises:
-        ToolchainError: there is no NumPy.
-    """
-    # Imported here alone: no other command needs it.
-    try:
-        importlib.import_module("numpy")
-    except ModuleNotFoundError:
-        fix = f"{sys.executable} -m pip install numpy"
-        finding = Finding("qola dispatch", "no NumPy", "NumPy 1.26 or later", fix)
-        raise ToolchainError(finding, "a package is missing") from None
-    return importlib.import_module(module)

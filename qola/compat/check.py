@@ -1,12 +1,22 @@
-"""Checks of an AITER tree and their report."""
+"""Checks and their report; checks of a tree as a whole, before any generator runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from qola.errors import Finding, QolaError
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree
+from qola.errors import AiterError, Finding, QolaError, Severity
+from qola.fetch.git import run_git
+from qola.fetch.patches import try_patches
+from qola.fetch.pins import patch_files, pinned_id, recorded_patches
+from qola.files import lossy_text
+from qola.plan.checks import unknown_keys
 
 Status = Literal["ok", "degraded", "broken"]
 STATUSES: tuple[Status, ...] = ("ok", "degraded", "broken")
@@ -67,15 +77,125 @@ class Report:
         return {"schema": SCHEMA, "counts": self.counts, "checks": checks}
 
 
-def guarded(name: str, of: str, run: Callable[[], Check]) -> Check:
-    """Run a check; an exception becomes a broken check."""
+@contextmanager
+def guarded(checks: list[Check], name: str, of: str) -> Iterator[None]:
+    """Append a broken check if the block raises, because no tree may end the other checks."""
     try:
-        return run()
+        yield
     except QolaError as error:
-        return Check(name, of, error.title, error.findings)
-    except Exception as error:  # no tree may end the other checks
+        checks.append(Check(name, of, error.title, error.findings))
+    except Exception as error:
         place = f"{name} {of}".strip()
         found = f"{type(error).__name__}: {error}"
         fix = "report it with the tree's commit: a tree like this was not met yet"
-        expected = "a tree that can be read"
-        return Check(name, of, "cannot be checked", (Finding(place, found, expected, fix),))
+        finding = Finding(place, found, "a tree that can be read", fix)
+        checks.append(Check(name, of, "cannot be checked", (finding,)))
+
+
+_CK_ARCH = re.compile(r"""["'](gfx\w+)["']""")
+INIT = "git submodule update --init --recursive, in the AITER tree"
+
+
+def check_tree(tree: AiterTree, without_ck: bool) -> Check:
+    """Identify the AITER, and check that its Composable Kernel exists.
+
+    Args:
+        without_ck: the tree's sources can do without.
+    """
+    commit, ck_named, ck_commit = _commits(tree)
+    patches = [patch.name for patch in recorded_patches(tree.root)]
+    facts = {
+        "generation": tree.generation,
+        "version": tree.version,
+        "commit": commit,
+        "patches": patches,
+        "composable_kernel": {
+            "directory": tree.ck_dir,
+            "there": tree.has_ck,
+            "commit": ck_commit,
+            "named": ck_named,
+        },
+    }
+    findings = []
+    if not tree.has_ck:
+        rest = "assembly kernels alone" if without_ck else "nothing, as its sources include it"
+        found = f"no Composable Kernel; without it can be built: {rest}"
+        expected = "the submodule" + (f" at {ck_named}" if ck_named else "")
+        severity: Severity = "warning" if without_ck else "error"
+        findings.append(Finding(tree.ck_dir, found, expected, INIT, severity))
+    elif ck_commit != ck_named:
+        found = f"commit {ck_commit}" if ck_commit else "a copy, whose commit nobody can tell"
+        findings.append(Finding(tree.ck_dir, found, ck_named or "no submodule", INIT, "warning"))
+    of = f"of kind {tree.generation}"
+    words = ("AITER", tree.version, commit, of, *(f"with {name}" for name in patches))
+    return Check("tree", "", " ".join(filter(None, words)), tuple(findings), facts)
+
+
+def _commits(tree: AiterTree) -> tuple[str, str, str]:
+    """Return the commits of the tree, of its Composable Kernel as pinned, and as checked out."""
+    pinned = pinned_id(tree.root)
+    commit = pinned if re.fullmatch("[0-9a-f]{40}", pinned) else ""
+    if not (tree.root / ".git").exists():
+        return commit, "", ""
+
+    def git(folder: Path, *words: str) -> str:
+        try:
+            return run_git(words, folder, lambda said: AiterError(Finding("git", said, "")))
+        except (AiterError, OSError):
+            return ""
+
+    # "160000 commit ID<tab>path" of a submodule.
+    kind, _, named, *_ = (*git(tree.root, "ls-tree", "HEAD", tree.ck_dir).split(), "", "", "")
+    named = named if kind == "160000" else ""
+    own = (tree.root / tree.ck_dir / ".git").exists()
+    there = git(tree.root / tree.ck_dir, "rev-parse", "HEAD") if own else ""
+    return git(tree.root, "rev-parse", "HEAD") or commit, named, there
+
+
+def check_config(tree: AiterTree) -> Check:
+    """Check optCompilerConfig.json for missing modules and unknown keys."""
+    names = tree.module_names()
+    file, fix = "aiter/jit/optCompilerConfig.json", "use an AITER that builds it without PyTorch"
+    missing = [
+        Finding(file, f"no module {name}", " and ".join(ATTENTION), fix)
+        for name in ATTENTION
+        if name not in names
+    ]
+    facts = {"modules": len(names), "unknown_keys": dict(tree.unknown_keys())}
+    return Check("config", "", f"{len(names)} modules", (*missing, *unknown_keys(tree)), facts)
+
+
+def assembly_archs(tree: AiterTree) -> dict[str, list[str]]:
+    """Return the folders of attention's assembly kernels for each arch."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted((tree.root / tree.hsa_dir).glob("gfx*/fmha_*")):
+        if any(folder.rglob("*.co")):
+            found.setdefault(folder.parent.name, []).append(folder.name)
+    return found
+
+
+def check_archs(tree: AiterTree) -> Check:
+    """List the archs of the tree's kernels."""
+    assembly = assembly_archs(tree)
+    fmha = tree.root / tree.fmha_dir
+    texts = map(lossy_text, fmha.rglob("*.py"))
+    ck = sorted({arch for text in texts for arch in _CK_ARCH.findall(text)})
+    said = f"assembly kernels for {', '.join(assembly) or 'none'}"
+    said += f"; Composable Kernel's generator names {', '.join(ck)}" if ck else ""
+    findings: tuple[Finding, ...] = ()
+    if not assembly and not ck:
+        place = f"{tree.hsa_dir}, {tree.ck_dir}"
+        findings = (Finding(place, "no kernels for any arch", "kernels for one arch", INIT),)
+    return Check("archs", "", said, findings, {"assembly": assembly, "composable_kernel": ck})
+
+
+def check_patches(root: Path, folder: Path) -> Iterator[Check]:
+    """Check that each patch of a folder fits.
+
+    Raises:
+        AiterError: there is no patch in it.
+    """
+    for patch, finding in try_patches(root, patch_files(folder)):
+        fits = finding is None or finding.severity == "warning"
+        said = ("fits" if finding is None else "fits in part") if fits else "does not fit"
+        yield Check("patch", patch.name, said, (finding,) if finding else (), {"fits": fits})

@@ -29,15 +29,11 @@ from qola.progress import log
 Variants = Sequence[tuple[str, Mapping[str, Any]]]
 #: A variant's keys that are true or false, by the field of a kernel instance.
 _FLAGS = {**flags(FWD_VARIANTS), **flags(BWD_VARIANTS)}
-#: More than this is a night's work, and what would be compiled where nothing can be left out.
+#: A direction that is not filtered is not tried with more kernel instances.
 _MOST = 200
 
 
-def check_launches(
-    library: Library,
-    module: GeneratedModule,
-    environ: Mapping[str, str],
-) -> Check:
+def check_launches(library: Library, module: GeneratedModule, environ: Mapping[str, str]) -> Check:
     """Build small libraries of each direction and of assembly kernels; run their launch tests.
 
     Raises:
@@ -54,11 +50,7 @@ def check_launches(
 
 
 def _launch(
-    library: Library,
-    module: str,
-    name: str,
-    manifest: str,
-    environ: Mapping[str, str],
+    library: Library, module: str, name: str, manifest: str, environ: Mapping[str, str]
 ) -> Check:
     file = cache_directory(environ) / "compat" / f"{name}.toml"
     own_directory(file.parent)
@@ -76,7 +68,9 @@ def _launch(
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):
             said = "\n".join(describe_failure(result, events) for result in results.values())
-            failed = _failed(library, said or f"{events.told} says why")
+            found, expected = said or f"{events.told} says why", "sources that compile and link"
+            fix = "report it with the tree's commit, or take one where this is ok"
+            failed = Finding(library.of, found, expected, fix)
             return Check("launches", library.of, "cannot be built", (failed,), {"lines": []})
         (result,) = results.values()
         return _run(library, result.outputs[DEFAULT_OUTPUTS][0], environ)
@@ -91,7 +85,7 @@ def small_manifests(
     its own: of several directions in one the head dims would have to be the same. And all assembly
     kernels, without directions.
     """
-    base, found, findings = _file_name(library.of), {}, []
+    base, found, findings = "_".join(library.of.lower().replace(",", "").split()), {}, []
     names = [direction.name for direction in module.kernels.directions]
 
     def add(name: str, archs: Sequence[str], kept: str, variants: Variants = ()) -> None:
@@ -107,7 +101,9 @@ def small_manifests(
                 of = "bwd" if direction.name == "bwd" else "fwd"
                 add("_".join([direction.name, *archs]), archs, direction.name, [(of, variant)])
         elif len(own) > _MOST:
-            findings.append(_too_many(direction.name, len(own)))
+            reason = f"not compiled: {len(own)} kernel instances, of which none can be left out"
+            expected = "a direction that is filtered, so that a few will do"
+            findings.append(Finding(direction.name, reason, expected, severity="warning"))
         elif own:
             add(direction.name, library.resolved.archs, direction.name)
     if module.kernels.code_objects or not names:
@@ -129,35 +125,10 @@ def _run(library: Library, test: Path, environ: Mapping[str, str]) -> Check:
     facts = {"lines": run.stdout.splitlines()}
     if run.returncode == 0:
         return Check("launches", library.of, "; ".join(lines), (), facts)
-    finding = Finding(
-        library.of,
-        (run.stdout + run.stderr).strip(),
-        "a kernel for every arch and entry point that has kernels",
-        "report it with the tree's commit, or leave the arch out",
-    )
+    expected = "a kernel for every arch and entry point that has kernels"
+    fix = "report it with the tree's commit, or leave the arch out"
+    finding = Finding(library.of, (run.stdout + run.stderr).strip(), expected, fix)
     return Check("launches", library.of, "an entry point launches nothing", (finding,), facts)
-
-
-def _file_name(of: str) -> str:
-    return "_".join(of.lower().replace(",", "").split())
-
-
-def _failed(library: Library, said: str) -> Finding:
-    return Finding(
-        library.of,
-        said,
-        "sources that compile and link",
-        "report it with the tree's commit, or take one where this is ok",
-    )
-
-
-def _too_many(direction: str, number: int) -> Finding:
-    return Finding(
-        direction,
-        f"not compiled: {number} kernel instances, of which none can be left out",
-        "a direction that is filtered, so that a few will do",
-        severity="warning",
-    )
 
 
 def _smallest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,18 +12,20 @@ from qola.aiter.includes import includes
 from qola.aiter.known_faults import known_faults
 from qola.aiter.missing_names import Includer
 from qola.aiter.preprocess import UNKNOWN
-from qola.aiter.tree import AiterTree
+from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm.config_tables import read_tables
+from qola.codegen.asm.later import config_modules
+from qola.codegen.asm.tables import read_rows
 from qola.codegen.ck.receipts import known_receipts
 from qola.compat.check import Check, guarded
-from qola.compat.rows import check_v3, direction_of
-from qola.compat.upstream import directions_of
 from qola.errors import Finding
+from qola.files import lossy_text
 from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.manifest.toml import toml_document
 from qola.plan.configure import configure
-from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
-from qola.plan.generate import GeneratedModule, generate_module
+from qola.plan.entry_macros import entry_macros, v3_off
+from qola.plan.generate import GeneratedModule, generate_module, launch_findings
 from qola.plan.module_entry import missing_includes, missing_types, module_functions
 from qola.plan.request import Request, ResolvedModule, ResolvedRequest
 
@@ -45,6 +48,11 @@ class Library:
     def direction(self) -> str:
         """The main direction of the library's module."""
         return ATTENTION[self.module.spec.name].direction
+
+
+def directions_of(config: ModuleConfig) -> dict[str, GeneratorCall]:
+    """Return the call of CK's generator for each direction of a module."""
+    return {direction: call for call in config.ck_calls for direction in call.ck_directions}
 
 
 def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys: Any) -> Library:
@@ -90,34 +98,23 @@ def check_library(library: Library, folder: Folder) -> tuple[GeneratedModule | N
     Args:
         folder: for the generated files.
     """
-    tree, archs = library.resolved.request.tree, library.resolved.archs
-    made: list[GeneratedModule] = []
-
-    def generation() -> Check:
-        made.append(generate_module(library.resolved, library.module, folder))
-        kernels = made[0].kernels
-        facts = {
-            "archs": list(archs),
-            "kernels": len(kernels.kernels),
-            "code_objects": len(kernels.code_objects),
-        }
-        said = f"for {', '.join(archs)}: {facts['kernels']} kernel instances, "
-        return Check(
-            "generated", library.of, f"{said}{facts['code_objects']} code objects", (), facts
-        )
-
-    checks = [guarded("generated", library.of, generation)]
-    if not made:
+    tree, archs, of = library.resolved.request.tree, library.resolved.archs, library.of
+    checks: list[Check] = []
+    module: GeneratedModule | None = None
+    with guarded(checks, "generated", of):
+        module = generate_module(library.resolved, library.module, folder)
+        kernels, objects = len(module.kernels.kernels), len(module.kernels.code_objects)
+        facts = {"archs": list(archs), "kernels": kernels, "code_objects": objects}
+        said = f"for {', '.join(archs)}: {kernels} kernel instances, {objects} code objects"
+        checks.append(Check("generated", of, said, (), facts))
+    if module is None:
         return None, checks
-    module = made[0]
     checks += _directions(library, module)
-    macros = entry_macros(tree, module, archs)
-    off = v3_off(tree, module, archs)
-    checks.append(guarded("v3", library.of, lambda: check_v3(library.of, module, tree, archs, off)))
-    checks += _sources(library, module, macros, folder)
-    faults = tuple(known_faults(tree, module.config, archs))
-    if faults:
-        checks.append(Check("faults", library.of, "known, mended by patches", faults))
+    with guarded(checks, "v3", of):
+        checks.append(check_v3(of, module, tree, archs, v3_off(tree, module, archs)))
+    _check_sources(checks, library, module, folder)
+    if faults := tuple(known_faults(tree, module.config, archs)):
+        checks.append(Check("faults", of, "known, mended by patches", faults))
     return module, checks
 
 
@@ -138,47 +135,89 @@ def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
             "receipts": list(known_receipts(tree, module.spec.name)),
         }
         said = f"{direction.level}, {facts['rows']} rows, {facts['kernels']} kernel instances, "
-        yield Check(
-            "level", direction.name, f"{said}receipt {facts['receipt']}", tuple(found), facts
-        )
+        said += f"receipt {facts['receipt']}"
+        yield Check("level", direction.name, said, tuple(found), facts)
 
 
-def _sources(
-    library: Library, module: GeneratedModule, macros: EntryMacros, folder: Folder
-) -> Iterator[Check]:
+def _check_sources(
+    checks: list[Check], library: Library, module: GeneratedModule, folder: Folder
+) -> None:
     """Check that a library's sources find their files, and list their functions."""
     tree, of = library.resolved.request.tree, library.of
+    macros = entry_macros(tree, module, library.resolved.archs)
     own = folder.below(module.spec.name)
     texts = {s.file: own.text(s.file) for s in module.kernels.sources}
     first = {kernel.role: kernel.file for kernel in module.kernels.kernels}
     kernels = [Includer(file, own.text(file)) for file in first.values()]
-
-    def entries() -> Check:
+    known = {n: v for n, v in sorted(macros.known.items()) if v != UNKNOWN}
+    defined = [f"-D{n}={v}" for n, v in known.items() if v is not None]
+    checks.append(Check("macros", of, " ".join(defined), macros.warnings, {"known": known}))
+    with guarded(checks, "includes", of):
+        findings = tuple(missing_includes(tree, module, texts, kernels, macros))
+        included = sorted({name for text in texts.values() for name, _ in includes(text)})
+        said = f"{len(findings)} lead nowhere" if findings else "closed"
+        checks.append(Check("includes", of, said, findings, {"included": included}))
+    with guarded(checks, "types", of):
+        findings = tuple(missing_types(tree, module, texts, macros))
+        said = f"{len(findings)} of Composable Kernel unknown" if findings else "all declared"
+        checks.append(Check("types", of, said, findings))
+    with guarded(checks, "entries", of):
         functions = module_functions(library.resolved, module, texts, macros)
         said = ", ".join(f"{f.name}({', '.join(p.type for p in f.parameters)})" for f in functions)
         forms = {f.name: [vars(p) for p in f.parameters] for f in functions}
-        return Check("entries", of, said, (), {"functions": forms})
+        checks.append(Check("entries", of, said, (), {"functions": forms}))
 
-    known = {n: v for n, v in sorted(macros.known.items()) if v != UNKNOWN}
-    defined = [f"-D{n}={v}" for n, v in known.items() if v is not None]
-    yield Check("macros", of, " ".join(defined), macros.warnings, {"known": known})
-    yield guarded(
-        "includes",
-        of,
-        lambda: _closed(of, texts, missing_includes(tree, module, texts, kernels, macros)),
+
+def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the arch and the code objects of each row that a library's sources can choose."""
+    if modules := config_modules(tree, config):
+        for module in modules:
+            for table in read_tables(tree, module):
+                yield from ((row.arch, row.files) for row in table.rows)
+        return
+    own = ATTENTION[config.name]
+    for script in sorted((tree.root / tree.hsa_dir).glob(f"gfx*/{own.asm_subdir}/codegen.py")):
+        folder = script.parent.relative_to(tree.root).as_posix()
+        for kernel in read_rows(lossy_text(script), folder):
+            yield kernel.arch, (kernel.file,)
+
+
+def check_v3(
+    of: str, module: GeneratedModule, tree: AiterTree, archs: Sequence[str], off: Sequence[Finding]
+) -> Check:
+    """Count the rows of each arch, and find those without a code object.
+
+    Args:
+        off: why the assembly path is off, () where it is on.
+    """
+    rows: Counter[str] = Counter()
+    missing: dict[str, set[str]] = {}
+    for arch, files in rows_of(tree, module.config):
+        if arch in archs:
+            rows[arch] += 1
+            lost = {file for file in files if not (tree.root / file).is_file()}
+            missing.setdefault(arch, set()).update(lost)
+    embedded = Counter(code_object.arch for code_object in module.kernels.code_objects)
+    facts = {
+        arch: {
+            "rows": rows[arch],
+            "missing": sorted(missing.get(arch, ())),
+            "embedded": embedded[arch],
+        }
+        for arch in archs
+    }
+    said = ", ".join(
+        f"{arch} {rows[arch]} rows, {embedded[arch]} code objects, "
+        f"{len(missing.get(arch, ()))} missing"
+        for arch in archs
     )
-    yield guarded(
-        "types", of, lambda: _found("types", of, missing_types(tree, module, texts, macros))
-    )
-    yield guarded("entries", of, entries)
+    findings = [f for f in launch_findings(tree, module) if not direction_of(f)]
+    return Check("v3", of, said, (*findings, *off), facts)
 
 
-def _closed(of: str, texts: Mapping[str, str], findings: list[Finding]) -> Check:
-    asked = sorted({name for text in texts.values() for name, _ in includes(text)})
-    said = f"{len(findings)} lead nowhere" if findings else "closed"
-    return Check("includes", of, said, tuple(findings), {"included": asked})
-
-
-def _found(name: str, of: str, findings: list[Finding]) -> Check:
-    said = f"{len(findings)} of Composable Kernel unknown" if findings else "all declared"
-    return Check(name, of, said, tuple(findings))
+def direction_of(finding: Finding) -> str:
+    """Return the direction that a generator's warning is about, "" for the assembly path."""
+    first, second, *_ = (*finding.place.split(), "", "")
+    if first == "direction":
+        return second
+    return first if second.startswith("dispatch,") else ""

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
 from qola.codegen.asm.later import header_name
-from qola.compat.check import Check, Report, guarded
-from qola.compat.library import Library, check_library, library
-from qola.compat.rows import rows_of
-from qola.compat.tree_checks import (
+from qola.codegen.asm.script import run_script
+from qola.codegen.types import KernelSet
+from qola.compat.check import (
     INIT,
+    Check,
+    Report,
     assembly_archs,
     check_archs,
     check_config,
     check_patches,
     check_tree,
+    guarded,
 )
-from qola.compat.upstream import Upstream, differences, directions_of, run_upstream
-from qola.errors import Finding, QolaError
+from qola.compat.library import Library, check_library, directions_of, library, rows_of
+from qola.errors import CodegenError, Finding, QolaError
 from qola.files import lossy_text
 from qola.folder import Folder
 from qola.manifest.constants import TESTED_ARCHS
@@ -47,12 +51,25 @@ Checked = tuple[GeneratedModule | None, list[Check]]
 Launches = Callable[[Library, GeneratedModule], Check]
 
 
-def examine(
-    root: Path,
-    patches: Path | None = None,
-    *,
-    launches: Launches | None = None,
-) -> Report:
+_HEAVY = "bwd"
+"""Direction that is compared for one arch only: its generator needs half a minute for two."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The generator's files of a direction.
+
+    Attributes:
+        archs: those it was told, the first of which has a dispatch of its own.
+        files: digest by name.
+    """
+
+    direction: str
+    archs: tuple[str, ...]
+    files: dict[str, str]
+
+
+def examine(root: Path, patches: Path | None = None, *, launches: Launches | None = None) -> Report:
     """Check which parts of an AITER tree can be built; the tree is not changed.
 
     Args:
@@ -60,32 +77,22 @@ def examine(
         launches: `qola.compat.launches.check_launches`, for libraries without broken checks;
             None compiles nothing.
     """
+    checks: list[Check] = []
     trees: list[AiterTree] = []
-
-    def read() -> Check:
-        trees.append(read_tree(root))
-        return check_tree(trees[0], any(_can_do_without_ck(trees[0], name) for name in ATTENTION))
-
-    checks = [guarded("tree", "", read)]
-    if trees:
-        checks += [guarded("config", "", lambda: check_config(trees[0]))]
-        checks += [guarded("archs", "", lambda: check_archs(trees[0]))]
-        checks += _check_libraries(trees[0], launches)
+    with guarded(checks, "tree", ""):
+        tree = read_tree(root)
+        trees.append(tree)
+        checks.append(check_tree(tree, any(_can_do_without_ck(tree, name) for name in ATTENTION)))
+    for tree in trees:
+        with guarded(checks, "config", ""):
+            checks.append(check_config(tree))
+        with guarded(checks, "archs", ""):
+            checks.append(check_archs(tree))
+        _check_libraries(checks, tree, launches)
     if patches is not None:
-        checks += _all("patch", patches.name, lambda: [*check_patches(root, patches)])
+        with guarded(checks, "patch", patches.name):
+            checks += list(check_patches(root, patches))
     return Report(tuple(checks))
-
-
-def _all(name: str, of: str, run: Callable[[], list[Check]]) -> list[Check]:
-    """Run checks; an exception becomes one broken check."""
-    found: list[Check] = []
-
-    def all_of_them() -> Check:
-        found.extend(run())
-        return Check(name, of)
-
-    failed = guarded(name, of, all_of_them)
-    return [failed] if failed.findings else found
 
 
 def _can_do_without_ck(tree: AiterTree, name: str) -> bool:
@@ -124,32 +131,21 @@ def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
             )
 
 
-def _find(tree: AiterTree, name: str) -> tuple[list[Library], list[Check]]:
-    """Return the candidate libraries of a module, and the failed checks of others."""
+def _find(checks: list[Check], tree: AiterTree, name: str) -> list[Library]:
+    """Return the candidate libraries of a module; append checks of those that cannot be made."""
     makers: list[Callable[[], Library]] = []
     libraries: list[Library] = []
-
-    def collect() -> Check:
-        makers.extend(_libraries(tree, name))
-        findings = () if makers else (_needs_ck(tree),)
-        return Check("generated", name, "cannot be built", findings)
-
-    def make(maker: Callable[[], Library]) -> Check:
-        libraries.append(maker())
-        return Check("entry", name)
-
-    tried = [guarded("generated", name, collect)]
-    tried += [guarded("entry", name, partial(make, maker)) for maker in makers]
-    return libraries, [check for check in tried if check.findings]
-
-
-def _needs_ck(tree: AiterTree) -> Finding:
-    return Finding(
-        tree.ck_dir,
-        "no Composable Kernel, which the module's sources need",
-        "the submodule, or sources that ENABLE_CK=0 leaves it out of",
-        INIT,
-    )
+    with guarded(checks, "generated", name):
+        makers += _libraries(tree, name)
+        if not makers:
+            found = "no Composable Kernel, which the module's sources need"
+            expected = "the submodule, or sources that ENABLE_CK=0 leaves it out of"
+            finding = Finding(tree.ck_dir, found, expected, INIT)
+            checks.append(Check("generated", name, "cannot be built", (finding,)))
+    for make in makers:
+        with guarded(checks, "entry", name):
+            libraries.append(make())
+    return libraries
 
 
 def _sink_sources(tree: AiterTree) -> list[str]:
@@ -158,18 +154,12 @@ def _sink_sources(tree: AiterTree) -> list[str]:
     return [file.relative_to(tree.root).as_posix() for file in found]
 
 
-def _check_libraries(tree: AiterTree, launches: Launches | None) -> list[Check]:
+def _check_libraries(checks: list[Check], tree: AiterTree, launches: Launches | None) -> None:
     """Run the checks of all candidate libraries of the tree."""
-    checks: list[Check] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="qola-") as folder,
-        thread_pool(_WORKERS) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="qola-") as folder, thread_pool(_WORKERS) as pool:
         running: list[tuple[Library, Future[Checked]]] = []
         for name in [n for n in reversed(ATTENTION) if n in tree.module_names()]:
-            libraries, wrong = _find(tree, name)
-            checks += wrong
-            for number, made in enumerate(libraries):
+            for number, made in enumerate(_find(checks, tree, name)):
                 log.info(f"{made.of}: generating")
                 place = Path(folder, f"{name}_{number}")
                 theirs = [
@@ -177,36 +167,80 @@ def _check_libraries(tree: AiterTree, launches: Launches | None) -> list[Check]:
                     for direction, call in directions_of(made.module.config).items()
                     if not made.module.config.without_ck
                 ]
-                own = pool.submit(_check, made, Folder(place), theirs)
-                running.append((made, own))
+                running.append((made, pool.submit(_check, made, Folder(place), theirs)))
         for made, future in running:
-            checks += _all("library", made.of, lambda f=future: f.result()[1])  # type: ignore[misc]
-        if launches:
-            # One after the other: each has all cores.
-            done = [(made, *future.result()) for made, future in running if not future.exception()]
-            checks += [c for found in done for c in _launches(launches, *found)]
-    return checks
-
-
-def _launches(
-    launches: Launches, library: Library, module: GeneratedModule | None, checks: list[Check]
-) -> Iterator[Check]:
-    """Build a library, unless a check of it is broken."""
-    if module and not any(check.status == "broken" for check in checks):
-        yield guarded("launches", library.of, lambda: launches(library, module))
+            with guarded(checks, "library", made.of):
+                checks += future.result()[1]
+        # One after the other: each has all cores.
+        for made, future in running if launches else ():
+            module, found = (None, []) if future.exception() else future.result()
+            if launches and module and not any(check.status == "broken" for check in found):
+                with guarded(checks, "launches", made.of):
+                    checks.append(launches(made, module))
 
 
 def _check(library: Library, folder: Folder, theirs: list[Future[Upstream]]) -> Checked:
     module, checks = check_library(library, folder)
-
-    def same(future: Future[Upstream]) -> Check:
-        upstream = future.result()
-        assert module is not None
-        found = differences(upstream, module.kernels)
-        facts = {"files": len(upstream.files), "archs": list(upstream.archs), "same": not found}
-        said = f"{len(upstream.files)} files of AITER's own build for {', '.join(upstream.archs)}"
-        return Check("rendered", upstream.direction, said, tuple(found), facts)
-
-    if module is not None:
-        checks += [guarded("rendered", library.of, lambda f=f: same(f)) for f in theirs]  # type: ignore[misc]
+    for future in theirs if module else ():
+        with guarded(checks, "rendered", library.of):
+            assert module is not None
+            upstream = future.result()
+            found = tuple(differences(upstream, module.kernels))
+            archs, files = list(upstream.archs), len(upstream.files)
+            said = f"{files} files of AITER's own build for {', '.join(archs)}"
+            facts = {"files": files, "archs": archs, "same": not found}
+            checks.append(Check("rendered", upstream.direction, said, found, facts))
     return module, checks
+
+
+def run_upstream(
+    tree: AiterTree, call: GeneratorCall, direction: str, archs: Sequence[str]
+) -> Upstream:
+    """Run CK's generator for a direction.
+
+    Raises:
+        CodegenError: it fails.
+    """
+    script = tree.root / call.script
+    told = tuple(archs[-1:] if direction == _HEAVY else archs)
+    args = ["-d", direction, "--receipt", call.ck_receipt, "--output_dir", "{}"]
+    place = f"CK's generate.py, direction {direction}"
+    try:
+        files = run_script(script, [*args, "--targets", ",".join(told)], place)
+    except CodegenError as error:
+        if "exit code 2" not in error.findings[0].found:
+            raise
+        told = tuple(archs)  # an older one, without targets
+        files = run_script(script, args, place)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return Upstream(direction, told, digests)
+
+
+def differences(upstream: Upstream, kernels: KernelSet) -> list[Finding]:
+    """Return the differences between a module generated by qola without filters and AITER's own."""
+    archs = {*upstream.archs}
+    ours = {
+        f"{kernel.name}.cpp": kernel.sha256
+        for kernel in kernels.kernels
+        if kernel.direction == upstream.direction
+        and archs & {*kernel.archs}
+        and not kernel.role.startswith("asm_")
+    }
+    ours |= {
+        source.name: source.sha256
+        for source in kernels.sources
+        if source.role == "dispatch"
+        and source.direction == upstream.direction
+        and {*source.archs} == archs
+    }
+    theirs = upstream.files
+    wrong = sorted(n for n in {*ours, *theirs} if ours.get(n) != theirs.get(n))
+    if not wrong:
+        return []
+    found = (
+        f"{len(wrong)} of {len(theirs)} files differ from those of AITER's own build, "
+        f"such as {wrong[0]}"
+    )
+    fix = "report it with the tree's commit; until then drop the direction (drop_directions)"
+    expected = "the same bytes, as nothing is filtered"
+    return [Finding(f"direction {upstream.direction}", found, expected, fix)]

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     )
     from qola.emulate.launch import Options
     from qola.fmha import reference
-    from qola.fmha.build import NotBuiltError, build_libraries
+    from qola.fmha.build import BuiltKernel, NotBuiltError, build_configs, build_libraries
     from qola.fmha.gpu import DeviceRun, RunError
-    from qola.fmha.kernels import BuiltKernel, build_kernels
-    from qola.fmha.manifest import make_exact_manifest, make_manifest
+    from qola.fmha.manifest import make_manifest
     from qola.fmha.observe import observe_archs, observe_kernels
     from qola.fmha.registry import Entry, Registry, RegistryError
     from qola.fmha.runner import Run, Runner
@@ -54,10 +53,9 @@ __all__ = [
     "RunError",
     "Runner",
     "Tile",
-    "build_kernels",
+    "build_configs",
     "build_libraries",
     "check",
-    "make_exact_manifest",
     "make_manifest",
     "make_problem",
     "observe_archs",
@@ -74,10 +72,9 @@ _MODULES = {
         *("parse_lines", "parse_words"),
     ),
     "qola.emulate.launch": ("Options",),
-    "qola.fmha.build": ("NotBuiltError", "build_libraries"),
+    "qola.fmha.build": ("BuiltKernel", "NotBuiltError", "build_configs", "build_libraries"),
     "qola.fmha.gpu": ("DeviceRun", "RunError"),
-    "qola.fmha.kernels": ("BuiltKernel", "build_kernels"),
-    "qola.fmha.manifest": ("make_exact_manifest", "make_manifest"),
+    "qola.fmha.manifest": ("make_manifest",),
     "qola.fmha.observe": ("observe_archs", "observe_kernels"),
     "qola.fmha.registry": ("Entry", "Registry", "RegistryError"),
     "qola.fmha.runner": ("Run", "Runner"),

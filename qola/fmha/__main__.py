@@ -1,4 +1,4 @@
-"""The program of `qola dispatch`: which kernels problems are launched with, on no device at all."""
+"""The program of `qola dispatch`: which kernels problems are launched with, without a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qola.verify.libraries import add_libraries, places
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare; return the exit code: that of a library that launches other kernels, or none."""
+    """Run the program; return the exit code."""
     parser = argparse.ArgumentParser(prog="qola.fmha", allow_abbrev=False)
     add_libraries(parser)
     asked = parser.add_mutually_exclusive_group(required=True)
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # build_libraries runs this with a Python that may lack a NumPy it can load.
         print(json.dumps(dict(places(args))))
         return ExitCode.DONE
-    return int(importlib.import_module("qola.fmha.dispatched").compare_all(args))
+    return int(importlib.import_module("qola.fmha.agreement").compare_all(args))
 
 
 if __name__ == "__main__":

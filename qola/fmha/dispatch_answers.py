@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +12,10 @@ from qola.attention import AttentionProblem
 from qola.attention.ck import MASK_TYPES, condition_text
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.fmha.registry import Entry, Registry, RegistryError
-from qola.plan.model import Plan, TritonInstance
+from qola.plan.model import Plan
 from qola.verify.repository import Repository
 
-CK, ASSEMBLY, TRITON = "CK instance", "assembly", "Triton"
-
+CK, TRITON = "CK instance", "Triton"
 _NEAREST = 3
 
 
@@ -24,7 +24,7 @@ class DispatchedKernel:
     """A kernel that a problem is launched with.
 
     Attributes:
-        kind: CK, ASSEMBLY or TRITON.
+        kind: CK or TRITON.
         facts: names and values, such as its tile and grid.
     """
 
@@ -34,36 +34,21 @@ class DispatchedKernel:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A kernel that a problem does not go to.
-
-    Attributes:
-        needs: conditions of the dispatch that do not hold, in the words of problems.
-        others: how many kernels refuse the problem for just these.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    others: int
-
-
-@dataclass(frozen=True)
 class DispatchAnswer:
     """The kernels that serve a problem on an arch.
 
     Attributes:
-        kernels: those that it is launched with, in order.
-        notes: further remarks.
-        refusals: without kernels, those that it misses by the fewest conditions.
+        kernels: kernels that it is launched with, in order.
         reason: without kernels, why there are none.
+        nearest: without kernels, those that it misses by the fewest conditions, each as lines.
     """
 
     problem: AttentionProblem
     arch: str
     kernels: tuple[DispatchedKernel, ...] = ()
     notes: tuple[str, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
     reason: str = ""
+    nearest: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield the answer as text."""
@@ -74,15 +59,11 @@ class DispatchAnswer:
                 yield f"    {name:<9} {value}"
         if not self.kernels:
             yield f"  no kernel: {self.reason}"
-        for refusal in self.refusals:
-            others = f" (and {refusal.others} more)" if refusal.others else ""
-            yield f"    {refusal.name}{others}"
-            yield f"      needs   {', '.join(refusal.needs)}"
-        for note in self.notes:
-            yield f"  note: {note}"
+        yield from self.nearest
+        yield from (f"  note: {note}" for note in self.notes)
 
 
-def directions_of(plan: Plan) -> list[str]:
+def planned_directions(plan: Plan) -> list[str]:
     """Return the main directions of the libraries of a plan: fwd, bwd."""
     return [ATTENTION[module.name].direction for module in plan.modules]
 
@@ -90,9 +71,7 @@ def directions_of(plan: Plan) -> list[str]:
 def answer(
     plan: Plan, repository: Path, problem: AttentionProblem, *, any_lse: bool
 ) -> list[DispatchAnswer]:
-    """Return, for each arch of a plan, which kernels a problem goes to.
-
-    The dispatch is read as `Registry.select` reads it; nothing is built or run.
+    """Return, for each arch of a plan, which kernels a problem goes to, by `Registry.select`.
 
     Args:
         repository: the directory with plan.json, the dispatch and the kernels' sources.
@@ -124,89 +103,68 @@ def _on_arch(
             "assembly kernels may serve it instead, which AITER's host code decides if a caller "
             f"allows them: {ask}"
         )
-    asked = (
-        [problem, replace(problem, return_lse=True)]
-        if any_lse and not problem.return_lse
-        else [problem]
-    )
-    entries: Sequence[Entry] = ()
+    asked = [problem]
+    if any_lse and not problem.return_lse:
+        asked.append(replace(problem, return_lse=True))
     try:
-        for one in asked:
-            entries = registry.select(replace(one, use_asm=False), arch)
-            if entries:
-                if one.return_lse != problem.return_lse:
+        for candidate in asked:
+            if entries := registry.select(replace(candidate, use_asm=False), arch):
+                if candidate is not problem:
                     notes.append("return_lse=yes: the library has no kernel for it without the LSE")
-                problem = one
-                break
-        if entries:
-            found = tuple(_instance(entry, problem) for entry in entries)
-            return DispatchAnswer(problem, arch, (*found, *triton), tuple(notes))
-        refusals = _nearest(source, asked[-1], arch)
+                found = tuple(_instance(entry, candidate) for entry in entries)
+                return DispatchAnswer(candidate, arch, (*found, *triton), tuple(notes))
+        nearest = tuple(_nearest(source, asked[-1], arch))
     except (RegistryError, NotUnderstoodError) as error:
-        return DispatchAnswer(problem, arch, triton, tuple(notes), reason=str(error))
+        return DispatchAnswer(problem, arch, triton, tuple(notes), str(error))
     count = sum(arch in entry.archs for entry in registry)
     reason = f"{count} kernels of {source.planned.library} for {arch}, none takes it; nearest:"
-    return DispatchAnswer(asked[-1], arch, triton, tuple(notes), refusals, reason)
+    return DispatchAnswer(asked[-1], arch, triton, tuple(notes), reason, nearest)
 
 
-def _nearest(source: Repository, problem: AttentionProblem, arch: str) -> tuple[Refusal, ...]:
+def _nearest(source: Repository, problem: AttentionProblem, arch: str) -> Iterator[str]:
+    """Yield lines about kernels that do not take a problem, and the conditions that fail."""
     rows = source.dispatch(problem.direction).refusals(replace(problem, use_asm=False), arch)
-    grouped: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for names, failed in rows:
         needs = tuple(dict.fromkeys(map(condition_text, failed)))
-        grouped.setdefault(needs, []).append(names[0])
-    nearest = list(grouped.items())[:_NEAREST]
-    return tuple(Refusal(names[0], needs, len(set(names)) - 1) for needs, names in nearest)
+        groups.setdefault(needs, []).append(names[0])
+    for needs, kernels in list(groups.items())[:_NEAREST]:
+        more = len(set(kernels)) - 1
+        yield f"    {kernels[0]}" + (f" (and {more} more)" if more else "")
+        yield f"      needs   {', '.join(needs)}"
 
 
 def _instance(entry: Entry, problem: AttentionProblem) -> DispatchedKernel:
     config = entry.config
-    hdim = f"{config.hdim_q}x{config.hdim_v}"
-    own = f"{problem.hdim_q}x{problem.hdim_v}"
-    facts = [("library", f"{entry.library}, {config.family}")]
+    hdim, own = f"{config.hdim_q}x{config.hdim_v}", f"{problem.hdim_q}x{problem.hdim_v}"
     # Helper kernels, such as dot_do_o, have no head dimension of Q.
-    padded = hdim != own and config.hdim_q >= problem.hdim_q
-    facts.append(("hdim", f"{hdim}, which pads the problem's {own}" if padded else hdim))
-    facts.append(("tile", _tile(entry)))
-    shown = [
-        f"{name}={_value(value)}"
+    if hdim != own and config.hdim_q >= problem.hdim_q:
+        hdim = f"{hdim}, which pads the problem's {own}"
+    tile = str(config.tile)
+    if config.tile.waves:
+        tile = f"{tile}, {64 * math.prod(config.tile.waves[0])} threads"
+    shown = " ".join(
+        f"{name}={('no', 'yes')[value] if isinstance(value, bool) else value}"
         for name, value in config.values().items()
         if name not in ("family", "dtype", "hdim_q", "hdim_v", "tile", "more")
-    ]
-    facts.append(("fields", " ".join(shown)))
-    facts.append(("grid", "the library's host code computes it: --launch"))
-    return DispatchedKernel(entry.name, CK, tuple(facts))
-
-
-def _tile(entry: Entry) -> str:
-    tile = entry.config.tile
-    waves = tile.waves[0] if tile.waves else ()
-    threads = 64
-    for number in waves:
-        threads *= number
-    return f"{tile}, {threads} threads" if waves else str(tile)
-
-
-def _value(value: object) -> str:
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    )
+    library = f"{entry.library}, {config.family}"
+    grid = "the library's host code computes it: --launch"
+    facts = (("library", library), ("hdim", hdim), ("tile", tile), ("fields", shown))
+    return DispatchedKernel(entry.name, CK, (*facts, ("grid", grid)))
 
 
 def _triton(plan: Plan, problem: AttentionProblem, arch: str) -> Iterator[DispatchedKernel]:
-    """Yield kernels in Triton with the problem's data type and head dimension."""
+    """Yield kernels in Triton with the problem's data type, head dimension and mask."""
+    mask = str([*MASK_TYPES].index(problem.mask_type))
+    asked = {"dtype": problem.dtype, "hdim": str(problem.hdim_q), "causal": mask}
+    if problem.hdim_q != problem.hdim_v:
+        return
     for kernel in plan.triton:
         for instance in kernel.instances:
-            if instance.arch == arch and _fits(instance, problem):
+            known = {name.lower(): value for name, value in instance.choices.items()}
+            fits = all(known.get(name, value) == value for name, value in asked.items())
+            if instance.arch == arch and fits and {"dtype", "hdim"} <= known.keys():
                 chosen = " ".join(f"{k}={v}" for k, v in sorted(instance.choices.items()))
                 facts = (("function", kernel.function), ("choices", chosen))
                 yield DispatchedKernel(instance.name, TRITON, facts)
-
-
-def _fits(instance: TritonInstance, problem: AttentionProblem) -> bool:
-    known = {name.lower(): value for name, value in instance.choices.items()}
-    mask = str([*MASK_TYPES].index(problem.mask_type))
-    asked = {"dtype": problem.dtype, "hdim": str(problem.hdim_q), "causal": mask}
-    return (
-        {"dtype", "hdim"} <= known.keys()
-        and problem.hdim_q == problem.hdim_v
-        and all(known.get(name, value) == value for name, value in asked.items())
-    )

@@ -58,26 +58,19 @@ class Gpu:
     """The current device of the machine's HIP runtime, with a library loaded."""
 
     def __init__(self, built: Built, arch: str) -> None:
-        """Load the runtime and the library.
-
-        Args:
-            arch: of the device.
-
-        Raises:
-            RunError: there is no runtime or no device.
-        """
-        self._built, self._arch = built, arch
+        """Load the runtime and the library; raise RunError without a runtime or device."""
+        self._arch = arch
         self._parameters = built.parameters
         try:
             self._hip = ctypes.CDLL(RUNTIME, mode=ctypes.RTLD_GLOBAL)
             count = ctypes.c_int()
             status = self._hip.hipGetDeviceCount(ctypes.byref(count))
-            said = "" if count.value and not status else f"no device of HIP's: error {status}"
+            found = "" if count.value and not status else f"no device of HIP's: error {status}"
         except OSError as error:
-            said = f"no HIP runtime: {error}"
-        if said:
+            found = f"no HIP runtime: {error}"
+        if found:
             fix = 'Runner(..., device="emulated")'
-            raise RunError(Finding("device hip", said, "ROCm 7, and a GPU that it supports", fix))
+            raise RunError(Finding("device hip", found, "ROCm 7, and a GPU that it supports", fix))
         ctypes.CDLL(str(built.library.resolve()), mode=ctypes.RTLD_GLOBAL)
         assert built.caller is not None
         self._call = by_name(ctypes.CDLL(str(built.caller.resolve()), mode=ctypes.RTLD_GLOBAL))
@@ -86,11 +79,7 @@ class Gpu:
     def run(
         self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
     ) -> DeviceRun:
-        """Run a problem; memory of the device is freed on every way out.
-
-        Args:
-            values: of buffers.
-            names: results to read.
+        """Run a problem with values in buffers, and read results by name.
 
         Raises:
             RunError: a call of HIP failed, or no kernel serves the problem.
@@ -99,13 +88,10 @@ class Gpu:
         buffered = buffers(problem, self._arch)
         raw = {name: buffer.written(values.get(name)) for name, buffer in buffered.items()}
         with ExitStack() as stack:
+            arrays = {address_names(name): array for name, array in raw.items()}
             held = {
-                address_names(name): stack.enter_context(self._memory(array))
-                for name, array in raw.items()
-            }
-            held |= {
                 name: stack.enter_context(self._memory(array))
-                for name, array in tables(problem).items()
+                for name, array in (*arrays.items(), *tables(problem).items())
             }
             begin, end = (stack.enter_context(self._event()) for _ in range(2))
             given = entry_values(problem, self._arch, self._parameters[entry]) | held
@@ -119,13 +105,11 @@ class Gpu:
             milliseconds = ctypes.c_float()
             self._check("hipEventElapsedTime", ctypes.byref(milliseconds), begin, end)
             for name, array in raw.items():
-                place = ctypes.c_void_p(held[address_names(name)])
-                self._check("hipMemcpy", _at(array), place, _size(array), _TO_HOST)
-        outputs = {name: buffer for name, buffer in buffered.items() if buffer.filled != "values"}
+                self._copy(array, held[address_names(name)], _TO_HOST)
         findings = tuple(
             f"{name} was written to between its rows"
-            for name, buffer in outputs.items()
-            if not buffer.is_clean(raw[name])
+            for name, buffer in buffered.items()
+            if buffer.filled != "values" and not buffer.is_clean(raw[name])
         )
         selected = () if problem.use_asm else self._registry.select(problem, self._arch)
         return DeviceRun(
@@ -140,6 +124,11 @@ class Gpu:
         if status:
             raise RunError(Finding(function, f"error {status} of HIP", "success"))
 
+    def _copy(self, array: NDArray[Any], address: int, kind: int) -> None:
+        places = [ctypes.c_void_p(address), ctypes.c_void_p(array.ctypes.data)]
+        target, source = places if kind == _TO_DEVICE else reversed(places)
+        self._check("hipMemcpy", target, source, ctypes.c_size_t(array.nbytes), kind)
+
     @contextmanager
     def _memory(self, array: NDArray[Any]) -> Iterator[int]:
         """Allocate device memory with the contents of an array."""
@@ -147,7 +136,7 @@ class Gpu:
         size = ctypes.c_size_t(max(1, array.nbytes))
         self._check("hipMalloc", ctypes.byref(pointer), size)
         try:
-            self._check("hipMemcpy", pointer, _at(array), _size(array), _TO_DEVICE)
+            self._copy(array, int(pointer.value or 0), _TO_DEVICE)
             yield int(pointer.value or 0)
         finally:
             self._hip.hipFree(pointer)
@@ -160,11 +149,3 @@ class Gpu:
             yield event
         finally:
             self._hip.hipEventDestroy(event)
-
-
-def _at(array: NDArray[Any]) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
-
-
-def _size(array: NDArray[Any]) -> ctypes.c_size_t:
-    return ctypes.c_size_t(array.nbytes)

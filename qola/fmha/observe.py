@@ -25,14 +25,10 @@ from qola.kernel.config import KernelConfig
 from qola.manifest.constants import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
-_RECEIPTS = {
-    "fwd": (0, 800),
-    "fwd_splitkv": (0,),
-    "fwd_appendkv": (0,),
-    "pagedkv_prefill": (0,),
-    "batch_prefill": (0,),
-    "bwd": (2, 800),
-}
+_RECEIPTS = (
+    *(("fwd", 0), ("fwd", 800), ("fwd_splitkv", 0), ("fwd_appendkv", 0), ("pagedkv_prefill", 0)),
+    *(("batch_prefill", 0), ("bwd", 2), ("bwd", 800)),
+)
 #: One of each family of archs that CK has kernels for.
 _TARGETS = ("gfx942", "gfx950", "gfx1201")
 _CAPACITY = re.compile(
@@ -64,13 +60,8 @@ def observe_kernels(
     found |= {kernel.name: kernel for kernel in base.loose}
     tags = tags_of(archs, base.rows, found.values())
     return Registry(
-        Entry(
-            library="",
-            name=kernel.name,
-            archs=archs_of(kernel, tags),
-            config=KernelConfig.from_fields(direction, kernel.role, kernel.fields),
-        )
-        for kernel in found.values()
+        Entry("", k.name, archs_of(k, tags), KernelConfig.from_fields(direction, k.role, k.fields))
+        for k in found.values()
     )
 
 
@@ -84,19 +75,22 @@ def observe_archs(tree: Path) -> Archs:
     header = script.parents[3] / "include/ck_tile/core/arch/arch.hpp"
     match = _CAPACITY.search(header.read_text(encoding="utf-8"))
     if match is None:
-        found = "get_smem_capacity() of another form"
-        raise CodegenError(
-            Finding(header.as_posix(), found, "an arch, its bytes and those of others")
-        )
+        found, expected = "get_smem_capacity() of another form", "an arch, and bytes of LDS"
+        raise CodegenError(Finding(header.as_posix(), found, expected))
     lds = {match[1]: int(match[2]), "": int(match[3])}
-    configs = (c for d, of in _RECEIPTS.items() for r in of for c in _configs(script, d, r))
+    configs = (config for call in _RECEIPTS for config in _configs(script, *call))
     return Archs.observed(configs, lds)
 
 
 def _recorded(script: Path, direction: str, receipt: int, archs: Sequence[str]) -> Recording:
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CK's
-        return record(script, direction, receipt, archs, Path(scratch))
+    # With its bytecode, a fetched tree would count as edited.
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CK's
+            return record(script, direction, receipt, archs, Path(scratch))
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfig]:

@@ -1,4 +1,4 @@
-"""Lists the kernels of libraries, and selects the kernel of a problem."""
+"""Lists the kernels of a library, and selects the kernel of a problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qola.verify.repository import Repository, is_asm_helper
 
 
 class RegistryError(QolaError):
-    """A question that a registry has no answer to, or registries that do not go together."""
+    """A registry cannot answer, or a text is not a registry."""
 
     exit_code = ExitCode.USAGE
     default_title = "the registry cannot say"
@@ -52,48 +52,30 @@ class _EntryText:
 
 
 class Registry:
-    """Kernels by their library, name and config.
+    """The kernels of a library by name and config.
 
     Attributes:
-        entries: sorted by library and name.
+        entries: sorted by name.
     """
 
-    def __init__(
-        self, entries: Iterable[Entry] = (), sources: Mapping[str, Repository] | None = None
-    ) -> None:
-        """Make a registry of kernels without a dispatch. `Registry.of` adds that of a library.
-
-        Raises:
-            RegistryError: two kernels of a library have the same name or the same config.
-        """
-        self._sources = dict(sources or {})
-        self._dispatches: dict[tuple[str, str], Dispatch] = {}
+    def __init__(self, entries: Iterable[Entry] = (), source: Repository | None = None) -> None:
+        """Make a registry; without a source its dispatch is unknown."""
+        self._source = source
+        self._dispatches: dict[str, Dispatch] = {}
         self.entries = tuple(sorted(entries))
-        self._by_name: dict[tuple[str, str], Entry] = {}
-        self._by_config: dict[tuple[str, KernelConfig], Entry] = {}
-        wrong = []
-        for one in self.entries:
-            same = self._by_name.setdefault((one.library, one.name), one)
-            other = self._by_config.setdefault((one.library, one.config), one)
-            if same is not one or other is not one:
-                place = f"{one.library} {one.name}"
-                wrong.append(
-                    Finding(place, f"also {other.name}", "one kernel of a name and config")
-                )
-        if wrong:
-            raise RegistryError(wrong)
+        self._by_name = {entry.name: entry for entry in self.entries}
 
     @staticmethod
     def of(module: str, repository: Path) -> Registry:
-        """Return the kernels of CK that a module's library has, with its dispatch.
+        """Return the kernels of CK in a module's library, with its dispatch.
 
         Args:
             module: libmha_fwd or libmha_bwd.
             repository: a manifest's: the directory that holds plan.json.
 
         Raises:
-            VerifyError: the directory is none of a manifest.
-            ConfigError: a kernel of the plan is none of CK's attention.
+            VerifyError: the directory is not a manifest's repository.
+            ConfigError: a kernel of the plan is not one of CK's attention.
         """
         source = Repository(module, repository)
         library = source.planned.library
@@ -102,35 +84,13 @@ class Registry:
             for k in source.kernels
             if not is_asm_helper(k)
         ]
-        return Registry(entries, {library: source})
+        return Registry(entries, source)
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
-
-    def merged(self, *others: Registry) -> Registry:
-        """Return a registry with the kernels of all, each once.
-
-        Raises:
-            RegistryError: two have a kernel of the same library and name that is not the same.
-        """
-        found: dict[tuple[str, str], Entry] = {}
-        sources: dict[str, Repository] = {}
-        wrong = []
-        for registry in (self, *others):
-            sources = registry._sources | sources
-            for one in registry.entries:
-                same = found.setdefault((one.library, one.name), one)
-                if (same.archs, same.config) != (one.archs, one.config):
-                    place = f"{one.library} {one.name}"
-                    wrong.append(
-                        Finding(place, "another config, or other archs", "the same of all")
-                    )
-        if wrong:
-            raise RegistryError(wrong)
-        return Registry(found.values(), sources)
 
     def where(self, **values: Any) -> list[Entry]:
         """Return the kernels whose configs have these values.
@@ -141,96 +101,72 @@ class Registry:
         Raises:
             RegistryError: a config does not have the field.
         """
-        unknown = sorted(set(values) - set(KernelConfig.__dataclass_fields__))
-        if unknown:
-            known = ", ".join(KernelConfig.__dataclass_fields__)
-            raise RegistryError([Finding(n, "not a field of a config", known) for n in unknown])
+        fields = KernelConfig.__dataclass_fields__
+        if unknown := sorted(set(values) - set(fields)):
+            known = ", ".join(fields)
+            raise RegistryError(Finding(n, "not a field of a config", known) for n in unknown)
         return [
             entry
             for entry in self.entries
             if all(_matches(getattr(entry.config, name), value) for name, value in values.items())
         ]
 
-    def named(self, name: str, library: str = "") -> Entry:
+    def named(self, name: str) -> Entry:
         """Return the kernel of a name.
 
         Raises:
-            RegistryError: there is none, or there are several.
+            RegistryError: there is no such kernel.
         """
-        found = [one for one in self.entries if one.name == name and library in ("", one.library)]
-        return _only(found, name)
+        if name not in self._by_name:
+            raise RegistryError(Finding(name, "no such kernel", "a name of the registry"))
+        return self._by_name[name]
 
-    def of_config(self, config: KernelConfig, library: str = "") -> Entry:
-        """Return the kernel of a config.
-
-        Raises:
-            RegistryError: there is none, or there are several.
-        """
-        keys = [library] if library else sorted({one.library for one in self.entries})
-        found = [self._by_config[key, config] for key in keys if (key, config) in self._by_config]
-        return _only(found, config.name)
-
-    def select(self, problem: AttentionProblem, arch: str, library: str = "") -> tuple[Entry, ...]:
-        """Return the kernels that a problem is launched with, () where the library has none.
+    def select(self, problem: AttentionProblem, arch: str) -> tuple[Entry, ...]:
+        """Return the kernels that a problem is launched with, () if the library has none.
 
         The conditions of the library's dispatch are evaluated as they are compiled. AITER's host
         code decides whether and which assembly kernel serves a problem: for these use the
         library's C function `find` or `qola dispatch`.
 
-        Args:
-            arch: of the device.
-            library: file name, where several have the problem's direction.
-
         Raises:
-            RegistryError: no dispatch is at hand, or it is not understood; or assembly kernels of
-                the library may serve the problem.
+            RegistryError: the dispatch is unknown or not understood, or assembly kernels of the
+                library may serve the problem.
         """
-        rows = self._ask(problem, arch, library, lambda of: [of.taken(problem, arch)])
-        return rows[0]
+        return self._ask(problem, arch, lambda dispatch: [dispatch.taken(problem, arch)])[0]
 
-    def query(
-        self, problem: AttentionProblem, arch: str, library: str = ""
-    ) -> list[tuple[Entry, ...]]:
-        """Return all that would serve a problem, in the order of the dispatch; see `select`."""
-        return self._ask(problem, arch, library, lambda of: of.fitting(problem, arch))
+    def query(self, problem: AttentionProblem, arch: str) -> list[tuple[Entry, ...]]:
+        """Return all kernels that would serve a problem, in the dispatch's order; see `select`."""
+        return self._ask(problem, arch, lambda dispatch: dispatch.fitting(problem, arch))
 
     def _ask(
         self,
         problem: AttentionProblem,
         arch: str,
-        library: str,
         ask: Callable[[Dispatch], Iterable[Sequence[str]]],
     ) -> list[tuple[Entry, ...]]:
-        place = str(problem)
-        having = [
-            name
-            for name, source in self._sources.items()
-            if library in ("", name) and source.of_direction(problem.direction)
-        ]
-        if len(having) != 1:
-            words = f"dispatches of {problem.direction}: {', '.join(having) or 'none'}"
-            fix = "name the library" if having else "make the registry with Registry.of"
-            raise RegistryError(Finding(place, words, "one", fix))
-        (name,) = having
-        if problem.use_asm and self._sources[name].has_assembly(problem.direction, arch):
-            words = "assembly kernels may serve it, which AITER's host code chooses"
+        place, direction, source = str(problem), problem.direction, self._source
+        if source is None or not source.of_direction(direction):
+            found, fix = f"no dispatch of {direction}", "make the registry with Registry.of"
+            raise RegistryError(Finding(place, found, "a library with kernels for it", fix))
+        if problem.use_asm and source.has_assembly(direction, arch):
+            found = "assembly kernels may serve it, which AITER's host code chooses"
             fix = "ask the library: its C function find, or qola dispatch"
-            raise RegistryError(Finding(place, words, "assembly=False", fix))
-        key = name, problem.direction
+            raise RegistryError(Finding(place, found, "use_asm=False", fix))
         try:
-            if key not in self._dispatches:
-                self._dispatches[key] = self._sources[name].dispatch(problem.direction)
-            rows = ask(self._dispatches[key])
+            if direction not in self._dispatches:
+                self._dispatches[direction] = source.dispatch(direction)
+            rows = ask(self._dispatches[direction])
         except NotUnderstoodError as error:
-            words = f"its dispatch is not understood: {error}"
-            raise RegistryError(Finding(name, words, "one that qola can follow")) from None
-        return [tuple(self._by_name[name, kernel] for kernel in row) for row in rows]
+            found = f"its dispatch is not understood: {error}"
+            expected = "one that qola can follow"
+            raise RegistryError(Finding(source.planned.library, found, expected)) from None
+        return [tuple(map(self._by_name.__getitem__, row)) for row in rows]
 
     def to_json(self) -> str:
         """Return the kernels, one a line; dispatches are not part of it."""
         lines = [
-            json.dumps({**vars(one), "config": one.config.values()}, sort_keys=True)
-            for one in self.entries
+            json.dumps({**vars(entry), "config": entry.config.values()}, sort_keys=True)
+            for entry in self.entries
         ]
         return "[\n" + ",\n".join(lines) + "\n]\n"
 
@@ -239,8 +175,8 @@ class Registry:
         """Return the registry of a text of `to_json`; `select` and `query` need a dispatch.
 
         Raises:
-            RegistryError: it is none.
-            ConfigError: a config in it is none.
+            RegistryError: the text is not a registry.
+            ConfigError: a config in it is not valid.
         """
         try:
             lines = reader(tuple[_EntryText, ...])(parse_json(text))
@@ -255,14 +191,7 @@ class Registry:
 
 def _matches(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, tuple):
-        return any(_matches(value, one) for one in wanted)
+        return any(_matches(value, choice) for choice in wanted)
     if isinstance(wanted, str):
         return value is not None and fnmatchcase(str(value), wanted)
     return bool(value == wanted)
-
-
-def _only(found: Sequence[Entry], name: str) -> Entry:
-    if len(found) != 1:
-        words = f"in {', '.join(one.library for one in found)}" if found else "no such kernel"
-        raise RegistryError(Finding(name, words, "a kernel of one library"))
-    return found[0]

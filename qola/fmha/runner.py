@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from qola.attention import AttentionProblem, ProblemError, formats
 from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding
-from qola.fmha.arrays import in_rows, tensors_of, with_appended
 from qola.fmha.gpu import DeviceRun, Gpu, RunError
+from qola.fmha.reference import in_rows, tensors_of, with_appended
 from qola.reference.attention import Forward
 from qola.reference.formats import F64, FP16, FP32, Format, rounded
-from qola.reference.limits import Arithmetic
 from qola.verify import append
 from qola.verify.expected import Verdict, by_sequence, compare, expected, left_by_forward
 from qola.verify.host import Built
@@ -52,7 +51,7 @@ class Run:
 
     @property
     def launched(self) -> tuple[str, ...]:
-        """The kernels, in order."""
+        """Names of the kernels, in order."""
         return self.done.launched
 
     @property
@@ -116,64 +115,40 @@ class Runner:
         self._device = Gpu(built, arch) if device == HIP else _Emulated(built, arch, options)
 
     def forward(
-        self,
-        problem: AttentionProblem,
-        q: Array,
-        k: Array,
-        v: Array,
-        *,
-        bias: Array | None = None,
-        alibi_slopes: Array | None = None,
+        self, problem: AttentionProblem, q: Array, k: Array, v: Array, **biases: Array | None
     ) -> Run:
         """Run the forward of a problem; arrays are rounded to its data type.
 
+        K and V are arrays of sequences, which the runner puts into pages if the problem has pages.
+
         Args:
-            of: of direction fwd, fwd_splitkv or pagedkv_prefill.
-            q, k, v, bias, alibi_slopes: see `tensors_of`.
+            problem: of direction fwd, fwd_splitkv or pagedkv_prefill.
+            q, k, v, biases: see `tensors_of`.
 
         Raises:
             ProblemError: the arrays are not those of the problem.
             RunError: the library has no kernel for it, or a kernel could not be run.
         """
-        return self._run(
-            problem, self._rounded(problem, tensors_of(problem, q, k, v, None, bias, alibi_slopes))
-        )
-
-    def paged_prefill(
-        self, problem: AttentionProblem, q: Array, k: Array, v: Array, **more: Array
-    ) -> Run:
-        """Run attention over K and V in pages of page_block_size rows; see `forward`.
-
-        K and V are arrays of sequences all the same, which are put into pages in any order.
-        """
-        _must_be("pagedkv_prefill", problem, has_pages=problem.layout.page_block_size > 0)
-        return self.forward(problem, q, k, v, **more)
+        return self._run(problem, tensors_of(problem, q, k, v, **biases))
 
     def append_kv(
-        self,
-        problem: AttentionProblem,
-        q: Array,
-        k: Array,
-        v: Array,
-        k_new: Array,
-        v_new: Array,
-        *,
-        cos: Array | None = None,
-        sin: Array | None = None,
+        self, problem: AttentionProblem, q: Array, k: Array, v: Array, *new: Array, **angles: Array
     ) -> Run:
         """Append rows to K and V of a problem of direction fwd_appendkv, and rotate them and Q.
 
         Args:
-            k, v: as large as they are afterwards; their last seqlen_knew rows are not read.
-            k_new, v_new, cos, sin: see `with_appended`.
+            k, v: with room for the appended rows: their last seqlen_knew rows are not read.
+            new, angles: k_new, v_new, cos and sin of `with_appended`.
 
         Raises:
             ProblemError: as `forward`.
             RunError: as `forward`.
         """
-        _must_be("fwd_appendkv", problem, has_new=problem.seqlen_knew > 0)
-        given = with_appended(problem, tensors_of(problem, q, k, v), k_new, v_new, cos, sin)
-        return self._run(problem, self._rounded(problem, given))
+        if problem.direction != "fwd_appendkv":
+            found, wanted = f"direction {problem.direction}", "direction fwd_appendkv"
+            raise ProblemError(Finding(str(problem), found, wanted))
+        given = tensors_of(problem, q, k, v)
+        return self._run(problem, with_appended(problem, given, *new, **angles))
 
     def backward(
         self,
@@ -185,8 +160,7 @@ class Runner:
         *,
         o: Array | None = None,
         lse: Array | None = None,
-        bias: Array | None = None,
-        alibi_slopes: Array | None = None,
+        **biases: Array | None,
     ) -> Run:
         """Run the backward of a problem of direction bwd; see `forward`.
 
@@ -194,14 +168,14 @@ class Runner:
             do: gradient of O.
             o, lse: results of a forward; by default those of the reference, rounded.
         """
-        given = self._rounded(problem, tensors_of(problem, q, k, v, do, bias, alibi_slopes))
+        given = self._rounded(problem, tensors_of(problem, q, k, v, do, **biases))
         return self._run(problem, given, self._left(problem, given, o, lse))
 
     def _left(
         self, problem: AttentionProblem, given: Tensors, o: Array | None, lse: Array | None
     ) -> list[Forward]:
         """Return O and LSE of each sequence as the kernel reads them."""
-        left = left_by_forward(problem, given, self._arithmetic(problem))
+        left = left_by_forward(problem, given, arithmetic(problem, self._arch, TILE))
         shapes = problem.shapes()
         wrong = [
             Finding(name, f"shape {array.shape}", f"shape {shapes[name]}")
@@ -211,18 +185,15 @@ class Runner:
         if wrong:
             raise ProblemError(wrong)
         if o is not None:
-            values = rounded(
-                in_rows(problem, np.asarray(o).astype(np.float64)), self._formats(problem)[1]
-            )
+            rows = in_rows(problem, np.asarray(o).astype(np.float64))
+            values = rounded(rows, self._formats(problem)[1])
             parts = by_sequence(problem, replace(given, do=values))
             left = [replace(one, o=its) for one, its in zip(left, parts, strict=True)]
         if lse is not None:
             values = rounded(np.asarray(lse).astype(np.float64), FP32)
-            parts = (
-                np.split(values, given.starts_q[1:-1], axis=1)
-                if problem.is_group_mode
-                else [*values]
-            )
+            parts = list(values)
+            if problem.is_group_mode:
+                parts = np.split(values, given.starts_q[1:-1], axis=1)
             left = [replace(one, lse=its) for one, its in zip(left, parts, strict=True)]
         return left
 
@@ -230,13 +201,8 @@ class Runner:
         try:
             return formats(problem.dtype, self._arch)
         except KeyError:
-            words = f"dtype {problem.dtype}"
-            raise RunError(
-                Finding(str(problem), words, "a data type with a known format")
-            ) from None
-
-    def _arithmetic(self, problem: AttentionProblem) -> Arithmetic:
-        return arithmetic(problem, self._arch, TILE)
+            found, expected = f"dtype {problem.dtype}", "a data type with a known format"
+            raise RunError(Finding(str(problem), found, expected)) from None
 
     def _rounded(self, problem: AttentionProblem, given: Tensors) -> Tensors:
         """Return tensors rounded to the formats of the kernel."""
@@ -244,40 +210,25 @@ class Runner:
         to = {"q": low, "k": low, "v": low, "do": out, "alibi_slopes": FP32}
         to["bias"] = FP32 if low.bits == 8 else low
         changed: dict[str, Any] = {
-            name: rounded(getattr(given, name), format_)
+            name: rounded(array, format_)
             for name, format_ in to.items()
-            if getattr(given, name) is not None
+            if (array := getattr(given, name)) is not None
         }
-        if given.appended is not None:
-            changed["appended"] = replace(
-                given.appended,
-                **{name: rounded(array, low) for name, array in vars(given.appended).items()},
-            )
+        if new := given.appended:
+            parts = {name: rounded(array, low) for name, array in vars(new).items()}
+            changed["appended"] = replace(new, **parts)
         return replace(given, **changed)
 
     def _run(self, problem: AttentionProblem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
+        given = self._rounded(problem, given)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            wanted = expected(problem, given, self._arithmetic(problem), left)
+            wanted = expected(problem, given, arithmetic(problem, self._arch, TILE), left)
         done = self._device.run(problem, contents(problem, given, self._arch, left), tuple(wanted))
         types = {name: buffer.format for name, buffer in buffers(problem, self._arch).items()}
-        return Run(
-            problem=problem,
-            done=done,
-            results={
-                name: _shown(problem, name, array, types[name])
-                for name, array in done.results.items()
-            },
-            verdicts=tuple(compare(done.results, wanted)),
-        )
-
-
-def _must_be(direction: str, problem: AttentionProblem, **has: bool) -> None:
-    """Refuse a problem of another direction, or one without the fields of this direction."""
-    missing = [name.removeprefix("has_") for name, there in has.items() if not there]
-    if problem.direction != direction or missing:
-        found = f"direction {problem.direction}" + "".join(f", no {name}" for name in missing)
-        expected_ = f"direction {direction}, with {', '.join(n.removeprefix('has_') for n in has)}"
-        raise ProblemError(Finding(str(problem), found, expected_))
+        results = {
+            name: _shown(problem, name, array, types[name]) for name, array in done.results.items()
+        }
+        return Run(problem, done, results, tuple(compare(done.results, wanted)))
 
 
 def _shown(problem: AttentionProblem, name: str, array: F64, of_type: Format) -> Array:

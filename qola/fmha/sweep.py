@@ -15,8 +15,6 @@ from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
 from qola.verify.propose import propose
 from qola.verify.sample import MAX_WORK, generator
 
-#: Share of problems with one property changed, which perhaps no kernel serves.
-_CHANGED = 0.5
 _DTYPES = ("fp32", "fp16", "bf16", "fp8")
 _HDIMS = (8, 16, 32, 40, 64, 72, 96, 104, 128, 160, 192, 256, 264)
 _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom_right", 0, 3))
@@ -27,13 +25,11 @@ def sweep(
 ) -> Iterator[AttentionProblem]:
     """Yield problems that kernels serve, and similar ones; equal for equal seeds.
 
-    Every other one is a problem of a kernel with one property changed, which then another kernel
-    serves, or none.
+    About half are a kernel's problem with one property changed, which perhaps no kernel serves.
 
     Args:
         kernels: of one arch.
-        count: how many problems.
-        max_work: of each, see `AttentionProblem.work`.
+        max_work: see `AttentionProblem.work`.
     """
     mains = [
         k for k in kernels if k.role == MAIN_ROLE.get(k.direction) and not k.fields.get("pagedkv")
@@ -48,7 +44,7 @@ def sweep(
         if sample is not None:
             made += 1
             problem = sample.problem
-            yield _changed(problem, chosen) if chosen.random() < _CHANGED else problem
+            yield _changed(problem, chosen) if chosen.random() < 0.5 else problem
 
 
 def _changed(problem: AttentionProblem, chosen: np.random.Generator) -> AttentionProblem:

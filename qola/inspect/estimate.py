@@ -1,16 +1,19 @@
-"""Estimates what a plan costs to build, in time and size, from measured costs."""
+"""Estimates what a plan costs to build, in time and size.
+
+bench/measure_costs.py measured the costs of single compiles.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from qola.inspect.costs import ALL, Cost, Costs
 from qola.json_types import json_fields
 from qola.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
@@ -119,38 +122,23 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
             group = groups.setdefault((kernel.direction, kernel.role), {})
             group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
-        for (direction, role), batches in groups.items():
-            measured = (direction, role) in costs.kernels
-            points = costs.kernels[
-                (direction, role) if measured else _borrowed_role(costs, direction)
-            ]
-            found += [
-                Compile(
-                    name,
-                    module.name,
-                    len(batch),
-                    direction,
-                    role,
-                    _together(points, batch),
-                    measured,
-                )
-                for name, batch in batches.items()
-            ]
-        found += [
-            Compile(
-                f"{module.name}:{source.name}",
-                module.name,
-                0,
-                ALL,
-                SOURCES,
-                _source_cost(costs, source, groups),
+        for key, batches in groups.items():
+            measured = key in costs.kernels
+            points = costs.kernels[key if measured else _borrowed_role(costs, key[0])]
+            for name, batch in batches.items():
+                cost = _together(points, batch)
+                found.append(Compile(name, module.name, len(batch), *key, cost, measured))
+        called = {
+            direction: sum(k.direction == direction for k in plan.kernels_of(module))
+            for direction, _ in groups
+        }
+        for source in module.sources:
+            if source.archs in ((), plan.archs):
+                name, cost = f"{module.name}:{source.name}", _source_cost(costs, source, called)
                 # Sources with PyTorch's headers were not measured.
-                not isinstance(module, TorchModule),
-            )
-            for source in module.sources
-            if source.archs in ((), plan.archs)
-        ]
-    for in_triton in plan.triton if costs.triton else ():
+                measured = not isinstance(module, TorchModule)
+                found.append(Compile(name, module.name, 0, ALL, SOURCES, cost, measured))
+    for in_triton in plan.triton:
         found += _triton(in_triton, costs.triton)
     return tuple(found)
 
@@ -168,15 +156,8 @@ def _triton(
     for instance in kernel.instances:
         hdim = instance.choices.get("HDIM", "")
         place = int(hdim) if hdim.isdecimal() else 0
-        yield Compile(
-            instance.name,
-            TRITON,
-            1,
-            kernel.name,
-            kernel.function,
-            _at(points, place),
-            measured,
-        )
+        cost = _at(points, place)
+        yield Compile(instance.name, TRITON, 1, kernel.name, kernel.function, cost, measured)
 
 
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
@@ -193,19 +174,11 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
     return Estimate(rows, cores, longest, costs.source, costs.cpu)
 
 
-def _source_cost(
-    costs: Costs,
-    source: GeneratedSource,
-    groups: Mapping[tuple[str, str], Mapping[str, Sequence[KernelInstance]]],
-) -> Cost:
+def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int]) -> Cost:
     """Return the cost of a source by the number of kernel instances that it calls."""
-    called = sum(
-        sum(map(len, batches.values()))
-        for (direction, _), batches in groups.items()
-        if source.role == "dispatch" and direction == source.direction
-    )
     points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
-    return _on_line(points, called)
+    number = called.get(source.direction, 0) if source.role == "dispatch" else 0
+    return _on_line(points, number)
 
 
 def _row(group: Sequence[Compile]) -> Row:
@@ -270,13 +243,106 @@ def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
 
 def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """Return the number of cores for this process, by affinity and the container's quota."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     try:
         quota, period = cgroup.read_text(encoding="ascii").split()
         cores = min(cores, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):
         pass  # no quota
     return max(1, cores)
+
+
+_COSTS = Path(__file__).with_name("costs.json")
+#: Direction of sources that serve all directions of a library.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of compiling one source.
+
+    Attributes:
+        host_cpu_seconds: the part that does not depend on the number of archs.
+        linked_bytes: the part of the object that is linked into a library.
+        device_bytes: the part of `linked_bytes` that depends on the number of archs.
+        further_...: of a further kernel instance in a batch.
+    """
+
+    cpu_seconds: float
+    host_cpu_seconds: float
+    further_cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+    device_bytes: float
+    further_linked_bytes: float
+    further_device_bytes: float
+
+    def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
+        """Return the weighted sum of two costs, with negative parts as zero."""
+        pairs = zip(json_fields(self).values(), json_fields(other).values(), strict=True)
+        return Cost(*(max(0.0, mine * factor + others * other_factor) for mine, others in pairs))
+
+    def for_archs(self, archs: int) -> Cost:
+        """Return the cost of one source compiled for several archs at once."""
+        device = self.cpu_seconds - self.host_cpu_seconds
+        more = archs - 1
+        return Cost(
+            self.host_cpu_seconds + archs * device,
+            self.host_cpu_seconds,
+            archs * self.further_cpu_seconds,
+            self.object_bytes + more * self.device_bytes,
+            self.linked_bytes + more * self.device_bytes,
+            archs * self.device_bytes,
+            self.further_linked_bytes + more * self.further_device_bytes,
+            archs * self.further_device_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs.
+
+    Attributes:
+        kernels: (direction, role) to (head dimension, cost), ascending.
+        dispatches: direction to (number of kernels it calls, cost), ascending.
+        triton: function to (HDIM, cost), ascending.
+        source: processor, compiler, arch and program of the measurement.
+    """
+
+    kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
+    dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
+    triton: Mapping[str, Sequence[tuple[int, Cost]]]
+    source: str
+    cpu: str
+
+
+def load_costs(path: Path = _COSTS) -> Costs:
+    """Read the file that bench/measure_costs.py writes."""
+    data = json.loads(path.read_bytes())
+    return Costs(
+        _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
+        _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
+        _grouped(data["triton_kernels"], lambda e: (e["kernel"], e["hdim"])),
+        f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}; {data['triton']}",
+        data["cpu"],
+    )
+
+
+def _grouped(
+    entries: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], tuple[Any, int]]
+) -> dict[Any, list[tuple[int, Cost]]]:
+    groups: dict[Any, list[tuple[int, Cost]]] = {}
+    for entry in entries:
+        group, place = key(entry)
+        cost = Cost(
+            float(entry["cpu_seconds"]),
+            float(entry.get("host_cpu_seconds", 0.0)),
+            float(entry.get("further_cpu_seconds", entry["cpu_seconds"])),
+            float(entry["object_bytes"]),
+            float(entry["linked_bytes"]),
+            float(entry.get("device_bytes", 0.0)),
+            float(entry.get("further_linked_bytes", entry["linked_bytes"])),
+            float(entry.get("further_device_bytes", entry.get("device_bytes", 0.0))),
+        )
+        groups.setdefault(group, []).append((int(place), cost))
+    return {group: sorted(costs, key=lambda pair: pair[0]) for group, costs in groups.items()}

@@ -32,14 +32,7 @@ def plan_of(
     aiter_root: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plan a manifest without building it.
-
-    Args:
-        manifest_path: the manifest.
-        archs: archs instead of the manifest's.
-        aiter_root: an AITER tree; by default that of the manifest's commit, or the pinned one,
-            fetched once into the cache.
-        environ: environment with GPU_ARCHS and QOLA_CACHE_HOME; by default the process's.
+    """Plan a manifest without building it; arguments are as of `qola.build_kernels`.
 
     Raises:
         QolaError: the manifest is invalid or cannot be planned, or no AITER tree is available.
@@ -47,10 +40,10 @@ def plan_of(
     file = Path(manifest_path)
     environ = os.environ if environ is None else environ
     build = BuildRequest(file, BuildSpec(tuple(archs)), AiterOptions(aiter_root))
-    return planner.plan(request_of(build, file.as_posix(), environ))
+    return planner.plan(plan_request(build, file.as_posix(), environ))
 
 
-def request_of(
+def plan_request(
     build: BuildRequest,
     display: str,
     environ: Mapping[str, str],
@@ -86,10 +79,7 @@ def request_of(
 
 
 def _find_tree(
-    manifest: Manifest,
-    file: Path,
-    aiter: AiterOptions,
-    environ: Mapping[str, str],
+    manifest: Manifest, file: Path, aiter: AiterOptions, environ: Mapping[str, str]
 ) -> tuple[Path, bool]:
     """Find or fetch the AITER tree; return it, and whether it overrides the manifest's.
 
@@ -109,11 +99,11 @@ def _find_tree(
     except AiterError as error:
         if wanted.commit is None or aiter.commit:
             raise
-        other = Finding(
-            manifest.place("qola", "aiter_commit"),
-            f"{wanted.commit}, which has no usable tree",
+        place, found = manifest.place("qola", "aiter_commit"), f"{wanted.commit} has no usable tree"
+        expected = (
             "a commit that git can fetch and that patches_dir fits, or a tree of yours "
-            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {wanted.pin['version']}",
-            f"qola plan {shlex.quote(manifest.file)} --override-aiter-commit",
+            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {wanted.pin['version']}"
         )
+        fix = f"qola plan {shlex.quote(manifest.file)} --override-aiter-commit"
+        other = Finding(place, found, expected, fix)
         raise AiterError((*error.findings, other), error.title) from None

@@ -1,4 +1,4 @@
-"""Finds kernel instances by name, pattern, and values of fields."""
+"""Finds kernel instances by name, pattern and fields, and explains why they are in a plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
-from qola.codegen.types import FieldValue
+from qola.codegen.types import Explanation, FieldValue
 from qola.errors import ExitCode, Finding, QolaError
+from qola.manifest.load import Manifest, ModuleSpec
+from qola.manifest.types import triton_name
 from qola.manifest.values import either, nearest
-from qola.plan.model import Plan, TritonInstance, TritonKernel
+from qola.plan.model import Plan, TritonKernel
 
 YES, NO = "yes", "no"
-_WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
 
 
 class QueryError(QolaError):
@@ -52,12 +53,8 @@ def make_item(
     fields: Iterable[tuple[str, FieldValue]],
 ) -> Item:
     """Return the item of a kernel instance or of an explanation."""
-    values: dict[str, tuple[str, ...]] = {
-        "module": (module,),
-        "direction": (direction,),
-        "role": (role,),
-        "arch": tuple(archs),
-    }
+    values: dict[str, tuple[str, ...]] = {"module": (module,), "direction": (direction,)}
+    values |= {"role": (role,), "arch": tuple(archs)}
     for key, value in fields:
         if key in values:
             continue  # CK's name of the arch
@@ -81,20 +78,16 @@ def items_of(plan: Plan) -> list[Item]:
 
 
 def triton_items(kernels: Iterable[TritonKernel]) -> list[Item]:
-    """Return the instances of kernels in Triton, in order."""
+    """Return the instances of kernels in Triton, in order, with choices by CK's names."""
+    named = {"HDIM": "hdim", "dtype": "dtype"}
     return [
         make_item(
-            one.name, "triton", kernel.name, kernel.function, (one.arch,), _choices(one).items()
+            *(one.name, "triton", kernel.name, kernel.function, (one.arch,)),
+            [(named.get(name, name.lower()), value) for name, value in one.choices.items()],
         )
         for kernel in kernels
         for one in kernel.instances
     ]
-
-
-def _choices(instance: TritonInstance) -> dict[str, str]:
-    """Return the choices of an instance in Triton; those that CK has, too, by CK's names."""
-    named = {"HDIM": "hdim", "dtype": "dtype"}
-    return {named.get(name, name.lower()): value for name, value in instance.choices.items()}
 
 
 def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
@@ -122,13 +115,9 @@ def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
     if names:
         found = [i for i in found if i in named]
     if not found and not findings:
-        findings.append(
-            Finding(
-                " ".join(words) or "all kernel instances",
-                "no kernel instance that has all of it" if words else "no kernel instance at all",
-                "fields and names that occur together",
-            )
-        )
+        place = " ".join(words) or "all kernel instances"
+        reason = "no kernel instance that has all of it" if words else "no kernel instance at all"
+        findings.append(Finding(place, reason, "fields and names that occur together"))
     if findings:
         raise QueryError(findings)
     return found
@@ -152,39 +141,22 @@ def _by_field(
         return found
     wanted = set()
     for part in text.split(","):
-        value = _WORDS.get(part.lower(), part) if set(have) <= {YES, NO} else part
-        if value not in have:
+        if part not in have:
             # A number with similar digits is not a useful suggestion.
-            meant = "" if value[:1].isdigit() else nearest(value, have)
+            meant = "" if part[:1].isdigit() else nearest(part, have)
             fix = meant and f"did you mean {field}={meant}?"
             finding = f"no kernel instance with {field} {part or 'empty'}"
             findings.append(Finding(word, finding, either(sorted(have, key=_natural)), fix))
-        wanted.add(value)
+        wanted.add(part)
     return [i for i in found if wanted.intersection(items[i].values.get(field, ()))]
 
 
 def _unknown_name(items: Sequence[Item], name: str) -> Finding:
-    close = nearest_names(name, [item.name for item in items])
-    fix = "did you mean one of these?\n" + "\n".join(close) if close else ""
-    within = sum(name in item.name for item in items)
-    if within:
+    fix = ""
+    if within := sum(name in item.name for item in items):
         fix = f"'*{name}*' is a pattern that finds {within} kernel instances"
-    return Finding(
-        name,
-        "no kernel instance of that name",
-        "a name, or a pattern in quotes such as '*_d128_bf16_*'",
-        fix,
-    )
-
-
-def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Return the names that differ from `name` in the fewest parts, which underscores separate.
-
-    Names that share less than half of the parts are left out.
-    """
-    parts = set(name.split("_"))
-    ranked = sorted((len(parts.symmetric_difference(other.split("_"))), other) for other in names)
-    return [other for distance, other in ranked[:count] if distance <= len(parts) // 2]
+    expected = "a name, or a pattern in quotes such as '*_d128_bf16_*'"
+    return Finding(name, "no kernel instance of that name", expected, fix)
 
 
 def _natural(text: object) -> list[tuple[int, str]]:
@@ -193,18 +165,18 @@ def _natural(text: object) -> list[tuple[int, str]]:
     return [(int(part), "") if "0" <= part[0] <= "9" else (-1, part) for part in parts]
 
 
+KEY = ("module", "direction", "role", "arch", "hdim")
+"""The fields of a CountRow's key."""
+
+
 @dataclass(frozen=True)
 class CountRow:
-    """Kernel instances of one module, direction, role, arch and head dimension."""
+    """Kernel instances with the same values of KEY."""
 
-    key: tuple[str, str, str, str, str]
+    key: tuple[str, ...]
     by_dtype: Mapping[str, int]
     by_mode: Mapping[str, int]
     total: int
-
-
-KEY = ("module", "direction", "role", "arch", "hdim")
-"""The fields of a CountRow's key."""
 
 
 def count(items: Iterable[Item]) -> list[CountRow]:
@@ -213,16 +185,126 @@ def count(items: Iterable[Item]) -> list[CountRow]:
     for item in items:
         groups.setdefault(tuple(map(item.show, KEY)), []).append(item)
     order = {key[:3]: place for place, key in reversed(list(enumerate(groups)))}
-    rows = []
-    for key in sorted(groups, key=lambda k: (order[k[:3]], k[3], _natural(k[4]))):
-        module, direction, role, arch, hdim = key
-        group = groups[key]
-        rows.append(
-            CountRow(
-                (module, direction, role, arch, hdim),
-                Counter(item.show("dtype") for item in group),
-                Counter(item.show("mode") for item in group),
-                len(group),
-            )
+    return [
+        CountRow(
+            key,
+            Counter(item.show("dtype") for item in groups[key]),
+            Counter(item.show("mode") for item in groups[key]),
+            len(groups[key]),
         )
-    return rows
+        for key in sorted(groups, key=lambda k: (order[k[:3]], k[3], _natural(k[4])))
+    ]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one kernel instance of the receipts in use is kept, and why.
+
+    Attributes:
+        fields: as in plan.json.
+        reasons: the variants or the receipt that keep it, or the one rule that drops it.
+    """
+
+    item: Item
+    fields: Mapping[str, FieldValue]
+    kept: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """``in`` or ``out``."""
+        return "in" if self.kept else "out"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON values (docs/reference/plan.md)."""
+        return {
+            "name": self.item.name,
+            "in": self.kept,
+            "reasons": self.reasons,
+            **{key: self.item.show(key) for key in ("module", "direction", "role")},
+            "archs": self.item.values["arch"],
+            "fields": dict(self.fields),
+        }
+
+
+def verdicts(
+    manifest: Manifest, explained: Iterable[tuple[ModuleSpec, Sequence[Explanation]]]
+) -> list[Verdict]:
+    """Return the results of `planner.explain` with places in the manifest."""
+    return [
+        Verdict(
+            make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields.items()),
+            e.fields,
+            not e.dropped_by,
+            (e.dropped_by,) if e.dropped_by else _keepers(manifest, spec, e),
+        )
+        for spec, explanations in explained
+        for e in explanations
+    ]
+
+
+def triton_verdicts(manifest: Manifest, kernels: Sequence[TritonKernel]) -> list[Verdict]:
+    """Return verdicts for kernels in Triton: tables keep all of their choices."""
+    places = {
+        triton_name(spec.name, kernel): manifest.place("triton", spec.index)
+        for spec in manifest.triton
+        for kernel in spec.kernels
+    }
+    reasons = [places[kernel.name] for kernel in kernels for _ in kernel.instances]
+    chosen = [one.choices for kernel in kernels for one in kernel.instances]
+    found = zip(triton_items(kernels), chosen, reasons, strict=True)
+    return [Verdict(item, fields, True, (why,)) for item, fields, why in found]
+
+
+def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> tuple[str, ...]:
+    if explanation.kept_by or explanation.asked_by:
+        variants = (
+            manifest.bwd_variants if explanation.direction == "bwd" else manifest.fwd_variants
+        )
+        keeping = (variants[index].label for index in explanation.kept_by)
+        return (*keeping, *explanation.asked_by)
+    if spec.receipt is None:
+        return ("all of the receipt in AITER's own configuration",)
+    place = manifest.place("modules", spec.index, "receipt")
+    return (f"all of receipt {spec.receipt} ({place})",)
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """How many kernel instances of a role one rule keeps or drops."""
+
+    module: str
+    direction: str
+    role: str
+    kept: bool
+    rule: str
+    count: int
+
+
+def summary(found: Iterable[Verdict]) -> list[RuleCount]:
+    """Count the kernel instances that each rule keeps or drops.
+
+    Kept ones come first, then the rules that drop most. A rule is the dimension without values.
+    """
+    counts: Counter[tuple[str, str, str, bool, str]] = Counter()
+    for verdict in found:
+        module, direction, role = (verdict.item.show(f) for f in ("module", "direction", "role"))
+        counts[module, direction, role, verdict.kept, rule_of(verdict)] += 1
+    order = {key[:3]: place for place, key in reversed(list(enumerate(counts)))}
+    keys = sorted(counts, key=lambda k: (order[k[:3]], not k[3], -counts[k], k[4]))
+    return [RuleCount(*key, counts[key]) for key in keys]
+
+
+def rule_of(verdict: Verdict) -> str:
+    """Return the rule of a verdict without values and names of single kernel instances.
+
+    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``.
+    """
+    if verdict.kept:
+        return ", ".join(verdict.reasons)
+    rule = re.sub(r"(take all its problems): [^()]+ \(", r"\1 (", verdict.reasons[0])
+    return re.sub(r"\b(has|lacks) ((?:\w+=\S+ ?)+)", _dimensions, rule)
+
+
+def _dimensions(match: re.Match[str]) -> str:
+    return f"{match[1]} this {', '.join(re.findall('([a-z_]+)=', match[2]))}"

@@ -23,6 +23,8 @@ from qola.report.execution_log import KEPT, Compile
 from qola.report.library import Library
 from qola.report.occupancy import occupancy
 
+_REGISTERS = ("vgprs", "agprs", "sgprs", "lds")
+
 
 def make_report(
     plan: Plan | None,
@@ -59,11 +61,12 @@ def make_report(
             batches.append(batch)
             kernels += _kernels(batch, unit, members)
         assembly += _assembly(library, plan)
+    aiter = (plan.aiter.version, plan.aiter.id) if plan else ()
     found = sorted({code.arch for library in libraries for code in library.device_code})
     return Report(
         name=plan.name if plan else "",
         archs=plan.archs if plan else tuple(found),
-        aiter=_aiter(plan) if plan else "",
+        aiter=" ".join(dict.fromkeys(filter(None, aiter))),
         date=date,
         compiler=", ".join(sorted({x.compiler for x in libraries} - {""})),
         command=command,
@@ -78,35 +81,21 @@ def make_report(
     )
 
 
-def _aiter(plan: Plan) -> str:
-    return " ".join(dict.fromkeys(filter(None, (plan.aiter.version, plan.aiter.id))))
-
-
 def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstance]]:
     """Return the kernel instances of a library by batch; {} without a plan."""
     if plan is None:
         return {}
     module = next((m for m in plan.modules if m.library == library.file), None)
-    found: dict[str, list[KernelInstance]] = {}
-    if module:
-        found = dict(_members(plan, module))
+    found = dict(_members(plan, module)) if module else {}
     units = {unit_of(name) for name in found}
-    strange = [unit for unit in library.units if unit not in units]
-    if strange:
-        libraries = ", ".join(m.library for m in plan.modules)
-        have = (
-            f"device code of a source with the id {strange[0]}"
-            if module
-            else f"no library of {libraries}"
-        )
-        raise ReportError(
-            Finding(
-                library.file,
-                f"{have}, which the plan of {plan.name} does not have" if module else have,
-                "a library that was built from this plan",
-                "build it anew, or name its own manifest: qola report LIBRARY -m MANIFEST",
-            )
-        )
+    if strange := [unit for unit in library.units if unit not in units]:
+        wrong = f"device code of a source with the id {strange[0]}"
+        wrong += f", which the plan of {plan.name} does not have"
+        if module is None:
+            wrong = f"no library of {', '.join(m.library for m in plan.modules)}"
+        expected = "a library that was built from this plan"
+        fix = "build it anew, or name its own manifest: qola report LIBRARY -m MANIFEST"
+        raise ReportError(Finding(library.file, wrong, expected, fix))
     return found
 
 
@@ -193,10 +182,7 @@ def _assembly(library: Library, plan: Plan | None) -> Iterator[AssemblyKernel]:
                 library=library.file,
                 arch=code.arch,
                 bytes=code.size,
-                vgprs=kernel.resources.vgprs,
-                agprs=kernel.resources.agprs,
-                sgprs=kernel.resources.sgprs,
-                lds=kernel.resources.lds,
+                **{name: getattr(kernel.resources, name) for name in _REGISTERS},
                 **_occupied(code.arch, kernel),
             )
 

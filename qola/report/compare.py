@@ -48,7 +48,7 @@ class Comparison:
     changes: tuple[Change, ...]
 
 
-def compare(before: Report, after: Report) -> Comparison:
+def compare_reports(before: Report, after: Report) -> Comparison:
     """Compare two reports.
 
     Kernels are matched by kernel instance and arch, or by symbol and arch if a report does not know
@@ -64,11 +64,10 @@ def compare(before: Report, after: Report) -> Comparison:
         for field in COMPARED
         if getattr(old[key], field) != getattr(kernel, field)
     ]
+    totals = _totals(before)
     return Comparison(
         before.name,
-        tuple(
-            Total(name, _totals(before)[name], number) for name, number in _totals(after).items()
-        ),
+        tuple(Total(name, totals[name], number) for name, number in _totals(after).items()),
         _names(new.keys() - old.keys()),
         _names(old.keys() - new.keys()),
         tuple(changes),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from qola.errors import Finding, QolaError
-from qola.json_types import reader
+from qola.json_types import WrongValueError, parse_json, reader
 from qola.version import __version__
 
 SCHEMA = 2
@@ -184,34 +184,23 @@ class Report:
             ReportError: another text.
         """
         try:
-            data = json.loads(text, parse_int=_integer)
+            data = parse_json(text)
             # Before its fields: another schema has others.
             if type(data) is dict and data.get("schema", SCHEMA) != SCHEMA:
-                raise ValueError(f"schema {data['schema']!r:.80}; this qola reads {SCHEMA}")
+                raise WrongValueError(f"schema {data['schema']!r:.80}; this qola reads {SCHEMA}")
             found: Report = reader(Report)(data)
-            return found
-        except (ValueError, RecursionError) as error:
-            # Python's message differs between versions.
-            deep = isinstance(error, RecursionError)
-            words = "values too deep within each other" if deep else str(error).removeprefix(": ")
-            raise ReportError(
-                Finding(
-                    place,
-                    f"not the JSON of a report: {words}",
-                    "the .json file that qola report wrote with a page",
-                    "qola report ... --output OTHER.html writes OTHER.json",
-                )
-            ) from None
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > 20:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
+        except WrongValueError as error:
+            wrong = f"not the JSON of a report: {str(error).removeprefix(': ')}"
+            expected = "the .json file that qola report wrote with a page"
+            fix = "qola report ... --output OTHER.html writes OTHER.json"
+            raise ReportError(Finding(place, wrong, expected, fix)) from None
+        return found
 
 
 def _lines(value: Any) -> str:
+    def dump(part: Any) -> str:
+        return json.dumps(part, sort_keys=True, ensure_ascii=False, default=vars)
+
     if isinstance(value, (list, tuple)) and value:
-        rows = (json.dumps(row, sort_keys=True, ensure_ascii=False, default=vars) for row in value)
-        return "[\n    " + ",\n    ".join(rows) + "\n  ]"
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=vars)
+        return "[\n    " + ",\n    ".join(map(dump, value)) + "\n  ]"
+    return dump(value)

@@ -106,6 +106,9 @@ def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
 
 
 def _spawn(entry: Mapping[str, Any]) -> Spawn:
+    metrics = entry.get("metrics", {})
+    # Setting up a sandbox counts, waiting for a slot does not.
+    total, waited = (parse_duration(metrics.get(n, "0s")) for n in ("totalTime", "queueTime"))
     written = tuple(map(_file, entry.get("actualOutputs", ())))
     # The log lists the files of a directory, below the declared path.
     missing = tuple(
@@ -123,8 +126,8 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
         tuple(map(_file, entry.get("inputs", ()))),
         written + missing,
         int(entry.get("exitCode", 0)),
-        _seconds(entry.get("metrics", {})),
-        timestamp(entry.get("metrics", {}).get("startTime", "")),
+        total - waited,
+        timestamp(metrics.get("startTime", "")),
     )
 
 
@@ -134,12 +137,7 @@ def _printable(value: object) -> str:
     return value
 
 
-def _seconds(metrics: Mapping[str, Any]) -> float:
-    # Setting up a sandbox counts, waiting for a slot does not.
-    return duration(metrics.get("totalTime", "0s")) - duration(metrics.get("queueTime", "0s"))
-
-
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Parse protobuf's text for a duration, such as "1.250s", to seconds.
 
     Raises:
@@ -207,31 +205,18 @@ class BuildLog:
 
 
 def summarize_log(spawns: Iterable[Spawn]) -> BuildLog:
-    """Return compiles and start of a log in one pass, as a log may have gigabytes."""
-    start = ""
+    """Return compiles and start of a log in one pass, as a log may have gigabytes.
 
-    def watch() -> Iterator[Spawn]:
-        nonlocal start
-        for spawn in spawns:
-            start = min(filter(None, (start, spawn.start)), default="")
-            yield spawn
-
-    found = compiles(watch())
-    return BuildLog(found, start)
-
-
-def compiles(spawns: Iterable[Spawn]) -> dict[str, Compile]:
-    """Return the compiles by the name of the batch or kernel instance.
-
-    Of several actions with one name (a library may be built for other archs) the longest counts.
+    Of several compiles with one name (a library may be built for other archs) the longest counts.
     """
+    start = ""
     found: dict[str, Compile] = {}
     for spawn in spawns:
+        start = min(filter(None, (start, spawn.start)), default="")
         if spawn.mnemonic != KERNEL_COMPILE or spawn.exit_code:
             continue
         # Bazel's runner: "disk cache hit", "remote cache hit".
         source = spawn.runner.removesuffix(" hit") if spawn.cached else COMPILED
-        made = Compile(round(spawn.seconds, 3), source)
         if spawn.name not in found or (found[spawn.name].seconds or 0) < spawn.seconds:
-            found[spawn.name] = made
-    return found
+            found[spawn.name] = Compile(round(spawn.seconds, 3), source)
+    return BuildLog(found, start)

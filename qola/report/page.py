@@ -1,17 +1,32 @@
-"""The page of a report."""
+"""The page of a report: its sections and tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
-from qola.report import tables
-from qola.report.compare import Comparison
-from qola.report.data import Report
-from qola.report.document import Section, document, note
-from qola.report.markup import bytes_cell, grouped, seconds_cell
-from qola.report.sums import slowest
+from qola.report.compare import Change, Comparison, Total
+from qola.report.data import Batch, Kernel, LeftOut, Report
+from qola.report.markup import (
+    Cell,
+    Section,
+    bytes_cell,
+    document,
+    grouped,
+    hdim_cell,
+    name_cell,
+    note,
+    number_cell,
+    seconds_cell,
+    share_cell,
+    spills_cell,
+    table_html,
+    text_cell,
+)
 
 
 def render(report: Report, compared: Comparison | None = None) -> str:
@@ -60,28 +75,249 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
 def _sections(report: Report, compared: Comparison | None) -> Iterator[Section]:
     """Yield the sections that are not empty."""
     if compared:
-        html = "".join(tables.comparison_tables(compared))
+        html = "".join(comparison_tables(compared))
         if not compared.changes:
             html += note("Kernels in both builds have the same figures in both.")
         yield Section("compared", f"Compared with {compared.name or 'the other build'}", html)
-    if report.kernels:
-        title = "Kernels by direction, head dimension and role"
-        yield Section("groups", title, tables.groups_table(report))
     if slow := slowest(report):
-        yield Section("slowest", f"The slowest {len(slow)}", tables.slowest_table(slow))
-    html = tables.libraries_table(report) + tables.parts_table(report)
+        yield Section("slowest", f"The slowest {len(slow)}", slowest_table(slow))
+    html = libraries_table(report) + parts_table(report)
     yield Section("libraries", "Libraries", html)
     if report.batches:
-        yield Section("batches", "Batches", tables.batches_table(report))
+        yield Section("batches", "Batches", batches_table(report))
     if report.kernels:
-        yield Section("kernels", "Kernels", tables.kernels_table(report))
+        yield Section("kernels", "Kernels", kernels_table(report))
     if report.assembly:
-        yield Section("assembly", "Assembly kernels", tables.assembly_table(report))
+        yield Section("assembly", "Assembly kernels", assembly_table(report))
     if report.left_out is None:
         html = note("Not known: pass the manifest to qola report.")
     else:
-        html = tables.left_out_table(report.left_out)
+        html = left_out_table(report.left_out)
     yield Section("left-out", "Left out: pruned and unreachable", html)
     if report.warnings:
         texts = "\n\n".join(report.warnings)
         yield Section("warnings", "Warnings", f"<pre>{escape(texts)}</pre>\n")
+
+
+#: Heading and kind of cell by field; other fields are texts under their own names.
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
+    "agprs": ("# AGPRs", number_cell),
+    "after": ("# after", number_cell),
+    "before": ("# before", number_cell),
+    "bytes": ("# bytes", bytes_cell),
+    "code_bytes": ("# code", number_cell),
+    "count": ("# kernel instances", number_cell),
+    "file": ("library", text_cell),
+    "hdim": ("hdim", hdim_cell),
+    "instances": ("# instances", number_cell),
+    "kernels": ("# kernels", number_cell),
+    "key": ("code object", text_cell),
+    "lds": ("# LDS", number_cell),
+    "name": ("batch", text_cell),
+    "scratch": ("# scratch", number_cell),
+    "seconds": ("# seconds", seconds_cell),
+    "sgpr_spills": ("# SGPR spills", spills_cell),
+    "sgprs": ("# SGPRs", number_cell),
+    "source": ("from", text_cell),
+    "vgpr_spills": ("# VGPR spills", spills_cell),
+    "vgprs": ("# VGPRs", number_cell),
+    "waves": ("# waves", number_cell),
+}
+_Columns = dict[str, Callable[[Any], Cell]]
+
+
+def _columns(*fields: str) -> _Columns:
+    found: _Columns = {}
+    for field in fields:
+        heading, cell = _FIELDS.get(field, (field, text_cell))
+        found[heading] = _cell_of(cell, attrgetter(field))
+    return found
+
+
+def _cell_of(cell: Callable[[Any], Cell], get: Callable[[Any], Any]) -> Callable[[Any], Cell]:
+    return lambda row: cell(get(row))
+
+
+def libraries_table(report: Report) -> str:
+    """Return the libraries and how much of them is device code."""
+    columns = {
+        **_columns("file", "bytes"),
+        "# kernel instances": lambda library: bytes_cell(library.device_bytes),
+        "# assembly kernels": lambda library: bytes_cell(library.assembly_bytes),
+        **_columns("sha256"),
+    }
+    caption = "Code objects of kernel instances and of assembly kernels are parts of a library."
+    return table_html("libraries-table", caption, report.libraries, columns, wide=("sha256",))
+
+
+def parts_table(report: Report) -> str:
+    """Return the bytes of each library by purpose."""
+    several = len(report.libraries) > 1
+    parts = [(part, library) for library in report.libraries for part in library.parts]
+    columns: _Columns = {
+        "part": lambda row: text_cell(row[0].what),
+        "# bytes": lambda row: bytes_cell(row[0].bytes),
+        "# share": lambda row: share_cell(row[0].bytes / (row[1].bytes or 1)),
+        "library": lambda row: text_cell(row[1].file if several else ""),
+    }
+    caption = (
+        "The bytes of a library by purpose, from its sections. Device code is that of kernel "
+        "instances."
+    )
+    return table_html("parts-table", caption, parts, columns)
+
+
+def batches_table(report: Report) -> str:
+    """Return the batches, each compiled by one command."""
+    columns = {
+        **_columns("name", "direction", "role"),
+        "archs": lambda batch: text_cell(", ".join(batch.archs)),
+        **_columns("instances", "kernels"),
+        "# code objects": lambda batch: bytes_cell(batch.bytes),
+        **_columns("seconds", "source"),
+    }
+    caption = "The compiles: each a batch of kernel instances, or a single one."
+    wide = ("batch",)
+    return table_html("batches-table", caption, report.batches, columns, wide=wide, filtered=True)
+
+
+def kernels_table(report: Report) -> str:
+    """Return the kernels and their resources."""
+    short = short_names(report.kernels)
+
+    def name(kernel: Kernel) -> Cell:
+        if kernel.name:
+            return name_cell(short[kernel.name], kernel.name, f"batch {kernel.batch}")
+        return Cell(f"one of {kernel.batch}", kernel.batch)
+
+    columns = {
+        "kernel instance": name,
+        **_columns("direction", "role", "hdim", "dtype", "mode", "arch", "waves", "limit"),
+        **_columns("vgpr_spills", "sgpr_spills", "scratch", "lds", "vgprs", "agprs", "sgprs"),
+        **_columns("code_bytes", "seconds", "source"),
+    }
+    caption = (
+        "A row for each kernel as a GPU launches it; click its name for the full one. Registers, "
+        "spills, bytes of scratch and of LDS are from the metadata of the code object; waves are "
+        "those that a SIMD can hold, and the limit is the resource that prevents more."
+    )
+    wide = ("kernel instance",)
+    return table_html("kernels-table", caption, report.kernels, columns, wide=wide, filtered=True)
+
+
+def assembly_table(report: Report) -> str:
+    """Return AITER's assembly kernels."""
+    columns = _columns("key", "arch", "bytes", "vgprs", "agprs", "sgprs")
+    columns["# LDS"] = lambda kernel: bytes_cell(kernel.lds)
+    columns |= _columns("waves", "limit", "library")
+    caption = "AITER's hand-written kernels that the libraries embed."
+    wide = ("code object",)
+    return table_html("assembly-table", caption, report.assembly, columns, wide=wide, filtered=True)
+
+
+def slowest_table(batches: Sequence[Batch]) -> str:
+    """Return batches with their compile times, the longest first."""
+    columns = _columns("name", "direction", "role", "instances", "source", "seconds")
+    caption = "The longest compiles; for a result from a cache, the time to fetch it."
+    return table_html("slowest-table", caption, batches, columns, wide=("batch",))
+
+
+def left_out_table(left_out: Sequence[LeftOut]) -> str:
+    """Return the number of kernel instances that each rule leaves out, unreachable ones first."""
+    rows = sorted(left_out, key=lambda row: not row.rule.startswith("unreachable"))
+    columns = _columns("module", "direction", "role", "rule", "count")
+    total = sum(row.count for row in left_out)
+    caption = f"{grouped(total)} kernel instances of the receipts in use are not in the plan."
+    return table_html("left-out-table", caption, rows, columns, wide=("rule",), filtered=True)
+
+
+def comparison_tables(comparison: Comparison) -> Iterator[str]:
+    """Yield the sums of two builds, then changed, added and removed kernels."""
+    columns = {
+        "figure": lambda row: text_cell(row.what.replace("_", " ")),
+        **_columns("before", "after"),
+        "# difference": lambda row: number_cell(_difference(row), signed=True),
+    }
+    yield table_html("totals-table", "Sums of both builds.", comparison.totals, columns)
+    kernel: _Columns = {"kernel": lambda change: text_cell(change.name), **_columns("arch")}
+    if comparison.changes:
+        caption = f"{len(comparison.changes)} figures that changed, of kernels in both builds."
+        every = {**kernel, **columns}
+        yield table_html("changes-table", caption, comparison.changes, every, wide=("kernel",))
+    added, removed = comparison.added, comparison.removed
+    if added or removed:
+        kernels = [*((name, "added") for name in added), *((name, "removed") for name in removed)]
+        names: _Columns = {
+            "kernel": lambda row: text_cell(row[0]),
+            "in this build": lambda row: text_cell(row[1]),
+        }
+        caption = f"{len(added)} added, {len(removed)} removed."
+        yield table_html("added-table", caption, kernels, names, wide=("kernel",))
+
+
+def _difference(row: Total | Change) -> float | None:
+    return None if row.before is None or row.after is None else row.after - row.before
+
+
+#: Fields that have columns of their own in the table of kernels.
+_COLUMNS = frozenset({"arch_tag", "dtype", "hdim_q", "hdim_v", "mode"})
+
+
+def slowest(report: Report, count: int = 20) -> list[Batch]:
+    """Return the batches with the longest compiles, the longest first."""
+    timed = [batch for batch in report.batches if batch.seconds is not None]
+    return sorted(timed, key=lambda batch: (-(batch.seconds or 0), batch.name))[:count]
+
+
+def short_names(kernels: Iterable[Kernel]) -> dict[str, str]:
+    """Return a short name for each kernel instance.
+
+    It has the tile, and the other fields that distinguish it from kernel instances of the same
+    direction, role, head dimensions, data type and mode. Flags that are not set are left out.
+    """
+
+    def role(kernel: Kernel) -> tuple[str, str]:
+        return kernel.direction, kernel.role
+
+    found: dict[str, str] = {}
+    for (_, name), rows in groupby(sorted(kernels, key=role), role):
+        named = {kernel.name: kernel for kernel in rows if kernel.name}
+        texts = {kernel.name: _texts(kernel) for kernel in named.values()}
+        columns = {k.name: (k.hdim, k.dtype, k.mode) for k in named.values()}
+        kept = _distinguishing(texts, columns)
+        found |= {k: " ".join(filter(None, map(w.get, kept))) or name for k, w in texts.items()}
+    return found
+
+
+def _texts(kernel: Kernel) -> dict[str, str]:
+    """Return a text for each field, the tile first; "" for a flag that is not set."""
+    shape, _, warps = str(kernel.fields.get("tile", "")).partition("_")
+    texts = {"tile": shape, "warps": warps}
+    for field, value in sorted(kernel.fields.items()):
+        if field in _COLUMNS or field == "tile":
+            continue
+        if value is True:
+            texts[field] = field
+        elif value in (False, None, "no"):
+            texts[field] = ""
+        else:
+            texts[field] = value if isinstance(value, str) else f"{field}={value}"
+    return texts
+
+
+def _distinguishing(
+    texts: Mapping[str, Mapping[str, str]], columns: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """Return fields that distinguish all names, after removing redundant ones greedily."""
+    fields = list(dict.fromkeys(field for own in texts.values() for field in own))
+
+    def count(some: Iterable[str]) -> int:
+        some = list(some)
+        return len({(columns[n], *(own.get(f, "") for f in some)) for n, own in texts.items()})
+
+    kept, most = fields, count(fields)
+    for field in reversed(fields[1:]):
+        fewer = [other for other in kept if other != field]
+        if count(fewer) == most:
+            kept = fewer
+    return kept

@@ -11,7 +11,7 @@ from qola.errors import Finding
 from qola.files import UnfitFileError, check_regular, write_if_changed
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
-from qola.report.compare import compare
+from qola.report.compare import compare_reports
 from qola.report.data import LeftOut, Report, ReportError
 from qola.report.execution_log import BuildLog, read_spawns, summarize_log, timestamp
 from qola.report.library import read_library
@@ -29,14 +29,9 @@ def libraries_in(place: Path) -> list[Path]:
     directory = place / "lib" if (place / "lib").is_dir() else place
     found = sorted(path for path in directory.glob("*.so") if path.is_file())
     if not found:
-        raise ReportError(
-            Finding(
-                str(place),
-                "a directory without libraries",
-                "a library, or a bundle: a directory with lib/*.so",
-                f"qola build -m MANIFEST -o {place} builds them there",
-            )
-        )
+        expected = "a library, or a bundle: a directory with lib/*.so"
+        fix = f"qola build -m MANIFEST -o {place} builds them there"
+        raise ReportError(Finding(str(place), "a directory without libraries", expected, fix))
     return found
 
 
@@ -53,14 +48,9 @@ def read_date(place: Path) -> str:
         record = json.loads(_text(path, "a bundle's manifest.json"))
         return timestamp(record.get("generated_at") or "")
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
-        raise ReportError(
-            Finding(
-                str(path),
-                f"not a bundle's manifest.json: {error}",
-                "the file that qola build wrote",
-                f"qola build -m MANIFEST -o {place} writes it",
-            )
-        ) from None
+        found, fix = f"not a bundle's manifest.json: {error}", f"qola build -o {place} writes it"
+        expected = "the file that qola build wrote"
+        raise ReportError(Finding(str(path), found, expected, fix)) from None
 
 
 def read_plan(path: Path) -> Plan:
@@ -83,23 +73,9 @@ def read_log(path: Path) -> BuildLog:
         check_regular(path)
         return summarize_log(read_spawns(path))
     except (OSError, UnfitFileError, ValueError) as error:
-        raise ReportError(
-            Finding(
-                str(path),
-                f"not a readable log: {error}",
-                "the file that --execution_log_json_file of the build wrote",
-                f"qola build ... --bazel-arg=--execution_log_json_file={path.absolute()}",
-            )
-        ) from None
-
-
-def read_report(path: Path) -> Report:
-    """Read the JSON of an earlier report.
-
-    Raises:
-        ReportError: another file, or one that cannot be read.
-    """
-    return Report.from_json(_text(path, "the JSON that qola report wrote"), str(path))
+        found, expected = f"not a readable log: {error}", "the file of --execution_log_json_file"
+        fix = f"qola build ... --bazel-arg=--execution_log_json_file={path.absolute()}"
+        raise ReportError(Finding(str(path), found, expected, fix)) from None
 
 
 def _text(path: Path, expected: str) -> str:
@@ -108,8 +84,8 @@ def _text(path: Path, expected: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnfitFileError, ValueError) as error:
         other = str(error) if isinstance(error, UnfitFileError) else "not UTF-8"
-        words = getattr(error, "strerror", None) or other
-        raise ReportError(Finding(str(path), words, expected)) from None
+        found = getattr(error, "strerror", None) or other
+        raise ReportError(Finding(str(path), found, expected)) from None
 
 
 def write_report(
@@ -138,7 +114,9 @@ def write_report(
         ReportError: an input cannot be read, or they do not belong together.
         OSError: the output cannot be written.
     """
-    before = read_report(other) if other else None
+    before = None
+    if other:
+        before = Report.from_json(_text(other, "the JSON that qola report wrote"), str(other))
     build = read_log(log) if log else None
     report = make_report(
         plan,
@@ -148,7 +126,7 @@ def write_report(
         date=(build.start if build else "") or date,
         command=command,
     )
-    compared = compare(before, report) if before else None
+    compared = compare_reports(before, report) if before else None
     more = {"comparison": asdict(compared)} if compared else {}
     write_if_changed(output, render(report, compared))
     write_if_changed(output.with_suffix(".json"), report.to_json(**more))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qola.report.document import Section, document, note
 from qola.report.markup import (
     Cell,
     Columns,
+    Section,
+    document,
     grouped,
+    note,
     number_cell,
     table_html,
     text_cell,

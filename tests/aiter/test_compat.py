@@ -21,12 +21,10 @@ from qola.codegen.types import (
     KernelSet,
     Level,
 )
-from qola.compat.check import Check, Report
+from qola.compat.check import Check, Report, check_tree
 from qola.compat.launches import small_manifests
 from qola.compat.library import Library, library
-from qola.compat.run import examine
-from qola.compat.tree_checks import check_tree
-from qola.compat.upstream import differences, run_upstream
+from qola.compat.run import differences, examine, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
 from qola.plan.generate import GeneratedModule

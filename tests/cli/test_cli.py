@@ -27,7 +27,6 @@ from qola.errors import AiterError, ExitCode
 from qola.fetch import fetched as fetched_module
 from qola.fetch.fetched import record_digest
 from qola.plan.model import Plan
-from qola.version import __version__
 from tests.support.folders import write
 from tests.support.later_tree import write_pybind_tree
 from tests.support.waiting import wait_for
@@ -180,8 +179,8 @@ def test_answers_are_cached_for_the_next_command(
     assert len(run("list", MINE).out.splitlines()) == 14
 
 
-def test_plan_estimates(run: Run, here: Path) -> None:
-    """Prevents: an estimate that ignores the cores, or the costs that were named."""
+def test_plan_estimates(run: Run) -> None:
+    """Prevents: an estimate that ignores the cores."""
     words = ("plan", MINE, "--estimate", "-q")
     text = run(*words, "--jobs", "3").out
     assert "Estimated cost\n" in text
@@ -192,14 +191,6 @@ def test_plan_estimates(run: Run, here: Path) -> None:
     assert data["cpu_seconds"] > 100
     longest = data["longest_seconds"]
     assert data["wall_seconds"] == pytest.approx(max(data["cpu_seconds"] / 2, longest), abs=1)
-    (here / "bad.json").write_text("{}")
-    found = run(*words, "--costs", "bad.json")
-    assert (found.code, found.out) == (6, "")
-    error = json.loads(run(*words, "--costs", "bad.json", "--json").out)["error"]
-    assert error["exit_code"] == 6
-    assert error["findings"][0]["place"].endswith("bad.json")
-    assert error["findings"][0]["severity"] == "error"
-    assert "measure again: python3 bench/measure_costs.py" in found.err
 
 
 def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> None:
@@ -251,6 +242,11 @@ def test_explain_says_why(run: Run) -> None:
     assert sum(word == "in" for word, *_ in verdicts) == 14
     assert several.err == f"14 in, {len(verdicts) - 14} out\n"
     assert all(reason for *_, reason in verdicts)
+    words = ("explain", "-q", "--json", MINE, "dtype=fp16", "hdim=128", "mode=group", "lse=yes")
+    data = json.loads(run(*words).out)
+    assert {entry["in"] for entry in data} == {False}
+    assert all(entry["reasons"] and entry["fields"]["lse"] is True for entry in data)
+    assert data[0]["archs"] == ["gfx950"]
 
 
 def test_explain_without_a_query_counts_rules(run: Run) -> None:
@@ -270,16 +266,6 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
         "rule": "[[mha_fwd_variants]] #1 (line 8)",
         "count": 14,
     }
-
-
-def test_explain_as_json(run: Run) -> None:
-    """Prevents: explanations that only people can read."""
-    words = ("explain", "-q", "--json", MINE, "dtype=fp16", "hdim=128")
-    data = json.loads(run(*words, "pipeline=qr_async", "mode=group", "lse=yes").out)
-    assert data
-    assert {entry["in"] for entry in data} == {False}
-    assert all(entry["reasons"] and entry["fields"]["lse"] is True for entry in data)
-    assert data[0]["archs"] == ["gfx950"]
 
 
 @pytest.mark.thorough
@@ -377,14 +363,6 @@ def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixtu
     assert finding["fix"].endswith(" --help")
 
 
-def test_qola_alone_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a first word that is answered with an error (docs/reference/exit-codes.md)."""
-    assert cli.main([], {}) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert {*re.findall(r"^    ([a-z]+)\b", said.out, re.MULTILINE)} == {*COMMANDS}
-
-
 def test_every_command_takes_the_manifest_as_a_word(tmp_path: Path) -> None:
     """Prevents: `qola build mine.toml`, or ROCm/QoLA's --manifest, as wrong usage."""
     takers = {*COMMANDS} - WITHOUT_A_MANIFEST
@@ -458,18 +436,8 @@ def test_an_option_means_the_same_everywhere() -> None:
                 found.setdefault(name, set()).add(meaning)
     assert {name: meanings for name, meanings in found.items() if len(meanings) > 1} == {}
     assert {meaning: known for meaning, known in names.items() if len(known) > 1} == {}
-    places = {
-        name: {command for command, parser in COMMANDS.items() if name in parser.format_help()}
-        for name in (
-            "--quiet",
-            "--json",
-            "--manifest",
-            "--aiter-root",
-            "--group",
-            "--mode",
-            "--arch",
-        )
-    }
+    helps = {command: parser.format_help() for command, parser in COMMANDS.items()}
+    places = {name: {c for c, text in helps.items() if name in text} for name in found}
     assert places["--quiet"] == {*COMMANDS}
     assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
     assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
@@ -503,11 +471,12 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_help_command(run: Run) -> None:
-    """Prevents: `qola help`, which every other such program knows, as wrong usage."""
-    every = run("help", tree=False)
-    assert every.code == 0
-    assert every.out.startswith("usage: qola [-h]")
-    assert {*re.findall(r"^    ([a-z]+)\b", every.out, re.MULTILINE)} == {*COMMANDS}
+    """Prevents: `qola` or `qola help`, as other such programs have it, as wrong usage."""
+    for words in ([], ["help"]):
+        code, out, err = run(*words, tree=False)
+        assert (code, err) == (0, "")
+        assert out.startswith("usage: qola [-h]")
+        assert {*re.findall(r"^    ([a-z]+)\b", out, re.MULTILINE)} == {*COMMANDS}
     one = run("help", "pack", tree=False)
     assert one.out == COMMANDS["pack"].format_help()
 
@@ -554,17 +523,6 @@ def test_errors_as_json(run: Run) -> None:
         (finding,) = error["findings"]
         assert finding["place"].endswith("absent.toml")
         assert {*finding} == {"place", "found", "expected", "fix", "severity"}
-
-
-def test_the_directory_of_qola_cmake(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a CMake project that cannot include qola.cmake, or a path that is wrapped."""
-    said = ends_well(["--cmake-dir"], capsys)
-    assert Path(said.rstrip("\n"), "qola.cmake").is_file()
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a bug report without a version."""
-    assert ends_well(["--version"], capsys) == f"qola {__version__}\n"
 
 
 def test_paths_are_those_of_the_user_under_bazel_run(
@@ -639,28 +597,6 @@ def test_a_reader_that_has_enough_is_no_error(
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
 
 
-def test_names_that_the_locale_does_not_have(here: Path, aiter_tree: Path) -> None:
-    """Prevents: a traceback for a path with an umlaut in a container, whose locale is often C."""
-    folder = here / "ä"
-    write(folder, {MINE: MANIFEST})
-    (folder / "tree").symlink_to(aiter_tree)
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    tree, pipes = folder / "tree", {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    said = []
-    for _ in range(2):  # planned, and taken from the cache
-        process = start(folder, tree, "plan", MINE, cache=folder / "cache", more=plain, **pipes)
-        out, error = process.communicate(timeout=60)
-        assert process.returncode == 0, error
-        said.append(out)
-    assert b"14 kernel instances" in said[0]
-    assert said[0] == said[1]
-    assert list((folder / "cache").iterdir())
-    bazel = {**plain, "QOLA_BAZEL": "/bin/false"}
-    words = ("build", "--manifest", MINE, "--output-dir", "out")
-    process = start(folder, tree, *words, cache=folder / "cache", more=bazel, **pipes)
-    assert b"Bazel cannot build here" in process.communicate(timeout=60)[1]
-
-
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("number", "code", "message"),
@@ -702,8 +638,7 @@ def running(temporary: Path) -> list[str]:
 def test_a_terminal_gets_tables_and_a_spinner(
     here: Path, aiter_tree: Path, shared_cache: Path
 ) -> None:
-    """Prevents: tables for people that are cut, or a result mixed with the spinner's."""
-    pytest.importorskip("rich")
+    """Prevents: a result that is mixed with the spinner's text."""
     change(here)
     leader, follower = pty.openpty()
     terminal: dict[str, Any] = {"stdout": follower, "stderr": follower}
@@ -721,4 +656,3 @@ def test_a_terminal_gets_tables_and_a_spinner(
     assert "generating kernel instances" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"fwd +fwd +gfx950 +128x128 +14 +12 +2 +14", plain)
-    assert "────" in plain

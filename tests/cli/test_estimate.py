@@ -12,21 +12,26 @@ import pytest
 
 from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
-from qola.errors import PlanError
-from qola.inspect.costs import Cost, Costs, load_costs
-from qola.inspect.estimate import available_cores, estimate
+from qola.inspect.estimate import Costs, available_cores, estimate, load_costs
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.triton import own
 from tests.support import plans
 
 KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
-KERNEL["further_cpu_seconds"] = 5
+KERNEL |= {"further_cpu_seconds": 5, "device_bytes": 600}
+TRITON = {"object_bytes": 100, "linked_bytes": 100}
 DISPATCH = {"direction": "fwd", "role": "dispatch"}
 COSTS: dict[str, Any] = {
     **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
     "kernels": [
         {**KERNEL, "linked_bytes": 800, "hdim": hdim, "cpu_seconds": seconds}
         for hdim, seconds in ((256, 40), (64, 20), (128, 24))
+    ],
+    "triton": "triton 3.9.0",
+    "triton_kernels": [
+        {"kernel": "attention_forward", "hdim": 32, "cpu_seconds": 2, **TRITON},
+        {"kernel": "attention_forward", "hdim": 96, "cpu_seconds": 4, **TRITON},
+        {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **TRITON},
     ],
     "sources": [
         {**DISPATCH, "kernels": 10, "cpu_seconds": 6, "object_bytes": 1000, "linked_bytes": 100},
@@ -64,19 +69,12 @@ def costs(tmp_path: Path) -> Costs:
 @pytest.mark.parametrize(
     ("hdim", "seconds"), [(32, 20), (64, 20), (96, 22), (128, 24), (192, 32), (256, 40), (512, 40)]
 )
-def test_between_measured_head_dimensions_is_a_line(
-    costs: Costs, hdim: int, seconds: float
-) -> None:
-    """Prevents: head dimensions that were not measured counted as nothing, or beyond the last."""
-    found = estimate(make_plan(kernel(hdim)), costs, 1)
-    assert found.cpu_seconds == pytest.approx(seconds)
-
-
-def test_each_arch_costs_a_device_pass(costs: Costs) -> None:
-    """Prevents: a kernel for two archs that costs as much as one, or twice its host pass."""
-    found = estimate(make_plan(kernel(128, ("gfx942", "gfx950"))), costs, 1)
-    assert found.cpu_seconds == pytest.approx(4 + 2 * 20)
-    assert found.object_bytes == pytest.approx(2000)
+def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, seconds: float) -> None:
+    """Prevents: head dimensions that were not measured counted as nothing; free second archs."""
+    assert estimate(make_plan(kernel(hdim)), costs, 1).cpu_seconds == pytest.approx(seconds)
+    both = estimate(make_plan(kernel(hdim, ("gfx942", "gfx950"))), costs, 1)
+    assert both.cpu_seconds == pytest.approx(4 + 2 * (seconds - 4))
+    assert both.object_bytes == pytest.approx(1000 + 600)
 
 
 def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
@@ -90,27 +88,15 @@ def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
     assert found.longest_seconds == pytest.approx(34)
 
 
-def test_kernels_in_triton_are_counted(tmp_path: Path) -> None:
+def test_kernels_in_triton_are_counted(costs: Costs) -> None:
     """Prevents: what Triton compiles left out of an estimate, or a user's own for free."""
-    of: dict[str, Any] = {"object_bytes": 100, "linked_bytes": 100}
-    measured = [
-        {"kernel": "attention_forward", "hdim": 32, "cpu_seconds": 2, **of},
-        {"kernel": "attention_forward", "hdim": 96, "cpu_seconds": 4, **of},
-        {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **of},
-    ]
-    path = tmp_path / "triton.json"
-    path.write_text(json.dumps({**COSTS, "triton_kernels": measured, "triton": "triton 3.9.0"}))
     own = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
     theirs = plans.triton_kernel("mine", "gfx942", own=False)
-    plan = plans.plan(triton=(own, theirs))
-    found = estimate(plan, load_costs(path), 1)
+    found = estimate(plans.plan(triton=(own, theirs)), costs, 1)
     rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in found.rows]
     assert rows == [("triton", "attention_forward", 2, 6.0), ("triton", "mine", 1, 9.0)]
     assert [row.measured for row in found.rows] == [True, False]
     assert found.library_bytes() == {"triton": 300}
-    # A file of costs of before there was Triton.
-    path.write_text(json.dumps(COSTS))
-    assert estimate(plan, load_costs(path), 1).rows == ()
 
 
 def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
@@ -185,32 +171,6 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "No such file or directory"),
-        ("{", "Expecting property name"),
-        ("[]", "list indices must be integers"),
-        ("{}", "no 'schema'"),
-        (json.dumps({**COSTS, "schema": 2}), "schema 2, not 1"),
-        (json.dumps({**COSTS, "kernels": [{"direction": "fwd"}]}), "no 'role'"),
-        (json.dumps({**COSTS, "sources": []}), "no measurement"),
-    ],
-)
-def test_costs_that_cannot_be_used(tmp_path: Path, text: str | None, reason: str) -> None:
-    """Prevents: a traceback, or hours estimated from a broken file."""
-    path = tmp_path / "costs.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(PlanError, match="the build cannot be estimated") as caught:
-        load_costs(path)
-    (finding,) = caught.value.findings
-    assert finding.place == path.as_posix()
-    assert reason in finding.found
-    command = f"python3 bench/measure_costs.py --aiter TREE --output {path}"
-    assert finding.fix == f"measure again: {command}"
-
-
 def test_the_shipped_costs_cover_every_role() -> None:
     """Prevents: a release whose estimate is borrowed, or measured with a broken compiler."""
     costs = load_costs()
@@ -223,7 +183,6 @@ def test_the_shipped_costs_cover_every_role() -> None:
     assert set(costs.triton) == set(own.FILES)
     for points in costs.kernels.values():
         for _, cost in points:
-            assert isinstance(cost, Cost)
             assert 1 < cost.host_cpu_seconds < cost.cpu_seconds < 120
             assert 1_000 < cost.linked_bytes < cost.object_bytes < 1_000_000
     counts = {direction: len(points) for direction, points in costs.dispatches.items()}

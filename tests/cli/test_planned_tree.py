@@ -51,7 +51,7 @@ def manifest_of(folder: Path, commit: str, more: str = "") -> Path:
 
 def requested(file: Path, options: AiterOptions, environ: dict[str, str]) -> Request:
     """Return the request of a plan."""
-    return planned.request_of(BuildRequest(file, aiter=options), "qola_manifest.toml", environ)
+    return planned.plan_request(BuildRequest(file, aiter=options), "qola_manifest.toml", environ)
 
 
 def test_the_manifests_commit_is_fetched_once(

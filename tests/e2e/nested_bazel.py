@@ -40,6 +40,11 @@ def user_disk_cache() -> Path:
     return cache_directory(os.environ) / "disk"
 
 
+def disk_cache_option() -> str:
+    """The option of qola's commands for that cache."""
+    return f"--bazel-arg=--disk_cache={user_disk_cache()}"
+
+
 def find_bazel() -> str:
     """The Bazel that runs the tests: named by QOLA_TEST_BAZEL, or on PATH."""
     found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")
@@ -71,11 +76,7 @@ exec "{find_bazel()}" "--output_base={place / "output_base"}" {IDLE} "$@"
 
 
 def environment(*without: str) -> dict[str, str]:
-    """The environment of a user: not what a Bazel around the test says of the test.
-
-    Args:
-        without: how further variables begin that are left out.
-    """
+    """The environment of a user, without variables that begin with some words."""
     own = ("TEST_", "RUNFILES_", "BAZEL_", *without)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     account = pwd.getpwuid(os.getuid())
@@ -99,10 +100,14 @@ class User:
         }
 
     def start(
-        self, *command: str | Path, cwd: Path | None = None, **variables: str
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        code: int | None = 0,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end, whatever its exit code."""
-        return subprocess.run(
+        """Run a program, which must end with an exit code; with any for None."""
+        run = subprocess.run(
             command,
             cwd=cwd or self.directory,
             env={**self.environment(), **variables},
@@ -110,10 +115,22 @@ class User:
             capture_output=True,
             check=False,
         )
+        assert code in (None, run.returncode), f"{run.returncode}\n{run.stdout}{run.stderr}"
+        return run
 
-    def qola(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def qola(
+        self, *args: str, code: int | None = 0, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run qola."""
-        return self.start(sys.executable, "-m", "qola", *args, cwd=None, **variables)
+        command = (sys.executable, "-m", "qola", *args)
+        return self.start(*command, cwd=None, code=code, **variables)
+
+    def build(
+        self, manifest: str, *args: str, code: int = 0, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run qola build into out/, with the shared cache of compiled kernels."""
+        words = ("build", "-m", manifest, "-o", "out", disk_cache_option(), *args)
+        return self.qola(*words, code=code, **variables)
 
 
 def check_sbom(output: Path) -> None:
@@ -167,9 +184,6 @@ class Bazel:
     """One workspace with one output base.
 
     Attributes:
-        workspace: directory with a MODULE.bazel.
-        output_base: Bazel's directory for this workspace.
-        disk_cache: shared cache of action results.
         environment: variables instead of the test's.
         run_as: command that runs another as somebody else, such as setpriv; () for nobody else.
     """
@@ -182,13 +196,7 @@ class Bazel:
 
     def run(self, command: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command; its output is part of the failure when it fails."""
-        argv = [
-            *self.run_as,
-            find_bazel(),
-            f"--output_base={self.output_base}",
-            IDLE,
-            command,
-        ]
+        argv = [*self.run_as, find_bazel(), f"--output_base={self.output_base}", IDLE, command]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         env = {**environment(), **self.environment}
         result = subprocess.run(

@@ -12,7 +12,15 @@ import zipfile
 import pytest
 
 from tests.bundle.project import Project, succeeds
-from tests.e2e.nested_bazel import LEFT, PIN, QOLA, User, check_sbom, user_disk_cache
+from tests.e2e.nested_bazel import (
+    LEFT,
+    PIN,
+    QOLA,
+    User,
+    check_sbom,
+    disk_cache_option,
+    user_disk_cache,
+)
 
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
@@ -37,24 +45,15 @@ deterministic = false
 """
 
 
-class Builder(User):
-    """Somebody who builds two.toml."""
-
-    def build(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """Run qola build with the shared cache of compiled kernels."""
-        cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
-        return self.qola("build", "-m", "two.toml", "-o", "out", cache, *args)
-
-
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A directory with a manifest of a good module and one that does not compile."""
     directory = tmp_path_factory.mktemp("user")
     (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
-    return Builder(directory)
+    return User(directory)
 
 
-def test_one_broken_module(user: Builder) -> None:
+def test_one_broken_module(user: User) -> None:
     """Prevents: a good library lost to a broken one; a summary without kernel or reason."""
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
@@ -62,8 +61,7 @@ def test_one_broken_module(user: Builder) -> None:
     described = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
     described.parent.mkdir()
     described.write_text("of an earlier build")
-    found = user.build()
-    assert found.returncode == 7, found.stderr
+    found = user.build("two.toml", code=7)
     lines = found.stdout.splitlines()
     assert lines[0].startswith("left_libmha_fwd: built, ")
     assert lines[1].startswith("left_libmha_bwd: failed, ")
@@ -96,7 +94,7 @@ def test_one_broken_module(user: Builder) -> None:
     assert any(name.startswith("fmha_bwd_d32_") for name in bad["failed"]), bad["failed"]
 
 
-def test_called_from_python(user: Builder) -> None:
+def test_called_from_python(user: User) -> None:
     """Prevents: ROCm/QoLA's Python callers broken; a group that builds other modules."""
     program = f"""
 import json, sys
@@ -107,7 +105,6 @@ result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs
 json.dump(result, sys.stdout)
 """
     found = user.start(sys.executable, "-c", program)
-    assert found.returncode == 0, found.stderr
     result = json.loads(found.stdout)
     assert result == json.loads((user.directory / "from_python/manifest.json").read_text())
     assert [module["md_name"] for module in result["modules"]] == ["left_libmha_fwd"]
@@ -118,12 +115,11 @@ json.dump(result, sys.stdout)
     assert {"qola_common.h", "qola_config.h", "qola_mha_fwd.h"} <= set(headers)
 
 
-def test_wheel(user: Builder) -> None:
+def test_wheel(user: User) -> None:
     """Prevents: a Bazel repository of one's own for a wheel; AITER's tables for MoE in it."""
     (user.directory / "out/dist").mkdir(parents=True)
     (user.directory / "out/dist/qola_two-1.0-py3-none-any.whl").write_text("of an earlier build")
-    found = user.build("--group", "good", "--wheel", "1.2.3")
-    assert found.returncode == 0, found.stderr
+    found = user.build("two.toml", "--group", "good", "--wheel", "1.2.3")
     wheel = user.directory / "out/dist/qola_two-1.2.3-py3-none-manylinux_2_28_x86_64.whl"
     assert found.stdout.splitlines()[-1] == str(wheel)
     assert json.loads((user.directory / "out/manifest.json").read_text())["wheel"] == str(wheel)
@@ -144,16 +140,15 @@ def test_wheel(user: Builder) -> None:
     assert len(list(wheel.parent.iterdir())) == 2
 
 
-def test_second_build_does_nothing(user: Builder) -> None:
+def test_second_build_does_nothing(user: User) -> None:
     """Prevents: a workspace made anew for each call, in which everything is planned again."""
-    again = user.build("--mode", "cpp_itfs", "--arch", "gfx950;gfx950")
-    assert again.returncode == 7, again.stderr
+    user.build("two.toml", "--mode", "cpp_itfs", "--arch", "gfx950;gfx950", code=7)
     assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
     (log,) = (user.directory / "cache/qola/workspaces").glob("two-*/bazel.log")
     assert re.search(r"[Aa]nalyz\w+:? 2 targets \(0 packages loaded, 0 targets", log.read_text())
 
 
-def test_cmake_builds_what_a_project_needs(user: Builder) -> None:
+def test_cmake_builds_what_a_project_needs(user: User) -> None:
     """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
     environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
     project = Project(
@@ -175,29 +170,24 @@ def test_cmake_builds_what_a_project_needs(user: Builder) -> None:
     assert "left_libmha_fwd: built, " in project.make()
 
 
-def test_lazy_build_and_a_pack(user: Builder) -> None:
+def test_lazy_build_and_a_pack(user: User) -> None:
     """Prevents: a lazy bundle that lacks what its program wants; packs that it does not know."""
-    cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
-    of_good = ("-m", "two.toml", "--group", "good", cache)
-    built = user.qola("build", *of_good, "-o", "lazy", "--lazy")
-    assert built.returncode == 0, built.stderr
+    of_good = ("-m", "two.toml", "--group", "good", disk_cache_option())
+    user.qola("build", *of_good, "-o", "lazy", "--lazy")
     record = json.loads((user.directory / "lazy/manifest.json").read_text())
     assert record["lazy"] is True
     assert [module["library"] for module in record["modules"]] == ["lib/left_libmha_fwd.so"]
     check_sbom(user.directory / "lazy")
     program = user.directory / "lazy/bin/qola-kernels"
     listed = user.start(program, "list", "--format", "list")
-    assert listed.returncode == 0, listed.stderr
     first, *others = listed.stdout.splitlines()
-    absent = user.qola("pack", *of_good, "--output", "x.qpack", "nobody", first.split()[0])
-    assert absent.returncode == 2
+    absent = user.qola("pack", *of_good, "--output", "x.qpack", "nobody", first.split()[0], code=2)
     assert "no such kernel instance" in absent.stderr
     assert not (user.directory / "x.qpack").exists()
     (user.directory / "wanted").write_text(f"{first}\n")
     packs = "lazy/share/qola/left/packs"
     pack = (*of_good, "--output", f"{packs}/x.qpack", "--list", "wanted")
     packed = user.qola("pack", *pack)
-    assert packed.returncode == 0, packed.stderr
     assert packed.stdout.startswith(f"{packs}/x.qpack: ")
     # The program finds by key what Bazel has compiled.
     states = user.start(program, "list").stdout.splitlines()
@@ -205,25 +195,22 @@ def test_lazy_build_and_a_pack(user: Builder) -> None:
     assert [line.split("  ")[1] for line in states[1:]] == ["not there yet"] * len(others)
 
 
-def test_errors_before_anything_is_built(user: Builder) -> None:
+def test_errors_before_anything_is_built(user: User) -> None:
     """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
     before = (user.directory / "out/manifest.json").read_text()
-    assert user.build("--arch", "gfx90").returncode == 6
-    assert user.build("--arch", "native").returncode == 5
-    assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
-    rocm = user.build("--bazel-arg=--repo_env=QOLA_ROCM=/no/rocm/here")
-    assert rocm.returncode == 5
+    user.build("two.toml", "--arch", "gfx90", code=6)
+    user.build("two.toml", "--arch", "native", code=5)
+    user.build("two.toml", "--aiter-root", "absent", "--skip-checkout", code=3)
+    rocm = user.build("two.toml", "--bazel-arg=--repo_env=QOLA_ROCM=/no/rocm/here", code=5)
     assert rocm.stderr.count("no ROCm compiler on this machine") == 1
     patch = user.directory / "patches/0001.patch"
     patch.parent.mkdir()
     patch.write_text("--- a/LICENSE\n+++ b/LICENSE\n@@ -1 +1 @@\n-no such line\n+another\n")
-    rejected = user.build("--patches-dir", "patches")
-    assert rejected.returncode == 3, rejected.stderr
+    rejected = user.build("two.toml", "--patches-dir", "patches", code=3)
     assert rejected.stderr.count("patches do not fit this AITER") == 1
     assert len(rejected.stderr.splitlines()) < 20
     (user.directory / "wrong.toml").write_text("[[module]]\n")
-    wrong = user.qola("build", "--manifest", "wrong.toml", "--output-dir", "out")
-    assert wrong.returncode == 2
+    wrong = user.qola("build", "--manifest", "wrong.toml", "--output-dir", "out", code=2)
     assert "wrong.toml:1" in wrong.stderr
-    assert user.qola("build", "--output-dir", "out").returncode == 2
+    user.qola("build", "--output-dir", "out", code=2)
     assert (user.directory / "out/manifest.json").read_text() == before

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qola.layout import KERNEL_COMPILE
-from qola.report.execution_log import compiles
+from qola.report.execution_log import summarize_log
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_place, shared_program
 
 HIT = "disk cache hit"
@@ -147,7 +147,7 @@ def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
         # What `qola report` reads of the log: each compile by the name that the plan gives it.
         plans = [elsewhere.plan(manifest) for manifest in ("left", "right")]
         planned = {n for plan in plans for m in plan.modules for n in plan.compiled_as(m)}
-        reported = compiles(spawns)
+        reported = summarize_log(spawns).compiles
         assert reported.keys() == planned
         assert {found.source for found in reported.values()} == {"disk cache"}
 

@@ -79,13 +79,7 @@ def lock_of(mirror: Files) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace with two repositories of the same packages.
-
-    Attributes:
-        bazel: its Bazel.
-        cache: qola's cache directory.
-        repository_cache: Bazel's.
-    """
+    """A workspace with two repositories of the same packages."""
 
     bazel: Bazel
     cache: Path
@@ -259,15 +253,6 @@ def test_the_snapshot_has_what_mirrors_lost(workspace: Workspace, mirror: Files)
     assert asked.index(LIB) < asked.index(below + LIB)
     assert below + TOOL not in asked, "the mirror had it"
     assert [path.name for path in workspace.offered.iterdir()] == ["fetched"]
-
-
-def test_the_snapshot_alone(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: "name a mirror" on every distribution without apt."""
-    below = f"/snapshot/{TIME}"
-    mirror.content = {below + path: mirror.content[path] for path in (LIB, TOOL)}
-    workspace.declare([], snapshot=f"{mirror.url}/snapshot")
-    workspace.fetch("@one//:files")
-    assert content(workspace.group("one")) == UNPACKED
 
 
 def test_what_bazelw_resolved_stands_in(workspace: Workspace, mirror: Files) -> None:

@@ -10,6 +10,10 @@ import pytest
 
 from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file
 
+PINNED = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
+OTHER_WHEEL = f'qola.aiter_wheel(name = "other", version = "{{}}", sha256 = "{"0" * 64}")'
+OTHER_AITER = LEFT.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
+
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Bazel]:
@@ -36,26 +40,49 @@ def failure(workspace: Bazel, *args: str) -> str:
     return result.stderr
 
 
-@pytest.mark.thorough
-def test_tampered_wheel(workspace: Bazel) -> None:
-    """Prevents: kernels from an archive that is not the pinned one."""
-    declare_other(
-        workspace, f'qola.aiter_wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")'
-    )
+@pytest.mark.quick(3)
+@pytest.mark.parametrize(
+    ("declared", "messages"),
+    [
+        # A name of no source: "no such repository" would not say which there are.
+        ({"aiter": "aitre"}, ['aiter = "aitre"', "one of aiter"]),
+        # The second of two sources would take the place of the first.
+        (
+            {"tags": f'qola.aiter_wheel({PINNED})\nqola.aiter_local(path = "somewhere")'},
+            ["a name is declared twice", 'qola.aiter_local(name = "aiter")'],
+        ),
+        # Another ROCm would be used.
+        ({"tags": 'qola.rocm(path = "/no/rocm/here")'}, ["no runnable /no/rocm/here/bin/hipcc"]),
+        # A branch is another tree tomorrow.
+        (
+            {"tags": 'qola.aiter_git(remote = "somewhere", commit = "main")'},
+            ['commit = "main"', "40 hexadecimal digits"],
+        ),
+        # The manifest was written for another AITER.
+        ({"manifest": OTHER_AITER}, ["d32b0cb62", PIN["version"]]),
+        (
+            {"tags": 'qola.aiter_local(name = "other", path = "no/such/tree")', "aiter": "other"},
+            ["no/such/tree: no such directory"],
+        ),
+        # An archive that is not the pinned one, and a version that pip does not know.
+        (
+            {"tags": OTHER_WHEEL.format(PIN["version"]), "aiter": "other"},
+            ["amd_aiter", PIN["sha256"], "0" * 64, 'qola.aiter_wheel(name = "other")'],
+        ),
+        (
+            {"tags": OTHER_WHEEL.format("0.0.0.dev0"), "aiter": "other"},
+            ["amd-aiter==0.0.0.dev0", "pip config debug"],
+        ),
+    ],
+)
+def test_wrong_declarations(
+    workspace: Bazel, declared: dict[str, str], messages: list[str]
+) -> None:
+    """Prevents: a wrong tag or manifest that is accepted, or refused without its remedy."""
+    declare(workspace, **declared)
     text = failure(workspace, "--nobuild")
-    assert "amd_aiter" in text
-    assert PIN["sha256"] in text
-    assert "0" * 64 in text
-    assert 'MODULE.bazel of wrong: qola.aiter_wheel(name = "other")' in text
-
-
-@pytest.mark.thorough
-def test_unknown_version(workspace: Bazel) -> None:
-    """Prevents: a stack trace where pip knows no such version."""
-    declare_other(workspace, f'qola.aiter_wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
-    text = failure(workspace, "--nobuild")
-    assert "amd-aiter==0.0.0.dev0" in text
-    assert "pip config debug" in text
+    for message in messages:
+        assert message in text
 
 
 def test_manifest_errors_come_together(workspace: Bazel) -> None:
@@ -71,24 +98,6 @@ def test_manifest_errors_come_together(workspace: Bazel) -> None:
 
 
 @pytest.mark.thorough
-def test_manifest_names_another_aiter(workspace: Bazel) -> None:
-    """Prevents: a manifest silently planned against another AITER than it was written for."""
-    other = LEFT.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
-    declare(workspace, manifest=other)
-    text = failure(workspace, "--nobuild")
-    assert "d32b0cb62" in text
-    assert PIN["version"] in text
-
-
-def test_unknown_aiter_source(workspace: Bazel) -> None:
-    """Prevents: "no such repository" without a word on which there are."""
-    declare(workspace, aiter="aitre")
-    text = failure(workspace, "--nobuild")
-    assert 'aiter = "aitre"' in text
-    assert "one of aiter" in text
-
-
-@pytest.mark.thorough
 def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     """Prevents: a misspelt arch, or one the manifest does not have, that builds nothing quietly."""
     declare(workspace)
@@ -99,22 +108,6 @@ def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     assert "--@qola//:archs names none of the manifest's archs: gfx950" in text
 
 
-def test_one_name_twice(workspace: Bazel) -> None:
-    """Prevents: the second of two sources silently taking the place of the first."""
-    pin = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
-    declare(workspace, f'qola.aiter_wheel({pin})\nqola.aiter_local(path = "somewhere")')
-    text = failure(workspace, "--nobuild")
-    assert "a name is declared twice" in text
-    assert 'qola.aiter_local(name = "aiter")' in text
-
-
-@pytest.mark.thorough
-def test_local_tree_missing(workspace: Bazel) -> None:
-    """Prevents: a path typed wrong that shows as a missing header."""
-    declare_other(workspace, 'qola.aiter_local(path = "no/such/tree")')
-    assert "no/such/tree: no such directory" in failure(workspace, "--nobuild")
-
-
 def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
     """Prevents: a traceback when the directory is something else."""
     (workspace.workspace / "empty").mkdir()
@@ -122,15 +115,6 @@ def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
     text = failure(workspace, "--nobuild")
     assert "no aiter/jit/optCompilerConfig.json" in text
     assert "Traceback (most recent call last):\n  File" not in text
-
-
-@pytest.mark.thorough
-def test_commit_has_to_be_pinned_in_full(workspace: Bazel) -> None:
-    """Prevents: a branch name that means another tree tomorrow."""
-    declare(workspace, 'qola.aiter_git(remote = "somewhere", commit = "main")')
-    text = failure(workspace, "--nobuild")
-    assert 'commit = "main"' in text
-    assert "40 hexadecimal digits" in text
 
 
 @pytest.mark.thorough
@@ -147,13 +131,6 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
     declare_other(workspace, f'qola.aiter_git(remote = "{tmp_path}", commit = "{"0" * 40}")')
     assert f"expected  commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
-
-
-def test_rocm_at_a_named_path(workspace: Bazel) -> None:
-    """Prevents: another ROCm taken in place of the one that was named."""
-    declare(workspace, 'qola.rocm(path = "/no/rocm/here")')
-    text = failure(workspace, "--nobuild")
-    assert "no runnable /no/rocm/here/bin/hipcc" in text
 
 
 @pytest.mark.thorough

@@ -29,10 +29,10 @@ class Installed(User):
         (found,) = self.directory.glob("venv/lib/python*/site-packages/qola/_ruleset")
         return found
 
-    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run the installed command in an empty directory."""
-        program = self.directory / "venv/bin/qola"
-        return self.start(program, *args, cwd=self.directory / "elsewhere", PYTHONPATH="")
+        program, cwd = self.directory / "venv/bin/qola", self.directory / "elsewhere"
+        return self.start(program, *args, cwd=cwd, code=code, PYTHONPATH="")
 
 
 def pip(*args: str | Path) -> None:
@@ -108,7 +108,7 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     elsewhere = installed.directory / "elsewhere"
     shutil.copy(EXAMPLE / "left.toml", elsewhere)
     nothing = ["--bazel-arg=--nobuild", "--output-dir", "out", "--verbose"]
-    found = installed.run("build", "--manifest", "left.toml", *nothing)
+    found = installed.run("build", "--manifest", "left.toml", *nothing, code=None)
     # Nothing is built, so nothing is there to install: but all is analysed.
     assert "Analyzed target //:libmha_fwd" in found.stderr, found.stderr
     (config,) = installed.directory.glob("cache/qola/workspaces/left-*/MODULE.bazel")
@@ -116,9 +116,7 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     info = installed.start(
         shared_program(), "info", "output_base", cwd=config.parent, PYTHONPATH=""
     )
-    assert info.returncode == 0, info.stderr
     external = Path(info.stdout.strip(), "external")
     (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
     plan = installed.run("plan", "left.toml", "--aiter-root", str(tree.parents[2]))
-    assert plan.returncode == 0, plan.stderr
     assert "left_libmha_fwd.so" in plan.stdout

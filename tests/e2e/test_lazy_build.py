@@ -17,6 +17,7 @@ from qola.cli import command_line as cli
 from qola.manifest import toml
 from qola.manifest.toml import Lines
 from tests.support import plans
+from tests.support.folders import write
 
 MANIFEST = """\
 [qola]
@@ -55,12 +56,6 @@ FULL = {
 
 FAKE_BAZEL = Path(__file__).with_name("fake_bazel.py")
 Qola = Callable[..., int]
-
-
-def write(directory: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from qola.fmha.kernels import BuiltKernel, build_kernels
+from qola.fmha.build import BuiltKernel, build_configs
 from qola.fmha.registry import Registry
 from qola.kernel.config import KernelConfig, Tile
 from qola.kernel.rules import validate
@@ -32,7 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[BuiltKernel]:
     disk.parent.mkdir(parents=True)
     disk.symlink_to(user_disk_cache())
     configs = [BROKEN, REFUSED, OWN]
-    return build_kernels(configs, ["gfx950"], environ=user.environment())
+    return build_configs(configs, ["gfx950"], environ=user.environment())
 
 
 def test_one_is_built_whatever_becomes_of_others(built: list[BuiltKernel]) -> None:

@@ -96,14 +96,6 @@ def unpacked_override(released: Release, consumer: Bazel) -> AbstractContextMana
     return consumer.rewritten("MODULE.bazel", module, overridden)
 
 
-def test_unpacked_as_an_override(released: Release, consumer: Bazel) -> None:
-    """Prevents: an archive that does for a registry and not for local_path_override."""
-    with unpacked_override(released, consumer):
-        consumer.run("build", "--nobuild", "//...")
-        graph = consumer.run("mod", "graph", "--depth=1").stdout
-    assert "qola@_" in graph
-
-
 def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: Bazel) -> None:
     """Prevents: the kernels of a clone compiled again in the repository that consumes qola."""
     manifest = (released.unpacked / "manifests/quickstart.toml").read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
-from tests.e2e.nested_bazel import User, user_disk_cache
+from tests.e2e.nested_bazel import User, disk_cache_option
 from tests.support.folders import git, write
 from tests.triton.c_library import Library
 
@@ -54,28 +53,18 @@ signature = {{ x = "*fp32:16", n = "i32" }}
 LIBRARY, PACK = "lib/qola_triton.so", "lib/qola_triton-gfx942.qpack"
 
 
-class Builder(User):
-    """Somebody with mine.toml, and a kernel beside it."""
-
-    def build(self) -> subprocess.CompletedProcess[str]:
-        """Run qola build with the shared cache of what was compiled."""
-        cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
-        return self.qola("build", "-m", "mine.toml", "-o", "out", cache)
-
-
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A user whose kernel is built, in out/."""
     directory = tmp_path_factory.mktemp("user")
     files = {"mine.toml": MANIFEST, "kernels/halve.py": HALVE, "kernels/half.py": HALF}
-    user = Builder(write(directory, files))
-    built = user.build()
-    assert built.returncode == 0, built.stderr
+    user = User(write(directory, files))
+    built = user.build("mine.toml")
     assert built.stdout.startswith("qola_triton: built, ")
     return user
 
 
-def test_what_is_built_runs(user: Builder) -> None:
+def test_what_is_built_runs(user: User) -> None:
     """Prevents: a library that does not load, or find the pack beside it; wrong results."""
     output = user.directory / "out"
     record = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
@@ -93,15 +82,13 @@ def test_what_is_built_runs(user: Builder) -> None:
     assert there.array.tolist() == [*(numbers[:299] / 2), 299]
 
 
-def test_published_and_fetched(user: Builder) -> None:
+def test_published_and_fetched(user: User) -> None:
     """Prevents: a prebuilt bundle without packs, or that is not found where nothing is built."""
-    cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
-    put = user.qola("publish", "-m", "mine.toml", "--to", "prebuilt", cache)
-    assert put.returncode == 0, put.stderr
+    target = ("--to", "prebuilt", disk_cache_option())
+    put = user.qola("publish", "-m", "mine.toml", *target)
     key = put.stdout.partition(":")[0]
     words = ("-m", "mine.toml", "-o", "fetched", "--prebuilt", "prebuilt")
     fetched = user.qola("build", *words, QOLA_BAZEL="/bin/false")
-    assert fetched.returncode == 0, fetched.stderr
     assert f"prebuilt {key} from" in fetched.stderr
     for name in (LIBRARY, PACK):
         built = (user.directory / "out" / name).read_bytes()
@@ -117,28 +104,24 @@ def test_a_kernel_of_a_commit(tmp_path: Path) -> None:
     git(theirs, "commit", "-qm", "kernels")
     commit = git(theirs, "rev-parse", "HEAD")
     text = MANIFEST.replace("kernels/", "their/") + OF_COMMIT.format(theirs, commit)
-    user = Builder(write(tmp_path / "user", {"mine.toml": text}))
-    built = user.build()
-    assert built.returncode == 0, built.stderr
+    user = User(write(tmp_path / "user", {"mine.toml": text}))
+    user.build("mine.toml")
     assert (user.directory / "out" / PACK).is_file()
     (user.directory / "mine.toml").write_text(text.replace(commit, "0" * 40), encoding="utf-8")
-    failed = user.build()
-    assert failed.returncode == 3, failed.stderr
+    failed = user.build("mine.toml", code=3)
     assert "git could not fetch a commit" in failed.stderr
     assert f"commit {'0' * 40} of file://{theirs}" in failed.stderr
 
 
-def test_a_kernel_that_does_not_compile(user: Builder) -> None:
+def test_a_kernel_that_does_not_compile(user: User) -> None:
     """Prevents: a failure without Triton's words; an old library that looks like a new one."""
     file = user.directory / "kernels/half.py"
     file.write_text(HALF.replace("0.5", "nothing"), encoding="utf-8")
-    failed = user.build()
+    failed = user.build("mine.toml", code=7)
     file.write_text(HALF, encoding="utf-8")
-    assert failed.returncode == 7, failed.stderr
     assert "Build complete: 0/1 succeeded, 1 failed." in failed.stdout
     assert "halve.py: halve: gfx942 BLOCK=256" in failed.stdout
     assert "NameError('nothing is not defined')" in failed.stdout
     assert not (user.directory / "out" / LIBRARY).exists()
-    again = user.build()
-    assert again.returncode == 0, again.stderr
+    user.build("mine.toml")
     assert (user.directory / "out" / LIBRARY).is_file()

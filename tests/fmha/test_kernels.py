@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from qola.fmha.kernels import archs_of, build_kernels, grouped
+from qola.fmha.build import archs_of_config, build_configs, group_configs
 from qola.kernel.config import KernelConfig
 
 FORWARD = KernelConfig.from_name(
@@ -22,7 +22,7 @@ def test_kernels_that_share_a_library() -> None:
     tile = replace(FORWARD.tile, per_cu=2)
     padded = replace(FORWARD, skpad=True)
     others = [replace(FORWARD, mask=True), replace(FORWARD, tile=tile), replace(FORWARD, lse=False)]
-    first, second = grouped([padded, FORWARD, *others])
+    first, second = group_configs([padded, FORWARD, *others])
     # What takes fewer problems is asked first.
     assert set(first) == {FORWARD, padded, others[0], others[2]}
     assert first[-1] == padded
@@ -32,15 +32,15 @@ def test_kernels_that_share_a_library() -> None:
 def test_the_archs_of_a_kernel() -> None:
     """Prevents: a kernel of gfx9's that is planned for gfx950, where CK has others."""
     archs = ["gfx90a", "gfx942", "gfx950", "gfx1201"]
-    assert archs_of(FORWARD, archs) == ["gfx950"]
-    assert archs_of(replace(FORWARD, arch="gfx9"), archs) == ["gfx90a", "gfx942"]
-    assert archs_of(replace(FORWARD, arch=None), archs) == archs
+    assert archs_of_config(FORWARD, archs) == ["gfx950"]
+    assert archs_of_config(replace(FORWARD, arch="gfx9"), archs) == ["gfx90a", "gfx942"]
+    assert archs_of_config(replace(FORWARD, arch=None), archs) == archs
 
 
 def test_kernels_that_are_not_tried() -> None:
     """Prevents: a build of Bazel's for a kernel that is known to be none."""
     wrong = replace(FORWARD, spad=False, hdim_q=20)
-    found = build_kernels([wrong, FORWARD, wrong], ["gfx942"], environ={})
+    found = build_configs([wrong, FORWARD, wrong], ["gfx942"], environ={})
     assert [one.config for one in found] == [wrong, FORWARD]
     assert "async_padding" in found[0].error
     assert "hdim" in found[0].error
@@ -94,7 +94,7 @@ def test_one_that_fails_stops_no_other(aiter_tree: Path, tmp_path: Path) -> None
     bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
     environ = {**os.environ, "QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     masked = replace(FORWARD, mask=True)
-    found = build_kernels([masked, FORWARD], ["gfx950"], environ=environ)
+    found = build_configs([masked, FORWARD], ["gfx950"], environ=environ)
     first, second = found
     assert (first.built, first.name) == (None, "")
     assert "no such tile" in first.error

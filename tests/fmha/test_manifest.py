@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from qola.attention import make_problem
-from qola.fmha.manifest import make_exact_manifest, make_manifest
+from qola.fmha.manifest import make_manifest
 from qola.fmha.observe import observe_kernels
 from qola.fmha.registry import Registry
 from qola.kernel.config import ConfigError, KernelConfig, Tile
 from qola.manifest.load import loads
 from qola.reference.masks import TOP_LEFT
-from tests.fmha.observed import quiet
 from tests.verify.libraries import libraries
 
 ARCHS = ("gfx950",)
@@ -23,77 +21,27 @@ ARCHS = ("gfx950",)
 
 @pytest.fixture(scope="module")
 def forward(aiter_tree: Path) -> Registry:
-    with quiet():
-        return observe_kernels(aiter_tree, "fwd", ARCHS)
-
-
-def test_a_library_has_what_was_asked_for(
-    forward: Registry, tmp_path: Path, aiter_tree: Path
-) -> None:
-    """Prevents: a kernel that is asked for by its config and is not built."""
-    asked = [
-        *forward.where(dtype="bf16", hdim_q=128, hdim_v=128, pipeline="qr_async_trload", lse=True),
-        *forward.where(dtype="fp16", hdim_q=64, bias="alibi", dropout=True, logits=True, skip=True),
-    ]
-    assert len(asked) > 8
-    assert all(one.archs == ARCHS for one in asked)
-    text = make_manifest([one.config for one in asked], ARCHS)
-    (library, _) = libraries(tmp_path, aiter_tree, text)
-    built = {kernel.name: kernel for kernel in library.kernels}
-    plan = library.plan.module("libmha_fwd")
-    assert {one.name for one in asked} <= set(built)
-    assert len(built) < len(forward) / 8
-    assert {k.direction for k in library.plan.kernels_of(plan)} == {"fwd"}
-
-
-def test_every_config_has_a_manifest(forward: Registry) -> None:
-    """Prevents: a config whose manifest is none."""
-    every = make_manifest([one.config for one in forward], ARCHS, namespace="all")
-    parsed = loads(every, file="all.toml")
-    assert (parsed.namespace, parsed.architectures) == ("all", ARCHS)
-    assert parsed.modules[0].receipt == 600
-    # Variants that differ in one key are one; together they have each config and no other.
-    assert len(parsed.fwd_variants) < 100
-    flags = ("mask", "lse", "dropout", "skip")
-    wanted = {
-        (c.dtype, (c.hdim_q, c.hdim_v), c.mode, c.bias, *(getattr(c, name) for name in flags))
-        for c in (one.config for one in forward)
-    }
-    told = {
-        values
-        for of in parsed.fwd_variants
-        for values in product(
-            *(of.dtype or (), of.hdim or (), of.mode, of.bias),
-            *(getattr(of, name) for name in flags),
-        )
-    }
-    assert told == wanted
-    backward = KernelConfig.from_name(
-        "bwd_dq_dk_dv.fp16.batch.d64x64.gfx950.b32x128x64x32x64x32x32x64x64_r1x4x1_r4x1x1_r1x4x1"
-        "_w16x16x32_w16x16x32_o1_maxq0.nmask.bias-bias.dbias.ndropout.kind-no.nrandval.det.trload"
-        ".dpad-0.dvpad-0"
-    )
-    both = loads(
-        make_manifest([backward, forward.entries[0].config], ARCHS, receipt=700), file="b.toml"
-    )
-    assert [module.name for module in both.modules] == ["libmha_bwd", "libmha_fwd"]
-    (variant,) = both.bwd_variants
-    assert (variant.dtype, variant.bias, variant.dbias) == (("fp16",), ("bias",), (True,))
-    assert (variant.hdim, variant.deterministic) == (((64, 64),), (True,))
-    assert both.modules[1].drop_directions == ("batch_prefill", "fwd_splitkv")
+    return observe_kernels(aiter_tree, "fwd", ARCHS)
 
 
 def test_directions_that_aiter_has_no_function_for(aiter_tree: Path) -> None:
     """Prevents: kernels whose manifest is refused because AITER does not ask for them."""
-    with quiet():
-        kernels = observe_kernels(aiter_tree, "fwd_appendkv", ARCHS).where(
-            dtype="fp16", rope="half"
-        )
+    every = observe_kernels(aiter_tree, "fwd_appendkv", ARCHS)
+    kernels = every.where(dtype="fp16", rope="half")
     assert len(kernels) == 16
     text = make_manifest([one.config for one in kernels], ARCHS)
     (module,) = loads(text, file="m.toml").modules
     assert module.add_directions == ("fwd_appendkv",)
     assert module.drop_directions == ("batch_prefill", "fwd", "fwd_splitkv")
+    backward = KernelConfig.from_name(
+        "bwd_dq_dk_dv.fp16.batch.d64x64.gfx950.b32x128x64x32x64x32x32x64x64_r1x4x1_r4x1x1_r1x4x1"
+        "_w16x16x32_w16x16x32_o1_maxq0.nmask.bias-bias.dbias.ndropout.kind-no.nrandval.det.trload"
+        ".dpad-0.dvpad-0"
+    )
+    both = loads(make_manifest([kernels[0].config, backward], ARCHS, namespace="b"), file="b.toml")
+    assert (both.namespace, both.architectures) == ("b", ARCHS)
+    assert [module.name for module in both.modules] == ["libmha_bwd", "libmha_fwd"]
+    assert {spec.config for spec in both.kernels} == {kernels[0].config, backward}
 
 
 def test_kernels_by_name_and_none_besides(
@@ -107,11 +55,11 @@ def test_kernels_by_name_and_none_besides(
         hdim_v=64,
         tile=Tile.parse("b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32") or Tile(()),
     )
-    text = make_exact_manifest([of_ck.config, own], ARCHS)
+    text = make_manifest([of_ck.config, own], ARCHS)
     (library, _) = libraries(tmp_path, aiter_tree, text)
     registry = Registry.of("libmha_fwd", library.root)
     assert {entry.config for entry in registry} == {of_ck.config, own}
-    assert registry.of_config(of_ck.config).name == of_ck.name
+    assert registry.named(of_ck.name).config == of_ck.config
     assert library.plan.module("libmha_fwd").code_objects == ()
     # The dispatch is read as any other: problems of 64 go to it, those of 32 to CK's.
     for config in (of_ck.config, own):
@@ -131,15 +79,7 @@ def test_kernels_by_name_and_none_besides(
             min_seqlen_q=1 if config.skip else 0,
         )
         assert [entry.config for entry in registry.select(of, ARCHS[0])] == [config]
-    with pytest.raises(ConfigError, match="partners come along"):
-        make_exact_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
+    with pytest.raises(ConfigError, match="helper kernels come along"):
+        make_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
     with pytest.raises(ConfigError, match="none"):
-        make_exact_manifest([], ARCHS)
-
-
-def test_what_has_no_manifest(forward: Registry) -> None:
-    """Prevents: a library without any kernel that was asked for."""
-    config = forward.entries[0].config
-    for none in ([], [replace(config, family="bwd_dot_do_o")]):
-        with pytest.raises(ConfigError, match="partners"):
-            make_manifest(none, ARCHS)
+        make_manifest([], ARCHS)

@@ -35,11 +35,6 @@ def code_of(notebook: Path) -> list[str]:
     return ["".join(c["source"]) for c in cells_of(notebook) if c["cell_type"] == "code"]
 
 
-def test_they_are_there() -> None:
-    """Prevents: tests that look at no notebook, since they were moved."""
-    assert [path.stem for path in NOTEBOOKS] == ["coverage", "kernel"]
-
-
 @each
 def test_nothing_of_a_machine(notebook: Path) -> None:
     """Prevents: counts or metadata that differ after each run, such as times of cells."""
@@ -68,16 +63,6 @@ def test_outputs_are_there_and_name_no_time_or_place(notebook: Path) -> None:
             assert not TIME.search(text), cell["id"]
             shown += 1
     assert shown >= 3
-
-
-def test_places_and_times_are_found() -> None:
-    """Prevents: a check that finds none because it cannot."""
-    assert all(
-        map(PLACE.search, ("/tmp/x.toml", "at /root/.cache/qola/a", "C:\\Users\\me", "~/.x"))
-    )
-    assert all(map(TIME.search, ("12.5 s", "3 ms", "2 minutes", "10:31", "2026-01-31")))
-    assert not any(map(PLACE.search, ("and/or", "../a.toml", "r4x1x1_w32", "| a | b |")))
-    assert not any(map(TIME.search, ("5 waves", "6 fewer", "2.3e-04", "b128x64x16", "100 splits")))
 
 
 @each

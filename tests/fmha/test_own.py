@@ -13,8 +13,7 @@ import pytest
 
 from qola import fmha
 from qola.attention import make_problem
-from qola.fmha.build import built_by
-from qola.fmha.kernels import BuiltKernel
+from qola.fmha.build import BuiltKernel, built_by
 from qola.fmha.registry import Entry, Registry
 from qola.fmha.runner import Run, Runner
 from qola.reference.masks import BOTTOM_RIGHT
@@ -105,7 +104,7 @@ def test_attention_over_pages_by_an_own_tile() -> None:
         **asdict(BOTTOM_RIGHT),
     )
     arrays = [drawn(of.shapes()[name], n) for n, name in enumerate(("q", "k", "v"))]
-    run = Runner(built, ARCH).paged_prefill(of, *arrays)
+    run = Runner(built, ARCH).forward(of, *arrays)
     assert run.launched == (entry.name,)
     assert run.passed, words(run)
 
@@ -114,7 +113,7 @@ def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     """Prevents: a guide whose own kernel is not what it says."""
     built, entry = own("fwd")
     made = [BuiltKernel(entry.config, entry.name, built)]
-    monkeypatch.setattr(fmha, "build_kernels", lambda configs, archs: made)
+    monkeypatch.setattr(fmha, "build_configs", lambda configs, archs: made)
     of = make_problem(
         *("fwd", "fp16"),
         seqlen_q=100,
@@ -131,7 +130,7 @@ def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     names |= {"q": q, "k": k, "v": v}
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (block,) = (one for one in blocks if "build_kernels" in one)
+    (block,) = (one for one in blocks if "build_configs" in one)
     exec(compile(block, "python.md", "exec"), names)
     assert capsys.readouterr().out == "True True\n"
     (tile,) = re.findall(r'^tile = fmha.Tile.parse\("(\S+)"\)$', text, re.MULTILINE)

@@ -42,12 +42,7 @@ def test_a_problem_of_few_words() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"seqlen_q": [1, 2]},
-        {"seqlen_q": [1, 2], "seqlen_k": [3]},
-        {"nhead_k": 3},
-        {"nhead_k": 0},
-    ],
+    [{"seqlen_q": [1, 2]}, {"seqlen_q": [1, 2], "seqlen_k": [3]}, {"nhead_k": 3}, {"nhead_k": 0}],
 )
 def test_what_is_no_problem(wrong: dict[str, Any]) -> None:
     """Prevents: a kernel that is handed lengths that do not go together."""

@@ -13,8 +13,7 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import AiterError, ManifestError
-from qola.inspect.explain import triton_verdicts
-from qola.inspect.query import items_of, select
+from qola.inspect.query import items_of, select, triton_verdicts
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.triton_kernels import triton_files, triton_trees

@@ -81,12 +81,7 @@ def test_the_limit_is_what_there_is_least_of() -> None:
         occupancy("gfx942", registers, lds, 256)
         for registers, lds in ((128, 0), (128, 40000), (24, 0), (24, 65536))
     ]
-    assert limits == [
-        (4, "registers"),
-        (1, "LDS"),
-        (8, "waves"),
-        (1, "LDS"),
-    ]
+    assert limits == [(4, "registers"), (1, "LDS"), (8, "waves"), (1, "LDS")]
 
 
 def test_an_arch_that_is_not_known() -> None:

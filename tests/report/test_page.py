@@ -126,7 +126,7 @@ def test_the_page_loads_nothing_else(page: Page, report: Path) -> None:
     ("table", "name"),
     [
         *(("kernels-table", "VGPRs"), ("kernels-table", "code"), ("batches-table", "seconds")),
-        *(("slowest-table", "seconds"), ("groups-table", "most LDS"), ("libraries-table", "bytes")),
+        *(("slowest-table", "seconds"), ("libraries-table", "bytes")),
     ],
 )
 def test_numbers_are_sorted_as_numbers(page: Page, table: str, name: str) -> None:

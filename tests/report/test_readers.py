@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import subprocess
 import sys
 from io import BytesIO
@@ -16,9 +14,10 @@ from elftools.elf.elffile import ELFFile
 from qola.cli.command_line import main
 from qola.code_object.elf import Elf
 from qola.report.data import ReportError
-from qola.report.execution_log import Compile, compiles, parse_spawns, summarize_log
+from qola.report.execution_log import Compile, LoggedFile, parse_spawns, summarize_log
 from qola.report.library import read_library
 from qola.report.write import libraries_in, read_date, read_log, read_plan
+from tests.support.log_entries import entry, file, spawns, text_of
 
 
 def c_library() -> Path:
@@ -66,13 +65,13 @@ def test_the_parts_of_a_library() -> None:
 def test_a_bundle_states_its_time(tmp_path: Path) -> None:
     """Prevents: a report without a date, or a traceback for another manifest.json."""
     assert read_date(tmp_path) == ""
-    file = tmp_path / "manifest.json"
+    path = tmp_path / "manifest.json"
     for text, date in (
         ('{"generated_at": "2026-01-31T01:02:03.456789+00:00"}', "2026-01-31T01:02:03Z"),
         ('{"generated_at": null}', ""),
         ("{}", ""),
     ):
-        file.write_text(text, "utf-8")
+        path.write_text(text, "utf-8")
         assert read_date(tmp_path) == date
     for text in (
         '{"generated_at": "yesterday"}',
@@ -81,29 +80,10 @@ def test_a_bundle_states_its_time(tmp_path: Path) -> None:
         "[" * 100_000,
         "\xff",
     ):
-        file.write_text(text, "latin-1")
+        path.write_text(text, "latin-1")
         with pytest.raises(ReportError) as raised:
             read_date(tmp_path)
-        assert raised.value.findings[0].place == str(file)
-
-
-def test_broken_libraries_are_errors(tmp_path: Path) -> None:
-    """Prevents: a traceback, or an endless loop, for a file that was cut off or overwritten."""
-    whole = c_library().read_bytes()
-    dice = random.Random(7)
-    file = tmp_path / "it.so"
-    refused = 0
-    for number in range(100):
-        data = bytearray(whole if number % 2 else whole[: dice.randrange(len(whole))])
-        # In the header, but for its first bytes, without which it is no such file.
-        for _ in range(number % 7):
-            data[dice.randrange(6, 64)] = dice.randrange(256)
-        file.write_bytes(data)
-        try:
-            read_library(file)
-        except ReportError:
-            refused += 1
-    assert 50 < refused < 100
+        assert raised.value.findings[0].place == str(path)
 
 
 def test_where_libraries_are(tmp_path: Path) -> None:
@@ -118,30 +98,44 @@ def test_where_libraries_are(tmp_path: Path) -> None:
     assert libraries_in(tmp_path / "no.so") == [tmp_path / "no.so"]
 
 
+def logged(name: str, took: str, **changed: Any) -> dict[str, Any]:
+    """An entry of a compile."""
+    output = file(f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o", "o", 7)
+    own = {"mnemonic": "QolaCompile", "metrics": {"totalTime": took}}
+    return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c", 10)], [output], **own | changed)
+
+
+def test_entries_of_a_log() -> None:
+    """Prevents: a log read as one document, a field of another entry, waiting counted as work."""
+    properties = {"properties": [{"name": "OSFamily", "value": "linux"}]}
+    metrics = {"totalTime": "20.5s", "queueTime": "0.5s"}
+    first, second = spawns(
+        logged("a", "1s", platform=properties, metrics=metrics),
+        logged("b", "0s", runner="disk cache hit", platform=None),
+    )
+    assert (first.label, first.runner, second.runner) == ("@@k//fwd:a", "local", "disk cache hit")
+    assert (first.properties, second.properties) == ({"OSFamily": "linux"}, {})
+    assert (first.inputs, first.name) == ((LoggedFile("a.cpp", "c", 10),), "a")
+    assert (first.seconds, second.seconds) == (20.0, 0.0)
+    with pytest.raises(ValueError, match="'1200' is not a duration"):
+        spawns(logged("a", "1200"))
+    lines = text_of(logged("a", "1s"), logged("b", "1s"))[:-100].splitlines(keepends=True)
+    with pytest.raises(ValueError, match="ends within an entry"):
+        list(parse_spawns(lines))
+
+
 def test_what_a_log_says_of_compiles() -> None:
     """Prevents: a link taken for a compile, or an action that failed for the one that counts."""
-    rows: list[tuple[str, str, str, dict[str, object]]] = [
-        ("a", "linux-sandbox", "2.5s", {}),
-        ("a", "remote", "1s", {}),
-        ("b", "disk cache hit", "0.25s", {}),
-        ("c", "remote cache hit", "1.125s", {}),
-        ("d", "remote", "60s", {}),
-        ("e", "linux-sandbox", "5s", {"exitCode": 1}),
-        ("f", "linux-sandbox", "5s", {"mnemonic": "CppLink"}),
-    ]
-    entries = [
-        {
-            "commandArgs": ["clang++"],
-            "mnemonic": "QolaCompile",
-            "metrics": {"totalTime": took},
-            "runner": runner,
-            "listedOutputs": [f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"],
-            **more,
-        }
-        for name, runner, took, more in rows
-    ]
-    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
-    assert compiles(parse_spawns(lines)) == {
+    found = spawns(
+        logged("a", "2.5s", runner="linux-sandbox"),
+        logged("a", "1s", runner="remote"),
+        logged("b", "0.25s", runner="disk cache hit"),
+        logged("c", "1.125s", runner="remote cache hit"),
+        logged("d", "60s", runner="remote"),
+        logged("e", "5s", exitCode=1),
+        logged("f", "5s", mnemonic="CppLink"),
+    )
+    assert summarize_log(found).compiles == {
         "a": Compile(2.5, "compiled"),
         "b": Compile(0.25, "disk cache"),
         "c": Compile(1.125, "remote cache"),
@@ -152,27 +146,26 @@ def test_what_a_log_says_of_compiles() -> None:
 def test_a_log_says_when_it_began() -> None:
     """Prevents: a report without a date, or with that of an action in the middle."""
     times = ["2026-01-31T23:59:59.5Z", "2026-01-31T09:00:00.123456789Z", "2026-02-01T00:00:00Z"]
-    entries = [{"commandArgs": [], "mnemonic": "A", "metrics": {"startTime": t}} for t in times]
-    entries.append({"commandArgs": [], "mnemonic": "A"})
-    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
-    assert summarize_log(parse_spawns(lines)).start == "2026-01-31T09:00:00Z"
+    entries = [logged("a", "1s", metrics={"startTime": time}) for time in times]
+    found = spawns(*entries, logged("b", "1s"))
+    assert summarize_log(found).start == "2026-01-31T09:00:00Z"
     assert summarize_log(()).start == ""
     with pytest.raises(ValueError, match="'tomorrow' is not a UTC time"):
-        list(parse_spawns([line.replace(times[0], "tomorrow") for line in lines]))
+        spawns(logged("a", "1s", metrics={"startTime": "tomorrow"}))
 
 
 def test_other_files_are_errors(tmp_path: Path) -> None:
     """Prevents: a traceback for a file that is not there, or is another one."""
-    file = tmp_path / "it"
+    path = tmp_path / "it"
     for read in (read_log, read_plan, read_library):
         with pytest.raises(ReportError, match="No such file"):
-            read(file)
-    file.write_text("{\n", "utf-8")
+            read(path)
+    path.write_text("{\n", "utf-8")
     with pytest.raises(ReportError, match="--execution_log_json_file"):
-        read_log(file)
-    file.write_bytes(b"\xff")
+        read_log(path)
+    path.write_bytes(b"\xff")
     with pytest.raises(ReportError, match="not UTF-8"):
-        read_plan(file)
+        read_plan(path)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from qola.report.assemble import make_report
-from qola.report.compare import Change, compare
+from qola.report.compare import Change, compare_reports
 from qola.report.data import Report, ReportError
 from qola.report.library import Library
-from qola.report.page import render
-from qola.report.sums import groups, short_names, slowest
+from qola.report.page import render, short_names, slowest
 from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 
 REPORT = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)
@@ -47,8 +45,7 @@ def test_its_json_is_read_again() -> None:
         (REPORT.to_json().replace('"kernels": [', '"kernels": [{},'), ".kernels: no name"),
         (REPORT.to_json().replace('"name": "fwd_d192"', '"name": []'), ".kernels.name: []"),
         (REPORT.to_json().replace('"name": "fwd_d192"', r'"name": "\ud800"'), ".kernels.name: "),
-        (REPORT.to_json().replace('"lds": 12480', f'"lds": {"9" * 4000}'), "of 4000 digits"),
-        ("[" * 100_000, "too deep"),
+        ("[" * 100_000, "nested more than"),
     ],
 )
 def test_what_is_no_report(text: str, found: str) -> None:
@@ -98,22 +95,8 @@ def test_a_library_alone() -> None:
     assert "Build of ns_libmha_fwd.so" in render(report)
 
 
-def test_groups_add_up() -> None:
-    """Prevents: sums over kernels where instances are meant, and kernels in two groups."""
-    found = groups(REPORT)
-    assert [(g.direction, g.hdim, g.role, g.arch, g.instances, g.kernels) for g in found] == [
-        ("fwd", "128x128", "fwd", "gfx950", 2, 2),
-        ("fwd", "192x128", "fwd", "gfx950", 1, 1),
-        ("fwd_splitkv", "128x128", "splitkv", "gfx942", 1, 2),
-        ("fwd_splitkv", "128x128", "splitkv", "gfx950", 1, 2),
-    ]
-    assert [group.sources for group in found] == [
-        {"compiled": 2},
-        {"output tree": 1},
-        *[{"disk cache": 1}] * 2,
-    ]
-    assert (found[0].seconds, found[0].vgprs, found[0].waves) == (30.5, 130, 3)
-    assert [group.spilling for group in found] == [0, 1, 0, 0]
+def test_the_slowest_come_first() -> None:
+    """Prevents: a list of compiles whose first ones are quick."""
     assert [batch.name for batch in slowest(REPORT)] == ["fwd_bf16_2_abc", "splitkv_d128"]
 
 
@@ -121,18 +104,18 @@ def test_what_changed() -> None:
     """Prevents: a kernel that got slower unseen, and one counted as new that is not."""
     kernels = [replace(k, vgprs=k.vgprs + (k.symbol == "odd_gfx950")) for k in REPORT.kernels[:-1]]
     kernels += [replace(REPORT.kernels[-1], waves=None), replace(REPORT.kernels[0], name="new")]
-    found = compare(REPORT, replace(REPORT, kernels=tuple(kernels[1:]), timed=False))
+    found = compare_reports(REPORT, replace(REPORT, kernels=tuple(kernels[1:]), timed=False))
     assert (found.added, found.removed) == (("new, gfx950",), ("fwd_d128_nmask, gfx950",))
     assert found.changes == (Change("splitkv_d128", "gfx950", "waves", 4, None),)
     assert found.totals[-1].after is None
     assert found.totals[-1].before == 30.5
-    nothing = compare(REPORT, REPORT)
+    nothing = compare_reports(REPORT, REPORT)
     assert (nothing.added, nothing.removed, nothing.changes) == ((), (), ())
 
 
 def test_builds_are_compared_without_a_plan() -> None:
     """Prevents: each kernel gone and new where one of two reports does not know names."""
-    found = compare(make_report(None, [LIBRARY]), REPORT)
+    found = compare_reports(make_report(None, [LIBRARY]), REPORT)
     assert (found.added, found.removed, found.changes) == ((), (), ())
 
 
@@ -173,7 +156,7 @@ def test_columns_without_content_are_left_out() -> None:
     """Prevents: columns of seconds and sources where no log says them."""
     for report, shown in ((REPORT, True), (make_report(PLAN, [LIBRARY]), False)):
         page = render(report)
-        for table in ("groups", "batches", "kernels"):
+        for table in ("batches", "kernels"):
             (head,) = re.findall(rf'id="{table}-table".*?<thead>(.*?)</thead>', page, re.DOTALL)
             assert (">seconds<" in head, ">from<" in head) == (shown, shown), table
             assert "VGPR spills" in head or table != "kernels", "a zero is content"
@@ -206,7 +189,7 @@ def test_a_page_is_well_formed_and_has_no_foreign_tags() -> None:
     named = replace(REPORT, name="<i>", libraries=libraries, kernels=kernels)
     slower = replace(REPORT.kernels[0], name="<i>", vgprs=90)
     before = replace(named, kernels=(slower, *named.kernels[1:-1]))
-    page = render(named, compare(before, named))
+    page = render(named, compare_reports(before, named))
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -223,11 +206,3 @@ def test_unreachable_comes_first() -> None:
     page = render(REPORT)
     assert page.index("unreachable: a bucket") < page.index("no variant has this hdim")
     assert "43 kernel instances of the receipts" in page
-
-
-def test_nothing_depends_on_time_or_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: another page of the same libraries in another clone."""
-    text = render(REPORT)
-    monkeypatch.chdir("/")
-    assert render(make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)) == text
-    assert json.loads(REPORT.to_json()) == json.loads(REPORT.to_json())

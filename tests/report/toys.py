@@ -83,10 +83,7 @@ LIBRARY = Library(
     "AMD clang version 19.0.0",
 )
 
-COMPILED = {
-    "fwd_bf16_2_abc": Compile(30.5, "compiled"),
-    "splitkv_d128": Compile(0.1, "disk cache"),
-}
+COMPILED = {"fwd_bf16_2_abc": Compile(30.5, "compiled"), "splitkv_d128": Compile(0.1, "disk cache")}
 
 LEFT_OUT = (
     LeftOut("libmha_fwd", "fwd", "fwd", "no variant has this hdim", 40),
