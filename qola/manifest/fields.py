@@ -271,6 +271,15 @@ BUILD = TableSpec(
             maximum=MAX_BATCH,
             example=8,
         ),
+        Field(
+            "max_bytes",
+            Kind.INTEGER,
+            "size of a library above which the build fails, for limits of package indexes",
+            "no limit",
+            minimum=1,
+            maximum=2**40,
+            example=60_000_000,
+        ),
     ),
 )
 

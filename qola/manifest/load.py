@@ -126,6 +126,7 @@ def build_manifest(
         mode=build.get("mode", "pybind"),
         keep_unreachable=build.get("keep_unreachable", False),
         batch=build.get("batch", BATCH),
+        max_bytes=build.get("max_bytes"),
         modules=tuple(_module(n, module) for n, module in enumerate(tables[fields.MODULES])),
         fwd_variants=tuple(_variants(reader, FwdVariant, fields.FWD_VARIANTS, tables)),
         bwd_variants=tuple(_variants(reader, BwdVariant, fields.BWD_VARIANTS, tables)),

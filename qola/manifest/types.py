@@ -187,6 +187,7 @@ class Manifest:
         namespace: "" for plain ``qola::``.
         architectures: sorted; () if not given.
         warnings: findings that do not make the manifest invalid.
+        max_bytes: size of a library above which the build fails.
         order: preferred kinds of kernels by direction, without default orders.
     """
 
@@ -199,6 +200,7 @@ class Manifest:
     mode: BuildMode
     keep_unreachable: bool
     batch: int
+    max_bytes: int | None
     modules: tuple[ModuleSpec, ...]
     fwd_variants: tuple[FwdVariant, ...]
     bwd_variants: tuple[BwdVariant, ...]
@@ -221,6 +223,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """Return the request in a fixed order, without file and lines."""
         optional = {
+            "max_bytes": self.max_bytes,
             "kernels": [kernel.config.name for kernel in self.kernels],
             "triton": [spec.to_json() for spec in self.triton],
             "order": {direction: list(kinds) for direction, kinds in self.order.items()},

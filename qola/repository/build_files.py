@@ -170,6 +170,7 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
             kernel_names=module.kernel_names.file,
             kernels=own,
             linked=linked if linked != own else None,
+            max_bytes=plan.manifest.get("max_bytes"),
             namespace=plan.namespace,
             place=lazy_place(plan.namespace, name),
             plan="plan.json",
