@@ -109,7 +109,7 @@ def test_defaults_are_rocm_qolas() -> None:
     """Prevents: an absent key meaning something else than it does there."""
     manifest = loads('[[modules]]\nname = "libmha_fwd"\n', file="m.toml")
     assert (manifest.namespace, manifest.mode, manifest.architectures) == ("", "pybind", ())
-    assert not manifest.keep_unreachable
+    assert (manifest.keep_unreachable, manifest.max_bytes) == (False, None)
     assert (manifest.aiter_commit, manifest.patches_dir, manifest.rocm_versions) == (None, None, ())
     (module,) = manifest.modules
     assert (module.mode, module.receipt, module.drop_srcs, module.overrides) == (None, None, (), ())

@@ -91,6 +91,7 @@ QOLA_KEYS = "aiter_commit, namespace, patches_dir or rocm_versions"
         (BUILD, 'architectures = ["gfx95"]', '"gfx95"', "gfx950", '"gfx950"?'),
         (BUILD, 'architectures = ["gfx942:xnack-"]', '"gfx942:xnack-"', "gfx942", 'mean "gfx942"?'),
         (BUILD, 'architectures = ["native", "gfx950"]', "together with other", 'only "native"', ""),
+        (BUILD, "max_bytes = 0", "0", "an integer from 1", ""),
         (BUILD, 'archs = ["gfx950"]', 'unknown key "archs"', "mode", "did you mean architectures?"),
         (THIRD, 'name = "a/b"', '"a/b"', "letters, digits and _", ""),
         (
