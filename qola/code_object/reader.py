@@ -244,20 +244,14 @@ def _kernel(
 
 
 def _text(metadata: Any, key: str, default: str | None = None) -> str:
-    value = _value(metadata, key, default)
+    value = metadata.get(key, default) if type(metadata) is dict else None
     if type(value) is not str or unseen(value):
         raise ValueError(f"{key} of the metadata: {value!r:.80}")
     return value
 
 
 def _number(metadata: Any, key: str, default: int | None = None) -> int:
-    value = _value(metadata, key, default)
+    value = metadata.get(key, default) if type(metadata) is dict else None
     if type(value) is not int or not 0 <= value < 1 << 32:
         raise ValueError(f"{key} of the metadata: {value!r:.80}")
     return value
-
-
-def _value(metadata: Any, key: str, default: object) -> object:
-    if type(metadata) is not dict:
-        raise ValueError(f"metadata without {key}: {metadata!r:.80}")
-    return metadata.get(key, default)

@@ -28,3 +28,8 @@ def first_of(lanes: Array) -> tuple[int, int]:
     """Row and column of the first lane of (waves, lanes) that is set."""
     row, lane = divmod(int(np.argmax(lanes)), lanes.shape[1])
     return row, lane
+
+
+def first_of_any(lanes: Array) -> tuple[int, int] | None:
+    """Row and column of the first lane that is set, None if none is."""
+    return first_of(lanes) if lanes.any() else None

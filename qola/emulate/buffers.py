@@ -1,47 +1,43 @@
-"""Vector memory: buffers with range checks (MUBUF), global and flat addresses, scratch memory."""
+"""Accesses of lanes: buffers with range checks, global and flat addresses, scratch memory, LDS."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from qola.emulate import memory
-from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U32, U64, Array, first_of
+from qola.emulate.arrays import F16, F32, F64, I32, I64, U32, U64, Array, first_of_any
+from qola.emulate.check import check_access, record_lds
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
-from qola.emulate.waves import AGPRS, LANES, M0, VGPRS, Step, Waves
+from qola.emulate.waves import AGPRS, EXEC, LANES, M0, VGPRS, Step, Waves
 
-_SIZES = {"UBYTE": 1, "SBYTE": 1, "BYTE": 1, "USHORT": 2, "SSHORT": 2, "SHORT": 2}
-_WORDS = {"DWORD": 1, "DWORDX2": 2, "DWORDX3": 3, "DWORDX4": 4}
+#: Bytes of an access by the last word of its name.
+_SIZES = {
+    **{"UBYTE": 1, "SBYTE": 1, "BYTE": 1, "USHORT": 2, "SSHORT": 2, "SHORT": 2},
+    **{"DWORD": 4, "DWORDX2": 8, "DWORDX3": 12, "DWORDX4": 16},
+    **{"B8": 1, "U8": 1, "I8": 1, "B16": 2, "U16": 2, "I16": 2},
+    **{"B32": 4, "B64": 8, "B96": 12, "B128": 16},
+}
+_SIGNED = ("SBYTE", "SSHORT", "I8", "I16")
 _ACCESS = re.compile(
-    r"(BUFFER|GLOBAL|FLAT|SCRATCH)_(LOAD|STORE)_(LDS_)?([A-Z]+(?:X\d)?)(_D16)?(_HI)?$"
+    r"(BUFFER|GLOBAL|FLAT|SCRATCH|DS)_(LOAD|STORE|READ|WRITE)_(LDS_)?"
+    r"([A-Z]+(?:X\d)?|[BUI]\d+)(_D16)?(_HI)?$"
 )
-_ATOMIC = re.compile(r"(BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)$")
+_ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_(ADD_F32)$")
 #: No register: the address is all in the vector registers.
 _OFF = 127
 _HIGH_ADDRESS = U32(0xFFFF)
 
-
-@dataclass(frozen=True)
-class Reach:
-    """Where an access goes.
-
-    Attributes:
-        addresses: of the first byte, for each lane; those of lanes that are off mean nothing.
-        within: for each word of a buffer whether it is in range: an array, or None for all;
-            a list of one means all words alike.
-    """
-
-    addresses: Array
-    within: list[Array | None]
-
-
-#: Finds where an access of some bytes goes: of 1, of 2, or of words.
+#: Address of the first byte for each lane, and for each word whether it is in range: an array, or
+#: None for all; a list of one means all words alike. Addresses of inactive lanes are arbitrary,
+#: except in the LDS and in scratch memory.
+Reach = tuple[Array, list[Array | None]]
+#: Finds the addresses of an access of some bytes: 1, 2, or a multiple of 4.
 Finder = Callable[[Waves, int], Reach]
 
 
@@ -52,8 +48,8 @@ def _signed(value: int, width: int) -> int:
 def _buffer(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a buffer, base + soffset + stride * index + offset, and the range check.
 
-    With an index, and a stride that is not 0, the index must be less than the number of records;
-    else the offset, which the scalar offset makes shorter.
+    With an index and a stride other than 0, the index must be less than the number of records;
+    else the offset, whose limit the scalar offset reduces.
     """
     resource, offset = one["srsrc"], one["offset"]
     soffset = listed(number_of(one, "soffset", "u32", literals), "i32")
@@ -79,14 +75,11 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
         addresses = base + (within + start).view(U64)
         if stride is not None and index is not None and stride.all():
             counted = index(w) < records
-            return Reach(addresses, [None if counted.all() else counted])
+            return addresses, [None if counted.all() else counted]
         limit = records.astype(I64) - start
-        last = within + 4 * (words - 1)
-        if bool((last < limit).all()):
-            return Reach(addresses, [None])
-        if words == 1:
-            return Reach(addresses, [within < limit])
-        return Reach(addresses, [within + 4 * word < limit for word in range(words)])
+        if bool((within + 4 * (words - 1) < limit).all()):
+            return addresses, [None]
+        return addresses, [within + 4 * word < limit for word in range(words)]
 
     return find
 
@@ -94,27 +87,22 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 def _global(one: Instruction, literals: Literals) -> Finder:
     """Addresses in two vector registers, or in two scalar ones with a vector offset."""
     flat = one.form == "FLAT"
-    offset = one["offset"] if flat else _signed(one["offset"], 13)
+    offset = np.int64(one["offset"] if flat else _signed(one["offset"], 13)).view(U64)
     saddr = one["saddr"] & 0x7F
     address = one["addr"]
-    if flat or saddr == _OFF:
 
-        def find(w: Waves, size: int) -> Reach:
-            pair = w.words(address, 2)
-            found = pair[0].astype(U64) | pair[1].astype(U64) << U64(32)
-            return Reach(found + np.int64(offset).view(U64), [None])
-
-        return find
+    def find(w: Waves, size: int) -> Reach:
+        pair = w.words(address, 2)
+        return (pair[0].astype(U64) | pair[1].astype(U64) << U64(32)) + offset, [None]
 
     def find_from(w: Waves, size: int) -> Reach:
-        found = w.q[saddr] + w.u[address].astype(U64)
-        return Reach(found + np.int64(offset).view(U64), [None])
+        return w.q[saddr] + w.u[address].astype(U64) + offset, [None]
 
-    return find_from
+    return find if flat or saddr == _OFF else find_from
 
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:
-    """Scratch memory is each lane's own; here it is a piece of memory like others."""
+    """Addresses in a lane's own scratch memory."""
     offset = _signed(one["offset"], 13)
     saddr = one["saddr"] & 0x7F
     uses_vector = bool(one["sve"])
@@ -127,24 +115,56 @@ def _scratch(one: Instruction, literals: Literals) -> Finder:
             within = within + w.u[address].astype(I64)
         if saddr != _OFF:
             within = within + w.u[saddr].astype(I64)
-        bad = w.exec & ((within < 0) | (within + size > machine.scratch_row))
-        if bad.any():
+        good = (within >= 0) & (within + size <= machine.scratch_row)
+        if (w.exec & ~good).any():
             detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
-            machine.report(w, one, "out of range", detail, bad)
-        within = np.where(bad, 0, within)
+            machine.report(w, one, "out of range", detail, w.exec & ~good)
         wave = w.groups * machine.group_waves + w.numbers
         lane = wave[:, None] * LANES + np.arange(LANES)
-        start = machine.scratch.ctypes.data
-        places = (start + lane * machine.scratch_row + within).astype(U64)
-        return Reach(places, [~bad])
+        places = lane * machine.scratch_row + np.where(good & w.exec, within, 0)
+        return (places + machine.scratch_start).view(U64), [good]
 
     return find
 
 
-_FINDERS = {"BUFFER": _buffer, "GLOBAL": _global, "FLAT": _global, "SCRATCH": _scratch}
+def _lds(one: Instruction, literals: Literals) -> Finder:
+    return lds_finder(one, one["offset0"] | one["offset1"] << 8)
 
 
-def _data(one: Instruction, name: str) -> int:
+def lds_finder(one: Instruction, offset: int) -> Finder:
+    """Addresses in a workgroup's row of the LDS."""
+    if one["gds"]:
+        raise UnsupportedError("global data share")
+    address, added = listed(one["addr"], "u32"), U64(offset)
+
+    def find(w: Waves, size: int) -> Reach:
+        machine = w.machine
+        places = address(w).astype(U64)
+        if offset:
+            places += added
+        if not w.full:
+            places = np.where(w.exec, places, U64(0))
+        good = None
+        limit = machine.lds_bytes - size
+        if int(places.max()) > limit:
+            good = places <= limit
+            if bad := first_of_any(w.exec & ~good):
+                detail = f"{size} bytes at {int(places[bad]):#x} of {machine.lds_bytes:#x} bytes"
+                machine.report(w, one, "out of range", f"{detail} of LDS", w.exec & ~good)
+            places = np.where(good, places, U64(0))
+        return places + w.lds_rows, [good]
+
+    return find
+
+
+_FINDERS = {
+    **{"BUFFER": _buffer, "GLOBAL": _global, "FLAT": _global},
+    **{"SCRATCH": _scratch, "DS": _lds},
+}
+
+
+def data_register(one: Instruction, name: str) -> int:
+    """Number of the first register with the data of an access."""
     return one[name] + (AGPRS - VGPRS) * one["acc"]
 
 
@@ -158,129 +178,121 @@ def _active(w: Waves, within: Array | None) -> Array | None:
 def _checked(
     w: Waves, one: Instruction, addresses: Array, size: int, active: Array | None
 ) -> tuple[Array, Array | None]:
-    machine = w.machine
-    if one.form == "SCRATCH":
-        # It was checked where it was found; lanes that are off are sent to the first row.
-        if active is not None:
-            addresses = np.where(active, addresses, U64(machine.scratch.ctypes.data))
-        return addresses, active
-    found = machine.map.checked(addresses, size, active, machine.reporter(w, one))
-    if machine.checked and memory.misaligned(found[0], min(size, 4)):
-        crooked = found[0] % U64(min(size, 4)) != 0
-        if active is not None:
-            crooked = crooked & active
-        if crooked.any():
-            first = int(found[0][first_of(crooked)])
-            machine.report(w, one, "misaligned", f"{size} bytes at {first:#x}", crooked)
-    return found
+    """Addresses that may be used, and the lanes whose are their own (None for all)."""
+    if one.form not in ("SCRATCH", "DS"):
+        reporter = w.machine.reporter(w, one)
+        addresses, active = w.machine.map.checked(addresses, size, active, reporter)
+    if w.known:
+        check_access(w, one, addresses, size, active)
+    return addresses, active
 
 
-def _read(w: Waves, one: Instruction, reach: Reach, words: int) -> Array:
-    """Words from memory; those that are out of a buffer's range are 0."""
-    if len(reach.within) == 1:
-        addresses, used = _checked(w, one, reach.addresses, 4 * words, _active(w, reach.within[0]))
-        values = memory.read_words(addresses, words)
-        return values if used is None else values * used
-    parts = []
-    for word, within in enumerate(reach.within):
-        at = reach.addresses + U64(4 * word)
-        addresses, used = _checked(w, one, at, 4, _active(w, within))
-        value = memory.read_words(addresses, 1)[0]
-        parts.append(value if used is None else value * used)
-    return np.stack(parts)
+def _accesses(
+    w: Waves, one: Instruction, finder: Finder, size: int
+) -> Iterator[tuple[int, int, Array, Array | None]]:
+    """Yield first word, number of words, checked addresses and lanes of each part of an access."""
+    start, within = finder(w, size)
+    if len(within) == 1:
+        yield 0, size // 4, *_checked(w, one, start, size, _active(w, within[0]))
+    else:
+        for word, good in enumerate(within):
+            at = start + U64(4 * word)
+            yield word, 1, *_checked(w, one, at, 4, _active(w, good))
 
 
-def _bind_access(one: Instruction, literals: Literals) -> Step:
+def _kept(w: Waves, values: Array, used: Array | None) -> Array:
+    """Loaded values, 0 for lanes without an address; registers of inactive lanes stay anyway."""
+    return values if used is None or used is w.exec else values * used
+
+
+def read(w: Waves, one: Instruction, finder: Finder, words: int) -> Array:
+    """Words from memory, (words, waves, lanes); those that are out of range are 0."""
+    parts = [
+        _kept(w, memory.read_words(addresses, count), used)
+        for _, count, addresses, used in _accesses(w, one, finder, 4 * words)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def write(w: Waves, one: Instruction, finder: Finder, values: Array) -> None:
+    """Write words, (words, waves, lanes)."""
+    for word, count, addresses, used in _accesses(w, one, finder, 4 * len(values)):
+        part = values[word : word + count]
+        if used is None:
+            memory.write_words(addresses, part)
+        else:
+            memory.write_words(addresses[used], part[:, used])
+
+
+def bind_access(one: Instruction, literals: Literals) -> Step:
+    """A load or store of words, or of 8 or 16 bits."""
     found = _ACCESS.match(one.name)
     assert found
-    space, direction, to_lds, kind = found[1], found[2], found[3], found[4]
-    finder = _FINDERS[space](one, literals)
+    space, direction, to_lds, kind, half, high = found.groups()
+    finder, size = _FINDERS[space](one, literals), _SIZES[kind]
     if to_lds or one["lds"]:
-        return _to_lds(one, finder, kind)
-    data = _data(one, "vdata" if space == "BUFFER" else "vdst" if direction == "LOAD" else "data")
-    if kind in _WORDS:
-        words = _WORDS[kind]
-        if direction == "LOAD":
-            return lambda w: w.put(data, _read(w, one, finder(w, 4 * words), words))
-        return lambda w: _write(w, one, finder(w, 4 * words), w.words(data, words))
-    size = _SIZES[kind]
-    high = bool(found[6])
-    if direction == "STORE":
+        return _to_lds(one, finder, size)
+    loads = direction in ("LOAD", "READ")
+    stored = {"BUFFER": "vdata", "DS": "data0"}.get(space, "data")
+    data = data_register(one, "vdst" if loads and space != "BUFFER" else stored)
+    if size >= 4:
+        words = size // 4
+        if loads:
+            return lambda w: w.put(data, read(w, one, finder, words))
+        return lambda w: write(w, one, finder, w.words(data, words))
+    if not loads:
         distance = U32(16 if high else 0)
 
         def store(w: Waves) -> None:
-            reach = finder(w, size)
-            active = _active(w, reach.within[0])
-            addresses, used = _checked(w, one, reach.addresses, size, active)
-            value = w.words(data, 1)[0] >> distance
-            if used is None:
-                memory.write_small(addresses, value, size)
-            else:
-                memory.write_small(addresses[used], value[used], size)
+            for _, _, addresses, used in _accesses(w, one, finder, size):
+                value = w.words(data, 1)[0] >> distance
+                if used is None:
+                    memory.write_small(addresses, value, size)
+                else:
+                    memory.write_small(addresses[used], value[used], size)
 
         return store
-    half, signed = bool(found[5]), kind.startswith("S") and kind != "SHORT"
+    signed = kind in _SIGNED
 
     def load(w: Waves) -> None:
-        reach = finder(w, size)
-        addresses, used = _checked(w, one, reach.addresses, size, _active(w, reach.within[0]))
-        value = memory.read_small(addresses, size)
-        if used is not None:
-            value = value * used
-        if signed:
-            value = value.astype(np.int16 if size == 2 else np.int8).astype(I32).view(U32)
-        if half:
-            old = w.words(data, 1)[0]
-            value = value & U32(0xFFFF)
-            value = value << U32(16) | old & U32(0xFFFF) if high else value | old & U32(0xFFFF0000)
-        w.put(data, value[None])
+        for _, _, addresses, used in _accesses(w, one, finder, size):
+            value = _kept(w, memory.read_small(addresses, size), used)
+            if signed:
+                value = value.astype(np.int16 if size == 2 else np.int8).astype(I32).view(U32)
+            if half:
+                old = w.words(data, 1)[0]
+                value = value & U32(0xFFFF)
+                if high:
+                    value = value << U32(16) | old & U32(0xFFFF)
+                else:
+                    value = value | old & U32(0xFFFF0000)
+            w.put(data, value[None])
 
     return load
 
 
-def _write(w: Waves, one: Instruction, reach: Reach, values: Array) -> None:
-    if len(reach.within) == 1:
-        active = _active(w, reach.within[0])
-        addresses, used = _checked(w, one, reach.addresses, 4 * len(values), active)
-        if used is None:
-            memory.write_words(addresses, values)
-        else:
-            memory.write_words(addresses[used], values[:, used])
-        return
-    for word, within in enumerate(reach.within):
-        at = reach.addresses + U64(4 * word)
-        addresses, used = _checked(w, one, at, 4, _active(w, within))
-        if used is None:
-            memory.write_words(addresses, values[word : word + 1])
-        else:
-            memory.write_words(addresses[used], values[word : word + 1, used])
-
-
-def _to_lds(one: Instruction, finder: Finder, kind: str) -> Step:
+def _to_lds(one: Instruction, finder: Finder, size: int) -> Step:
     """From memory to the LDS: each lane's words follow those of the lane before it.
 
     An inactive lane leaves its place unchanged; values out of a buffer's range are 0.
     """
-    if kind not in _WORDS:
+    if size < 4:
         raise UnsupportedError("bytes or halves loaded to the LDS")
-    words = _WORDS[kind]
     offset = one["offset"] if one.form == "MUBUF" else _signed(one["offset"], 13)
 
     def run(w: Waves) -> None:
         machine = w.machine
-        values = _read(w, one, finder(w, 4 * words), words)
-        base = (w.u[M0] & U32(0x3FFFF)).astype(I64) + offset
-        places = base + np.arange(LANES) * (4 * words)
-        bad = w.exec & ((places < 0) | (places + 4 * words > machine.lds_bytes))
+        values = read(w, one, finder, size // 4)
+        places = (w.u[M0] & U32(0x3FFFF)).astype(I64) + offset + np.arange(LANES) * size
+        bad = w.exec & ((places < 0) | (places + size > machine.lds_bytes))
         if bad.any():
-            detail = f"{4 * words} bytes loaded to {machine.lds_bytes:#x} bytes of LDS"
+            detail = f"{size} bytes loaded to {machine.lds_bytes:#x} bytes of LDS"
             machine.report(w, one, "out of range", detail, bad)
         used = w.exec & ~bad
-        places = (places + (w.groups * machine.lds_row)[:, None])[used]
-        octets = places[:, None] + np.arange(4 * words)
-        machine.lds[octets] = np.ascontiguousarray(values[:, used].T).view(U8)
-        if machine.lds_written is not None:
-            machine.lds_written[octets] = True
+        addresses = (places.view(U64) + w.lds_rows)[used]
+        memory.write_words(addresses, values[:, used])
+        if w.known:
+            record_lds(w, addresses, size)
 
     return run
 
@@ -325,32 +337,37 @@ _UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = 
 }
 
 
-def _bind_atomic(one: Instruction, literals: Literals) -> Step:
+def bind_atomic(one: Instruction, literals: Literals) -> Step:
+    """An operation that reads, changes and writes memory, lane by lane."""
     found = _ATOMIC.match(one.name)
     assert found
-    finder = _FINDERS[found[1]](one, literals)
-    kind, update = _UPDATES[found[2]]
+    space = one.name.partition("_")[0]
+    finder = _FINDERS[space](one, literals)
+    kind, update = _UPDATES[found[1] or found[2]]
     words = np.dtype(kind).itemsize // 4
-    source = _data(one, "vdata" if found[1] == "BUFFER" else "data")
-    # With sc0 the operation returns the previous value.
-    target = (source if found[1] == "BUFFER" else _data(one, "vdst")) if one["sc0"] else None
+    source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
+    target = source if space == "BUFFER" else data_register(one, "vdst")
+    returns = bool(one["sc0"])
 
     def run(w: Waves) -> None:
-        reach = finder(w, 4 * words)
-        active = _active(w, reach.within[-1])
-        addresses, used = _checked(w, one, reach.addresses, 4 * words, active)
+        start, within = finder(w, 4 * words)
+        addresses, used = _checked(w, one, start, 4 * words, _active(w, within[-1]))
         lanes = np.ones(addresses.shape, bool) if used is None else used
         crooked = lanes & (addresses % U64(4 * words) != 0)
-        if crooked.any():
-            first = int(addresses[first_of(crooked)])
-            w.machine.report(w, one, "misaligned", f"{4 * words} bytes at {first:#x}", crooked)
+        if bad := first_of_any(crooked):
+            place = "of the LDS" if space == "DS" else f"at {int(addresses[bad]):#x}"
+            detail = f"{4 * words} bytes {place}"
+            w.machine.report(w, one, "misaligned", detail, crooked)
             lanes = lanes & ~crooked
         raw = w.words(source, words)
         pair = raw[0] if words == 1 else raw[0].astype(U64) | raw[1].astype(U64) << U64(32)
+        values = pair[lanes].view(kind)
+        if isinstance(update, np.ufunc) and not returns:
+            memory.update_numbers(addresses[lanes], update, values)
+            return
         old = np.zeros(addresses.shape, kind)
-        with w.machine.lock:
-            old[lanes] = _in_order(addresses[lanes], kind, update, pair[lanes].view(kind))
-        if target is not None:
+        old[lanes] = _in_order(addresses[lanes], update, values)
+        if returns:
             bits: Array = old.view(U32 if words == 1 else U64)
             parts = [bits] if words == 1 else [bits.astype(U32), (bits >> U64(32)).astype(U32)]
             w.put(target, np.stack(parts))
@@ -358,38 +375,90 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
     return run
 
 
-def _in_order(
-    addresses: Array,
-    kind: type[np.generic],
-    update: Callable[[Array, Array], Array],
-    values: Array,
-) -> Array:
+def _in_order(addresses: Array, update: Callable[[Array, Array], Array], values: Array) -> Array:
     """Update numbers in memory, and return the old ones."""
-    old = np.empty(addresses.shape, kind)
+    old = np.empty_like(values)
     # Of lanes that share an address the first, then the next, ...
     rest = np.arange(len(addresses))
     while len(rest):
         now = rest[np.unique(addresses[rest], return_index=True)[1]]
-        before = memory.read_numbers(addresses[now], kind)
-        old[now] = before
-        memory.write_numbers(addresses[now], update(before, values[now]).astype(kind, copy=False))
+        old[now] = memory.read_numbers(addresses[now], values.dtype)
+        new = update(old[now], values[now]).astype(values.dtype, copy=False)
+        memory.write_numbers(addresses[now], new)
         rest = np.setdiff1d(rest, now, assume_unique=True)
     return old
 
 
 def _names() -> dict[str, Binder]:
-    names: dict[str, Binder] = {}
     halves = [f"{kind}_D16{high}" for kind in ("UBYTE", "SBYTE", "SHORT") for high in ("", "_HI")]
-    loads = ["UBYTE", "SBYTE", "USHORT", "SSHORT", *_WORDS, *halves]
-    stores = ["BYTE", "SHORT", *_WORDS, "BYTE_D16_HI", "SHORT_D16_HI"]
-    for space in _FINDERS:
-        names |= {f"{space}_LOAD_{kind}": _bind_access for kind in loads}
-        names |= {f"{space}_STORE_{kind}": _bind_access for kind in stores}
-    for kind in ("DWORD", "DWORDX3", "DWORDX4"):
-        names[f"GLOBAL_LOAD_LDS_{kind}"] = _bind_access
-    for space in ("BUFFER", "GLOBAL", "FLAT"):
-        names |= {f"{space}_ATOMIC_{kind}": _bind_atomic for kind in _UPDATES}
-    return names
+    words = ["DWORD", "DWORDX2", "DWORDX3", "DWORDX4"]
+    loads = ["UBYTE", "SBYTE", "USHORT", "SSHORT", *words, *halves]
+    stores = ["BYTE", "SHORT", *words, "BYTE_D16_HI", "SHORT_D16_HI"]
+    spaces = ("BUFFER", "GLOBAL", "FLAT", "SCRATCH")
+    names = [f"{space}_LOAD_{kind}" for space in spaces for kind in loads]
+    names += [f"{space}_STORE_{kind}" for space in spaces for kind in stores]
+    names += [f"GLOBAL_LOAD_LDS_{kind}" for kind in ("DWORD", "DWORDX3", "DWORDX4")]
+    atomics = [f"{space}_ATOMIC_{kind}" for space in spaces[:3] for kind in _UPDATES]
+    return {**dict.fromkeys(names, bind_access), **dict.fromkeys(atomics, bind_atomic)}
 
 
 BUFFERS = _names()
+
+
+_LOAD = re.compile(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$")
+_COUNTS = (1, 2, 4, 8, 16)
+
+
+def _bind(one: Instruction, literals: Literals) -> Step:
+    found = _LOAD.match(one.name)
+    assert found
+    words = int(found[2] or 1)
+    base, target = one["sbase"], one["sdata"]
+    buffer = bool(found[1])
+    raw = one["offset"] if one["imm"] else 0
+    # 21 bits with a sign.
+    offset = raw - (1 << 21) if raw >> 20 & 1 else raw
+    register = one["soffset"] if one["soffset_en"] else None
+    if not one["imm"] and register is None:
+        # Without both, the offset field is a register's number.
+        register = one["offset"] & 0x7F
+    changes_exec = target <= EXEC + 1 and target + words > EXEC
+
+    def run(w: Waves) -> None:
+        distance: Array | int = offset
+        if register is not None:
+            distance = w.u[register].astype(I64) + offset
+        start = w.q[base]
+        assert start is not None
+        within: list[Array] = []
+        if buffer:
+            records = w.u[base + 2].astype(I64)
+            within = [distance + 4 * word < records for word in range(words)]
+            start = start & U64(0xFFFFFFFFFFFF)
+        # The two lowest bits of an address are ignored.
+        addresses = (start + np.asarray(distance, I64).view(U64)) & ~U64(3)
+        # Of a buffer each word by itself: those out of its range are 0, whatever lies there.
+        step = 1 if buffer else words
+        parts = []
+        for word in range(0, words, step):
+            checked, used = w.machine.map.checked(
+                addresses + U64(4 * word),
+                4 * step,
+                within[word] if within else None,
+                w.machine.reporter(w, one),
+            )
+            found = memory.read_words(checked, step)
+            parts.append(found if used is None else found * used)
+        values = np.concatenate(parts)
+        w.s[:, target : target + words] = values[:, :, 0].T
+        if changes_exec:
+            w.update_exec()
+
+    return run
+
+
+SCALAR_MEMORY: dict[str, Binder] = {
+    f"S_{buffer}LOAD_DWORD{f'X{count}' if count > 1 else ''}": _bind
+    for buffer in ("", "BUFFER_")
+    for count in _COUNTS
+}

@@ -1,136 +1,142 @@
-"""Reports reads of registers that were never written, by a wrapper around each instruction.
+"""Checks of the registers and addresses of instructions.
 
-All registers of an operand in active lanes count as read, even if the value is only moved and
-shifted out again: such a read does not affect the result.
+`find_misfit` serves every launch, the other checks serve launches with `Options.checked`. An active
+lane reads all registers of an operand, even if the instruction only moves a value that a later one
+shifts out: such a read does not affect the result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from qola.emulate.arrays import Array
+from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import listed
 from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Layout, Step, Waves
 
-_READS = (
-    "src0",
-    "vsrc0",
-    "src1",
-    "vsrc1",
-    "src2",
-    "ssrc0",
-    "ssrc1",
-    "addr",
-    "vaddr",
-    "srsrc",
-    "soffset",
-    "sbase",
-    "saddr",
-    "data0",
-    "data1",
-    "data",
-)
-_WRITES = ("vdst", "sdst", "sdata")
-_ACCUMULATION = frozenset({"vdst", "vdata", "data", "data0", "data1"})
+#: Numbers that mean no register, in operands that may have none.
 _OFF = (124, 127)
 
 
-def _operands(one: Instruction) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Registers that are read and written: first number and count."""
-    reads, writes = [], []
-    for name, words in one.words.items():
-        if name not in one.fields:
+def _registers(one: Instruction) -> Iterator[tuple[str, int, int]]:
+    """Yield the field, first number and count of each operand of an instruction."""
+    unused = {
+        "soffset": one.form == "SMEM" and not one["soffset_en"],
+        "vaddr": not (one["offen"] or one["idxen"]),
+        "addr": one.form == "SCRATCH" and not one["sve"],
+    }
+    for name, count in one.words.items():
+        number = one[name]
+        if unused.get(name) or (name in ("saddr", "soffset") and number in _OFF):
             continue
-        number = one.fields[name]
         if name == "vdst" and one.name in ("V_READFIRSTLANE_B32", "V_READLANE_B32"):
             # The field of vector registers encodes a scalar register here.
             number %= VGPRS
         if number >= VGPRS and _in_accumulation(one, name):
             number += AGPRS - VGPRS
-        store = "STORE" in one.name or "ATOMIC" in one.name
-        is_read = name in _READS or (name == "vdata" and store)
-        if name in ("saddr", "soffset") and number in _OFF:
-            continue
-        if name == "soffset" and one.form == "SMEM" and not one["soffset_en"]:
-            continue
-        if name in ("vaddr",) and not (one["offen"] or one["idxen"]):
-            continue
-        if name == "addr" and one.form == "SCRATCH" and not one["sve"]:
-            continue
-        if is_read:
-            reads.append((number, words))
-        elif name in _WRITES or name == "vdata":
-            writes.append((number, words))
-    if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
-        writes.append((VCC, 2))
-    if "FMAC" in one.name or "PERMLANE" in one.name:
-        reads.append((one["vdst"], one.words.get("vdst", 1)))
-    return reads, writes
+        yield name, number, count
 
 
 def _in_accumulation(one: Instruction, name: str) -> bool:
+    """Whether a field of an instruction names accumulation registers."""
     if one.form == "VOP3P_MFMA":
         return bool({"src0": one["acc"] & 1, "src1": one["acc"] >> 1}.get(name, one["acc_cd"]))
     if one.name.startswith("V_ACCVGPR"):
         return name == ("src0" if one.name.endswith("READ") else "vdst")
-    return bool(one["acc"]) and name in _ACCUMULATION
+    return bool(one["acc"]) and name in ("vdst", "vdata", "data", "data0", "data1")
+
+
+def _name_of(number: int) -> str:
+    first = max(start for start in (0, VGPRS, AGPRS) if start <= number)
+    return f"{'a' if first == AGPRS else 'v' if first else 's'}{number - first}"
+
+
+def find_misfit(one: Instruction, layout: Layout) -> str:
+    """Return which register of an instruction a wave does not have; empty if it has all."""
+    for _, number, count in _registers(one):
+        last = number + count - 1
+        if number < SGPRS:
+            if count > 1 and number % 2:
+                return f"s{number} is odd, and begins a pair"
+            if last >= SGPRS:
+                return f"s{last} is beyond the scalar registers"
+        elif number >= VGPRS:
+            start, first = (AGPRS, layout.first_agpr) if number >= AGPRS else (VGPRS, 0)
+            if first + last - start >= layout.vgprs:
+                register = f"{_name_of(number)[0]}{last - start}"
+                return f"{register} is beyond the {layout.vgprs} vector registers of the kernel"
+    return ""
 
 
 def checking(one: Instruction, step: Step) -> Step:
-    """An instruction that reports registers which it reads and nobody wrote."""
-    reads, writes = _operands(one)
-    scalars = [slice(n, n + c) for n, c in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
-    vectors = [(n, c) for n, c in reads if n >= VGPRS]
-    # It writes one lane, whether that is active or not.
-    written = listed(one["src1"], "u32") if one.name == "V_WRITELANE_B32" else None
+    """Return an instruction that reports the uninitialised registers that it reads."""
+    reads: list[tuple[int, int]] = []
+    writes: list[tuple[int, int]] = []
+    for name, number, count in _registers(one):
+        written = name in ("vdst", "sdst", "sdata") or (name == "vdata" and "LOAD" in one.name)
+        (writes if written else reads).append((number, count))
+    if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
+        writes.append((VCC, 2))
+    if "FMAC" in one.name or "PERMLANE" in one.name:
+        reads += writes
+    scalars = [(n, count) for n, count in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
+    vectors = [(n, count) for n, count in reads if n >= VGPRS]
+    # It writes one lane, active or not.
+    lane = listed(one["src1"], "u32") if one.name == "V_WRITELANE_B32" else None
 
     def run(w: Waves) -> None:
-        known = w.known
-        assert known is not None
-        known_v, known_s = known
-        for registers in scalars:
-            missing = np.asarray(~known_s[:, registers].all(axis=1))
-            if missing.any():
-                _report(w, one, f"s{registers.start}", np.repeat(missing[:, None], 1, axis=1))
+        known_v, known_s = w.known
+        missing: list[tuple[int, Array]] = []
+        for number, count in scalars:
+            unwritten: Array = ~known_s[:, number : number + count]
+            missing.append((number, np.asarray(unwritten.any(axis=1))[:, None]))
         for number, count in vectors:
             first = w.index(number)
-            missing = w.exec & ~known_v[first : first + count].all(axis=0)
-            if missing.any():
-                name = f"a{number - AGPRS}" if number >= AGPRS else f"v{number - VGPRS}"
-                _report(w, one, name, missing)
-        active = w.exec if written is None else written(w) % LANES == np.arange(LANES)
+            missing.append((number, w.exec & ~known_v[first : first + count].all(axis=0)))
+        for number, lanes in missing:
+            if lanes.any():
+                detail = f"{_name_of(number)} was never written"
+                w.machine.report(w, one, "uninitialised register", detail, lanes)
+        active = w.exec if lane is None else lane(w) % LANES == np.arange(LANES)
         step(w)
         for number, count in writes:
             if number < SGPRS:
                 known_s[:, number : number + count] = True
-            else:
+            elif number >= VGPRS:
                 first = w.index(number)
                 known_v[first : first + count] |= active
 
     return run
 
 
-def find_misfit(one: Instruction, layout: Layout) -> str:
-    """Return which register of an instruction a wave does not have; empty if it has all."""
-    reads, writes = _operands(one)
-    for number, count in (*reads, *writes):
-        if number < SGPRS:
-            if count > 1 and number % 2:
-                return f"s{number} is odd, and begins a pair"
-            if number + count > SGPRS:
-                return f"s{number + count - 1} is beyond the scalar registers"
-        elif number >= VGPRS:
-            last = number + count - 1
-            name, place = f"v{last - VGPRS}", last - VGPRS
-            if number >= AGPRS:
-                name, place = f"a{last - AGPRS}", last - AGPRS + layout.first_agpr
-            if place >= layout.vgprs:
-                return f"{name} is beyond the {layout.vgprs} vector registers of the kernel"
-    return ""
+def check_access(
+    w: Waves, one: Instruction, addresses: Array, size: int, used: Array | None
+) -> None:
+    """Report misaligned addresses and reads of uninitialised LDS, and record writes to the LDS."""
+    lanes = np.ones(addresses.shape, bool) if used is None else used
+    crooked = lanes & (addresses % U64(min(size, 4)) != 0)
+    if crooked.any():
+        detail = f"{size} bytes at {int(addresses[first_of(crooked)]):#x}"
+        w.machine.report(w, one, "misaligned", detail, crooked)
+    if one.form != "DS":
+        return
+    written = w.machine.lds_written
+    missing = lanes & ~written[_lds_bytes(w, addresses, size)].all(axis=-1)
+    if "WRITE" not in one.name and missing.any():
+        address = int((addresses - w.lds_rows)[first_of(missing)])
+        detail = f"{size} bytes at {address:#x} of the LDS"
+        w.machine.report(w, one, "uninitialised LDS", detail, missing)
+    if "READ" not in one.name:
+        record_lds(w, addresses[lanes], size)
 
 
-def _report(w: Waves, one: Instruction, register: str, lanes: Array) -> None:
-    w.machine.report(
-        w, one, "uninitialised register", f"{register} was never written", lanes[:, :LANES]
-    )
+def record_lds(w: Waves, addresses: Array, size: int) -> None:
+    """Record that some bytes of the LDS from each address on were written."""
+    w.machine.lds_written[_lds_bytes(w, addresses, size)] = True
+
+
+def _lds_bytes(w: Waves, addresses: Array, size: int) -> Array:
+    """Indices of bytes of the LDS, (..., size)."""
+    return (addresses - U64(w.machine.lds_start)).view(I64)[..., None] + np.arange(size)

@@ -18,14 +18,14 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 #: The encoding behind an opcode's name; names with and without it mean the same operation.
-_ENCODING = re.compile(r"_E(32|64)$")
+ENCODING = re.compile(r"_E(32|64)$")
 _LONGEST = 16
 #: Packages whose ``__init__`` is left out.
 _HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtime.autogen")
 
 
 @contextmanager
-def _only_tables() -> Iterator[None]:
+def only_tables() -> Iterator[None]:
     """Import tinygrad's modules, in its body, without the `__init__` of their packages."""
     if "tinygrad" in sys.modules:
         yield
@@ -48,18 +48,10 @@ def _only_tables() -> Iterator[None]:
 
 @cache
 def _decoder() -> Any:
-    with _only_tables():
+    with only_tables():
         decode = importlib.import_module("tinygrad.renderer.amd").decode_inst
         decode(bytes(_LONGEST), "cdna")  # It imports its formats when first called
     return decode
-
-
-@cache
-def pseudocode() -> Mapping[str, str]:
-    """The vendor's pseudocode of each operation that has some, by name without encoding."""
-    with _only_tables():
-        table = importlib.import_module("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
-    return MappingProxyType({_ENCODING.sub("", op.name): text for op, text in table.items()})
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,7 @@ def _decode(
     return (
         MappingProxyType(fields),
         MappingProxyType(dict(found.op_regs)),
-        _ENCODING.sub("", found.op_name),
+        ENCODING.sub("", found.op_name),
         type(found).__name__,
         found.size(),
         literal,

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from qola.errors import Finding, QolaError
 
-Kind = Literal[
-    "out of range",
-    "unmapped",
-    "misaligned",
-    "uninitialised register",
-    "uninitialised LDS",
-    "unsupported",
-    "endless",
-]
-
-_EXPECTED: dict[Kind, str] = {
+#: What is right, by the kind of a fault.
+_EXPECTED = {
     "out of range": "an address within the buffer, the LDS or the scratch memory it is for",
     "unmapped": "an address within an allocation",
-    "misaligned": "a multiple of the size; of 4 where it is larger, but for an atomic",
-    "uninitialised register": "a register that was written before, or that the launch sets",
-    "uninitialised LDS": "LDS that was written before",
+    "misaligned": "a multiple of the size; of 4 if a plain access is larger",
+    "uninitialised register": "a register that an instruction or the launch wrote",
+    "uninitialised LDS": "LDS that an instruction wrote",
     "unsupported": "an operation that docs/internals/emulation.md lists",
     "endless": "a kernel that ends",
 }
@@ -39,7 +29,7 @@ class Fault:
         lane: the first lane that did it, or -1.
     """
 
-    kind: Kind
+    kind: str
     kernel: str
     pc: int
     instruction: str
@@ -92,10 +82,6 @@ class Faults:
         if self.strict:
             raise EmulationError(fault)
         self._found.setdefault((fault.kind, fault.kernel, fault.pc), fault)
-
-    def has(self, kind: Kind, kernel: str, pc: int) -> bool:
-        """Whether a fault of a kind is recorded for an instruction."""
-        return (kind, kernel, pc) in self._found
 
     @property
     def all(self) -> tuple[Fault, ...]:

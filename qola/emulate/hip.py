@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,13 +40,14 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A requested launch.
+class HipLaunch:
+    """A launch that host code requested.
 
     Attributes:
         kernel: its symbol.
         code: sha256 of its code object.
-        arguments: as they lie in memory.
+        arguments: the kernarg segment.
+        result: None if the kernel did not run to its end.
     """
 
     kernel: str
@@ -55,16 +56,7 @@ class Asked:
     block: tuple[int, int, int]
     dynamic_lds: int
     arguments: bytes
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A launch that ran, with its result."""
-
-    result: Result
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_lds: int
+    result: Result | None = None
 
 
 class Hip:
@@ -73,8 +65,8 @@ class Hip:
     A process has one device: use another process for another arch.
 
     Attributes:
-        launches: the launches that ran, in order.
-        asked: the requested launches, in order.
+        device: what runs the kernels.
+        launches: in the order of requests.
         codes: the code objects of these launches by sha256.
     """
 
@@ -107,31 +99,21 @@ class Hip:
             os.environ["FAKE_HIP_CU_COUNT"] = str(units)
         # The runtime reads the environment of the C library.
         self._runtime = ctypes.CDLL(str(runtime.resolve()), mode=ctypes.RTLD_GLOBAL)
-        self.options = options or Options()
-        self.launches: list[Launched] = []
-        self.asked: list[Asked] = []
+        self.device = Device(options or Options())
+        self.launches: list[HipLaunch] = []
         self.codes: dict[str, bytes] = {}
         self._runs = runs
-        self._modules: dict[str, tuple[Device, Module]] = {}
+        self._modules: dict[str, Module] = {}
         self._error: BaseException | None = None
         Hip._callback = _CALLBACK(self._launched)
         self._runtime.fake_hip_emulate(Hip._callback)
-        self._libraries: dict[Path, ctypes.CDLL] = {}
 
     def load(self, library: Path) -> ctypes.CDLL:
         """Load a library; those that it needs must be loaded before, or be where it looks."""
-        found = self._libraries.get(library)
-        if found is None:
-            found = ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
-            self._libraries[library] = found
-        return found
+        return ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
 
     def caller(self, library: Path) -> Callable[[str, Mapping[str, Any]], float]:
-        """Load a library of the rule library_caller; return a function that calls its entry points.
-
-        The function takes an entry point's name and values by name, addresses as int; it returns
-        the entry point's status, and raises errors of kernels.
-        """
+        """Load a library as `by_name` does; the function also raises errors of kernels."""
         function = by_name(self.load(library))
 
         def call(entry: str, values: Mapping[str, Any]) -> float:
@@ -142,12 +124,6 @@ class Hip:
                 self.raise_error()
 
         return call
-
-    def use(self, options: Options) -> None:
-        """Set options for later launches; kernels that are bound keep their checks."""
-        self.options = options
-        for device, _ in self._modules.values():
-            device.options = options
 
     def raise_error(self) -> None:
         """Raise the first error of a launch since the last call."""
@@ -175,22 +151,21 @@ class Hip:
         grid, block = (tuple(getattr(seen, name)) for name in ("grid", "block"))
         arguments = ctypes.string_at(seen.kernarg, seen.kernarg_bytes)
         symbol, lds = seen.kernel.decode(), int(seen.dynamic_lds_bytes)
-        self.asked.append(Asked(symbol, digest, grid, block, lds, arguments))
+        self.launches.append(HipLaunch(symbol, digest, grid, block, lds, arguments))
         if not self._runs:
             return
         if digest not in self._modules:
-            device = Device(self.options)
-            self._modules[digest] = device, Module(device, CodeObject.read(code))
-        device, module = self._modules[digest]
+            self._modules[digest] = Module(self.device, CodeObject.read(code))
         known = self.allocations()
         for address, size in known:
-            device.map.add(address, size)
+            self.device.map.add(address, size)
         try:
-            result = device.launch(module, symbol, grid, block, arguments, lds)
+            module = self._modules[digest]
+            result = self.device.launch(module, symbol, grid, block, arguments, lds)
         finally:
             for address, _ in known:
-                device.map.remove(address)
-        self.launches.append(Launched(result, grid, block, lds))
+                self.device.map.remove(address)
+        self.launches[-1] = replace(self.launches[-1], result=result)
 
     def allocations(self) -> list[tuple[int, int]]:
         """Return the address and the size of each allocation of device memory."""
@@ -244,16 +219,6 @@ class Allocation:
             np.frombuffer(memoryview(raw), U8).view(array.dtype).reshape(array.shape)
         )
         self.array[...] = array
-
-    def tensor(self, name: str) -> dict[str, Any]:
-        """An entry point's values for a tensor of [batch, row, head, dim], by its name."""
-        _, rows, heads, dim = self.array.shape
-        return {
-            f"{name}_ptr": self,
-            f"stride_{name}": heads * dim,
-            f"nhead_stride_{name}": dim,
-            f"batch_stride_{name}": rows * heads * dim,
-        }
 
     def free(self) -> None:
         """Free the memory; the array must not be used any more."""

@@ -84,22 +84,16 @@ def _swap(distance: int) -> Binder:
     return bind
 
 
-def _accvgpr_read(one: Instruction, literals: Literals) -> Step:
-    source = listed(one["src0"] + AGPRS - VGPRS, "u32")
-    write = write_vector(one["vdst"])
-    return lambda w: write(w, source(w))
+def _accvgpr(reads: bool, writes: bool) -> Binder:
+    """Move from or to accumulation registers."""
 
+    def bind(one: Instruction, literals: Literals) -> Step:
+        number = number_of(one, "src0", "u32", literals)
+        source = listed(number + (AGPRS - VGPRS if reads else 0), "u32")
+        write = write_vector(one["vdst"] + (AGPRS - VGPRS if writes else 0))
+        return lambda w: write(w, source(w))
 
-def _accvgpr_write(one: Instruction, literals: Literals) -> Step:
-    source = listed(number_of(one, "src0", "u32", literals), "u32")
-    write = write_vector(one["vdst"] + AGPRS - VGPRS)
-    return lambda w: write(w, source(w))
-
-
-def _accvgpr_mov(one: Instruction, literals: Literals) -> Step:
-    source = listed(one["src0"] + AGPRS - VGPRS, "u32")
-    write = write_vector(one["vdst"] + AGPRS - VGPRS)
-    return lambda w: write(w, source(w))
+    return bind
 
 
 def _wanted(one: Instruction) -> Callable[[Waves], Array]:
@@ -163,9 +157,9 @@ LANES: dict[str, Binder] = {
     "V_WRITELANE_B32": _writelane,
     "V_PERMLANE16_SWAP_B32": _swap(16),
     "V_PERMLANE32_SWAP_B32": _swap(32),
-    "V_ACCVGPR_READ": _accvgpr_read,
-    "V_ACCVGPR_WRITE": _accvgpr_write,
-    "V_ACCVGPR_MOV_B32": _accvgpr_mov,
+    "V_ACCVGPR_READ": _accvgpr(True, False),
+    "V_ACCVGPR_WRITE": _accvgpr(False, True),
+    "V_ACCVGPR_MOV_B32": _accvgpr(True, True),
     "DS_BPERMUTE_B32": _bpermute,
     "DS_PERMUTE_B32": _permute,
     "DS_SWIZZLE_B32": _swizzle,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import numpy as np
 
 from qola.emulate.arrays import U8, U32, Array, first_of
 from qola.emulate.decode import Instruction
-from qola.emulate.faults import Fault, Faults, Kind
+from qola.emulate.faults import Fault, Faults
 from qola.emulate.memory import AddressMap, Report
 from qola.emulate.waves import LANES, Waves
 
@@ -23,7 +20,7 @@ class Machine:
     Attributes:
         kernel: its name, for faults.
         lds: a row of bytes for each workgroup that runs.
-        lds_written: which of its bytes were written, where reads are checked.
+        lds_written: which of its bytes were written, if accesses are checked.
         scratch: a row of bytes for each lane of each wave.
         first_group: number in the grid of the workgroup in the first row.
         group_waves: waves of a workgroup.
@@ -40,14 +37,10 @@ class Machine:
     group_waves: int
     entry: int = 0
     first_group: int = 0
-    checked: bool = False
     fnuz: bool = False
-    #: Held while memory is read, changed and written by an atomic operation.
-    lock: AbstractContextManager[Any] = field(
-        default_factory=lambda: multiprocessing.get_context("fork").Lock()
-    )
+    checked: bool = False
     lds: Array = field(init=False)
-    lds_written: Array | None = field(init=False, default=None)
+    lds_written: Array = field(init=False)
     scratch: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,19 +48,18 @@ class Machine:
         self.lds_row = (self.lds_bytes + 15) // 16 * 16
         self.lds = np.zeros(max(16, self.groups * self.lds_row), U8)
         self.lds_words = self.lds.view(U32)
-        self.lds_quads = self.lds.view(np.complex128)
-        if self.checked:
-            self.lds_written = np.zeros(len(self.lds), bool)
+        self.lds_written = np.zeros(len(self.lds) if self.checked else 0, bool)
+        self.lds_start = int(self.lds.ctypes.data)
         self.scratch_row = (self.scratch_bytes + 3) // 4 * 4
         waves = self.groups * self.group_waves
         self.scratch = np.zeros(max(4, waves * LANES * self.scratch_row), U8)
+        self.scratch_start = int(self.scratch.ctypes.data)
 
     def begin(self, first_group: int, poison: int) -> None:
         """Start other workgroups, with LDS that counts as unwritten."""
         self.first_group = first_group
         self.lds_words[:] = poison
-        if self.lds_written is not None:
-            self.lds_written[:] = False
+        self.lds_written[:] = False
 
     def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
         """Record a fault of the first of some lanes."""
@@ -75,7 +67,7 @@ class Machine:
         row, lane = first_of(lanes)
         self.faults.add(
             Fault(
-                cast("Kind", kind),
+                kind,
                 self.kernel,
                 one.pc,
                 one.text,

@@ -16,86 +16,52 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qola.emulate.arrays import F16, F32, U8, U32, Array
+from qola.emulate.arrays import F16, F32, F64, U8, U16, U32, Array
 from qola.emulate.decode import Instruction
-from qola.emulate.float8 import FORMATS
-from qola.emulate.operands import Literals, UnsupportedError, number_of
+from qola.emulate.float8 import FORMATS, values_of
+from qola.emulate.lanes import Binder
+from qola.emulate.numbers import fma, from_bf16
+from qola.emulate.operands import (
+    Literals,
+    Read,
+    UnsupportedError,
+    listed,
+    number_of,
+    write_half,
+    write_vector,
+)
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
 _NAME = re.compile(
     r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
-_UPPER = U32(0xFFFF0000)
 
-#: (registers, waves, lanes) as u32 to (waves, rows, K) as f32, of gfx942's floats of 8 bits or not.
-Unpack = Callable[[Array, bool], Array]
-
-
-def _unpack_f16(rows: int) -> Unpack:
-    groups = 64 // rows
-
-    def unpack(raw: Array, fnuz: bool) -> Array:
-        registers, waves, _ = raw.shape
-        values = raw.view(F16).reshape(registers, waves, groups, rows, 2)
-        ordered = values.transpose(1, 3, 2, 0, 4).astype(F32)
-        return ordered.reshape(waves, rows, groups * registers * 2)
-
-    return unpack
-
-
-def _unpack_bf16(rows: int) -> Unpack:
-    groups = 64 // rows
-
-    def unpack(raw: Array, fnuz: bool) -> Array:
-        registers, waves, _ = raw.shape
-        values = np.empty((waves, rows, groups, registers, 2), U32)
-        ordered = raw.reshape(registers, waves, groups, rows).transpose(1, 3, 2, 0)
-        np.left_shift(ordered, U32(16), out=values[..., 0])
-        np.bitwise_and(ordered, _UPPER, out=values[..., 1])
-        return values.view(F32).reshape(waves, rows, groups * registers * 2)
-
-    return unpack
-
-
-def _unpack_f32(rows: int) -> Unpack:
-    groups = 64 // rows
-
-    def unpack(raw: Array, fnuz: bool) -> Array:
-        registers, waves, _ = raw.shape
-        values = raw.view(F32).reshape(registers, waves, groups, rows)
-        return values.transpose(1, 3, 2, 0).reshape(waves, rows, groups * registers)
-
-    return unpack
-
-
-def _unpack_8(name: str) -> Callable[[int], Unpack]:
-    def of_rows(rows: int) -> Unpack:
-        groups = 64 // rows
-
-        def unpack(raw: Array, fnuz: bool) -> Array:
-            registers, waves, _ = raw.shape
-            codes = raw.view(U8).reshape(registers, waves, groups, rows, 4)
-            ordered = codes.transpose(1, 3, 2, 0, 4).reshape(waves, rows, groups * registers * 4)
-            return FORMATS[name][fnuz].decoded(ordered)
-
-        return unpack
-
-    return of_rows
-
-
-_UNPACK = {
-    "F16": _unpack_f16,
-    "BF16": _unpack_bf16,
-    "F32": _unpack_f32,
-    **{name: _unpack_8(name) for name in FORMATS},
-}
+#: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
 _ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
+_STORED = {4: U8, 2: U16, 1: F32}
+
+
+def _unpack(raw: Array, kind: str, rows: int, fnuz: bool) -> Array:
+    """Elements in registers, (registers, waves, lanes), as f32 of shape (waves, rows, K)."""
+    registers, waves, _ = raw.shape
+    count = _ELEMENTS[kind]
+    stored = raw.view(_STORED[count]).reshape(registers, waves, 64 // rows, rows, count)
+    ordered = stored.transpose(1, 3, 2, 0, 4)
+    if kind == "BF16":
+        # The upper halves of f32.
+        wide = np.zeros(ordered.shape, U32)
+        wide.view(U16)[..., 1::2] = ordered
+        return wide.view(F32).reshape(waves, rows, -1)
+    values = ordered.reshape(waves, rows, -1)
+    if kind == "F16":
+        return values.view(F16).astype(F32)
+    return values if kind == "F32" else values_of(FORMATS[kind][fnuz])[values]
 
 
 def supported(name: str) -> bool:
     """Whether a matrix operation is emulated."""
     found = _NAME.match(name)
-    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in _UNPACK
+    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in _ELEMENTS
 
 
 def bind_matrix(one: Instruction, literals: Literals) -> Step:
@@ -109,7 +75,6 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     other = (found[7] or kind).strip("_")
     groups = 64 // rows
     registers = depth // groups // _ELEMENTS[kind]
-    unpack_a, unpack_b = _UNPACK[kind](rows), _UNPACK[other](rows)
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
     b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)
     d = one["vdst"] + (AGPRS - VGPRS) * one["acc_cd"]
@@ -123,8 +88,8 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         raise UnsupportedError("a matrix that is not in vector registers")
 
     def run(w: Waves) -> None:
-        left = unpack_a(w.words(a, registers), w.machine.fnuz)
-        right = unpack_b(w.words(b, registers), w.machine.fnuz)
+        left = _unpack(w.words(a, registers), kind, rows, w.machine.fnuz)
+        right = _unpack(w.words(b, registers), other, rows, w.machine.fnuz)
         product = np.matmul(left, right.transpose(0, 2, 1))
         # Rows: which four registers, which lanes, which register of the four.
         ordered = product.reshape(w.count, blocks, groups, 4, rows).transpose(1, 3, 0, 2, 4)
@@ -136,3 +101,74 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
             np.add(ordered, old, out=target)
 
     return run
+
+
+def _source(one: Instruction, place: int, literals: Literals) -> Read:
+    """An f32, or a half of a register as f16."""
+    high_bits = one["opsel_hi"] | one["opsel_hi2"] << 2
+    half = high_bits >> place & 1
+    number = number_of(one, f"src{place}", "f16" if half else "f32", literals)
+    distance = U32(16 * (one["opsel"] >> place & 1))
+    # In these operations NEG_HI takes the sign away.
+    absolute, negative = one["neg_hi"] >> place & 1, one["neg"] >> place & 1
+
+    def read(w: Waves) -> Array:
+        if half:
+            raw = (w.u[number] >> distance).astype(U16)
+            value: Array = raw.view(F16).astype(F32)
+        else:
+            value = w.f[number]
+        if absolute:
+            value = np.abs(value)
+        return -value if negative else value
+
+    return read
+
+
+def _mix(destination: str) -> Binder:
+    def bind(one: Instruction, literals: Literals) -> Step:
+        sources = [_source(one, place, literals) for place in range(3)]
+        clamp = bool(one["clmp"])
+
+        def compute(w: Waves) -> Array:
+            result = fma(*[read(w) for read in sources])
+            return np.fmin(np.fmax(result, F32(0)), F32(1)) if clamp else result
+
+        if destination == "f32":
+            write = write_vector(one["vdst"])
+            return lambda w: write(w, compute(w))
+        half = write_half(one["vdst"], destination == "high", True)
+        return lambda w: half(w, compute(w).astype(F16))
+
+    return bind
+
+
+def _dot(convert: Callable[[Array], Array]) -> Binder:
+    """The sum of an f32 and two products, rounded once."""
+
+    def bind(one: Instruction, literals: Literals) -> Step:
+        if one["neg"] or one["neg_hi"] or one["clmp"] or one["opsel"] or one["opsel_hi"] != 3:
+            raise UnsupportedError("modifiers of a dot product")
+        a, b = (listed(number_of(one, f"src{n}", "u32", literals), "u32") for n in range(2))
+        c = listed(number_of(one, "src2", "f32", literals), "f32")
+        write = write_vector(one["vdst"])
+
+        def run(w: Waves) -> None:
+            total = c(w).astype(F64)
+            for distance in (U32(0), U32(16)):
+                left = convert((a(w) >> distance).astype(U16)).astype(F64)
+                total = total + left * convert((b(w) >> distance).astype(U16))
+            write(w, total.astype(F32))
+
+        return run
+
+    return bind
+
+
+MIXED: dict[str, Binder] = {
+    "V_MAD_MIX_F32": _mix("f32"),
+    "V_MAD_MIXLO_F16": _mix("low"),
+    "V_MAD_MIXHI_F16": _mix("high"),
+    "V_DOT2_F32_F16": _dot(lambda raw: raw.view(F16)),
+    "V_DOT2_F32_BF16": _dot(from_bf16),
+}

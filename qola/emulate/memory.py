@@ -35,8 +35,8 @@ def _everything(kind: type[np.generic]) -> Array:
 
 #: All memory as numbers of each size. Only addresses that were checked may be used.
 _BYTES = {1: _everything(U8), 2: _everything(U16), 4: _everything(U32), 8: _everything(U64)}
-_WORDS = _BYTES[4]
-_QUADS = _everything(np.complex128)
+#: The same in pieces of several words, aligned to their size.
+_WIDE = {2: _BYTES[8], 4: _everything(np.complex128)}
 
 #: Called with a kind of fault, a description, and the lanes.
 Report = Callable[[str, str, Array], None]
@@ -116,66 +116,65 @@ def misaligned(addresses: Array, size: int) -> bool:
 
 def read_words(addresses: Array, count: int) -> Array:
     """32-bit words at checked addresses, (waves, lanes): (count, waves, lanes)."""
+    if count in _WIDE and not misaligned(addresses, 4 * count):
+        wide = _WIDE[count][_places(addresses, 4 * count)].view(U32)
+        return wide.reshape((*addresses.shape, count)).transpose(2, 0, 1)
     if misaligned(addresses, 4):
-        octets = (addresses - U64(_BASE)).astype(I64)[..., None] + np.arange(4 * count)
-        found = np.ascontiguousarray(_BYTES[1][octets]).view(U32)
-        return found.transpose(2, 0, 1)
-    if count == 4 and not misaligned(addresses, 16):
-        places = ((addresses - U64(_BASE)) >> U64(4)).view(I64)
-        quads = _QUADS[places].view(U32).reshape((*addresses.shape, 4))
-        return quads.transpose(2, 0, 1)
-    places = ((addresses - U64(_BASE)) >> U64(2)).view(I64)
+        octets = _places(addresses, 1)[..., None] + np.arange(4 * count)
+        return np.ascontiguousarray(_BYTES[1][octets]).view(U32).transpose(2, 0, 1)
+    places = _places(addresses, 4)
     if count == 1:
-        return _WORDS[places][None]
-    return np.stack([_WORDS[places + word] for word in range(count)])
+        return _BYTES[4][places][None]
+    return np.stack([_BYTES[4][places + word] for word in range(count)])
 
 
 def write_words(addresses: Array, values: Array) -> None:
-    """Write 32-bit words, (count, n), to n checked addresses."""
+    """Write 32-bit words, (count, ...), to checked addresses, (...)."""
     if misaligned(addresses, 4):
-        octets = (addresses - U64(_BASE)).astype(I64)[..., None] + np.arange(4 * len(values))
+        octets = _places(addresses, 1)[..., None] + np.arange(4 * len(values))
         _BYTES[1][octets] = np.ascontiguousarray(np.moveaxis(values, 0, -1)).view(U8)
         return
-    places = ((addresses - U64(_BASE)) >> U64(2)).view(I64)
+    places = _places(addresses, 4)
     for word, value in enumerate(values):
-        _WORDS[places + word] = value
+        _BYTES[4][places + word] = value
 
 
 def read_small(addresses: Array, size: int) -> Array:
     """Numbers of 1 or 2 bytes at checked addresses, as u32."""
     if size == 2 and misaligned(addresses, 2):
-        places = (addresses - U64(_BASE)).view(I64)
-        octets = _BYTES[1]
-        return octets[places].astype(U32) | octets[places + 1].astype(U32) << U32(8)
-    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
-    found: Array = _BYTES[size][places].astype(U32)
-    return found
+        places = _places(addresses, 1)
+        return _BYTES[1][places].astype(U32) | _BYTES[1][places + 1].astype(U32) << U32(8)
+    return _BYTES[size][_places(addresses, size)].astype(U32)
 
 
 def write_small(addresses: Array, values: Array, size: int) -> None:
     """Write the low 1 or 2 bytes of u32 values to checked addresses."""
-    places = (addresses - U64(_BASE)).view(I64)
+    places = _places(addresses, 1)
     for byte in range(size):
         _BYTES[1][places + byte] = (values >> U32(8 * byte)).astype(U8)
 
 
-def read_numbers(addresses: Array, kind: type[np.generic]) -> Array:
+def read_numbers(addresses: Array, kind: np.dtype[Any]) -> Array:
     """Numbers at checked addresses that are multiples of their size."""
-    size = np.dtype(kind).itemsize
-    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
-    found: Array = _BYTES[size].view(kind)[places]
-    return found
+    return _BYTES[kind.itemsize].view(kind)[_places(addresses, kind.itemsize)]
 
 
 def write_numbers(addresses: Array, values: Array) -> None:
     """Write numbers to checked addresses that are multiples of their size."""
-    size = values.dtype.itemsize
-    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
-    _BYTES[size].view(values.dtype)[places] = values
+    kind = values.dtype
+    _BYTES[kind.itemsize].view(kind)[_places(addresses, kind.itemsize)] = values
 
 
-def add_floats(addresses: Array, kind: type[np.generic], values: Array) -> None:
-    """Add floats to those at checked addresses, in the order of lanes."""
-    size = np.dtype(kind).itemsize
-    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
-    np.add.at(_BYTES[size].view(kind), places, values)
+def update_numbers(addresses: Array, update: np.ufunc, values: Array) -> None:
+    """Apply a function to numbers at checked, aligned addresses and values, one after the other."""
+    memory = _BYTES[values.dtype.itemsize].view(values.dtype)
+    places, which = np.unique(_places(addresses, values.dtype.itemsize), return_inverse=True)
+    numbers = memory[places]
+    update.at(numbers, which, values)
+    memory[places] = numbers
+
+
+def _places(addresses: Array, size: int) -> Array:
+    """Indices of addresses in the array of numbers of a size."""
+    places = addresses - U64(_BASE)
+    return (places >> U64(size.bit_length() - 1) if size > 1 else places).view(I64)

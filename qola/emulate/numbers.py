@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U16, U32, U64, Array
 
-_NAN_BITS = 0x7FC00000
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """A fused multiply-add.
+
+    Of f16 and f32 the product is exact in f64, and the sum is rounded to f64 first.
+    """
+    if a.dtype.itemsize == 8:
+        return _fma_f64(a, b, c)
+    return (a.astype(F64) * b + c).astype(a.dtype)
 
 
-def fma_f32(a: Array, b: Array, c: Array) -> Array:
-    """A fused multiply-add: the product is exact in f64, the sum is rounded to f64, then to f32."""
-    return (a.astype(F64) * b + c).astype(F32)
-
-
-def fma_f16(a: Array, b: Array, c: Array) -> Array:
-    """A fused multiply-add: product and sum of f16 are exact in f64."""
-    return (a.astype(F64) * b + c).astype(F16)
-
-
-def fma_f64(a: Array, b: Array, c: Array) -> Array:
-    """A fused multiply-add by the error terms of product and sum."""
+def _fma_f64(a: Array, b: Array, c: Array) -> Array:
     product = a * b
     # The error of a product by halves of 26 bits (Dekker), that of a sum by Knuth.
     a_high, b_high = _upper(a), _upper(b)
@@ -36,18 +35,7 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
 
 def _upper(value: Array) -> Array:
     scaled = value * F64(2**27 + 1)
-    upper: Array = scaled - (scaled - value)
-    return upper
-
-
-def maximum(a: Array, b: Array) -> Array:
-    """The larger; where one is not a number, the other."""
-    return np.fmax(a, b)
-
-
-def minimum(a: Array, b: Array) -> Array:
-    """The smaller; where one is not a number, the other."""
-    return np.fmin(a, b)
+    return scaled - (scaled - value)
 
 
 def median(a: Array, b: Array, c: Array) -> Array:
@@ -62,20 +50,11 @@ def median_float(a: Array, b: Array, c: Array) -> Array:
     return np.where(nan, np.fmin(np.fmin(a, b), c), median(a, b, c))
 
 
-def to_integer(value: Array, low: int, high: int, kind: type[np.generic]) -> Array:
-    """Round towards zero and saturate; NaN becomes 0."""
+def to_integer(value: Array, kind: Any) -> Array:
+    """Round towards zero and saturate, for an integer type; NaN becomes 0."""
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
     whole = np.nan_to_num(np.trunc(value.astype(F64)), nan=0.0, posinf=high, neginf=low)
     return np.clip(whole, low, high).astype(I64).astype(kind)
-
-
-def to_u32(value: Array) -> Array:
-    """Convert to u32."""
-    return to_integer(value, 0, 2**32 - 1, U32)
-
-
-def to_i32(value: Array) -> Array:
-    """Convert to i32."""
-    return to_integer(value, -(2**31), 2**31 - 1, I32)
 
 
 def f16_toward_zero(value: Array) -> Array:
@@ -111,7 +90,7 @@ def count_ones(value: Array) -> Array:
     return np.unpackbits(octets, axis=-1).sum(axis=-1).astype(U32)
 
 
-def first_one(value: Array, width: int) -> Array:
+def first_one(value: Array) -> Array:
     """The lowest bit that is set; -1 for none."""
     wide = value.astype(U64)
     lowest = wide & (~wide + U64(1))
@@ -119,13 +98,14 @@ def first_one(value: Array, width: int) -> Array:
     return np.where(wide == 0, U32(0xFFFFFFFF), found).astype(U32)
 
 
-def leading(value: Array, width: int) -> Array:
+def leading(value: Array) -> Array:
     """Zeros above the highest bit that is set; -1 for none."""
     wide = value.astype(U64)
     # Fill all bits below the highest: their count is its place.
     for distance in (1, 2, 4, 8, 16, 32):
         wide = wide | wide >> U64(distance)
-    return np.where(value == 0, U32(0xFFFFFFFF), U32(width) - count_ones(wide)).astype(U32)
+    zeros = U32(8 * value.dtype.itemsize) - count_ones(wide)
+    return np.where(value == 0, U32(0xFFFFFFFF), zeros)
 
 
 def reversed_bits(value: Array) -> Array:
@@ -136,21 +116,33 @@ def reversed_bits(value: Array) -> Array:
     return np.packbits(bits, axis=-1, bitorder="little").view(value.dtype)[..., 0]
 
 
-def sign_extended(value: Array, width: Array | int) -> Array:
-    """A field of some bits, as i32: its highest bit is the sign."""
-    distance = (U32(32) - np.asarray(width, U32)) & U32(31)
-    extended = (value.astype(U32) << distance).view(I32) >> distance.view(I32)
-    return np.where(np.asarray(width) == 0, I32(0), extended)
+def extracted(value: Array, offset: Array, width: Array) -> Array:
+    """Bits of a number from an offset on, those of a signed number with their sign."""
+    bits = 8 * value.dtype.itemsize
+    wide: Any = {"u": U64, "i": I64}[value.dtype.kind]
+    moved = value.astype(wide) >> (offset & U32(bits - 1)).astype(wide)
+    # The field moves to the upper end and back; of no bits nothing is left.
+    distance = wide(64) - np.minimum(width, U32(bits)).astype(wide)
+    found = moved << (distance & wide(63)) >> (distance & wide(63))
+    return np.where(distance == 64, wide(0), found).astype(value.dtype)
 
 
-def high_u32(a: Array, b: Array) -> Array:
-    """The upper half of a product."""
-    return (a.astype(U64) * b.astype(U64) >> U64(32)).astype(U32)
+def add_carry(a: Array, b: Array, carry: Array | bool = False) -> tuple[Array, Array]:
+    """The sum of u32, and whether it is beyond 32 bits."""
+    total = a.astype(U64) + b + carry
+    return total.astype(U32), total > 0xFFFFFFFF
 
 
-def high_i32(a: Array, b: Array) -> Array:
-    """The upper half of a product."""
-    return (a.astype(I64) * b.astype(I64) >> I64(32)).astype(I32)
+def sub_borrow(a: Array, b: Array, borrow: Array | bool = False) -> tuple[Array, Array]:
+    """The difference of u32, and whether it is below 0."""
+    take = b.astype(U64) + borrow
+    return (a.astype(U64) - take).astype(U32), take > a
+
+
+def high_half(a: Array, b: Array) -> Array:
+    """The upper half of a product of two u32 or i32."""
+    wide: Any = {"u": U64, "i": I64}[a.dtype.kind]
+    return (a.astype(wide) * b.astype(wide) >> wide(32)).astype(a.dtype)
 
 
 def low24(value: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +16,9 @@ from qola.emulate.waves import EXEC, LITERALS, SGPRS, VCC, VGPRS, Step, Waves, c
 #: Reads an operand: an array of a value a lane, a wave, or for all.
 Read = Callable[[Waves], Array]
 #: Writes a result to the lanes that are active.
-Write = Callable[[Waves, Array], None]
+Write = Callable[[Waves, Any], None]
 
 VCCZ, EXECZ, SCC, LITERAL, LDS_DIRECT, SDWA, DPP = 251, 252, 253, 255, 254, 249, 250
-_LISTS = {"u32": "u", "i32": "i", "f32": "f"}
 
 
 class UnsupportedError(Exception):

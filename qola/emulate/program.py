@@ -2,47 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from qola.code_object.reader import CodeObject, Kernel
+from qola.emulate.arrays import U64, Array
 from qola.emulate.bind import bind_table
-from qola.emulate.buffers import BUFFERS
+from qola.emulate.buffers import BUFFERS, SCALAR_MEMORY
 from qola.emulate.check import checking
-from qola.emulate.control import BRANCHES, CONTROL, ENDS, NOTHING
-from qola.emulate.decode import Instruction, pseudocode, sweep
-from qola.emulate.faults import EmulationError, Fault, Kind
+from qola.emulate.decode import Instruction, sweep
+from qola.emulate.faults import EmulationError, Fault
 from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
-from qola.emulate.matrix import bind_matrix, supported
-from qola.emulate.mixed import MIXED
-from qola.emulate.operands import Literals, UnsupportedError
-from qola.emulate.scalar_memory import SCALAR_MEMORY
-from qola.emulate.table import PACKED, SCALAR, VECTOR
-from qola.emulate.waves import Layout, Step, Waves
+from qola.emulate.matrix import MIXED, bind_matrix
+from qola.emulate.operands import Literals, UnsupportedError, wide, write_scalar
+from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
 
-#: Operations with a binder of their own.
-BINDERS: dict[str, Binder] = {
-    **LANES,
-    **LDS,
-    **BUFFERS,
-    **SCALAR_MEMORY,
-    **CONTROL,
-    **MIXED,
+#: Waits and hints: nothing is ever pending here, and time is not emulated.
+NOTHING = (
+    *("S_NOP", "S_WAITCNT", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB"),
+    *("BUFFER_WBL2", "BUFFER_INV"),
+)
+
+#: By branch: which waves take it, a boolean each.
+BRANCHES: dict[str, Callable[[Waves], Array]] = {
+    "S_CBRANCH_SCC0": lambda w: ~w.scc[:, 0],
+    "S_CBRANCH_SCC1": lambda w: w.scc[:, 0],
+    "S_CBRANCH_VCCZ": lambda w: w.q[VCC][:, 0] == 0,
+    "S_CBRANCH_VCCNZ": lambda w: w.q[VCC][:, 0] != 0,
+    "S_CBRANCH_EXECZ": lambda w: w.q[EXEC][:, 0] == 0,
+    "S_CBRANCH_EXECNZ": lambda w: w.q[EXEC][:, 0] != 0,
 }
 
+#: Instructions that end a block, in addition to branches.
+ENDS = frozenset({"S_BRANCH", "S_BARRIER", "S_ENDPGM", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
-def is_covered(name: str) -> bool:
-    """Whether an operation is emulated."""
-    tables = (BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
-    return any(name in table for table in tables) or supported(name)
+_MODE = 1
+#: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
+_IGNORED = 0x3F0
 
 
-def covered() -> list[str]:
-    """All operations that are emulated, sorted."""
-    tables = (BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
-    matrix = [name for name in pseudocode() if supported(name)]
-    return sorted({name for table in tables for name in table} | set(matrix))
+def _getpc(one: Instruction, literals: Literals) -> Step:
+    write = write_scalar(one["sdst"], "u64")
+    after = one.pc + one.size
+
+    def run(w: Waves) -> None:
+        write(w, np.full((w.count, 1), w.machine.entry + after, U64))
+
+    return run
+
+
+def _setreg(one: Instruction, literals: Literals) -> Step:
+    """Of the hardware's registers only the mode is written: how denormals and rounding are done.
+
+    Denormals are always kept and clamp always makes 0 of a NaN, so their bits change nothing;
+    another way to round, traps and FP16_OVFL are not emulated.
+    """
+    where = one["simm16"]
+    register, offset, width = where & 63, where >> 6 & 31, (where >> 11) + 1
+    if register != _MODE:
+        raise UnsupportedError(f"a write of hardware register {register}")
+    if one.literal is None:
+        raise UnsupportedError("a write of the mode from a register")
+    value = (one.literal & (1 << width) - 1) << offset
+    # Bits 0 to 3 are the rounding of f32, f16 and f64: to nearest is 0.
+    if value & 0xF:
+        raise UnsupportedError("rounding that is not to nearest")
+    if value & ~_IGNORED:
+        raise UnsupportedError(f"bits {value & ~_IGNORED:#x} of the mode")
+    return lambda w: None
+
+
+def jump_target(one: Instruction) -> Callable[[Waves], Array]:
+    """Where a jump through a register goes: offsets from the kernel's first instruction."""
+    read = wide(one, "ssrc0", "u64")
+    return lambda w: (read(w)[:, 0] - U64(w.machine.entry)).astype(np.int64)
+
+
+CONTROL: dict[str, Binder] = {"S_GETPC_B64": _getpc, "S_SETREG_IMM32_B32": _setreg}
+
+
+#: Operations with a binder of their own.
+BINDERS: dict[str, Binder] = {**LANES, **LDS, **BUFFERS, **SCALAR_MEMORY, **CONTROL, **MIXED}
 
 
 def bind(one: Instruction, literals: Literals) -> Step | None:
@@ -91,6 +134,7 @@ class Program:
         arch: that of its code object.
         code: the instruction at each offset, or the reason why it cannot be decoded.
         literals: constants that the ISA lacks, complete before the first wave starts.
+        checked: whether reads of uninitialised registers are reported.
     """
 
     def __init__(self, code_object: CodeObject, kernel: Kernel, checked: bool = False) -> None:
@@ -120,29 +164,19 @@ class Program:
             step = bind(one, self.literals)
         except UnsupportedError as error:
             return str(error)
-        if self.checked and step is not None:
-            return checking(one, step)
-        return step
+        return checking(one, step) if self.checked and step is not None else step
 
-    def unsupported(self, pc: int, why: str) -> EmulationError:
-        """The error of an instruction that a wave came to and that cannot be run."""
-        return self._error("unsupported", pc, why)
-
-    def endless(self, pc: int, why: str) -> EmulationError:
-        """The error of a launch that does not end."""
-        return self._error("endless", pc, why)
-
-    def _error(self, kind: Kind, pc: int, why: str) -> EmulationError:
+    def error(self, kind: str, pc: int, why: str) -> EmulationError:
+        """Return the error of an instruction that a wave reached."""
         one = self.code.get(pc)
         text = one.text if isinstance(one, Instruction) else "no instruction"
         return EmulationError(Fault(kind, self.kernel.symbol, pc, text, why))
 
     def block(self, start: int) -> Block:
-        """The block that begins at an offset."""
-        found = self._blocks.get(start)
-        if found is None:
-            found = self._blocks[start] = self._read_block(start)
-        return found
+        """Return the block that begins at an offset."""
+        if start not in self._blocks:
+            self._blocks[start] = self._read_block(start)
+        return self._blocks[start]
 
     def _read_block(self, start: int) -> Block:
         steps: list[Step] = []
@@ -151,7 +185,7 @@ class Program:
         while pc == start or pc not in self._starts:
             one = self.code.get(pc)
             if one is None or isinstance(one, str):
-                raise self.unsupported(pc, one or "outside of the kernel's code")
+                raise self.error("unsupported", pc, one or "outside of the kernel's code")
             count += 1
             if one.name in BRANCHES or one.name in ENDS:
                 return Block(start, steps, places, count, one, pc + one.size)
@@ -167,7 +201,7 @@ class Program:
 
     def _refusal(self, pc: int, why: str) -> Step:
         def refuse(w: Waves) -> None:
-            raise self.unsupported(pc, why)
+            raise self.error("unsupported", pc, why)
 
         return refuse
 

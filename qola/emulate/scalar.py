@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from qola.emulate.arrays import I32, I64, U32, U64, Array, ArrayFunction
+from qola.emulate.arrays import I32, U32, U64, Array, ArrayFunction
 from qola.emulate.numbers import (
+    add_carry,
     count_ones,
+    extracted,
     first_one,
-    high_i32,
-    high_u32,
+    high_half,
     leading,
     reversed_bits,
-    sign_extended,
+    sub_borrow,
 )
-from qola.emulate.table import scalar, scalar_function
+from qola.emulate.table import scalar
 
 _31, _63 = U32(31), U64(63)
 
@@ -37,69 +38,42 @@ scalar("S_CSELECT_B64", "u64 u64 scc -> u64", lambda a, b, scc: np.where(scc, a,
 
 # Arithmetic
 scalar("S_MUL_I32", "u32 u32 -> u32", np.multiply)
-scalar("S_MUL_HI_U32", "u32 u32 -> u32", high_u32)
-scalar("S_MUL_HI_I32", "i32 i32 -> i32", high_i32)
+scalar("S_MUL_HI_U32", "u32 u32 -> u32", high_half)
+scalar("S_MUL_HI_I32", "i32 i32 -> i32", high_half)
 scalar("S_MULK_I32", "dst k -> i32", np.multiply)
 scalar("S_MOVK_I32", "k -> i32", lambda k: k)
 scalar("S_CMOVK_I32", "k scc dst -> i32", lambda k, scc, d: np.where(scc, k, d))
-scalar("S_MIN_I32", "i32 i32 -> i32 scc", lambda a, b: (np.minimum(a, b), a < b))
-scalar("S_MIN_U32", "u32 u32 -> u32 scc", lambda a, b: (np.minimum(a, b), a < b))
-scalar("S_MAX_I32", "i32 i32 -> i32 scc", lambda a, b: (np.maximum(a, b), a >= b))
-scalar("S_MAX_U32", "u32 u32 -> u32 scc", lambda a, b: (np.maximum(a, b), a >= b))
+for _type in ("i32", "u32"):
+    _kinds = f"{_type} {_type} -> {_type} scc"
+    scalar(f"S_MIN_{_type.upper()}", _kinds, lambda a, b: (np.minimum(a, b), a < b))
+    scalar(f"S_MAX_{_type.upper()}", _kinds, lambda a, b: (np.maximum(a, b), a >= b))
 scalar("S_ABS_I32", "i32 -> i32 scc", _flagged(np.abs))
+scalar("S_ABSDIFF_I32", "i32 i32 -> i32 scc", _flagged(lambda a, b: np.abs(a - b)))
 
 
-@scalar_function("S_ADD_U32", "u32 u32 -> u32 scc")
-def _add_u32(a: Array, b: Array) -> tuple[Array, Array]:
-    total = a + b
-    return total, total < a
-
-
-@scalar_function("S_SUB_U32", "u32 u32 -> u32 scc")
-def _sub_u32(a: Array, b: Array) -> tuple[Array, Array]:
-    return a - b, b > a
-
-
-@scalar_function("S_ADDC_U32", "u32 u32 scc -> u32 scc")
-def _addc(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
-    total = a.astype(U64) + b + carry
-    return total.astype(U32), total > 0xFFFFFFFF
-
-
-@scalar_function("S_SUBB_U32", "u32 u32 scc -> u32 scc")
-def _subb(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
-    take = b.astype(U64) + borrow
-    return (a.astype(U64) - take).astype(U32), take > a
-
-
-@scalar_function("S_ADD_I32", "i32 i32 -> i32 scc")
 def _add_i32(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     return total, ((a ^ total) & (b ^ total)) < 0
 
 
-@scalar_function("S_SUB_I32", "i32 i32 -> i32 scc")
 def _sub_i32(a: Array, b: Array) -> tuple[Array, Array]:
     difference = a - b
     return difference, ((a ^ b) & (a ^ difference)) < 0
 
 
+scalar("S_ADD_U32", "u32 u32 -> u32 scc", lambda a, b: ((total := a + b), total < a))
+scalar("S_SUB_U32", "u32 u32 -> u32 scc", lambda a, b: (a - b, b > a))
+scalar("S_ADDC_U32", "u32 u32 scc -> u32 scc", add_carry)
+scalar("S_SUBB_U32", "u32 u32 scc -> u32 scc", sub_borrow)
+scalar("S_ADD_I32", "i32 i32 -> i32 scc", _add_i32)
+scalar("S_SUB_I32", "i32 i32 -> i32 scc", _sub_i32)
 scalar("S_ADDK_I32", "dst k -> i32 scc", _add_i32)
-
-
-@scalar_function("S_ABSDIFF_I32", "i32 i32 -> i32 scc")
-def _absdiff(a: Array, b: Array) -> tuple[Array, Array]:
-    difference = np.abs(a - b)
-    return difference, difference != 0
-
-
 for _bits in (1, 2, 3, 4):
-
-    @scalar_function(f"S_LSHL{_bits}_ADD_U32", "u32 u32 -> u32 scc")
-    def _lshl_add(a: Array, b: Array, distance: int = _bits) -> tuple[Array, Array]:
-        total = (a.astype(U64) << U64(distance)) + b
-        return total.astype(U32), total > 0xFFFFFFFF
-
+    scalar(
+        f"S_LSHL{_bits}_ADD_U32",
+        "u32 u32 -> u32 scc",
+        lambda a, b, distance=_bits: add_carry(a.astype(U64) << U64(distance), b),
+    )
 
 # Bits; also for EXEC and its operands
 _LOGIC: dict[str, ArrayFunction] = {
@@ -119,33 +93,26 @@ for _t, _mask in (("32", _31), ("64", _63)):
     for _name, _function in _LOGIC.items():
         scalar(f"S_{_name}_B{_t}", f"{_u} {_u} -> {_u} scc", _flagged(_function))
     scalar(f"S_NOT_B{_t}", f"{_u} -> {_u} scc", _flagged(np.invert))
-    scalar(
-        f"S_LSHL_B{_t}",
-        f"{_u} u32 -> {_u} scc",
-        _flagged(lambda a, b, mask=_mask: a << (b & mask)),
-    )
-    scalar(
-        f"S_LSHR_B{_t}",
-        f"{_u} u32 -> {_u} scc",
-        _flagged(lambda a, b, mask=_mask: a >> (b & mask)),
-    )
-    scalar(
-        f"S_ASHR_I{_t}",
-        f"{_i} u32 -> {_i} scc",
-        _flagged(lambda a, b, mask=_mask: a >> (b & mask).astype(a.dtype)),
-    )
+    for _name, _type, _function in (
+        (f"LSHL_B{_t}", _u, lambda a, b, mask=_mask: a << (b & mask)),
+        (f"LSHR_B{_t}", _u, lambda a, b, mask=_mask: a >> (b & mask)),
+        (f"ASHR_I{_t}", _i, lambda a, b, mask=_mask: a >> (b & mask).astype(a.dtype)),
+    ):
+        scalar(f"S_{_name}", f"{_type} u32 -> {_type} scc", _flagged(_function))
     scalar(f"S_BREV_B{_t}", f"{_u} -> {_u}", reversed_bits)
     scalar(f"S_BCNT1_I32_B{_t}", f"{_u} -> u32 scc", _flagged(count_ones))
-    scalar(
-        f"S_BCNT0_I32_B{_t}",
-        f"{_u} -> u32 scc",
-        _flagged(lambda a: count_ones(~a)),
-    )
-    scalar(f"S_FF1_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): first_one(a, w))
-    scalar(f"S_FF0_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): first_one(~a, w))
-    scalar(f"S_FLBIT_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): leading(a, w))
+    scalar(f"S_BCNT0_I32_B{_t}", f"{_u} -> u32 scc", _flagged(lambda a: count_ones(~a)))
+    scalar(f"S_FF1_I32_B{_t}", f"{_u} -> u32", first_one)
+    scalar(f"S_FF0_I32_B{_t}", f"{_u} -> u32", lambda a: first_one(~a))
+    scalar(f"S_FLBIT_I32_B{_t}", f"{_u} -> u32", leading)
+    for _bit in (0, 1):
+        scalar(
+            f"S_BITCMP{_bit}_B{_t}",
+            f"{_u} u32 -> scc",
+            lambda a, b, mask=_mask, bit=_bit: (a >> (b & mask) & mask.dtype.type(1)) == bit,
+        )
 
-scalar("S_FLBIT_I32", "i32 -> u32", lambda a: leading(np.where(a < 0, ~a, a).view(U32), 32))
+scalar("S_FLBIT_I32", "i32 -> u32", lambda a: leading(np.where(a < 0, ~a, a).view(U32)))
 scalar("S_SEXT_I32_I8", "u32 -> i32", lambda a: a.astype(np.int8).astype(I32))
 scalar("S_SEXT_I32_I16", "u32 -> i32", lambda a: a.astype(np.int16).astype(I32))
 scalar("S_BITSET0_B32", "u32 dst -> u32", lambda a, d: d & ~(U32(1) << (a & _31)))
@@ -157,36 +124,15 @@ scalar("S_PACK_LH_B32_B16", "u32 u32 -> u32", lambda a, b: a & U32(0xFFFF) | b &
 scalar("S_PACK_HH_B32_B16", "u32 u32 -> u32", lambda a, b: a >> U32(16) | b & U32(0xFFFF0000))
 
 
-@scalar_function("S_BFE_U32", "u32 u32 -> u32 scc")
-def _bfe_u32(value: Array, field: Array) -> tuple[Array, Array]:
-    width = (field >> U32(16) & U32(0x7F)).astype(U64)
-    result = (value >> (field & _31)).astype(U64) & ((U64(1) << width) - U64(1))
-    return result.astype(U32), result != 0
+def _bfe(value: Array, field: Array) -> Array:
+    """Extract bits; a register has their offset, and their number in bits 16 to 22."""
+    return extracted(value, field, field >> U32(16) & U32(0x7F))
 
 
-@scalar_function("S_BFE_I32", "i32 u32 -> i32 scc")
-def _bfe_i32(value: Array, field: Array) -> tuple[Array, Array]:
-    width = np.minimum(field >> U32(16) & U32(0x7F), U32(32))
-    result = sign_extended((value >> (field & _31).view(I32)).view(U32), width)
-    return result, result != 0
-
-
-@scalar_function("S_BFE_U64", "u64 u32 -> u64 scc")
-def _bfe_u64(value: Array, field: Array) -> tuple[Array, Array]:
-    width = np.minimum(field >> U32(16) & U32(0x7F), U32(64)).astype(U64)
-    # A shift by 64 is not one: by 63 and 1 it is.
-    ones = ~(~U64(0) << np.minimum(width, _63) << (width >> U64(6)))
-    result = value >> (field & _63) & ones
-    return result, result != 0
-
-
-@scalar_function("S_BFE_I64", "i64 u32 -> i64 scc")
-def _bfe_i64(value: Array, field: Array) -> tuple[Array, Array]:
-    width = np.minimum(field >> U32(16) & U32(0x7F), U32(64)).astype(I64)
-    moved = value >> (field & _63).astype(I64)
-    distance = np.minimum(64 - width, 63)
-    result = np.where(width == 0, I64(0), moved << distance >> distance)
-    return result, result != 0
+for _t in ("32", "64"):
+    for _kind in ("u", "i"):
+        _type = f"{_kind}{_t}"
+        scalar(f"S_BFE_{_type.upper()}", f"{_type} u32 -> {_type} scc", _flagged(_bfe))
 
 
 # Comparisons, whose only result is SCC
@@ -209,10 +155,6 @@ for _name, _function in _COMPARE.items():
         )
 scalar("S_CMP_EQ_U64", "u64 u64 -> scc", np.equal)
 scalar("S_CMP_LG_U64", "u64 u64 -> scc", np.not_equal)
-scalar("S_BITCMP0_B32", "u32 u32 -> scc", lambda a, b: (a >> (b & _31) & U32(1)) == 0)
-scalar("S_BITCMP1_B32", "u32 u32 -> scc", lambda a, b: (a >> (b & _31) & U32(1)) == 1)
-scalar("S_BITCMP0_B64", "u64 u32 -> scc", lambda a, b: (a >> (b & _63) & U64(1)) == 0)
-scalar("S_BITCMP1_B64", "u64 u32 -> scc", lambda a, b: (a >> (b & _63) & U64(1)) == 1)
 
 
 # EXEC from EXEC, the old one saved
@@ -223,26 +165,17 @@ _SAVE: dict[str, ArrayFunction] = {
 }
 
 
-def _saving(function: ArrayFunction) -> ArrayFunction:
+def _exec(function: ArrayFunction, saves: bool) -> ArrayFunction:
+    """The previous or the new EXEC, the new one, and whether it is not 0."""
+
     def run(a: Array, exec_: Array) -> tuple[Array, Array, Array]:
         result = function(a, exec_)
-        # The old value's place is overwritten by the new one.
-        return exec_.copy(), result, result != 0
+        return exec_.copy() if saves else result, result, result != 0
 
     return run
 
 
 for _name, _function in _SAVE.items():
-    scalar(f"S_{_name}_SAVEEXEC_B64", "u64 exec -> u64 exec scc", _saving(_function))
-
-
-def _writing(function: ArrayFunction) -> ArrayFunction:
-    def run(a: Array, exec_: Array) -> tuple[Array, Array, Array]:
-        result = function(a, exec_)
-        return result, result, result != 0
-
-    return run
-
-
+    scalar(f"S_{_name}_SAVEEXEC_B64", "u64 exec -> u64 exec scc", _exec(_function, True))
 for _name in ("ANDN1", "ANDN2"):
-    scalar(f"S_{_name}_WREXEC_B64", "u64 exec -> u64 exec scc", _writing(_SAVE[_name]))
+    scalar(f"S_{_name}_WREXEC_B64", "u64 exec -> u64 exec scc", _exec(_SAVE[_name], False))

@@ -13,11 +13,10 @@ import numpy as np
 
 from qola.emulate.arrays import U64, Array
 from qola.emulate.check import find_misfit
-from qola.emulate.control import BRANCHES, jump_target
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import EmulationError
 from qola.emulate.operands import UnsupportedError
-from qola.emulate.program import Program
+from qola.emulate.program import BRANCHES, Program, jump_target
 from qola.emulate.waves import Waves, joined
 
 
@@ -44,11 +43,13 @@ class Schedule:
         with np.errstate(all="ignore"):
             while self._ready:
                 self._step(self._next())
-                if not self._ready and self._waiting:
+                if not self._ready:
                     self._release()
         if self._waiting:
             w = self._waiting[0]
-            raise self.program.endless(w.pc, "waves wait at a barrier that others never reach")
+            raise self.program.error(
+                "endless", w.pc, "waves wait at a barrier that others never reach"
+            )
 
     def _next(self) -> Waves:
         """The waves at the lowest place, taken from those that are ready."""
@@ -67,18 +68,20 @@ class Schedule:
             for number, step in enumerate(block.steps):  # noqa: B007
                 step(w)
         except UnsupportedError as error:
-            raise self.program.unsupported(block.places[number].pc, str(error)) from error
+            raise self.program.error("unsupported", block.places[number].pc, str(error)) from error
         except EmulationError:
             raise
         except Exception as error:
             one = block.places[number]
             if misfit := find_misfit(one, w.layout):
-                raise self.program.unsupported(one.pc, misfit) from error
+                raise self.program.error("unsupported", one.pc, misfit) from error
             place = f"{self.program.kernel.symbol}+{one.pc:#x} {one.text}"
             raise RuntimeError(f"the emulator failed at {place}") from error
         self.executed += block.instructions * w.count
         if self.executed > self.limit:
-            raise self.program.endless(block.start, f"more than {self.limit:,} instructions")
+            raise self.program.error(
+                "endless", block.start, f"more than {self.limit:,} instructions"
+            )
         w.pc = block.after
         if block.end is None:
             self._ready.append(w)
@@ -92,14 +95,9 @@ class Schedule:
             w.pc = one.target
             self._ready.append(w)
         elif one.name == "S_BARRIER":
-            if self._complete(w):
-                self._ready.append(w)
-            else:
-                self._waiting.append(w)
+            self._waiting.append(w)
         elif one.name == "S_ENDPGM":
             np.subtract.at(self.live, w.groups, 1)
-            if self._waiting:
-                self._release()
         else:
             self._jump(w, one)
 
@@ -117,21 +115,18 @@ class Schedule:
     def _jump(self, w: Waves, one: Instruction) -> None:
         """Jump to the address in a register, after the offset of the next instruction is saved."""
         if misfit := find_misfit(one, w.layout):
-            raise self.program.unsupported(one.pc, misfit)
+            raise self.program.error("unsupported", one.pc, misfit)
         after = np.full((w.count, 1), w.machine.entry + one.pc + one.size, U64)
         called = one.name == "S_CALL_B64"
         targets = np.full(w.count, one.target) if called else jump_target(one)(w)
         if one.name != "S_SETPC_B64":
             w.q[one["sdst"]][...] = after
+            if w.known:
+                w.known[1][:, one["sdst"] : one["sdst"] + 2] = True
         for target in np.unique(targets):
             part = w.take(np.flatnonzero(targets == target))
             part.pc = int(target)
             self._ready.append(part)
-
-    def _complete(self, w: Waves) -> bool:
-        """Whether all waves of their workgroups are here."""
-        groups, here = np.unique(w.groups, return_counts=True)
-        return bool((here == self.live[groups]).all())
 
     def _release(self) -> None:
         """Let workgroups go on of which all waves are at a barrier."""

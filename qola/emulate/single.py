@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
-from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel, Resources
+from qola.code_object.reader import CodeObject, Kernel, Resources
 from qola.emulate.arrays import U32
 from qola.emulate.decode import sweep
+from qola.json_types import reader
 
 #: Instructions that read or jump to addresses of code: mask and bits of their first word.
 _ADDRESSED = {
@@ -55,10 +54,7 @@ def to_json(code_object: CodeObject) -> str:
 
 def from_json(text: str) -> CodeObject:
     """Return the code object of a text of `to_json`."""
-    values: Mapping[str, Any] = json.loads(text)
-    of = values["kernel"]
-    arguments = tuple(Argument(**one) for one in of["arguments"])
-    own = {"descriptor": Descriptor(**of["descriptor"]), "arguments": arguments}
-    kernel = Kernel(**of | own | {"resources": Resources()})
+    values = json.loads(text)
+    kernel: Kernel = reader(Kernel)(values["kernel"])
     image = zlib.decompress(base64.b64decode(values["image"]))
     return CodeObject(values["arch"], image, {kernel.symbol: kernel})

@@ -12,8 +12,8 @@ Other kinds of operands:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,15 +21,9 @@ from qola.emulate.arrays import ArrayFunction
 
 #: NumPy's type of each type of values in a register or a pair of them.
 TYPES: dict[str, type[np.generic]] = {
-    "u16": np.uint16,
-    "i16": np.int16,
-    "f16": np.float16,
-    "u32": np.uint32,
-    "i32": np.int32,
-    "f32": np.float32,
-    "u64": np.uint64,
-    "i64": np.int64,
-    "f64": np.float64,
+    **{"u16": np.uint16, "i16": np.int16, "f16": np.float16},
+    **{"u32": np.uint32, "i32": np.int32, "f32": np.float32},
+    **{"u64": np.uint64, "i64": np.int64, "f64": np.float64},
 }
 
 
@@ -47,7 +41,7 @@ class Operation:
 VECTOR: dict[str, Operation] = {}
 #: Scalar operations (SOP1, SOP2, SOPC, SOPK): a value a wave.
 SCALAR: dict[str, Operation] = {}
-#: Packed operations (VOP3P): two values a lane.
+#: Packed operations (VOP3P): two values a lane, whose types the signature gives.
 PACKED: dict[str, Operation] = {}
 
 
@@ -58,39 +52,5 @@ def _add(table: dict[str, Operation], name: str, signature: str, function: Array
     table[name] = Operation(name, tuple(inputs.split()), tuple(outputs.split()), function)
 
 
-def vector(name: str, signature: str, function: ArrayFunction) -> None:
-    """Enter a vector operation."""
-    _add(VECTOR, name, signature, function)
-
-
-def scalar(name: str, signature: str, function: ArrayFunction) -> None:
-    """Enter a scalar operation."""
-    _add(SCALAR, name, signature, function)
-
-
-def packed(name: str, signature: str, function: ArrayFunction) -> None:
-    """Enter a packed operation; its types are those of one of the two values."""
-    _add(PACKED, name, signature, function)
-
-
-Decorated = Callable[[ArrayFunction], ArrayFunction]
-
-
-def vector_function(name: str, signature: str) -> Decorated:
-    """Enter the function below as a vector operation."""
-
-    def enter(function: ArrayFunction) -> ArrayFunction:
-        vector(name, signature, function)
-        return function
-
-    return enter
-
-
-def scalar_function(name: str, signature: str) -> Decorated:
-    """Enter the function below as a scalar operation."""
-
-    def enter(function: ArrayFunction) -> ArrayFunction:
-        scalar(name, signature, function)
-        return function
-
-    return enter
+# Each enters an operation: name, signature, function.
+vector, scalar, packed = partial(_add, VECTOR), partial(_add, SCALAR), partial(_add, PACKED)

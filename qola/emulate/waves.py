@@ -67,32 +67,15 @@ class Waves:
         scc: the condition code; (waves, 1).
         groups: the workgroup of each wave, by its row in the LDS.
         numbers: the wave's number in its workgroup.
+        lds_rows: address of the row; (waves, 1).
         u, i, f: each register and constant as u32, i32, f32; (waves, lanes), (waves, 1), (1, 1).
         q: pairs of scalar registers as u64, by the even number.
         exec: lanes that are active; (waves, lanes).
         full: all of them are.
         pc: offset of the next instruction.
         machine: the state that waves share.
+        known: which registers were written, as `v` and `s`; empty if reads are not checked.
     """
-
-    __slots__ = (
-        "_known",
-        "count",
-        "exec",
-        "f",
-        "full",
-        "groups",
-        "i",
-        "layout",
-        "machine",
-        "numbers",
-        "pc",
-        "q",
-        "s",
-        "scc",
-        "u",
-        "v",
-    )
 
     def __init__(
         self,
@@ -104,15 +87,16 @@ class Waves:
         numbers: Array,
         pc: int,
         machine: Machine,
-        known: tuple[Array, Array] | None = None,
+        known: tuple[Array, ...] = (),
     ) -> None:
         self.layout = layout
+        self.known = known
         self.machine = machine
         self.v, self.s, self.scc = v, s, scc
         self.groups, self.numbers = groups, numbers
         self.count = len(groups)
+        self.lds_rows = (groups * machine.lds_row + machine.lds_start).view(U64)[:, None]
         self.pc = pc
-        self._known = known
         self.u = self._views(U32)
         self.i = self._views(I32)
         self.f = self._views(F32)
@@ -171,25 +155,12 @@ class Waves:
         """Where a vector register is in `v`."""
         return number - VGPRS if number < AGPRS else number - AGPRS + self.layout.first_agpr
 
-    @property
-    def known(self) -> tuple[Array, Array] | None:
-        """Where reads are checked: which registers were written, as `v` and `s`."""
-        return self._known
-
     def take(self, rows: Array) -> Waves:
         """Some of the waves, with registers of their own."""
-        known = self._known and (self._known[0][:, rows], self._known[1][rows])
-        return Waves(
-            self.layout,
-            np.ascontiguousarray(self.v[:, rows]),
-            self.s[rows],
-            self.scc[rows],
-            self.groups[rows],
-            self.numbers[rows],
-            self.pc,
-            self.machine,
-            known,
-        )
+        v, s = np.ascontiguousarray(self.v[:, rows]), self.s[rows]
+        state = self.scc[rows], self.groups[rows], self.numbers[rows]
+        known = self.known and (self.known[0][:, rows], self.known[1][rows])
+        return Waves(self.layout, v, s, *state, self.pc, self.machine, known)
 
 
 Step = Callable[[Waves], None]
@@ -199,21 +170,13 @@ Step = Callable[[Waves], None]
 def joined(parts: Sequence[Waves]) -> Waves:
     """Waves that have come to one place."""
     first = parts[0]
-    known = None
-    if first.known is not None:
-        pairs = [part.known for part in parts if part.known is not None]
-        known = (
-            np.concatenate([v for v, _ in pairs], axis=1),
-            np.concatenate([s for _, s in pairs]),
-        )
-    return Waves(
-        first.layout,
-        np.concatenate([part.v for part in parts], axis=1),
-        np.concatenate([part.s for part in parts]),
-        np.concatenate([part.scc for part in parts]),
-        np.concatenate([part.groups for part in parts]),
-        np.concatenate([part.numbers for part in parts]),
-        first.pc,
-        first.machine,
-        known,
+    v = np.concatenate([part.v for part in parts], axis=1)
+    s, scc, groups, numbers = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("s", "scc", "groups", "numbers")
     )
+    known = first.known and (
+        np.concatenate([part.known[0] for part in parts], axis=1),
+        np.concatenate([part.known[1] for part in parts]),
+    )
+    return Waves(first.layout, v, s, scc, groups, numbers, first.pc, first.machine, known)

@@ -42,43 +42,17 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
     """Return the index of a module's kernels, from the settings of rules/private/lazy.bzl.
 
     Raises:
-        PlanError: a header of the plan is not an input, the plan has a dangling reference, or the
-            compiler printed no identity.
+        PlanError: the compiler printed no identity.
         OSError: a file cannot be read.
     """
     module = plan.module(settings["module"])
     kernels = plan.kernels_of(module)
     tree = Path(settings["tree"])
     abi = Path(settings["abi_header"])
-    digests: dict[str, str] = {}
-    sets = {}
-    for found in plan.header_sets:
-        if not any(kernel.headers == found.name for kernel in kernels):
-            continue
-        for file in found.files:
-            if file not in digests:
-                digests[file] = _digest(tree, file)
-        sets[found.name] = Headers(
-            (*(f"{_INCLUDE}/{d}" for d in found.include_dirs), _ABI_DIR),
-            {f"{_INCLUDE}/{file}": digests[file] for file in found.files}
-            | {f"{_ABI_DIR}/{abi.name}": sha256_of(abi)},
-        )
+    used = [s for s in plan.header_sets if any(k.headers == s.name for k in kernels)]
+    digests = {file: sha256_of(tree / file) for file in {f for s in used for f in s.files}}
     packages = {kernel.package for kernel in kernels}
     entries = {source.name: source.sha256 for source in module.entry_sources}
-    for kernel in kernels:
-        if (
-            kernel.headers not in sets
-            or kernel.entry not in entries
-            or kernel.package not in plan.packages
-        ):
-            raise PlanError(
-                Finding(
-                    f"kernel instance {kernel.name} of the plan",
-                    f"headers {kernel.headers}, entry {kernel.entry}, package {kernel.package}",
-                    "such as the plan has",
-                    "bazel fetch --force plans anew",
-                )
-            )
     return Index(
         module=module.name,
         root=f"../{settings['place']}",
@@ -89,7 +63,14 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
             for arch in sorted({arch for kernel in kernels for arch in kernel.archs})
         },
         package_flags={name: plan.packages[name].copts for name in sorted(packages)},
-        headers=sets,
+        headers={
+            found.name: Headers(
+                (*(f"{_INCLUDE}/{d}" for d in found.include_dirs), _ABI_DIR),
+                {f"{_INCLUDE}/{file}": digests[file] for file in found.files}
+                | {f"{_ABI_DIR}/{abi.name}": sha256_of(abi)},
+            )
+            for found in used
+        },
         link_flags=tuple(settings["link_flags"]),
         link_script=sha256_of(Path(settings["link_script"])),
         entries=entries,
@@ -99,20 +80,6 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
             for arch in k.archs
         ),
     )
-
-
-def _digest(tree: Path, file: str) -> str:
-    try:
-        return sha256_of(tree / file)
-    except OSError as error:
-        raise PlanError(
-            Finding(
-                file,
-                f"a header of the plan that the AITER tree does not have: {error.strerror}",
-                "the headers that kernel instances include",
-                "bazel fetch --force plans anew",
-            )
-        ) from None
 
 
 def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.code_object.reader import CodeObject
 from qola.emulate import single
-from qola.emulate.hip import Allocation, Asked, Hip
+from qola.emulate.hip import Allocation, Hip, HipLaunch
 from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
 from qola.report.library import read_library
@@ -170,11 +170,11 @@ class Host:
     def _record(self, sample: Sample, run: Callable[[dict[str, Allocation]], str]) -> Call:
         """Return the launches of a call, which gets memory by argument and returns its error."""
         held = self._allocate(sample.problem)
-        self._hip.asked.clear()
+        self._hip.launches.clear()
         launches: tuple[Launch, ...] = ()
         try:
             error = run(held)
-            launches = tuple(self._launch(one, held) for one in self._hip.asked)
+            launches = tuple(self._launch(one, held) for one in self._hip.launches)
             self._hip.raise_error()
         except QolaError as wrong:
             error = str(wrong)
@@ -193,7 +193,7 @@ class Host:
         zeros = {name: np.zeros(max(1, size), np.uint8) for name, size in sizes.items()}
         return {name: self._hip.allocate(array) for name, array in zeros.items()}
 
-    def _launch(self, asked: Asked, held: Mapping[str, Allocation]) -> Launch:
+    def _launch(self, asked: HipLaunch, held: Mapping[str, Allocation]) -> Launch:
         arguments = bytearray(asked.arguments)
         own = {memory.address for memory in held.values()}
         known = [(a, a + size, "") for a, size in self._hip.allocations() if a not in own]
@@ -232,7 +232,7 @@ class Host:
             self.codes[self._isolated[key]] = text
         return replace(launch, code=self._isolated[key])
 
-    def _names(self, asked: Asked) -> tuple[str, ...]:
+    def _names(self, asked: HipLaunch) -> tuple[str, ...]:
         """Return the plan's names of a kernel; several for equal code objects."""
         own = (self._symbols.get(asked.kernel, asked.kernel),)
         return self._code_objects.get(asked.code, own)

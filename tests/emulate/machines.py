@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from qola.emulate.arrays import U32, Array
+from qola.emulate.check import checking
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Faults
 from qola.emulate.machine import Machine
@@ -40,9 +41,9 @@ def waves(
     literals: Literals | None = None,
     map_: AddressMap | None = None,
     count: int = 1,
-    checked: bool = False,
     scc: bool = False,
     fnuz: bool = False,
+    checked: bool = False,
 ) -> Waves:
     """A workgroup of waves; registers are (register, wave, lane), zeros where not given."""
     v = np.zeros((VGPR_COUNT, count, LANES), U32)
@@ -54,12 +55,12 @@ def waves(
     s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32
     machine = Machine(
         *("test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count),
-        checked=checked,
         fnuz=fnuz,
+        checked=checked,
     )
     layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else ())
     zeros = np.zeros(count, np.int64)
-    known = (np.ones(v.shape, bool), np.ones(s.shape, bool)) if checked else None
+    known = (np.ones(v.shape, bool), np.ones(s.shape, bool)) if checked else ()
     return Waves(layout, v, s, np.full((count, 1), scc), zeros, np.arange(count), 0, machine, known)
 
 
@@ -70,7 +71,7 @@ def run(one: Instruction, w: Waves | None = None, **state: object) -> Waves:
     w = w or waves(literals=literals, **state)  # type: ignore[arg-type]
     with np.errstate(all="ignore"):
         if step is not None:
-            step(w)
+            (checking(one, step) if w.known else step)(w)
     return w
 
 

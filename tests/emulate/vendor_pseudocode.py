@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from qola.emulate.decode import ENCODING, only_tables
+
+
+@cache
+def pseudocode() -> Mapping[str, str]:
+    """The vendor's pseudocode of each operation that has some, by name without encoding."""
+    with only_tables():
+        table = importlib.import_module("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
+    return {ENCODING.sub("", op.name): text for op, text in table.items()}
+
+
 _TOKEN = re.compile(
-    r"\s*(?:"
-    r"(?P<sized>\d+'[UIFB]?(?:0x[0-9a-fA-F]+|\d+)?[UILF]*)"
-    r"|(?P<number>0x[0-9a-fA-F]+[UL]*|\d+\.\d+F?|\d+[ULF]*)"
-    r"|(?P<type>\.(?:u|i|f|b|bf)\d+)"
-    r"|(?P<name>[A-Za-z_]\w*(?:\.[A-Z]+)?)"
-    r"|(?P<op><<|>>|<=|>=|==|!=|<>|&&|\|\||\*\*|[-+*/%&|^~!<>?:()\[\]{},=])"
-    r")"
+    r"(?P<width>\d+)'(?P<cast>[UIFB])(?=\()|(?P<size>\d+)'(?P<sized>0x[0-9a-fA-F]+|\d+)[UIL]*"
+    r"|(?P<float>\d+\.\d+)(?P<short>F?)|(?P<whole>0x[0-9a-fA-F]+|\d+)(?P<suffix>[ULF]*)"
+    r"|(?P<limit>INF|NAN)(?:\.f(?P<bits>\d+))?|(?P<name>[A-Za-z_][\w.]*)"
+    r"|(?P<sign>&&|\|\||<>|!(?!=)|[{}])"
 )
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 _BITS: dict[int, Any] = {16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -29,11 +39,7 @@ class NotUnderstoodError(Exception):
     """Pseudocode that says more than this reader understands."""
 
 
-class _Break(Exception):  # noqa: N818
-    """The end of a loop."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Value:
     """A number with its type: u, i, f or b, and a width in bits."""
 
@@ -65,10 +71,25 @@ class Value:
             raise NotUnderstoodError("a float made an integer by a cast")
         return Value(kind, width, int(self.value)).as_(kind, width)
 
-    @property
-    def true(self) -> bool:
+    def __bool__(self) -> bool:
         """Whether it is not 0."""
         return bool(self.value)
+
+    def __getattr__(self, name: str) -> Value:
+        """The lowest bits as another type, such as u32."""
+        found = re.fullmatch(r"([uifb])(\d+)", name)
+        if not found:
+            raise AttributeError(name)
+        width = int(found[2])
+        return Value("b", max(width, self.width), self.bits).as_(found[1], width)
+
+    def __getitem__(self, place: slice | Value) -> Value:
+        """Some of the bits; in the other order if the first number is the smaller one."""
+        high = int((place.start if isinstance(place, slice) else place).value)
+        low = int((place.stop if isinstance(place, slice) else place).value)
+        size = abs(high - low) + 1
+        bits = self.bits >> min(high, low) & (1 << size) - 1
+        return Value("u", size, bits if high >= low else int(f"{bits:0{size}b}"[::-1], 2))
 
 
 def u(value: int, width: int = 32) -> Value:
@@ -84,20 +105,12 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
     return f(wide, a.width)
 
 
-def _to_integer(low: int, high: int, kind: str, width: int) -> Callable[[Value], Value]:
+def _to_integer(kind: str, width: int) -> Callable[[Value], Value]:
+    low, high = (0, 2**width - 1) if kind == "u" else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+
     def convert(x: Value) -> Value:
         value = float(x.value)
-        if math.isnan(value):
-            return Value(kind, width, 0)
-        return Value(
-            kind,
-            width,
-            int(min(max(math.trunc(value), low), high))
-            if math.isfinite(value)
-            else high
-            if value > 0
-            else low,
-        )
+        return Value(kind, width, 0 if math.isnan(value) else int(min(max(value, low), high)))
 
     return convert
 
@@ -118,7 +131,7 @@ def _bf16(x: Value) -> Value:
     return Value("b", 16, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
+FUNCTIONS: dict[str, Any] = {
     "fma": _fma,
     "abs": lambda x: Value(x.kind, x.width, abs(x.value)),
     "sqrt": lambda x: f(np.sqrt(x.value), x.width),
@@ -136,33 +149,28 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exponent": _exponent,
     "mantissa": lambda x: f(np.frexp(x.value)[0], x.width),
     "cvtToQuietNAN": lambda x: x,
-    "f32_to_f16": lambda x: f(x.value, 16),
-    "f16_to_f32": lambda x: f(x.value, 32),
     "f32_to_bf16": _bf16,
-    "f32_to_u32": _to_integer(0, 2**32 - 1, "u", 32),
-    "f32_to_i32": _to_integer(-(2**31), 2**31 - 1, "i", 32),
-    "f64_to_u32": _to_integer(0, 2**32 - 1, "u", 32),
-    "f64_to_i32": _to_integer(-(2**31), 2**31 - 1, "i", 32),
-    "f16_to_u16": _to_integer(0, 2**16 - 1, "u", 16),
-    "f16_to_i16": _to_integer(-(2**15), 2**15 - 1, "i", 16),
-    "f32_to_f64": lambda x: f(x.value, 64),
-    "f64_to_f32": lambda x: f(x.value, 32),
-    "u32_to_f32": lambda x: f(int(x.value), 32),
-    "i32_to_f32": lambda x: f(int(x.value), 32),
-    "u32_to_f64": lambda x: f(int(x.value), 64),
-    "i32_to_f64": lambda x: f(int(x.value), 64),
-    "u16_to_f16": lambda x: f(int(x.value), 16),
-    "i16_to_f16": lambda x: f(int(x.value), 16),
     # The pseudocode does not say so: they saturate.
     "u32_to_u16": lambda x: u(min(int(x.value), 2**16 - 1), 16),
     "i32_to_i16": lambda x: Value("i", 16, min(max(int(x.value), -(2**15)), 2**15 - 1)),
     "signext": lambda x: Value("i", 64, x.as_("i", x.width).value),
     "signext_from_bit": lambda x, n: Value(
-        "i",
-        x.width,
+        *("i", x.width),
         u(int(x.value), int(n.value)).as_("i", int(n.value)).value if n.value else 0,
     ),
 }
+for _from, _to in (
+    *(("f32", "f16"), ("f16", "f32"), ("f32", "f64"), ("f64", "f32"), ("u32", "f32")),
+    *(("i32", "f32"), ("u32", "f64"), ("i32", "f64"), ("u16", "f16"), ("i16", "f16")),
+    *(("f32", "u32"), ("f32", "i32"), ("f64", "u32"), ("f64", "i32"), ("f16", "u16")),
+    ("f16", "i16"),
+):
+    _width = int(_to[1:])
+    FUNCTIONS[f"{_from}_to_{_to}"] = (
+        (lambda x, width=_width: f(x.value, width))
+        if _to[0] == "f"
+        else _to_integer(_to[0], _width)
+    )
 
 
 def _larger(x: Value, y: Value, sign: int) -> Value:
@@ -213,86 +221,97 @@ def _lines(text: str) -> list[str]:
     return joined
 
 
+def _python(text: str) -> str:
+    """Translate an expression to Python, whose operators bind alike in what is written here."""
+    if "?" in text:
+        marks = {"?": -1, ":": -1}
+        depth = 0
+        for at, sign in enumerate(text):
+            depth += (sign in "([{") - (sign in ")]}")
+            if depth == 0 and marks.get(sign) == -1 and (sign == "?" or marks["?"] >= 0):
+                marks[sign] = at
+        first, second = marks["?"], marks[":"]
+        if min(first, second) < 0:
+            raise NotUnderstoodError(text)
+        parts = text[first + 1 : second], text[:first], text[second + 1 :]
+        chosen, condition, other = map(_python, parts)
+        return f"(({chosen}) if ({condition}) else ({other}))"
+
+    def token(found: re.Match[str]) -> str:
+        if found["cast"]:
+            return f"to({found['cast'].lower()!r}, {found['width']})"
+        if found["sized"]:
+            return f"u({found['sized']}, {found['size']})"
+        if found["float"]:
+            return f"f({found['float']}, {32 if found['short'] else 64})"
+        if found["whole"]:
+            kind, width = "iu"["U" in found["suffix"]], 64 if "LL" in found["suffix"] else 32
+            return f"Value({kind!r}, {width}, {found['whole']})"
+        if found["limit"]:
+            return f"f(math.{found['limit'].lower()}, {found['bits'] or 64})"
+        signs = {"&&": " and ", "||": " or ", "<>": "@", "!": " not ", "{": "joined(", "}": ")"}
+        return found["name"] or signs[found["sign"]]
+
+    return _TOKEN.sub(token, text.strip())
+
+
+def _statement(line: str) -> str:
+    """Translate an assignment to calls of put."""
+    # The last target is assigned first: a = b = c.
+    *targets, value = re.split(r"(?<![=!<>+\-|&^])=(?!=)", line)
+    result = _python(value)
+    if not targets:
+        compound = re.match(r"(.+?)\s*([-+|&^])=\s*(.+)$", line)
+        if not compound:
+            raise NotUnderstoodError(line)
+        targets = [compound[1]]
+        result = f"{_python(compound[1])} {compound[2]} ({_python(compound[3])})"
+    return f"put({[target.strip() for target in reversed(targets)]!r}, {result})"
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    source, depth = [], 0
+    for line in _lines(text):
+        word = line.partition(" ")[0]
+        depth -= word in ("elsif", "else", "endif", "endfor")
+        code = ""
+        if word in ("if", "elsif"):
+            condition = _python(line.partition(" ")[2].removesuffix("then"))
+            code = f"{'if' if word == 'if' else 'elif'} {condition}:"
+        elif found := re.match(r"for (\w+) in (.+) : (.+) do$", line):
+            code = f"for {found[1]} in loop({_python(found[2])}, {_python(found[3])}):"
+        elif word in ("else", "break"):
+            code = "else:" if word == "else" else "break"
+        # Rounding is to nearest even anyway.
+        elif word not in ("declare", "endif", "endfor") and "ROUND_" not in line:
+            code = _statement(line)
+        source.append("    " * depth + (code or "pass"))
+        depth += word in ("if", "elsif", "else", "for")
+    try:
+        return compile("\n".join(source), "pseudocode", "exec")
+    except SyntaxError as error:
+        raise NotUnderstoodError(text) from error
+
+
 @dataclass
 class Lane:
     """The variables of one lane's run: registers by the names that pseudocode has for them."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    mode: Mapping[str, int] = field(default_factory=dict)
 
     def run(self, text: str) -> None:
         """Run all statements."""
-        lines = _lines(text)
-        self._block(lines, 0, len(lines))
+        exec(_compiled(text), FUNCTIONS | {"put": self._put}, self.values)
 
-    def _block(self, lines: list[str], at: int, end: int) -> None:
-        while at < end:
-            line = lines[at]
-            if line.startswith("if "):
-                at = self._if(lines, at, end)
-            elif line.startswith("for "):
-                at = self._for(lines, at, end)
-            elif line.startswith("declare ") or "ROUND_" in line:
-                # Rounding is to nearest even anyway.
-                at += 1
-            elif line == "break":
-                raise _Break
-            else:
-                self._statement(line)
-                at += 1
+    def expression(self, text: str) -> Value:
+        """Return what an expression is worth."""
+        value: Value = eval(_python(text), dict(FUNCTIONS), self.values)
+        return value
 
-    def _close(self, lines: list[str], at: int, opens: str, closes: str) -> int:
-        depth = 0
-        for number in range(at, len(lines)):
-            depth += lines[number].startswith(opens) - lines[number].startswith(closes)
-            if depth == 0:
-                return number
-        raise NotUnderstoodError("a block without an end")
-
-    def _if(self, lines: list[str], at: int, end: int) -> int:
-        last = self._close(lines, at, "if ", "endif")
-        marks, depth = [at], 0
-        for number in range(at, last):
-            depth += lines[number].startswith("if ") - lines[number].startswith("endif")
-            if depth == 1 and number > at and lines[number].startswith(("elsif ", "else")):
-                marks.append(number)
-        marks.append(last)
-        for mark, until in pairwise(marks):
-            head = lines[mark]
-            if head == "else" or self.expression(head.split(" ", 1)[1].removesuffix("then")).true:
-                self._block(lines, mark + 1, until)
-                break
-        return last + 1
-
-    def _for(self, lines: list[str], at: int, end: int) -> int:
-        found = re.match(r"for (\w+) in (.+) : (.+) do$", lines[at])
-        if not found:
-            raise NotUnderstoodError(lines[at])
-        last = self._close(lines, at, "for ", "endfor")
-        for number in range(
-            int(self.expression(found[2]).value), int(self.expression(found[3]).value) + 1
-        ):
-            self.values[found[1]] = Value("i", 32, number)
-            try:
-                self._block(lines, at + 1, last)
-            except _Break:
-                break
-        return last + 1
-
-    def _statement(self, line: str) -> None:
-        # The last target is assigned first: a = b = c.
-        parts = re.split(r"(?<![=!<>+\-|&^])=(?!=)", line)
-        compound = re.match(r"(.+?)\s*([-+|&^])=\s*(.+)$", line)
-        if compound and len(parts) == 1:
-            target = compound[1].strip()
-            value = self.expression(f"{target} {compound[2]} ({compound[3]})")
-            self._assign(target, value)
-            return
-        if len(parts) < 2:
-            raise NotUnderstoodError(line)
-        value = self.expression(parts[-1])
-        for target in reversed(parts[:-1]):
-            self._assign(target.strip(), value)
+    def _put(self, targets: list[str], value: Value | bool) -> None:
+        for target in targets:
+            self._assign(target, value if isinstance(value, Value) else u(value, 1))
 
     def _assign(self, target: str, value: Value) -> None:
         if target.startswith("{"):
@@ -335,234 +354,70 @@ class Lane:
             return Value("b", max(width, value.width), value.bits).as_(kind, width)
         return value.to(kind, width)
 
-    # Expressions, by precedence
-    def expression(self, text: str) -> Value:
-        """Return what an expression is worth."""
-        tokens = _tokens(text.strip())
-        reader = _Reader(self, tokens)
-        value = reader.ternary()
-        if reader.at != len(tokens):
-            raise NotUnderstoodError(text)
-        return value
+
+def _joined(*parts: Value) -> Value:
+    bits, width = 0, 0
+    for part in parts:
+        bits, width = bits << part.width | part.bits, width + part.width
+    return Value("b", width, bits)
 
 
-@cache
-def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if not token or token.end() == at:
-            raise NotUnderstoodError(text)
-        found.append((str(token.lastgroup), token[str(token.lastgroup)]))
-        at = token.end()
-    return found
+def _cast(kind: str, width: int) -> Callable[[Value], Value]:
+    def cast(value: Value) -> Value:
+        if kind == "f" and value.kind != "f" and value.bits > 0xFFFF:
+            return value.as_("f", width)
+        return value.as_("b", width) if kind == "b" else value.to(kind, width)
+
+    return cast
 
 
-_LEVELS = [
-    ["||"],
-    ["&&"],
-    ["|"],
-    ["^"],
-    ["&"],
-    ["==", "!=", "<>"],
-    ["<", ">", "<=", ">="],
-    ["<<", ">>"],
-    ["+", "-"],
-    ["*", "/", "%"],
-    ["**"],
-]
+class _Modes:
+    IEEE = u(0, 1)
 
 
-@dataclass
-class _Reader:
-    lane: Lane
-    tokens: list[tuple[str, str]]
-    at: int = 0
-
-    def peek(self) -> str:
-        return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
-
-    def take(self, expected: str = "") -> tuple[str, str]:
-        token = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
-        if expected and token[1] != expected:
-            raise NotUnderstoodError(f"{token[1]} in place of {expected}")
-        self.at += 1
-        return token
-
-    def ternary(self) -> Value:
-        condition = self.binary(0)
-        if self.peek() != "?":
-            return condition
-        self.take()
-        first = self.ternary()
-        self.take(":")
-        second = self.ternary()
-        return first if condition.true else second
-
-    def binary(self, level: int) -> Value:
-        if level == len(_LEVELS):
-            return self.unary()
-        left = self.binary(level + 1)
-        while self.peek() in _LEVELS[level]:
-            operator = self.take()[1]
-            left = _operate(operator, left, self.binary(level + 1))
-        return left
-
-    def unary(self) -> Value:
-        token = self.peek()
-        if token in ("-", "~", "!", "+"):
-            self.take()
-            value = self.unary()
-            if token == "-":
-                return Value(value.kind, value.width, -value.value).to(value.kind, value.width)
-            if token == "~":
-                return Value(value.kind, value.width, ~value.value).as_(value.kind, value.width)
-            return u(not value.true, 1) if token == "!" else value
-        return self.postfix()
-
-    def postfix(self) -> Value:
-        value = self.primary()
-        while self.at < len(self.tokens):
-            group, text = self.tokens[self.at]
-            if group == "type":
-                self.take()
-                found = re.match(r"\.(bf|[uifb])(\d+)", text)
-                assert found
-                if found[1] == "bf":
-                    raise NotUnderstoodError("bf16")
-                width = int(found[2])
-                wide = Value("b", max(width, value.width), value.bits)
-                value = wide.as_(found[1], width)
-            elif text == "[":
-                self.take()
-                high = int(self.ternary().value)
-                low = high
-                if self.peek() == ":":
-                    self.take()
-                    low = int(self.ternary().value)
-                self.take("]")
-                if high < low:
-                    # The bits in the other order.
-                    size = low - high + 1
-                    text_ = format(value.bits >> high & (1 << size) - 1, f"0{size}b")
-                    value = Value("u", size, int(text_[::-1], 2))
-                else:
-                    size = high - low + 1
-                    value = Value("u", size, value.bits >> low & (1 << size) - 1)
-            else:
-                break
-        return value
-
-    def primary(self) -> Value:
-        group, text = self.take()
-        if text == "(":
-            value = self.ternary()
-            self.take(")")
-            return value
-        if text == "{":
-            parts = [self.ternary()]
-            while self.peek() == ",":
-                self.take()
-                parts.append(self.ternary())
-            self.take("}")
-            bits, width = 0, 0
-            for part in parts:
-                bits, width = bits << part.width | part.bits, width + part.width
-            return Value("b", width, bits)
-        if group == "number":
-            return _number(text)
-        if group == "sized":
-            size, _, rest = text.partition("'")
-            if rest in ("U", "I", "F", "B"):
-                self.take("(")
-                value = self.ternary()
-                self.take(")")
-                kind = rest.lower()
-                if kind == "f" and value.kind != "f" and value.bits > 0xFFFF:
-                    return value.as_("f", int(size))
-                return value.as_("b", int(size)) if kind == "b" else value.to(kind, int(size))
-            return Value("u", int(size), int(rest.rstrip("UIL") or "0", 0))
-        if group == "name":
-            return self.name(text)
-        raise NotUnderstoodError(text)
-
-    def name(self, text: str) -> Value:
-        if self.peek() == "(":
-            self.take()
-            arguments = [self.ternary()]
-            while self.peek() == ",":
-                self.take()
-                arguments.append(self.ternary())
-            self.take(")")
-            if text not in FUNCTIONS:
-                raise NotUnderstoodError(text)
-            return FUNCTIONS[text](*arguments)
-        if text in ("INF", "NAN"):
-            typed = self.at < len(self.tokens) and self.tokens[self.at][0] == "type"
-            width = int(self.take()[1][2:]) if typed else 64
-            return f(math.inf if text == "INF" else math.nan, width)
-        if text in ("PI", "MAX_FLOAT_F32", "DENORM", "UNDERFLOW_F32", "OVERFLOW_F32"):
-            if text == "PI":
-                return f(math.pi, 64)
-            raise NotUnderstoodError(text)
-        if text == "WAVE_MODE.IEEE":
-            return u(0, 1)
-        if text not in self.lane.values:
-            raise NotUnderstoodError(text)
-        return self.lane.values[text]
+FUNCTIONS |= {
+    **{"to": _cast, "joined": _joined, "u": u, "f": f, "Value": Value, "math": math},
+    **{"PI": f(math.pi, 64), "WAVE_MODE": _Modes},
+    "loop": lambda a, b: [Value("i", 32, n) for n in range(int(a.value), int(b.value) + 1)],
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    **{"==": operator.eq, "!=": operator.ne, "@": lambda x, y: x < y or x > y},
+    **{"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge},
+}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
+    **{"&": operator.and_, "|": operator.or_, "^": operator.xor},
+    **{"<<": operator.lshift, ">>": operator.rshift, "%": operator.mod},
+}
 
 
-def _number(text: str) -> Value:
-    if "." in text:
-        return f(float(text.rstrip("F")), 32 if text.endswith("F") else 64)
-    digits = text.rstrip("UL") if text.startswith("0x") else text.rstrip("ULF")
-    suffix = text[len(digits) :]
-    width = 64 if "LL" in suffix else 32
-    return Value("u" if "U" in suffix else "i", width, int(digits, 0))
-
-
-def _operate(operator: str, a: Value, b: Value) -> Value:
-    if operator in ("&&", "||"):
-        return u(a.true and b.true if operator == "&&" else a.true or b.true, 1)
-    if operator in ("<<", ">>"):
-        distance = int(b.value)
-        if operator == "<<":
-            return Value(a.kind, a.width, int(a.value) << distance).as_(a.kind, a.width)
-        return Value(a.kind, a.width, int(a.value) >> distance).as_(a.kind, a.width)
-    if operator in ("==", "!=", "<>", "<", ">", "<=", ">="):
-        x, y = a.value, b.value
-        result = {
-            "==": x == y,
-            "!=": x != y,
-            "<>": x < y or x > y,
-            "<": x < y,
-            ">": x > y,
-            "<=": x <= y,
-            ">=": x >= y,
-        }[operator]
-        return u(bool(result), 1)
+def _operate(sign: str, a: Value, b: Value) -> Value:
+    if sign in _COMPARISONS:
+        return u(bool(_COMPARISONS[sign](a.value, b.value)), 1)
+    if sign in ("<<", ">>"):
+        shifted = _ARITHMETIC[sign](int(a.value), int(b.value))
+        return Value(a.kind, a.width, shifted).as_(a.kind, a.width)
     if "f" in (a.kind, b.kind):
         width = max(v.width for v in (a, b) if v.kind == "f")
         x, y = (_FLOATS[width](v.value) for v in (a, b))
-        result = {"+": x + y, "-": x - y, "*": x * y}.get(operator)
-        if operator == "/":
-            result = np.divide(x, y)
-        if operator == "**":
-            result = np.power(np.float64(x), np.float64(y))
-        return f(result, width)
+        if sign == "**":
+            return f(np.power(np.float64(x), np.float64(y)), width)
+        return f(np.divide(x, y) if sign == "/" else _ARITHMETIC[sign](x, y), width)
     width = max(a.width, b.width)
     kind = "i" if a.kind == "i" and b.kind == "i" else "u"
-    x, y = int(a.value), int(b.value)
-    exact: Callable[[], int] = {
-        "+": lambda: x + y,
-        "-": lambda: x - y,
-        "*": lambda: x * y,
-        "/": lambda: x // y,
-        "%": lambda: x % y,
-        "&": lambda: x & y,
-        "|": lambda: x | y,
-        "^": lambda: x ^ y,
-        "**": lambda: int(x**y),
-    }[operator]
-    return Value(kind, width, exact()).as_(kind, width)
+    whole = {"/": operator.floordiv, "**": operator.pow} | _ARITHMETIC
+    return Value(kind, width, int(whole[sign](int(a.value), int(b.value)))).as_(kind, width)
+
+
+for _sign, _method in {
+    **{"+": "add", "-": "sub", "*": "mul", "/": "truediv", "%": "mod", "**": "pow", "&": "and"},
+    **{"|": "or", "^": "xor", "<<": "lshift", ">>": "rshift", "@": "matmul"},
+    **{"==": "eq", "!=": "ne", "<": "lt", ">": "gt", "<=": "le", ">=": "ge"},
+}.items():
+    setattr(Value, f"__{_method}__", lambda a, b, sign=_sign: _operate(sign, a, b))
+for _method, _one in {"neg": operator.neg, "invert": operator.invert, "pos": operator.pos}.items():
+    setattr(
+        Value,
+        f"__{_method}__",
+        lambda a, one=_one: Value(a.kind, a.width, one(a.value)).to(a.kind, a.width),
+    )

@@ -69,28 +69,13 @@ WORDS = (
     *(
         "@@ -1 +1 @@\n",
         "@@ -0,0 +1 @@\n",
-        f"@@ -{'9' * 30},{'9' * 30} +1 @@\n",
         "@@ -1,0 +1,0 @@\n",
+        f"@@ -{'9' * 30},{'9' * 30} +1 @@\n",
     ),
-    *(
-        "--- a/../../out\n",
-        "+++ b/../out\n",
-        "+++ /out\n",
-        "+++ b//out\n",
-        "+++ b/aiter_meta//out\n",
-    ),
-    *(
-        "rename to ../out\n",
-        "copy from aiter/a.py\n",
-        "new file mode 120000\n",
-        "GIT binary patch\n",
-    ),
-    *(
-        "new mode 100755\n",
-        "Binary files a/x and b/y differ\n",
-        '+++ "b/\\303\\251"\n',
-        "\\ No newline",
-    ),
+    *("--- a/../../out\n", "+++ b/../out\n", "+++ /out\n", "+++ b//out\n"),
+    *("+++ b/aiter_meta//out\n", "rename to ../out\n", "copy from aiter/a.py\n"),
+    *("new file mode 120000\n", "GIT binary patch\n", "new mode 100755\n"),
+    *("Binary files a/x and b/y differ\n", '+++ "b/\\303\\251"\n', "\\ No newline"),
     *(
         f"+++ b/{'d/' * 3000}x\n",
         f"+++ b/{'n' * 300}\n",

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import zstandard
 
 from qola.code_object.reader import unit_of
@@ -28,27 +29,7 @@ KERNEL = {
     ".max_flat_workgroup_size": 256,
 }
 NUMBERS = (0, 1, 7, 255, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
-VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64, [], {}, "x", [[[]]], {"a": 1})
-
-
-def pack(value: Any) -> bytes:
-    """Return a value as MessagePack, as far as metadata has such."""
-    match value:
-        case None | True | False:
-            return bytes([{None: 0xC0, False: 0xC2, True: 0xC3}[value]])
-        case int():
-            return b"\xcf" + struct.pack(">Q", value % 2**64)
-        case float():
-            return b"\xcb" + struct.pack(">d", value)
-        case str():
-            text = value.encode("utf-8", "surrogatepass")
-            return b"\xdb" + struct.pack(">I", len(text)) + text
-        case list():
-            return b"\xdd" + struct.pack(">I", len(value)) + b"".join(map(pack, value))
-        case dict():
-            rows = b"".join(pack(key) + pack(part) for key, part in value.items())
-            return b"\xdf" + struct.pack(">I", len(value)) + rows
-    raise TypeError(value)
+VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64 - 1, [], {}, "x", [[[]]], {"a": 1})
 
 
 def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 20) -> bytearray:
@@ -100,7 +81,7 @@ def code_object(rng: random.Random) -> bytearray:
         if type(told["amdhsa.kernels"][0]) is not dict:
             break
     told = rng.choice(VALUES) if rng.random() < 0.05 else told
-    content = pack(told)
+    content = msgpack.packb(told, unicode_errors="surrogatepass")
     note = struct.pack("<III", 7, len(content), 32) + b"AMDGPU\0\0" + content
     parts = {".note": (7, note), ".rodata": (1, bytes(48) + struct.pack("<IQI", 12, 0, 0))}
     rows = (("k.kd", 1, 2 << 20, 64), ("k", 2, 1, 3400), (f"__hip_cuid_{UNIT}", 1, 1, 0))

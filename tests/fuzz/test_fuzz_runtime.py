@@ -46,15 +46,7 @@ INDEX = render_index(
         ),
     )
 )
-PATHS = (
-    "../a",
-    "/etc/passwd",
-    "src/p/../p/k1.cpp",
-    "src//p/k1.cpp",
-    f"./{LINK_SCRIPT}",
-    "include",
-    "..",
-)
+PATHS = ("../a", "/etc/passwd", "src/p/../p/k1.cpp", "src//p/k1.cpp", f"./{LINK_SCRIPT}", "include")
 
 
 class RefusedError(Exception):

@@ -11,7 +11,7 @@ import pytest
 
 from qola.errors import PlanError
 from qola.files import sha256_of, sha256_of_text
-from qola.lazy.__main__ import identity_line, layout, main, make_index
+from qola.lazy.__main__ import identity_line, layout, main
 from qola.lazy.index import Headers, Index, Kernel, code_digests, render_index, render_table
 from qola.plan.model import HeaderSet, PlannedFile
 from tests.support import plans
@@ -189,10 +189,3 @@ def test_index_and_layout_go_together(settings: dict[str, Any], tmp_path: Path) 
     assert [row[1:3] for row in rows if row[0] == "kernel"] == [["k1", "gfx942"], ["k1", "gfx950"]]
     assert found["kernels.index"] == index.read_bytes()
     assert len(list(layout(settings, index.read_text()))) == len(found) - 1
-
-
-def test_a_header_that_is_gone_is_named(settings: dict[str, Any]) -> None:
-    """Prevents: an index without a header, whose change then goes unnoticed."""
-    (Path(settings["tree"]) / "ck/two.h").unlink()
-    with pytest.raises(PlanError, match=r"ck/two\.h"):
-        make_index(settings, PLAN)

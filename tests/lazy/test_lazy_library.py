@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.lazy import sweep
-from tests.library.symbols import of_plan
 from tests.support.sdk import compiler_of
 from tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
 from tests.verify.table import GFX942, GFX950, Device, Row
@@ -166,33 +165,6 @@ def test_a_first_call_compiles_what_a_pack_has(place: Place, tmp_path: Path) -> 
     assert float(took) < 50, "ten times what is promised, for a machine that is busy"
 
 
-def test_kernels_of_one_call_come_from_anywhere(place: Place, tmp_path: Path) -> None:
-    """Prevents: a call whose kernels are right only where all come from one place."""
-    expected = outcomes(GFX950)[BACKWARD]
-    assert len(expected.launches) == 3, "before, main and after"
-    (main,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.told.identities[1])
-    pack = tmp_path / "main.qpack"
-    place.tool("export", main, "--output", pack, QOLA_PACKS=str(LAZY / "share/qola/ci/packs"))
-    before = place.compiles()
-    result = lazily([BACKWARD], GFX950, place.bundle, QOLA_PACKS=str(pack), **place.env)
-    assert launched(result.outcomes) == launched([expected])
-    assert code(result.outcomes[0]) == code(from_pack(BACKWARD, tmp_path / "empty"))
-    assert place.compiles() == before + 2
-
-
-def test_a_call_that_lacks_a_kernel_launches_none(place: Place, tmp_path: Path) -> None:
-    """Prevents: -4 for a backward call whose first kernel has run."""
-    expected = outcomes(GFX950)[BACKWARD]
-    (before,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.told.identities[0])
-    pack = tmp_path / "before.qpack"
-    place.tool("export", before, "--output", pack, QOLA_PACKS=str(LAZY / "share/qola/ci/packs"))
-    env = {"QOLA_CACHE": str(tmp_path / "cache"), "QOLA_PACKS": str(pack), **NEVER}
-    result = lazily([BACKWARD, BACKWARD], GFX950, place.bundle, **env)
-    assert [outcome.status for outcome in result.outcomes] == [UNAVAILABLE] * 2
-    assert not [launch for outcome in result.outcomes for launch in outcome.launches]
-    assert len(result.stderr.splitlines()) == 2
-
-
 def test_no_library_launches_unseen() -> None:
     """Prevents: a recorded call that launches by what cc/api/qola_launches.cpp passes over."""
     asked = re.compile(
@@ -210,13 +182,7 @@ def test_no_library_launches_unseen() -> None:
     }
     for library in sorted((LAZY / "lib").glob("*.so")):
         names = subprocess.run(
-            [
-                NM,
-                "--dynamic",
-                "--undefined-only",
-                "--format=just-symbols",
-                library,
-            ],
+            [NM, "--dynamic", "--undefined-only", "--format=just-symbols", library],
             capture_output=True,
             text=True,
             check=True,

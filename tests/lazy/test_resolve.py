@@ -6,27 +6,14 @@ import hashlib
 import re
 import shutil
 import struct
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from qola.files import sha256_of_text
-from qola.lazy.index import ABI, Headers, render_index, render_table
-from tests.lazy.lazy import (
-    BROKEN,
-    FILL,
-    FILLED,
-    SCALE,
-    SCALED,
-    UNAVAILABLE,
-    Tools,
-    Toy,
-    finish,
-    kill,
-    preloaded,
-)
+from qola.lazy.index import Headers, render_index
+from tests.lazy.lazy import BROKEN, FILL, SCALE, SCALED, UNAVAILABLE, Toy, finish, kill, preloaded
 from tests.support.waiting import wait_for
 
 
@@ -270,18 +257,6 @@ def test_file_size_limit(toy: Toy, header: str) -> None:
     assert toy.leftovers() == []
 
 
-def test_header_of_one_kernel(warm: Toy) -> None:
-    """Prevents: a change of one header that leaves a stale kernel, or compiles all anew."""
-    before = warm.codes()
-    warm.headers[SCALE] = "#define VALUE 70\n"
-    warm.write()
-    after = warm.codes()
-    assert {name for name in before if before[name] != after[name]} == {SCALE}
-    answer = warm.ask(SCALE, FILL)
-    assert answer.values == ["70", FILLED]
-    assert warm.compiles() == 1
-
-
 @pytest.mark.parametrize(
     "file",
     [
@@ -423,18 +398,3 @@ def test_hip_fails(warm: Toy) -> None:
     answer = finish(warm.launch(command, FAKE_HIP_FAIL="hipGetDevice=100"))
     assert answer.values == ["status -3"]
     assert "qola: hipGetDevice: " in answer.errors
-
-
-def test_versions_agree(built: Tools) -> None:
-    """Prevents: digests of one version of the interface in libraries of another."""
-    text = (built.runtime / "qola_kernel.h").read_text()
-    (abi,) = re.findall(r"^#define QOLA_KERNEL_ABI (\d+)", text, re.MULTILINE)
-    assert int(abi) == ABI
-
-
-def test_table_of_a_library(toy: Toy) -> None:
-    """Prevents: a table of kernels that does not fit the runtime's declarations."""
-    source = toy.path / "table.cpp"
-    source.write_text(render_table(toy.index))
-    include = ["-I", str(toy.tools.runtime), "-std=c++17", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*toy.tools.compiler, *include, "-fsyntax-only", source], check=True)

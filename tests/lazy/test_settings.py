@@ -8,17 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lazy.lazy import (
-    ARCH,
-    BROKEN,
-    FILL,
-    SCALE,
-    SCALED,
-    UNAVAILABLE,
-    Toy,
-    finish,
-    preloaded,
-)
+from tests.lazy.lazy import ARCH, BROKEN, FILL, SCALE, SCALED, UNAVAILABLE, Toy, finish, preloaded
 from tests.setup.cache_rule import cache_rule
 
 
@@ -108,17 +98,6 @@ def test_places_of_sources(toy: Toy) -> None:
         answer = toy.ask(SCALE, **settings)
         assert answer.values == [UNAVAILABLE if "ignored" in note else SCALED]
         assert answer.errors.startswith(f"qola: {note}" if note else "")
-
-
-def test_library_behind_a_link(toy: Toy) -> None:
-    """Prevents: sources that are not found because the library is reached by a symbolic link."""
-    real = toy.path / "real"
-    real.mkdir()
-    (toy.path / "lib").rename(real / "lib")
-    (toy.path / "share").rename(real / "share")
-    (toy.path / "lib").mkdir()
-    (toy.path / "lib/ask").symlink_to(real / "lib/ask")
-    toy.gets(SCALE)
 
 
 def test_library_behind_several_links(toy: Toy) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qola.code_object.reader import CodeObject
 from qola.emulate.launch import Device, Module, Options
 from qola.triton.compile import Compiled, compile_instance
 from qola.triton.kernel import Instance
@@ -37,7 +38,8 @@ class Emulated:
         _INSTANCES[instance.name] = instance
         made = compiled(instance.name)
         if instance.name not in self._modules:
-            self._modules[instance.name] = self.device.load(made.code, instance.name)
+            code_object = CodeObject.read(made.code, instance.name)
+            self._modules[instance.name] = Module(self.device, code_object)
         self.device.launch(
             self._modules[instance.name],
             made.launch["symbol"],

@@ -93,7 +93,7 @@ def test_attention(name: str) -> None:
     hip, library = device()
     memory, values = placed(problem)
     given = attention(problem, values)
-    hip.asked.clear()
+    hip.launches.clear()
     assert library.attention("attention_forward", given) == 0, library.error()
     hip.raise_error()
     check_forward(memory)
@@ -104,9 +104,9 @@ def test_attention(name: str) -> None:
     values |= {"bias": 0, "dbias": 0, "rows": given.rows, "columns": given.columns}
     values |= {} if problem.varlen else {"starts_q": 0, "starts_k": 0}
     symbols = ["forward", "backward_delta", "backward_dkdv", "backward_dq"]
-    assert [one.kernel for one in hip.asked] == [f"attention_{symbol}" for symbol in symbols]
+    assert [one.kernel for one in hip.launches] == [f"attention_{symbol}" for symbol in symbols]
     by_code = {one.key: one for one in built().values()}
-    for asked in hip.asked:
+    for asked in hip.launches:
         told = by_code[asked.code].metadata
         dq = asked.kernel.endswith("dkdv")
         block = told["constants"]["BLOCK_N" if dq else "BLOCK_M"]
@@ -135,9 +135,9 @@ def test_any_kernel_by_its_choices() -> None:
     assert library.launch(name, choices, plain, (2, problem.heads, 1)) == 0, library.error()
     hip.raise_error()
     memory.arrays["delta"][...] = 1
-    hip.asked.clear()
+    hip.launches.clear()
     assert library.launch(name, choices, plain, (0, 1, 1)) == 0
-    assert hip.asked == []
+    assert hip.launches == []
     assert library.find(name, {"HDIM": "31"}, found) == -1
     assert library.error() == "tests_triton has no attention_backward_delta HDIM=31"
     del plain["rows"]
@@ -171,10 +171,10 @@ def test_what_is_refused(changes: dict[str, Any], status: int, words: str) -> No
     given = attention(PROBLEMS["plain"], values)
     for name, value in changes.items():
         setattr(given, name, value)
-    hip.asked.clear()
+    hip.launches.clear()
     assert library.attention("attention_forward", given) == status
     assert words in library.error()
-    assert len(hip.asked) == (status == 0 and "batch" not in changes)
+    assert len(hip.launches) == (status == 0 and "batch" not in changes)
 
 
 def test_backward_launches_all_or_nothing() -> None:
@@ -183,9 +183,9 @@ def test_backward_launches_all_or_nothing() -> None:
     _, values = placed(PROBLEMS["plain"])
     given = attention(PROBLEMS["plain"], values)
     given.dv = None
-    hip.asked.clear()
+    hip.launches.clear()
     assert library.attention("attention_backward", given) == -6
-    assert (library.error(), hip.asked) == ("attention_backward_dkdv: nothing for dv", [])
+    assert (library.error(), hip.launches) == ("attention_backward_dkdv: nothing for dv", [])
 
 
 def test_what_attention_would_launch() -> None:
@@ -195,7 +195,7 @@ def test_what_attention_would_launch() -> None:
     given = attention(PROBLEMS["varlen"], values)
     for name in ("q", "k", "v", "o", "lse", "d_o", "delta", "dq", "dk", "dv"):
         setattr(given, name, None)
-    hip.asked.clear()
+    hip.launches.clear()
     found = Found(size=ctypes.sizeof(Found))
     for direction, kernel in (("forward", "forward"), ("backward", "backward_dkdv")):
         assert library.find_attention(direction, given, found) == 0, library.error()
@@ -213,7 +213,7 @@ def test_what_attention_would_launch() -> None:
     found.size = 4
     given.hdim = HDIM
     assert library.find_attention("forward", given, found) == -6
-    assert hip.asked == []
+    assert hip.launches == []
 
 
 def ask(files: Sequence[Path], arch: str = ARCH, packs: str = "") -> list[tuple[int, str]]:
