@@ -43,7 +43,7 @@ class Options:
     Attributes:
         strict: the first fault is an error.
         checked: also report misaligned addresses and reads of uninitialised registers and LDS;
-            less than half as fast.
+            half as fast.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
     """
