@@ -65,12 +65,8 @@ class VerifyRequest:
 def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
     """Return an outcome for each requested kernel, sorted by name; one without trials says why."""
     options = Options(limit=request.max_instructions)
-    return outcomes(record(built, request), request.processes, options)
-
-
-def record(built: Built, request: VerifyRequest) -> list[Case]:
-    """Record the launches of a library for problems of each requested kernel."""
-    return _recorded(built, request, _all_drawn(built, request))
+    cases = _recorded(built, request, _all_drawn(built, request))
+    return outcomes(cases, request.processes, options)
 
 
 def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
