@@ -34,10 +34,12 @@ def replace_code(data: bytearray, old: bytes, new: bytes) -> None:
         bundle = memoryview(bytes(data))[match.start() :]
         content = bytes(decompress_bundle(bundle))
         if old in content:
-            packed = zstandard.compress(content.replace(old, new), 19)
+            best = zstandard.ZstdCompressionParameters.from_level(22, enable_ldm=True)
+            packed = zstandard.ZstdCompressor(compression_params=best).compress(
+                content.replace(old, new)
+            )
             size = 24 + len(packed)
-            # The next bundle begins at a multiple of 4096.
-            assert size <= -(-compressed_size(bundle) // 4096) * 4096
+            assert size <= compressed_size(bundle), "no place"
             data[match.start() + 8 : match.start() + 12] = struct.pack("<I", size)
             data[match.start() + 24 : match.start() + size] = packed
             return
