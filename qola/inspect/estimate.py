@@ -18,6 +18,9 @@ from qola.json_types import json_fields
 from qola.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
 
+#: Entry points and C functions of a library, in //:ci_libmha_fwd; host code that launches
+#: assembly kernels, and the compressed share of their code objects, in //:quickstart_libmha_fwd.
+ENTRY_BYTES, _ASSEMBLY_BYTES, _ASSEMBLY_SHARE = 55_000, 90_000, 0.22
 #: Role of the sources of a library that are not kernel instances.
 SOURCES = "dispatch, entry"
 
@@ -67,6 +70,7 @@ class Estimate:
         longest_seconds: duration of the longest compile, a lower bound for any number of cores.
         source: how the costs were measured.
         cpu: the processor of the measurement.
+        fixed_bytes: size of each library without the sources of `rows`.
     """
 
     rows: tuple[Row, ...]
@@ -74,6 +78,7 @@ class Estimate:
     longest_seconds: float
     source: str
     cpu: str
+    fixed_bytes: Mapping[str, float]
 
     @property
     def cpu_seconds(self) -> float:
@@ -92,7 +97,7 @@ class Estimate:
 
     def library_bytes(self) -> dict[str, float]:
         """Return the size of each module's library."""
-        sizes: dict[str, float] = {}
+        sizes = dict(self.fixed_bytes)
         for row in self.rows:
             sizes[row.module] = sizes.get(row.module, 0.0) + row.linked_bytes
         return sizes
@@ -171,7 +176,13 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
         groups.setdefault(key, []).append(compile_)
     longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
     rows = tuple(_row(group) for group in groups.values())
-    return Estimate(rows, cores, longest, costs.source, costs.cpu)
+    fixed = {
+        module.name: ENTRY_BYTES
+        + (_ASSEMBLY_BYTES if module.code_objects else 0)
+        + _ASSEMBLY_SHARE * sum(one.size for one in module.code_objects)
+        for module in plan.modules
+    }
+    return Estimate(rows, cores, longest, costs.source, costs.cpu, fixed)
 
 
 def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int]) -> Cost:
