@@ -146,7 +146,7 @@ def lds_finder(one: Instruction, offset: int) -> Finder:
             places = np.where(w.exec, places, U64(0))
         good = None
         limit = machine.lds_bytes - size
-        if int(places.max()) > limit:
+        if int(np.max(places)) > limit:
             good = places <= limit
             if bad := first_of_any(w.exec & ~good):
                 detail = f"{size} bytes at {int(places[bad]):#x} of {machine.lds_bytes:#x} bytes"

@@ -101,7 +101,8 @@ def _arguments(words: Sequence[str], output: str, places: Places) -> Iterator[st
         if skip or word in ("-MF", "-MD", "-o"):
             skip = not skip and word in ("-MF", "-o")
             continue
-        if not word.startswith("-frandom-seed="):
+        # Compressed, the output of a preprocessor is unreadable.
+        if not word.startswith(("-frandom-seed=", "--offload-compress")):
             yield _absolute(word.replace(_SHORTENED, configured), places)
 
 
