@@ -67,7 +67,8 @@ def test_one_variant(workspace: Workspace) -> None:
     first = workspace.build(HEAD + BATCH + GROUP)
     before, dispatch = workspace.compiled(), workspace.dispatch()
     # The entry points stay as they are: kernels' names, for the C functions, are not in them.
-    linked = [f"libmha_fwd.{dispatch}", "libmha_fwd.kernel_names", "libmha_fwd.shared"]
+    names = ("built", "built", dispatch, "kernel_names", "shared")
+    linked = [f"libmha_fwd.{name}" for name in names]
     assert before <= {spawn.name for spawn in first}
 
     again = workspace.build("# A comment.\n" + HEAD + BATCH + GROUP)
