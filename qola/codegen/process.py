@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import select
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,12 +67,30 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
 _MEMORY, _FILE = 8 << 30, 1 << 30
 
 
-def limit_generator() -> None:
-    """Limit memory and file size of this process and its children."""
+def prepare_generator() -> None:
+    """Limit memory and file size of this process group, and end it with the parent process."""
     for kind, most in ((resource.RLIMIT_DATA, _MEMORY), (resource.RLIMIT_FSIZE, _FILE)):
         _, hard = resource.getrlimit(kind)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, hard))
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """Have the system signal this process group when standard input closes.
+
+    Its other end is the parent's, which may be killed. Standard input is empty from now on.
+    """
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        return
+    parent = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    fcntl.fcntl(parent, fcntl.F_SETOWN, -os.getpgrp())
+    flags = fcntl.fcntl(parent, fcntl.F_GETFL)
+    fcntl.fcntl(parent, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if select.select([parent], [], [], 0)[0]:  # it has ended already
+        os._exit(1)
 
 
 def ignore_bytecode() -> None:

@@ -1,9 +1,11 @@
-"""Generators that end early, never end, or write without end."""
+"""Generators that end early, never end, write without end, or outlive qola."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -43,6 +45,22 @@ def running(folder: Path) -> list[bytes]:
             continue
         found += [command] if word in command else []
     return found
+
+
+def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    """Prevents: generators and their children that run for 15 minutes after kill -9."""
+    code = (
+        "import sys; from pathlib import Path; "
+        "from tests.codegen.test_codegen_processes import ENDLESS, run_script; "
+        "run_script(Path(sys.argv[1]), ENDLESS)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=env) as parent:
+        wait_for((tmp_path / "started").exists)
+        assert len(running(tmp_path)) == 3
+        parent.kill()
+    wait_for(lambda: not running(tmp_path))
 
 
 def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:

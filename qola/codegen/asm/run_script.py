@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from qola.codegen.asm import frames
-from qola.codegen.process import ignore_bytecode, limit_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.files import disk_error
 
 
@@ -132,5 +132,5 @@ def _note_opened(opened: dict[str, None], event: str, args: tuple[object, ...]) 
 
 
 if __name__ == "__main__":
-    limit_generator()
+    prepare_generator()
     main(sys.argv[1:])

@@ -33,7 +33,7 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.requested import filter_of, find_requested, insert_requested
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.codegen.process import ignore_bytecode, limit_generator
+from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Direction, Explanation, GeneratedSource
 from qola.errors import Finding
 from qola.files import disk_error
@@ -295,5 +295,5 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    limit_generator()
+    prepare_generator()
     sys.exit(main(Path(sys.argv[1])))
