@@ -332,8 +332,8 @@ def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "--count=7",
         "--seed=0",
-        "--json",
         f"--problems={Path('mine.jsonl').absolute()}",
+        "--json",
     ]
     assert qola("dispatch", "-q", "-m", "te.toml", "--problems", "sweep", "--seed", "3") == 13
     assert capsys.readouterr().out.splitlines() == ["--count=1000", "--seed=3", "--problems=sweep"]
