@@ -56,7 +56,7 @@ def test_kernels_by_name_and_none_besides(
         tile=Tile.parse("b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32") or Tile(()),
     )
     text = make_manifest([of_ck.config, own], ARCHS)
-    (library, _) = libraries(tmp_path, aiter_tree, text)
+    (library,) = libraries(tmp_path, aiter_tree, text)
     registry = Registry.of("libmha_fwd", library.root)
     assert {entry.config for entry in registry} == {of_ck.config, own}
     assert registry.named(of_ck.name).config == of_ck.config

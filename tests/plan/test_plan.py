@@ -33,6 +33,7 @@ MANIFEST = """\
 [qola]
 [build]
 architectures = ["gfx950"]
+max_bytes = 1_000_000_000
 mode = "cpp_itfs"
 [[modules]]
 name = "libmha_fwd"

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
+from qola.plan.model import Plan
 from qola.repository import __main__ as repository
 from qola.verify.dispatch import Dispatch
 from qola.verify.repository import Repository
@@ -78,4 +79,5 @@ def libraries(
     words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
     assert repository.main([*words, "--output", str(root / "out")]) == 0
-    return [Library(root / "out", module) for module in ("libmha_fwd", "libmha_bwd")]
+    plan = Plan.from_json((root / "out/plan.json").read_text("utf-8"))
+    return [Library(root / "out", module.name) for module in plan.modules]
