@@ -113,8 +113,13 @@ def settle(case: Case, again: Case) -> Case:
 
 
 def _settle_launch(launch: Launch, again: Launch) -> Launch:
-    pairs = zip(*(bytes.fromhex(one.arguments) for one in (launch, again)), strict=True)
-    arguments = bytes(one if one == two else 0 for one, two in pairs).hex()
+    one, two = (bytearray.fromhex(launch.arguments), bytearray.fromhex(again.arguments))
+    # A number in front of uninitialised bytes can look like an address in one of the processes.
+    for place, *_ in set(launch.addresses) - set(again.addresses):
+        one[place : place + 8] = two[place : place + 8]
+    for place, *_ in set(again.addresses) - set(launch.addresses):
+        two[place : place + 8] = one[place : place + 8]
+    arguments = bytes(a if a == b else 0 for a, b in zip(one, two, strict=True)).hex()
     addresses = tuple(place for place in launch.addresses if place in again.addresses)
     settled = replace(launch, arguments=arguments, addresses=addresses)
     if settled != replace(again, arguments=arguments, addresses=addresses):

@@ -50,6 +50,18 @@ def test_what_differs_each_time_does_not_count() -> None:
         settle(CASE, wider)
 
 
+def test_a_number_is_not_taken_for_an_address() -> None:
+    """Prevents: a stride of 0 where a number and a stack's bytes looked like an address once."""
+    number = replace(LAUNCH, arguments=LAUNCH.arguments[:40] + "7f540000")
+    seen = replace(
+        number,
+        arguments=number.arguments[:32] + bytes(8).hex(),
+        addresses=(*LAUNCH.addresses, (16, "o_ptr", 9)),
+    )
+    cases = [replace(CASE, calls=(Call(SAMPLE, (launch,)),)) for launch in (number, seen)]
+    assert settle(*cases) == settle(*reversed(cases)) == cases[0]
+
+
 def test_a_call_brings_its_own_kernels() -> None:
     """Prevents: kernels of all calls sent along with each."""
     two = Case("a", "gfx950", CASE.calls, codes={**CASE.codes, "other": "x"})
