@@ -19,7 +19,7 @@ _FLAGS = [
     "-U__HIP_NO_HALF_CONVERSIONS__",
 ]
 
-_EDGES = ["library", "deps", "srcs", "kernels", "_kernels"]
+_EDGES = ["library", "linked", "deps", "srcs", "kernels", "_kernels"]
 
 _ActionsInfo = provider(
     doc = "Command lines below a target.",

@@ -21,7 +21,7 @@ def _kernel_library_test_impl(ctx):
 def _lazy_library_test_impl(ctx):
     """Prevents: a lazy library that has kernels inside, or has another name than the full one."""
     env = analysistest.begin(ctx)
-    link = action_of(env, "CppLink", "lazy/ns_libmodule.so")
+    link = action_of(env, "CppLink", "lazy/linked/ns_libmodule.so")
     asserts.true(env, "-Wl,-soname,ns_libmodule.so" in link.argv, "no drop-in")
     asserts.true(env, "-Wl,-z,defs" in link.argv, "a kernel without a stub shows only when it is called")
     objects = objects_of(link)
