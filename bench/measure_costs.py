@@ -121,7 +121,7 @@ def _constants(path: Path) -> dict[str, Any]:
 def find_compiler(hipcc: str) -> Compiler:
     """Return the compiler with the flags that it accepts, like rules/rocm/detect.bzl."""
     bzl = _constants(ROOT / "rules/rocm/flags.bzl")
-    settings = ("HIP_PLATFORM=amd", "COMPRESSED_BUNDLE_FORMAT_VERSION=2")
+    settings = ("HIP_PLATFORM=amd", *(f"{k}={v}" for k, v in bzl["BUNDLE_FORMAT"].items()))
     command = ("env", "-u", "ROCM_PATH", *settings, hipcc)
     text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"^(HIP version|InstalledDir): (\S+)", text.stdout, re.MULTILINE))

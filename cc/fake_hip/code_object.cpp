@@ -34,7 +34,7 @@ struct Value
     std::vector<Value> list;
     std::map<std::string, Value> map;
 
-    /// Returns the value at a key; an empty one if there is none.
+    /// Returns the value at a key, or an empty value if the key is absent.
     const Value& at(const std::string& key) const
     {
         static const Value none;

@@ -59,7 +59,7 @@ class Tool
     std::set<std::string> current_entries();
 
     private:
-    /// Returns the identity of the installed compiler; empty if there is none or it cannot be run.
+    /// Returns the identity of the installed compiler, or an empty string if no compiler can be run.
     std::string compiler_at_hand();
 
     std::vector<Sources> modules_;

@@ -26,7 +26,7 @@ class Compilers
     public:
     explicit Compilers(const Settings& settings) : settings_(settings) {}
 
-    /// Returns the compiler, null if there is none. Throws Problem if it does not report an identity.
+    /// Returns the installed compiler, or null. Throws Problem if it does not report an identity.
     const Compiler* find();
 
     private:

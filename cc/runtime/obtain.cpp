@@ -140,7 +140,7 @@ Library Obtainer::compile(const Kernel& kernel, const Module& module, bool anew)
     }
     catch(const Problem& problem)
     {
-        // Of every kernel the same.
+        // The message is the same for every kernel.
         say_once(problem.what());
         throw Problem(what + ": " + where_to_get(built));
     }

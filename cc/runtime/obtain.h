@@ -36,7 +36,7 @@ class Obtainer
     /// Compiles a kernel; if `anew`, even if a cache has it.
     Library compile(const Kernel& kernel, const Module& module, bool anew);
 
-    /// Returns the compiler, null if there is none. Throws Problem.
+    /// Returns the installed compiler, or null. Throws Problem.
     const Compiler* compiler() { return compilers_.find(); }
 
     private:

@@ -18,7 +18,7 @@ namespace qola_runtime {
 struct Looked
 {
     std::string path;  ///< of the entry, existing or not
-    std::string bytes; ///< the whole entry; empty if there is none
+    std::string bytes; ///< the whole entry; empty if the store lacks it
     std::string fault; ///< a sentence, if a file exists that must not be loaded
 };
 

@@ -102,7 +102,7 @@ class Packs
     }
 
     private:
-    /// Returns the pack at a path, null if there is none.
+    /// Returns the pack at a path, or null if the file does not exist.
     const Pack* at(const std::string& path, const Trust& trust)
     {
         auto& found = packs_[path];

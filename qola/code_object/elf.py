@@ -23,9 +23,6 @@ from qola.errors import Finding, QolaError
 
 MAGIC = b"\x7fELF"
 
-FUNCTION, FILE = 2, 4
-"""Types of a symbol: a function; the name of the source of the symbols after it."""
-
 EXECUTABLE = 4
 """Flag of sections with instructions."""
 
@@ -78,10 +75,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol; `type` is FUNCTION, FILE or another STT number."""
+    """A symbol and the bytes that it names."""
 
     name: str
-    type: int
     address: int
     size: int
 
@@ -132,8 +128,8 @@ class Elf:
         """Yield the symbols of a section, none if the section does not exist."""
         section = self.section(table)
         names = self.sections[section.link].offset if section else 0
-        for name, info, _, _, address, size in _SYMBOL.iter_unpack(self.content(section)):
-            yield Symbol(self._name(names + name), info & 15, address, size)
+        for name, _, _, _, address, size in _SYMBOL.iter_unpack(self.content(section)):
+            yield Symbol(self._name(names + name), address, size)
 
     def addends(self) -> dict[int, int]:
         """Return the relative address that the loader writes to each pointer, by its address."""

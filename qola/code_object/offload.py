@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import zstandard
 
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-COMPRESSED = b"CCOB"
-"""The first bytes of a bundle, and of a compressed bundle."""
+"""The first bytes of an uncompressed bundle."""
 
+COMPRESSED_START = rb"CCOB[\x02\x03]\x00\x01\x00"
+"""Regular expression of the start of a bundle compressed with zstd: magic, version, method."""
+
+_COMPRESSED = b"CCOB"
 _ZSTD = 1
 #: Header of a compressed bundle by version: magic, version, method, bytes in all, bytes
 #: uncompressed, hash (llvm/lib/Object/OffloadBundle.cpp).
@@ -32,7 +35,7 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
         ValueError: not a bundle, or a target that is not ASCII.
         struct.error: the bundle ends too early.
     """
-    if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED:
+    if is_compressed(bundle):
         bundle = decompress_bundle(bundle)
     if bytes(bundle[: len(MAGIC)]) != MAGIC:
         raise ValueError("device code in an unknown format")
@@ -44,6 +47,11 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
         start += 24 + length
         if not target.startswith("host-"):
             yield target, bundle[offset : offset + size]
+
+
+def is_compressed(bundle: memoryview) -> bool:
+    """Whether a bundle is compressed, by whatever method."""
+    return bytes(bundle[: len(_COMPRESSED)]) == _COMPRESSED
 
 
 def compressed_size(bundle: memoryview) -> int:
@@ -76,7 +84,7 @@ def decompress_bundle(bundle: memoryview) -> memoryview:
 
 def _header(bundle: memoryview) -> tuple[int, int, int]:
     """Return the sizes of a compressed bundle: of its header, in all, and uncompressed."""
-    (version,) = struct.unpack_from("<H", bundle, len(COMPRESSED))
+    (version,) = struct.unpack_from("<H", bundle, len(_COMPRESSED))
     if version not in _HEADERS:
         raise ValueError(f"a compressed bundle of version {version}")
     header = _HEADERS[version]

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.code_object.elf import EXECUTABLE, MAGIC, Elf, Section, explain_errors
-from qola.code_object.offload import COMPRESSED, compressed_size, read_bundle
+from qola.code_object.offload import (
+    COMPRESSED_START,
+    compressed_size,
+    is_compressed,
+    read_bundle,
+)
 from qola.code_object.reader import CodeObject, parse_code_object
 from qola.errors import Finding, visible
 from qola.files import UnfitFileError, check_regular
@@ -23,8 +28,8 @@ _WRAPPER = struct.Struct("<IIQQ")
 _AMDGPU = 224
 """e_machine of code objects."""
 
-#: Start of an embedded code object: an ELF file, or a bundle with its version and zstd's number.
-_EMBEDDED = re.compile(re.escape(MAGIC) + rb"|CCOB[\x02\x03]\x00\x01\x00")
+#: Start of an embedded code object: an ELF file, or a compressed bundle.
+_EMBEDDED = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED_START)
 
 DEVICE, HOST = "device code", "host code"
 ASSEMBLY, DATA, NAMES = "assembly kernels", "constants and data", "symbol table and names"
@@ -121,18 +126,14 @@ def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
         _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(address))
         bundle = elf.at(addends.get(address + 8, pointer))
         code = tuple(parse_code_object(data) for _, data in read_bundle(bundle))
-        unread -= _stored(bundle) or sum(one.size for one in code)
+        compressed = is_compressed(bundle)
+        unread -= compressed_size(bundle) if compressed else sum(one.size for one in code)
         if unread < 0:
             raise ValueError("code objects that overlap")
         units = {one.unit for one in code}
         if len(units) != 1 or "" in units:
             raise ValueError(f"device code of {len(units - {''})} sources in one bundle")
         yield code[0].unit, code
-
-
-def _stored(bundle: memoryview) -> int:
-    """Return the bytes of a compressed bundle, 0 for another."""
-    return compressed_size(bundle) if bytes(bundle[: len(COMPRESSED)]) == COMPRESSED else 0
 
 
 def _assembly(elf: Elf) -> Iterator[tuple[int, int, CodeObject]]:

@@ -52,6 +52,10 @@ def cc_features(ctx, requested = [], unsupported = []):
         toolchain = toolchain,
     )
 
+def llvm_program(toolchain, name):
+    """Returns the path of an LLVM program of the ROCm toolchain, such as llvm-objcopy."""
+    return toolchain.ld_executable.rpartition("/")[0] + "/" + name
+
 def llvm_action(ctx, toolchain, program, arguments, inputs, output, mnemonic, message):
     """Declares an action that runs one of the toolchain's LLVM programs.
 
@@ -67,7 +71,7 @@ def llvm_action(ctx, toolchain, program, arguments, inputs, output, mnemonic, me
     """
     ctx.actions.run(
         arguments = arguments,
-        executable = toolchain.ld_executable.rpartition("/")[0] + "/" + program,
+        executable = llvm_program(toolchain, program),
         execution_requirements = {"supports-path-mapping": "1"},
         inputs = depset(inputs, transitive = [toolchain.all_files]),
         mnemonic = mnemonic,

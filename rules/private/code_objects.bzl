@@ -4,7 +4,8 @@ load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features")
+load("//rules/rocm:flags.bzl", "BUNDLE_FORMAT")
+load(":cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program")
 
 # For rules that call compress_code_objects.
 COMPRESS_ATTRS = {
@@ -28,11 +29,12 @@ def compress_code_objects(ctx, toolchain, files, mnemonic):
         return {}
     outputs = {name: ctx.actions.declare_file("{}/{}.co".format(ctx.label.name, name)) for name in files}
     args = ctx.actions.args()
-    args.add(toolchain.ld_executable.rpartition("/")[0] + "/clang-offload-bundler")
+    args.add(llvm_program(toolchain, "clang-offload-bundler"))
     for name, (file, arch) in files.items():
         args.add_all([arch, file, outputs[name]])
     ctx.actions.run(
         arguments = [args],
+        env = BUNDLE_FORMAT,
         executable = ctx.executable._compress_tool,
         execution_requirements = {"supports-path-mapping": "1"},
         inputs = depset([file for file, _ in files.values()], transitive = [toolchain.all_files]),

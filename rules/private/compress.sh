@@ -4,8 +4,6 @@
 # Uses nothing but the shell: a worker has no more (docs/guide/remote-execution.md).
 bundler=$1
 shift
-# Format 3 needs the HIP runtime of ROCm 7.
-export COMPRESSED_BUNDLE_FORMAT_VERSION=2
 while [ $# -gt 0 ]; do
   "$bundler" -type=o -targets="host-x86_64-unknown-linux-gnu-,hipv4-amdgcn-amd-amdhsa--$1" \
     -input=/dev/null -input="$2" -output="$3" -compress -compression-level=19 || exit

@@ -78,6 +78,10 @@ OPTIONAL_FLAGS = [
 # clang is built for the pair.
 AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 
+# Environment of compiles and compressions: clang 22 otherwise compresses device code in a format that needs the HIP
+# runtime of ROCm 7.
+BUNDLE_FORMAT = {"COMPRESSED_BUNDLE_FORMAT_VERSION": "2"}
+
 # Given after all others to compiles of kernel instances. Their host code launches a kernel and composes its name for
 # logs: compiled for size it has a third of the bytes. AITER's -mcmodel=large is for libraries of more than 2 GB, which
 # their host code does not reach.

@@ -13,7 +13,7 @@ load(
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common", "cc_library", "cc_toolchain")
-load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "COMPILE_LATER", "llvm_tools")
+load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "BUNDLE_FORMAT", "COMPILE_LATER", "llvm_tools")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
 _ASSEMBLE = [ACTION_NAMES.assemble, ACTION_NAMES.preprocess_assemble]
@@ -96,9 +96,8 @@ def _features(ctx):
                 actions = _ASSEMBLE + _COMPILE + _LINK,
                 # hipcc would look for a device on each call.
                 env_entries = [
-                    env_entry(key = "HIP_PLATFORM", value = "amd"),
-                    # Clang 22 otherwise compresses device code in a format that needs the HIP runtime of ROCm 7.
-                    env_entry(key = "COMPRESSED_BUNDLE_FORMAT_VERSION", value = "2"),
+                    env_entry(key = key, value = value)
+                    for key, value in ({"HIP_PLATFORM": "amd"} | BUNDLE_FORMAT).items()
                 ] + (
                     [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
                 ) + identity.env,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import zstandard
 
 from qola.code_object.offload import (
-    COMPRESSED,
+    COMPRESSED_START,
     MAGIC,
     arch_of,
     compressed_size,
@@ -17,8 +17,7 @@ from qola.code_object.offload import (
     read_bundle,
 )
 
-#: The header of a compressed bundle has its version and the number of zstd.
-_BUNDLE = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED + rb"[\x02\x03]\x00\x01\x00")
+_BUNDLE = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED_START)
 
 
 def code_objects(data: bytes | bytearray) -> Iterator[tuple[str, bytes]]:

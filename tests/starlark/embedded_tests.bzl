@@ -20,17 +20,22 @@ def _inputs_test_impl(ctx):
     has_all(env, names, ["0.co", "1.co", "embedded.s", "clang++"])
     names = [f.basename for f in action_of(env, "QolaCompress").inputs.to_list()]
     has_all(env, names, ["one.co", "two.co", "clang-offload-bundler", "llvm-objcopy"])
+    asserts.equals(env, "2", action_of(env, "QolaCompress").env.get("COMPRESSED_BUNDLE_FORMAT_VERSION"), "HIP before ROCm 7 cannot read it")
     return analysistest.end(env)
 
-def _source_test_impl(ctx):
-    """Prevents: a table out of order, which a binary search misses, or an absolute path."""
-    env = analysistest.begin(ctx)
+def _table_lines(env):
+    """Returns the lines of the table's source."""
     (source,) = [
         action.content
         for action in analysistest.target_actions(env)
         if action.mnemonic == "FileWrite" and "qola_asm_table" in action.content
     ]
-    lines = [line.strip() for line in source.split("\n")]
+    return [line.strip() for line in source.split("\n")]
+
+def _source_test_impl(ctx):
+    """Prevents: a table out of order, which a binary search misses, or an absolute path."""
+    env = analysistest.begin(ctx)
+    lines = _table_lines(env)
     asserts.equals(env, ['.incbin "0.co"', '.incbin "1.co"'], [line for line in lines if line.startswith(".incbin")])
     asserts.equals(env, ["two.co", "one.co"], [
         word.rpartition("/")[2]
@@ -46,12 +51,7 @@ def _source_test_impl(ctx):
 def _uncompressed_test_impl(ctx):
     """Prevents: compressed data without --@qola//:compress, or code that HIP cannot use in place."""
     env = analysistest.begin(ctx)
-    (source,) = [
-        action.content
-        for action in analysistest.target_actions(env)
-        if action.mnemonic == "FileWrite" and "qola_asm_table" in action.content
-    ]
-    lines = [line.strip() for line in source.split("\n")]
+    lines = _table_lines(env)
     asserts.equals(env, [
         '.incbin "tests/starlark/testdata/two.co"',
         '.incbin "tests/starlark/testdata/one.co"',
