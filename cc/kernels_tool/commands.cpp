@@ -152,7 +152,7 @@ int cache(Tool& tool)
 {
     const Arguments& arguments = tool.arguments;
     Selection selection        = arguments.selection;
-    selection.all              = selection.empty();
+    selection.all |= selection.empty();
     const auto current         = arguments.current ? tool.current_entries() : std::set<std::string>{};
     std::set<std::string> names;
     std::uint64_t bytes = 0, count = 0;

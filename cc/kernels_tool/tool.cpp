@@ -112,10 +112,11 @@ std::string Tool::compiler_at_hand()
 
 Library Tool::find(const ModuleKernel& kernel)
 {
-    if(Library found = store.find(*kernel.kernel, kernel.module->index.identity))
+    const std::string& own = kernel.module->index.identity;
+    if(Library found = store.find(*kernel.kernel, own))
         return found;
     const std::string at_hand = compiler_at_hand();
-    return at_hand.empty() ? Library{} : store.find(compiled_by(at_hand, *kernel.kernel));
+    return at_hand.empty() || at_hand == own ? Library{} : store.find(compiled_by(at_hand, *kernel.kernel));
 }
 
 std::set<std::string> Tool::current_entries()

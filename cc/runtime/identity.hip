@@ -1,5 +1,5 @@
 // The versions that a compiler reports of itself, its HIP and its C++ library: the identity, which is part
-// of a kernel's key. Preprocessed, this file has one line, which qola.lazy and the runtime parse. compiler.cpp
+// of a kernel's key. Preprocessed, this file has one line, which qola.lazy and the runtime parse. compile.cpp
 // includes it with a QOLA_IDENTITY that makes the line a text.
 #ifndef QOLA_IDENTITY
 #include <hip/hip_version.h>

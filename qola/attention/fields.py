@@ -23,6 +23,9 @@ from qola.json_types import WrongValueError, parse_json
 
 _MOST = 2**31 - 1
 _SEED = 2**64 - 1
+#: Sequences of one problem: more than any framework batches.
+_MOST_SEQUENCES = 1 << 16
+_FEW_SEQUENCES = f"at most {_MOST_SEQUENCES} sequences"
 _APPENDS = ("seqlen_knew", "rope_type", "rotary_dim")
 #: Fields for which the arguments of a direction have no member.
 _NOT_OF = {
@@ -156,6 +159,8 @@ def _check_together(values: Mapping[str, Any], prefix: str) -> Iterator[Finding]
     if counts[0] != counts[1]:
         found = f"{counts[0]} and {counts[1]} lengths"
         yield Finding(f"{prefix}seqlen_q, seqlen_k", found, "as many of both")
+    if counts[0] > _MOST_SEQUENCES:
+        yield Finding(f"{prefix}seqlen_q", f"{counts[0]} sequences", _FEW_SEQUENCES)
     for name in ("seqlen_q", "seqlen_k"):
         seqlens = values[name]
         # Rows are appended to sequences of any length.
@@ -254,8 +259,7 @@ _EXAMPLE = "dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal"
 #: Words for several fields, and their values.
 _SHORTHANDS = {
     "hdim": _Kind(lambda _: True, "a head dimension such as 128, or two such as 192x128", str),
-    # More sequences than any framework batches.
-    "batch": _whole(1, 1 << 16),
+    "batch": _whole(1, _MOST_SEQUENCES),
 }
 WORDS = (*_SHORTHANDS, *FIELDS)
 """Fields that words may set: hdim sets hdim_q and hdim_v, batch repeats the sequences."""
@@ -302,6 +306,9 @@ def parse_words(words: Sequence[str], direction: str) -> AttentionProblem:
     mode = "batch" if len(q) == 1 or appends else "group"
     if appends and len(q) == 1:
         q = q * len(k)
+    if batch * max(len(q), len(k)) > _MOST_SEQUENCES:
+        found = f"{batch * len(q)} sequences"
+        raise ProblemError(Finding(f"batch={batch}", found, _FEW_SEQUENCES), _TITLE)
     try:
         return from_fields({"mode": mode, **values, "seqlen_q": q * batch, "seqlen_k": k * batch})
     except ProblemError as error:

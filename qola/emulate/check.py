@@ -29,6 +29,9 @@ def _registers(one: Instruction) -> Iterator[tuple[str, int, int]]:
     }
     for name, count in one.words.items():
         number = one[name]
+        # tinygrad lists the immediate of SOPK and SOPP among the registers.
+        if name == "simm16":
+            continue
         if unused.get(name) or (name in ("saddr", "soffset") and number in _OFF):
             continue
         if name == "vdst" and one.name in ("V_READFIRSTLANE_B32", "V_READLANE_B32"):
@@ -118,7 +121,9 @@ def check_access(
     lanes = np.ones(addresses.shape, bool) if used is None else used
     crooked = lanes & (addresses % U64(min(size, 4)) != 0)
     if crooked.any():
-        detail = f"{size} bytes at {int(addresses[first_of(crooked)]):#x}"
+        # The emulator keeps the LDS of all workgroups in one array.
+        start, place = (w.lds_rows, " of the LDS") if one.form == "DS" else (U64(0), "")
+        detail = f"{size} bytes at {int((addresses - start)[first_of(crooked)]):#x}{place}"
         w.machine.report(w, one, "misaligned", detail, crooked)
     if one.form != "DS":
         return

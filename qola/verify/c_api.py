@@ -117,11 +117,13 @@ class Found:
     """The answer of the C function `<entry>_find`.
 
     Attributes:
-        stages: the kernels that the call would launch, in order.
+        stages: the first kernels that the call would launch, in order.
+        count: number of kernels that it would launch.
         error: why there are none.
     """
 
     stages: tuple[Stage, ...] = ()
+    count: int = 0
     status: int = _OK
     error: str = ""
 
@@ -165,7 +167,7 @@ class CFunctions:
             Stage((one.symbol or one.kernel or b"").decode(), bool(one.assembly))
             for one in answer.stages[: answer.stage_count]
         )
-        return Found(stages)
+        return Found(stages, answer.stage_count)
 
     def _error(self, status: int) -> str:
         return f"{self._entry} returned {status}: {self._last_error()}" if status else ""

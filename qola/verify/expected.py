@@ -138,7 +138,15 @@ def joined(
 
 
 def compare(results: Mapping[str, F64], wanted: Mapping[str, Result]) -> list[Verdict]:
-    """Return a verdict for each of the expected results; both are in the layout of `expected`."""
+    """Return a verdict for each of the expected results; both are in the layout of `expected`.
+
+    Raises:
+        ValueError: a result is missing, or of another shape.
+    """
+    shapes = {name: results[name].shape if name in results else None for name in wanted}
+    for name, one in wanted.items():
+        if shapes[name] != one.exact.shape:
+            raise ValueError(f"{name}: {shapes[name]} in place of {one.exact.shape}")
     return [_verdict(name, results[name], one) for name, one in sorted(wanted.items())]
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +32,8 @@ from qola.verify.memory import buffers, tables
 from qola.verify.repository import Repository, VerifyError
 from qola.verify.values import address_names, entry_values
 
+#: Time that a call may take in seconds: no kernel runs.
+_SECONDS = 300.0
 #: Crashes after which the other problems are not tried.
 _CRASHES = 20
 _FORK = multiprocessing.get_context("fork")
@@ -86,33 +88,49 @@ def _in_process(
         return thread.submit(lambda: work(Host(built, device), argument)).result()
 
 
-def call_apart(built: Built, device: Device, problems: Sequence[AttentionProblem]) -> list[Call]:
+def call_apart(
+    built: Built, device: Device, problems: Sequence[AttentionProblem]
+) -> Iterator[Call]:
     """Call a library's C functions with problems, in a process that may crash.
 
     After a crash another process goes on with the next problem, up to _CRASHES times.
     """
     samples = [Sample(problem) for problem in problems]
-    found: list[Call] = []
     for _ in range(_CRASHES):
-        with ProcessPoolExecutor(1, _FORK, _load, (built, device)) as pool:
-            try:
-                for call in [pool.submit(_call_c, one) for one in samples[len(found) :]]:
-                    found.append(call.result())  # noqa: PERF401 - those before a crash count
+        if not samples:
+            return
+        ours, theirs = multiprocessing.Pipe()
+        process = _FORK.Process(target=_serve, args=(theirs, built, device, samples))
+        process.start()
+        theirs.close()
+        answered: list[Call] = []
+        ending = ""
+        while len(answered) < len(samples) and not ending:
+            if not ours.poll(_SECONDS):
+                process.kill()
+                ending = f"no answer after {_SECONDS:g} s"
                 break
-            except BrokenProcessPool:
-                found.append(Call(samples[len(found)], (), "ended the process"))
-    return found
+            try:
+                answered.append(ours.recv())
+            except EOFError:
+                ending = "ended the process"
+        process.join()
+        if process.exitcode and not ending:
+            # It crashed while it unloaded the library: the last problem's answer does not count.
+            answered.pop()
+            ending = "ended the process"
+        yield from answered
+        if ending:
+            yield Call(samples[len(answered)], (), f"{ending} ({process.exitcode})")
+            samples = samples[len(answered) + 1 :]
+        else:
+            samples = []
 
 
-_host: list[Host] = []
-
-
-def _load(built: Built, device: Device) -> None:
-    _host.append(Host(built, device))
-
-
-def _call_c(sample: Sample) -> Call:
-    return _host[0].call_c(sample)
+def _serve(connection: Connection, built: Built, device: Device, samples: Sequence[Sample]) -> None:
+    host = Host(built, device)
+    for sample in samples:
+        connection.send(host.call_c(sample))
 
 
 class Host:
@@ -247,12 +265,16 @@ class Host:
     def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
         """Return the names of the found kernels: the names of launches where these agree."""
         names: list[str] = []
-        for stage, launch in zip_longest(found.stages, launches[: len(found.stages)]):
-            if launch and stage == Stage(launch.symbol, launch.code in self._code_objects):
+        for at in range(found.count):
+            launch = launches[at] if at < len(launches) else None
+            stage = found.stages[at] if at < len(found.stages) else None
+            if launch and stage in (None, Stage(launch.symbol, launch.code in self._code_objects)):
                 names += launch.names
-            else:
+            elif stage:
                 kind = " (assembly)" if stage.assembly else ""
                 names.append(self._symbols.get(stage.symbol, stage.symbol) + kind)
+            else:
+                names.append("?")
         return tuple(names)
 
     def launched(self, problem: AttentionProblem) -> tuple[str, ...]:

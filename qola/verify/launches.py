@@ -81,7 +81,8 @@ def _prove_direction(built: Built, direction: str, arch: str) -> Iterator[Proof]
         kinds["assembly kernels"] = True
     if not kinds:
         return
-    calls = call_apart(built, Device(arch), make_problems(built.plan, built.planned, direction))
+    problems = make_problems(built.plan, built.planned, direction)
+    calls = list(call_apart(built, Device(arch), problems))
     for kind, wanted in kinds.items():
         launching = tuple(
             call

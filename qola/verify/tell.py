@@ -72,7 +72,8 @@ def tell(
         patterns = " ".join(args.kernels) or "the libraries"
         raise VerifyError(Finding(patterns, "no kernel", "a name of `qola list`, with * and ?"))
     found = sorted(outcomes, key=lambda outcome: (outcome.kernel, outcome.arch))
-    print(to_json(found) if args.json else "\n".join(["; ".join(facts), *lines(found)]))
+    text = to_json(found) if args.json else "\n".join(["; ".join(facts), *lines(found), ""])
+    print(text, end="")
     if args.junit:
         Path(args.junit).write_text(to_junit(found, "qola.verify"), encoding="utf-8")
     if args.html:

@@ -154,6 +154,7 @@ def test_directions_without_a_library(dispatch: Dispatch) -> None:
         ("dtype=bf16 hdim=128 seqlen_q=3 dtype=fp16", ["error: dtype=bf16 dtype=fp16", "twice"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 batch=99999999999999999999", ["error: batch=9999"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 batch=2000000000", ["1 to 65536"]),
+        ("dtype=bf16 hdim=128 seqlen_q=8,8 batch=65536", ["at most 65536 sequences"]),
         (
             "dtype=bf16 hdim=128 seqlen_q=3 num_splits=4",
             ["error: num_splits", "no num_splits: arg"],

@@ -48,6 +48,13 @@ def test_uninitialised_registers_are_reported_if_checked(checked: bool) -> None:
     assert found == ([wanted] if checked else [])
 
 
+def test_an_immediate_is_not_a_register() -> None:
+    """Prevents: s_movk_i32 s4, 20 reported as a read of s20, or a valid branch refused."""
+    words = [0xB0040014, END]
+    device, module = load(words, DESCRIPTOR, options=Options(strict=True, checked=True))
+    assert device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"").faults == ()
+
+
 def test_hidden_arguments_are_preloaded_too() -> None:
     """Prevents: 0 in the SGPR of a preloaded argument that the caller does not give."""
     # v_mov_b32 v2, s4; global_store_dword v1, v2, s[2:3]

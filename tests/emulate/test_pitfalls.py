@@ -223,6 +223,8 @@ def test_faults(kind: str, lane: int) -> None:
     run(one, w)
     (fault,) = w.machine.faults.all
     assert (fault.kind, fault.lane) == (kind, lane)
+    if kind == "misaligned":
+        assert fault.detail == "4 bytes at 0x22 of the LDS"
     assert fault.place.startswith(f"test+0x0 {one.name.lower()}, workgroup 0")
     w.machine.faults = Faults(strict=True)
     with pytest.raises(EmulationError, match=kind):

@@ -237,6 +237,7 @@ def test_cache(warm: Toy) -> None:
     selected = warm.tool("cache", "--format", "list", "--arch", "gfx000")
     assert (selected.returncode, selected.stdout) == (0, "")
     assert warm.tool("cache", "--format", "list", "--arch", ARCH).stdout == listed.stdout
+    assert warm.tool("cache", "--format", "list", "--all").stdout == listed.stdout
     built = warm.tool("build", "--list", "list.txt")
     assert built.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
 

@@ -137,6 +137,16 @@ def test_batch_and_group_are_the_same_sequences() -> None:
     assert np.array_equal(np.array(found), slopes.alibi_slopes)
 
 
+def test_results_of_another_shape_are_refused() -> None:
+    """Prevents: shapes that NumPy makes fit each other."""
+    given, how, found = run(FORWARD)
+    wanted = expected(FORWARD, given, how)
+    with pytest.raises(ValueError, match="lse: None"):
+        compare({"o": found["o"]}, wanted)
+    with pytest.raises(ValueError, match=r"o: \(40, 4, 32\)"):
+        compare({**found, "o": found["o"][0]}, wanted)
+
+
 def test_tensors_have_values_of_their_format() -> None:
     """Prevents: inputs that a kernel reads rounded and the reference does not."""
     problem = replace(FORWARD, bias_type="bias")

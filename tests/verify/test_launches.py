@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,32 +49,39 @@ def test_assembly_kernels_and_unknown_kernels_get_usual_problems() -> None:
     assert [p for p in of_assembly if p.use_asm]
 
 
+def answer(count: int, end: Callable[[], None]) -> Callable[..., None]:
+    """Return a process that answers some problems and then ends in a way."""
+
+    def serve(
+        connection: object, _built: Built, _device: Device, samples: Sequence[Sample]
+    ) -> None:
+        for sample in samples[:count]:
+            connection.send(Call(sample, (LAUNCH,)))  # type: ignore[attr-defined]
+        end()
+
+    return serve
+
+
 @pytest.mark.parametrize(
-    ("ends", "errors"),
+    ("count", "end", "errors"),
     [
-        ((), ["", "", ""]),
-        ((2, 4, 6), ["ended the process"] * 3),
-        ((6,), ["", "", "ended the process"]),
+        (9, lambda: None, ["", "", ""]),
+        (0, lambda: os._exit(7), ["ended the process (7)"] * 3),
+        (2, lambda: os.kill(os.getpid(), signal.SIGKILL), ["", "", "ended the process (-9)"]),
+        # At the end, as where a library is unloaded: the last answer does not count.
+        (9, lambda: os._exit(6), ["", "", "ended the process (6)"]),
+        (2, signal.pause, ["", "", "no answer after 0.5 s (-9)"]),
     ],
-    ids=["none", "each", "the last"],
+    ids=["none", "at once", "at the last", "afterwards", "never"],
 )
 def test_crashes_end_one_call(
-    monkeypatch: pytest.MonkeyPatch, ends: tuple[int, ...], errors: list[str]
+    monkeypatch: pytest.MonkeyPatch, count: int, end: Callable[[], None], errors: list[str]
 ) -> None:
-    """Prevents: a crash that hides the answers of other problems."""
-
-    class FakeHost:
-        def __init__(self, built: Built, device: Device) -> None:
-            pass
-
-        def call_c(self, sample: Sample) -> Call:
-            if sample.problem.nhead_q in ends:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return Call(sample, (LAUNCH,))
-
-    monkeypatch.setattr(host, "Host", FakeHost)
+    """Prevents: a crash or an endless call that hides the answers of other problems."""
+    monkeypatch.setattr(host, "_serve", answer(count, end))
+    monkeypatch.setattr(host, "_SECONDS", 0.5)
     problems = [replace(PROBLEM, nhead_q=n) for n in (2, 4, 6)]
-    calls = host.call_apart(BUILT, Device("gfx950"), problems)
+    calls = list(host.call_apart(BUILT, Device("gfx950"), problems))
     assert [call.problem for call in calls] == problems
     assert [call.error for call in calls] == errors
 
