@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from qola.aiter.expressions import parse, source_of
+from qola.aiter.expressions import Names, RefusedError, evaluate, parse, source_of
 from qola.aiter.module_config import TREE_TOKEN
 from qola.errors import unseen
 
@@ -54,12 +55,6 @@ def _is_inside(path: str) -> bool:
     return posixpath.normpath(path) == path and not path.startswith(("..", "/"))
 
 
-#: As `ast.unparse` writes the guard and the definition below.
-_DEFINED = (
-    r"if not any\(\(?'(\w+)' in (?:\w+) for \w+ in \w+\)?\):\n\s+\w+\.append\(f'-D\1=\{(\w+)\}'\)"
-)
-
-
 @cache
 def core_defines(core: str) -> tuple[tuple[str, str], ...]:
     """Return name and value of each macro that core.py defines for modules, in the file's order.
@@ -72,13 +67,58 @@ def core_defines(core: str) -> tuple[tuple[str, str], ...]:
 
     The result has the default: no environment variable influences a plan.
     """
-    text = source_of(_parse_core(core))
-    found = {}
-    for name, variable in re.findall(_DEFINED, text):
-        default = re.search(rf"\b{variable} = int\(os\.environ\.get\('{name}', '?(\d+)'?\)\)", text)
-        if default:
-            found[name] = default[1]
+    found: dict[str, str] = {}
+    for owner in ast.walk(_parse_core(core)):
+        if isinstance(owner, ast.FunctionDef):
+            found.update(_defines_of_function(owner))
     return tuple(found.items())
+
+
+def _defines_of_function(owner: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    values: dict[str, ast.expr] = {}
+    for node in ast.walk(owner):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values.setdefault(node.targets[0].id, node.value)
+    for node in ast.walk(owner):
+        if not isinstance(node, ast.If):
+            continue
+        for statement in node.body:
+            name, variable = _definition(statement)
+            if name and variable in values and _is_guard(node.test, name):
+                value = _default(values[variable], name)
+                if value:
+                    yield name, value
+
+
+def _definition(statement: ast.stmt) -> tuple[str, str]:
+    """Return (NAME, variable) of ``flags.append(f"-DNAME={variable}")``, else empty strings."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "append"):
+        return "", ""
+    parts = call.args[0].values if call.args and isinstance(call.args[0], ast.JoinedStr) else []
+    if len(parts) != 2:
+        return "", ""
+    text, value = parts
+    match = re.fullmatch(r"-D(\w+)=", str(getattr(text, "value", "")))
+    variable = getattr(getattr(value, "value", None), "id", "")
+    return (match[1], variable) if match else ("", "")
+
+
+def _is_guard(test: ast.expr, name: str) -> bool:
+    """Return whether a condition checks that the module's own flags lack the macro."""
+    form = rf"not any\(\(?'{name}' in (\w+) for \1 in \w+\)?\)"
+    return re.fullmatch(form, source_of(test)) is not None
+
+
+def _default(expression: ast.expr, name: str) -> str:
+    """Return the value of ``int(os.environ.get(NAME, DEFAULT))`` if no variable is set."""
+    text = source_of(expression)
+    if f"'{name}'" not in text:
+        return ""
+    try:
+        return str(evaluate(text, Names()))
+    except RefusedError:
+        return ""
 
 
 def tuning_tables(root: Path, core: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -92,6 +92,7 @@ class _Search:
     def __init__(self, root: Path, dirs: Sequence[str], generated: Collection[str]) -> None:
         self._root, self._dirs, self._generated = root, dirs, generated
         self._found: dict[tuple[str, str], str | None] = {}
+        self._headers: dict[str, Includer] = {}
 
     def missing(self, start: Iterable[Includer], macros: Macros | None) -> dict[MissingName, None]:
         """Return the missing headers in the order of their first use.
@@ -110,9 +111,14 @@ class _Search:
                     found.setdefault(MissingName(f"{includer.place}:{line}", name))
                 elif path is not None and path not in seen:
                     seen.add(path)
-                    text = lossy_text(self._root / path)
-                    pending.append(Includer(path, text, posixpath.dirname(path) or "."))
+                    pending.append(self._header(path))
         return found
+
+    def _header(self, path: str) -> Includer:
+        if path not in self._headers:
+            text = lossy_text(self._root / path)
+            self._headers[path] = Includer(path, text, posixpath.dirname(path) or ".")
+        return self._headers[path]
 
     def _path(self, includer: Includer, name: str, quoted: bool) -> str | None:
         folder = includer.folder if quoted else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -133,10 +134,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             for name, batch in batches.items():
                 cost = _together(points, batch)
                 found.append(Compile(name, module.name, len(batch), *key, cost, measured))
-        called = {
-            direction: sum(k.direction == direction for k in plan.kernels_of(module))
-            for direction, _ in groups
-        }
+        called = Counter(kernel.direction for kernel in plan.kernels_of(module))
         for source in module.sources:
             if source.archs in ((), plan.archs):
                 name, cost = f"{module.name}:{source.name}", _source_cost(costs, source, called)
@@ -254,7 +252,10 @@ def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
 
 def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """Return the number of cores for this process, by affinity and the container's quota."""
-    cores = len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:  # macOS
+        cores = os.cpu_count() or 1
     try:
         quota, period = cgroup.read_text(encoding="ascii").split()
         cores = min(cores, math.ceil(int(quota) / int(period)))

@@ -17,6 +17,7 @@ from qola.manifest.values import either, nearest
 from qola.plan.model import Plan, TritonKernel
 
 YES, NO = "yes", "no"
+_WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
 
 
 class QueryError(QolaError):
@@ -141,13 +142,14 @@ def _by_field(
         return found
     wanted = set()
     for part in text.split(","):
-        if part not in have:
+        value = _WORDS.get(part.lower(), part) if set(have) <= {YES, NO} else part
+        if value not in have:
             # A number with similar digits is not a useful suggestion.
-            meant = "" if part[:1].isdigit() else nearest(part, have)
+            meant = "" if value[:1].isdigit() else nearest(value, have)
             fix = meant and f"did you mean {field}={meant}?"
             finding = f"no kernel instance with {field} {part or 'empty'}"
             findings.append(Finding(word, finding, either(sorted(have, key=_natural)), fix))
-        wanted.add(part)
+        wanted.add(value)
     return [i for i in found if wanted.intersection(items[i].values.get(field, ()))]
 
 

@@ -73,6 +73,9 @@ class Archs:
         """Read the text that `to_json` wrote; raise ConfigError if it has another form."""
         try:
             archs: Archs = reader(Archs)(parse_json(text))
+            for tile in (tile for offer in archs.offers for tile in offer.tiles):
+                if Tile.parse(tile) is None:
+                    raise WrongValueError(f".offers.tiles: {tile!r:.80}, expected a tile")
         except WrongValueError as error:
             found = str(error).removeprefix(": ")
             raise ConfigError(Finding("archs", found, "the output of Archs.to_json")) from None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter import module_kinds
+from qola.aiter import missing_names, module_kinds
 from qola.aiter.includes import include_dirs
 from qola.aiter.missing_names import (
     Includer,
@@ -17,6 +17,7 @@ from qola.aiter.missing_names import (
 )
 from qola.aiter.preprocess import Macros, defined_by
 from qola.aiter.tree import read_tree
+from qola.files import lossy_text
 from tests.support.folders import write
 
 
@@ -66,6 +67,20 @@ def test_large_sources_are_read_at_their_top(tmp_path: Path) -> None:
     """Prevents: minutes for a dispatch of 20 MB."""
     text = '#include "gone.h"\n' + "int x;\n" * 200_000
     assert missing(tmp_path, text) == ["a.cu:1 gone.h"]
+
+
+def test_headers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: all headers read again to evaluate their conditions."""
+    write(tmp_path, {"inc/b.h": '#include "gone.h"\n'})
+    read: list[Path] = []
+
+    def text_of(path: Path) -> str:
+        read.append(path)
+        return lossy_text(path)
+
+    monkeypatch.setattr(missing_names, "lossy_text", text_of)
+    assert missing(tmp_path, '#include "b.h"\n') == ["inc/b.h:1 gone.h"]
+    assert read == [tmp_path / "inc/b.h"]
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,41 @@ def build_module(flags_extra_cc, flags_extra_hip):
 """
 
 
+DEFINE = """\
+def build_module(flags):
+    on = %s
+    if not any("ON" in f for f in flags):
+        %sflags.append(f"-DON={on}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "found"),
+    [
+        ('int(os.environ.get("ON", "1"))', "", "1"),
+        ('int(os.environ.get("ON", 0))', "", "0"),
+        ('int(os.getenv("ON", "1"))', "", "1"),
+        ('os.environ.get("ON", "1")', "", "1"),
+        ('"2" if int(os.environ.get("ON", "1")) > 0 else "3"', "", "2"),
+        ('int(os.environ.get("ON", "1"))', "log(on); ", "1"),
+        ('int(os.environ.get("OTHER", "1"))', "", None),
+        ('int(os.environ["ON"])', "", None),
+        ("compute('ON')", "", None),
+    ],
+)
+def test_forms_of_a_macro(value: str, before: str, found: str | None) -> None:
+    """Prevents: a macro missing because core.py writes its default in another way."""
+    assert dict(core_defines(DEFINE % (value, before))).get("ON") == found
+
+
+def test_a_macros_variable_is_one_of_its_function() -> None:
+    """Prevents: a macro with the value of another function's variable of the same name."""
+    other = 'def other():\n    on = int(os.environ.get("ON", "0"))\n'
+    core = DEFINE % ('int(os.environ.get("ON", "1"))', "")
+    assert core_defines(other + core) == core_defines(core + other) == (("ON", "1"),)
+    assert core_defines(other + DEFINE % ("compute()", "")) == ()
+
+
 def test_what_core_adds_to_every_module(tmp_path: Path) -> None:
     """Prevents: a library whose sources do without Composable Kernel because a macro is missing."""
     assert core_defines(CORE) == (("ENABLE_CK", "1"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -199,3 +200,12 @@ def test_a_containers_quota_counts(tmp_path: Path, quota: str, cores: int | None
     own = available_cores(tmp_path / "none")
     assert own >= 1
     assert available_cores(file) == (cores or own)
+
+
+def test_systems_without_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: an AttributeError on macOS, which has no os.sched_getaffinity."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert available_cores(tmp_path / "none") == 6
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert available_cores(tmp_path / "none") == 1

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,6 +284,20 @@ def test_integrity_of_the_wheel(tree: AiterTree) -> None:
     assert missing.severity == "warning"
     assert missing.found.startswith("rows for 8 code objects (bwd_hd128_bf16_a16.co, ")
     assert "bwd_hd192_hd128_fp16_causal_br_a32_pssk.co" in missing.found
+
+
+def test_a_folder_is_listed_once(tree: AiterTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a folder of thousands of code objects that is walked twice."""
+    listed: list[str] = []
+    rglob = Path.rglob
+
+    def listing(folder: Path, pattern: str) -> Iterator[Path]:
+        listed.append(pattern)
+        yield from rglob(folder, pattern)
+
+    monkeypatch.setattr(Path, "rglob", listing)
+    assert list(integrity(tree, f"{tree.hsa_dir}/gfx950/fmha_v3_bwd"))
+    assert listed == ["*.co"]
 
 
 @pytest.mark.parametrize(

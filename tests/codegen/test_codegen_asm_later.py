@@ -384,7 +384,8 @@ def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) 
     with pytest.raises(CodegenError) as error:
         table.rows[1].number("mask")
     (finding,) = error.value.findings
-    assert finding.place == "hsa/gfx942/fmha_v3_fwd/more.csv, b.co"
+    assert finding.place == "hsa/gfx942/fmha_v3_fwd/more.csv:6"
+    assert finding.fix == "use an AITER tree whose tables have numbers in this column"
     assert (finding.found, finding.expected.split(",")[0]) == (f"mask = {text}", "a whole number")
 
 

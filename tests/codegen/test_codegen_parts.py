@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from qola.aiter.core_file import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
-from qola.codegen.ck.messages import GeneratorRequest
+from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import observe
 from qola.codegen.ck.output import RefusedError, record
 from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
@@ -19,7 +20,8 @@ from qola.codegen.ck.receipts import EMULATED, receipts_in
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
-from qola.codegen.types import FieldValue, RequestedKernel
+from qola.codegen.types import Direction, FieldValue, RequestedKernel
+from qola.json_types import WrongValueError
 from qola.kernel.config import KernelConfig, Tile
 from qola.manifest.load import loads
 
@@ -71,6 +73,29 @@ def test_variants_cross_into_the_process_unchanged() -> None:
     assert bwd.where["deterministic"] == (True,)
     assert "dtype" not in bwd.where
     assert bwd.hdims is None
+
+
+FWD = Direction("fwd", "filtered", reason="", rows=0, unknown=())
+ANSWER = GeneratorAnswer(FWD, (), (), {"a.cpp": "\x00\u2028"}, ())
+
+
+def test_answers_are_read_again() -> None:
+    """Prevents: sources that change in a cache of answers."""
+    assert GeneratorAnswer.from_json(ANSWER.to_json()) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "null", "1", "{}", '{"texts": {}}'),
+        *('{"texts": null}', '{"texts": []}', '{"texts": {"a.cpp": null}}'),
+        json.dumps({**vars(ANSWER), "texts": {"a.cpp": ["x"]}}, default=vars),
+    ],
+)
+def test_other_answers_are_refused(text: str) -> None:
+    """Prevents: AttributeError, KeyError or TypeError for a damaged answer in a cache."""
+    with pytest.raises(WrongValueError):
+        GeneratorAnswer.from_json(text.encode())
 
 
 def test_receipt_700_names_the_rule_it_drops_by() -> None:

@@ -115,6 +115,22 @@ def test_parts_that_nothing_ties_together() -> None:
     assert covering(conjuncts("a.p0 != 1"), (*front, rest)) == (1, 2, 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("condition", "number"),
+    [
+        ("a.p == 1 && (a.q == 1 || a.r == 1) && !(a.s == 1 || a.t == 1)", 4),
+        ("(a.p == 1 && a.q == 1) && true // a && b", 2),
+        ("(a.p == 1) && (a.q == 1) || (a.r == 1)", 1),
+        ("a.p == 1", 1),
+        ("false && a.p == 1", 1),
+    ],
+)
+def test_parts_of_a_condition(condition: str, number: int) -> None:
+    """Prevents: other formulas if a condition is split before it is parsed."""
+    assert conjuncts(condition) == conjuncts(f"({condition.partition(' //')[0]})")
+    assert len(conjuncts(condition)) == number
+
+
 @pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])
 def test_other_forms_are_refused(text: str) -> None:
     """Prevents: a dispatch without rows, of which each kernel would be called unused."""

@@ -87,3 +87,12 @@ def test_wrong_and_deep_values(what: str, tmp_path: Path, monkeypatch: pytest.Mo
     for other in ("{", "\x00", "\udcff", text[:-3]):
         with pytest.raises(QolaError):
             read(other)
+
+
+@pytest.mark.parametrize("tile", ["", "x", "r4x1x1_b64", "b" + "9" * 5000])
+def test_tiles_of_archs(tile: str) -> None:
+    """Prevents: an invalid tile that is silently left out of the matrix instructions."""
+    read, text = READERS["archs"]
+    value = json.loads(text)
+    value["offers"][0]["tiles"].append(tile)
+    assert "expected a tile" in refusal(read, json.dumps(value))

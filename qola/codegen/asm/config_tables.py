@@ -38,7 +38,7 @@ class ConfigRow:
         fields: texts by column.
         files: tree-relative paths of its .co file; several if the library picks one by the
             device's compute units (MI300, MI308).
-        place: its file and code object, for messages.
+        place: its file and line, for messages.
     """
 
     arch: str
@@ -66,7 +66,8 @@ class ConfigRow:
         if match := _WHOLE.fullmatch(text):
             return int(match[1] or 0)
         expected = "a whole number, or nothing, which is 0"
-        raise CodegenError(Finding(self.place, f"{column} = {text}", expected, _FIX))
+        fix = "use an AITER tree whose tables have numbers in this column"
+        raise CodegenError(Finding(self.place, f"{column} = {text}", expected, fix))
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,14 @@ def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
 
 def _read_table(tree: AiterTree, file: str) -> ConfigTable:
     try:
-        text = _BLOCK_COMMENT.sub("", (tree.root / file).read_text(encoding="utf-8-sig"))
-        columns, *rows = [*csv.reader(_without_comments(text))] or [[]]
+        lines = [*_without_comments((tree.root / file).read_text(encoding="utf-8-sig"))]
+        reader = csv.reader(f"{line}\n" for _, line in lines)
+        columns = next(reader, [])
+        rows = [(lines[reader.line_num - 1][0], row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
         found = f"{type(error).__name__}: {error}"
         raise CodegenError(Finding(file, found, "a CSV table in UTF-8", _FIX)) from None
-    widths = {len(row) for row in rows}
+    widths = {len(row) for _, row in rows}
     if not {"knl_name", "co_name"} <= set(columns) or widths - {len(columns)}:
         found = f"columns {', '.join(columns) or 'none'}, rows of {sorted(widths)} fields"
         expected = "a CSV table with the columns knl_name and co_name, and all fields in each row"
@@ -125,19 +128,23 @@ def _read_table(tree: AiterTree, file: str) -> ConfigTable:
     arch = file.removeprefix(f"{tree.hsa_dir}/").partition("/")[0]
     name, folder = PurePosixPath(file).stem, posixpath.dirname(file)
     read = []
-    for row in rows:
+    for number, row in rows:
         fields = dict(zip(columns, row, strict=True))
-        co_name = fields["co_name"].strip()
-        files = _co_files(tree, folder, co_name)
-        read.append(ConfigRow(arch, name, fields, files, f"{file}, {co_name}"))
+        files = _co_files(tree, folder, fields["co_name"].strip())
+        read.append(ConfigRow(arch, name, fields, files, f"{file}:{number}"))
     return ConfigTable(arch, file, tuple(columns), tuple(read))
 
 
-def _without_comments(text: str) -> Iterator[str]:
-    for line in text.splitlines():
+def _without_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and text of each line that is not blank, without comments."""
+    number = 0
+    # A block comment leaves a mark for every line break in it.
+    for marked in _BLOCK_COMMENT.sub(lambda m: "\0" * m[0].count("\n"), text).splitlines():
+        number += 1 + marked.count("\0")
+        line = marked.replace("\0", "")
         if line.strip() and not line.lstrip().startswith(("//", "#", ";")):
             comment = _LINE_COMMENT.search(line) if '"' not in line else None
-            yield line[: comment.start()] if comment else line
+            yield number, line[: comment.start()] if comment else line
 
 
 def _co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from qola.aiter.attention import attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall
 from qola.codegen.asm.domain import Variant, fits, v3_bucket
 from qola.codegen.asm.script import run_script, write_source
-from qola.codegen.asm.set import AsmSet, co_files, code_object, compare_files
+from qola.codegen.asm.set import AsmSet, code_object, compare_files
 from qola.codegen.asm.tables import AsmCall, helper_type, read_calls, read_rows
 from qola.codegen.types import FieldValue, GeneratedSource, KernelInstance
 from qola.errors import CodegenError, Finding
@@ -209,8 +209,7 @@ def integrity(tree: AiterTree, folder: str) -> Iterator[Finding]:
     text = tree.text(script)
     launched = [kernel for call in read_calls(text, folder) for kernel in call.kernels]
     named = {kernel.file for kernel in (*read_rows(text, folder), *launched)}
-    lost = named.difference(co_files(tree, folder))
-    return compare_files(tree, folder, [script], named, lost)
+    return compare_files(tree, folder, [script], named)
 
 
 def _dispatch(tree: AiterTree, call: GeneratorCall, arch: str) -> dict[str, bytes] | Finding:

@@ -57,24 +57,26 @@ def compare_files(
     folder: str,
     tables: Sequence[str],
     named: set[str],
-    lost: Iterable[str],
+    lost: Iterable[str] | None = None,
     effect: str = "",
 ) -> Iterator[Finding]:
     """Warn of rows without a code object, and of code objects in the folder without a row.
 
     Args:
         named: the code objects of all rows.
-        lost: missing code objects of the used rows, with the `effect` of missing ones.
+        lost: missing code objects of the used rows, with the `effect` of missing ones; None for
+            those of `named`.
     """
+    present = co_files(tree, folder)
     place = ", ".join(tables) if len(tables) < 3 else f"tables in {folder}"
-    if files := sorted(lost):
+    if files := sorted(named.difference(present) if lost is None else lost):
         yield Finding(
             place,
             f"rows for {_listed(files, folder)}, whose files are missing{effect}",
             "a .co file for each row",
             severity="warning",
         )
-    if files := [file for file in co_files(tree, folder) if file not in named]:
+    if files := [file for file in present if file not in named]:
         yield Finding(
             folder,
             f"{_listed(files, folder)}, which no row names: not embedded",

@@ -52,8 +52,19 @@ def compiled(condition: str) -> CodeType:
 
 def conjuncts(condition: str) -> tuple[Formula, ...]:
     """Split a condition into formulas that must all hold; raises as `compiled`."""
-    formula = _formula(condition)
-    return formula.formulas if isinstance(formula, Joined) and formula.every else (formula,)
+    formula = _joined(True, [_formula(part) for part in _split(condition)])
+    return formula.formulas if isinstance(formula, Joined) else (formula,)
+
+
+def _split(condition: str) -> list[str]:
+    """Split a condition at its outer &&: other conditions share most of the parts."""
+    parts, depth = [""], 0
+    for word in re.split(r"(&&|\|\||[()])", without_comments(condition)):
+        depth += (word == "(") - (word == ")")
+        if word == "||" and not depth:
+            return [condition]
+        parts = [*parts, ""] if word == "&&" and not depth else [*parts[:-1], parts[-1] + word]
+    return [condition] if depth else parts
 
 
 def _parsed(condition: str) -> ast.Expression:

@@ -16,7 +16,7 @@ from qola.codegen.types import (
     RequestedKernel,
 )
 from qola.errors import Finding
-from qola.json_types import parse_json, reader
+from qola.json_types import WrongValueError, parse_json, reader
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,11 @@ class GeneratorAnswer:
     def from_json(data: bytes) -> GeneratorAnswer:
         """Return the answer that `to_json` wrote; raises WrongValueError for other bytes."""
         value = parse_json(data)
+        if type(value) is not dict:
+            raise WrongValueError(f": {repr(value)[:80]}, expected an object")
         # Sources may have characters that `reader` refuses.
+        texts = value.get("texts")
+        if type(texts) is not dict or any(type(text) is not str for text in texts.values()):
+            raise WrongValueError(f".texts: {repr(texts)[:80]}, expected an object of strings")
         answer: GeneratorAnswer = reader(GeneratorAnswer)({**value, "texts": {}})
-        return replace(answer, texts=value["texts"])
+        return replace(answer, texts=texts)
