@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pwd
@@ -86,6 +87,7 @@ def own_directory(directory: Path) -> None:
     Raises:
         QolaError: as `refuse_foreign`.
     """
+    _refuse_loop(directory)
     for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     refuse_foreign(directory)
@@ -99,6 +101,7 @@ def refuse_foreign(directory: Path) -> None:
     Raises:
         QolaError: another user may have written it, or may replace it.
     """
+    _refuse_loop(directory)
     if why := foreign(directory):
         raise QolaError(why, _FOREIGN)
 
@@ -111,6 +114,8 @@ def foreign(directory: Path) -> Finding | None:
     if any(ord(character) < 32 or ord(character) == 127 for character in str(directory)):
         found = "a name with control characters"
         return Finding(str(directory), found, "a plain name", "QOLA_CACHE_HOME names another place")
+    if loop := _loop(directory):
+        return loop
     if (why := distrust(directory)) is None:
         return None
     path, found = why
@@ -119,6 +124,29 @@ def foreign(directory: Path) -> Finding | None:
         fix += f"; or, after a look at it: chmod go-w {shlex.quote(str(path))}"
     expected = "a directory of yours or root's, which nobody else may write to"
     return Finding(str(path), found, expected, fix)
+
+
+def _refuse_loop(directory: Path) -> None:
+    if loop := _loop(directory):
+        raise QolaError(loop, "the cache cannot be used")
+
+
+def _loop(directory: Path) -> Finding | None:
+    """Return the finding for a part of a path that is a symbolic link to itself."""
+    path = next(filter(_leads_to_itself, (*reversed(directory.parents), directory)), None)
+    if path is None:
+        return None
+    found, expected = "a symbolic link that leads to itself", "a directory, or nothing"
+    fix = f"rm {shlex.quote(str(path))}; or QOLA_CACHE_HOME names another place"
+    return Finding(str(path), found, expected, fix)
+
+
+def _leads_to_itself(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def distrust(path: Path) -> tuple[Path, str] | None:

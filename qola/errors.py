@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -124,6 +125,12 @@ class QolaError(Exception):
         ]
         title = f"{visible(self.title)} ({', '.join(counts)})"
         return "\n".join([title, *map(Finding.render, self.findings)])
+
+    def to_json(self) -> str:
+        """Return the error as commands print it with --json."""
+        findings = [vars(finding) for finding in self.findings]
+        values = {"exit_code": self.exit_code, "title": self.title, "findings": findings}
+        return json.dumps({"error": values}, indent=2, sort_keys=True)
 
 
 class ManifestError(QolaError):

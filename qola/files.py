@@ -32,6 +32,7 @@ _FIXES = {
         "ls -ld of it and of the directories above shows the owners; make it readable or writable "
         "for this user",
     ),
+    errno.ELOOP: "rm of the symbolic link that leads to itself",
 }
 _ELSEWHERE = (
     "another directory: --output-dir for results, QOLA_CACHE_HOME for the cache, TMPDIR for "

@@ -16,6 +16,7 @@ Reader = Callable[[Any], Any]
 
 
 _MAX_DEPTH = 32
+_MAX_DIGITS = 20
 
 
 class WrongValueError(ValueError):
@@ -26,11 +27,11 @@ def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON text that somebody else may have written.
 
     Raises:
-        WrongValueError: it is not JSON, or is nested so deeply that Python's recursion would end
-            with a traceback, here or later.
+        WrongValueError: it is not JSON, has an integer of more than 20 digits, or is nested so
+            deeply that Python's recursion would end with a traceback, here or later.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_integer)
     except RecursionError:
         raise WrongValueError(_DEEP) from None
     except ValueError as error:
@@ -46,6 +47,13 @@ def parse_json(text: str | bytes) -> Any:
         if not level:
             return value
     raise WrongValueError(_DEEP)
+
+
+def _integer(digits: str) -> int:
+    # As many as 2**64 has; an array or a float can overflow with more.
+    if len(digits) > _MAX_DIGITS:
+        raise WrongValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 _DEEP = f"values nested more than {_MAX_DEPTH} deep"

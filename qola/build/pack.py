@@ -74,8 +74,10 @@ def build_pack(
         events = build(setup.bazel, directory, [workspace.PACK], options, environ)
         (result,) = results_of(events, {"pack": workspace.PACK}).values()
         packs = [path for path in result.outputs.get(DEFAULT_OUTPUTS, ()) if path.suffix == SUFFIX]
-        if not (result.success and packs):
+        if not result.success:
             return describe_failure(result, events)
+        if not packs:
+            return "no pack among the outputs"
         with packs[0].open("rb") as source, whole(output) as file:
             shutil.copyfileobj(source, file, 1 << 20)
         return ""

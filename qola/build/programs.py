@@ -17,7 +17,7 @@ from qola.build.results import describe_failure, results_of
 from qola.build.setup import ResolvedBuild, Setup, resolve_build, set_up, write_workspace
 from qola.cache import cache_directory, locked
 from qola.checkout.request import AiterOptions
-from qola.errors import QolaError
+from qola.errors import ExitCode, QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
 from qola.plan.spec import BuildRequest
@@ -25,6 +25,13 @@ from qola.progress import log
 from qola.ruleset import ruleset_root
 
 _PROGRAMS = "programs"
+
+
+class NotBuiltError(QolaError):
+    """Libraries that do not build."""
+
+    exit_code = ExitCode.NOT_BUILT
+    default_title = "the libraries were not built"
 
 
 @dataclass(frozen=True)

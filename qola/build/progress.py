@@ -86,22 +86,24 @@ def planned_kernels(modules: Mapping[str, Sequence[str]]) -> Callable[[Path], Ma
     """Return a function that reads the number of kernel instances in each compile.
 
     Its argument is the directory of Bazel's external repositories, which has the plans after the
-    analysis. Plans that cannot be read are ignored.
+    analysis. A manifest without a readable plan, or with several, counts nothing.
 
     Args:
         modules: the modules of each manifest, by the manifest's Bazel name.
     """
 
     def read(external: Path) -> Mapping[str, int]:
-        counts: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         for manifest, names in modules.items():
             # Bazel puts ~ or + between the parts of a repository's canonical name.
-            for file in external.glob(f"*[~+]qola_{manifest}/plan.json"):
-                with suppress(OSError, ValueError, QolaError):
-                    plan = Plan.from_json(file.read_text(encoding="utf-8"))
-                    for module in plan.with_kernels:
-                        if module.name in names:
-                            counts.update(plan.compiled_as(module))
+            files = [*external.glob(f"*[~+]qola_{manifest}/plan.json")]
+            if len(files) != 1:
+                continue
+            with suppress(OSError, ValueError, QolaError):
+                plan = Plan.from_json(files[0].read_text(encoding="utf-8"))
+                chosen = [module for module in plan.with_kernels if module.name in names]
+                # Manifests share compiles of one name.
+                counts |= Counter(name for module in chosen for name in plan.compiled_as(module))
         return counts
 
     return read

@@ -6,7 +6,6 @@ import argparse
 import difflib
 import importlib
 import io
-import json
 import os
 import shlex
 import sys
@@ -155,7 +154,7 @@ def _print_error(error: QolaError, words: Sequence[str], console: Console) -> in
     if JSON in words:
         # Standard output may be the cause of the error.
         with suppress(OSError):
-            console.line(_to_json(error))
+            console.line(error.to_json())
     return error.exit_code
 
 
@@ -187,10 +186,3 @@ def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
         # Imports the modules of the command, which are loaded by now.
         importlib.import_module("qola.cli.options").take_manifest(args, directory)
     return args
-
-
-def _to_json(error: QolaError) -> str:
-    """Return an error as JSON."""
-    findings = [vars(finding) for finding in error.findings]
-    words = {"exit_code": error.exit_code, "title": error.title, "findings": findings}
-    return json.dumps({"error": words}, indent=2, sort_keys=True)

@@ -22,7 +22,7 @@ from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings, Table, align, size
 from qola.cli.options import add_options, positive
-from qola.errors import ExitCode, ToolchainError
+from qola.errors import ExitCode, Finding, QolaError, ToolchainError
 from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
 from qola.progress import log
@@ -152,7 +152,13 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     if args.prune:
         # Another user's link there would lead to files of this one.
         refuse_foreign(directory)
-        freed = housekeeping.prune(directory, args.prune)
+        try:
+            freed = housekeeping.prune(directory, args.prune)
+        except OSError as error:
+            place, why = str(error.filename or directory), error.strerror or str(error)
+            expected = "a directory of your own, whose files you can remove"
+            finding = Finding(place, why, expected, f"ls -ld {place} shows the owner")
+            raise QolaError(finding, "the cache cannot be pruned") from None
     log.info("adding up")
     sizes = housekeeping.sizes(directory)
     total = sum(sizes.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.build.bazel import beside, find_bazel
-from qola.build.programs import build_program
+from qola.build.programs import NotBuiltError, build_program
 from qola.build.setup import resolve_build
 from qola.cli import options
 from qola.cli.build import indented
@@ -95,13 +95,21 @@ def _paths(around: Surroundings, **paths: str | None) -> list[str]:
 def _run_program(
     name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings
 ) -> int:
-    """Build a program for a manifest's libraries and run it; return its exit code."""
+    """Build a program for a manifest's libraries and run it; return its exit code.
+
+    The program prints its errors itself, also as JSON if requested.
+
+    Raises:
+        NotBuiltError: the libraries do not build, and JSON is requested.
+    """
     console, environ = around.console, around.environ
     chosen = resolve_build(options.build_request(args, around), environ)
     program = build_program(name, chosen, options.build_options(args), environ)
     if program.path is None:
-        say = console.note if args.json else console.line
-        say(f"FAILED: the libraries were not built\n{indented(program.error, 2)}")
+        if args.json:
+            place = chosen.manifest.file
+            raise NotBuiltError(Finding(place, program.error, "libraries that build"))
+        console.line(f"FAILED: the libraries were not built\n{indented(program.error, 2)}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
     # Runfiles of a Bazel around this process are not the program's.
@@ -112,7 +120,9 @@ def _run_program(
     command = [*beside(find_bazel(environ, ruleset), ruleset), str(program.path), *words]
     variables = {"PATH": os.defpath, **inherited}
     ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
-    console.line(ran.stdout.decode(errors="replace").rstrip("\n"))
+    output = ran.stdout.decode(errors="replace").rstrip("\n")
+    if output or not args.json:
+        console.line(output)
     return ran.returncode if ran.returncode >= 0 else ExitCode.ERROR
 
 

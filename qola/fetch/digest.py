@@ -21,7 +21,7 @@ def tree_digest(root: Path, leave_out: Collection[str] = ()) -> str:
 
     The digest covers names, contents, executable bits and links; links out of the tree are
     followed, as in a build. It ignores `.git`, byte code in `__pycache__`, which no generator reads
-    (`qola.codegen.bytecode`), and the names `leave_out` in the root directory.
+    (`qola.codegen.process.ignore_bytecode`), and the names `leave_out` in the root directory.
 
     Raises:
         AiterError: an entry is neither file, directory nor link.

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
         parse_lines,
         parse_words,
     )
+    from qola.build.programs import NotBuiltError
     from qola.emulate.launch import Options
     from qola.fmha import reference
-    from qola.fmha.build import BuiltKernel, NotBuiltError, build_configs, build_libraries
+    from qola.fmha.build import BuiltKernel, build_configs, build_libraries
     from qola.fmha.gpu import DeviceRun, RunError
     from qola.fmha.manifest import make_manifest
     from qola.fmha.observe import observe_archs, observe_kernels
@@ -71,8 +72,9 @@ _MODULES = {
         *("AttentionProblem", "Layout", "ProblemError", "make_problem"),
         *("parse_lines", "parse_words"),
     ),
+    "qola.build.programs": ("NotBuiltError",),
     "qola.emulate.launch": ("Options",),
-    "qola.fmha.build": ("BuiltKernel", "NotBuiltError", "build_configs", "build_libraries"),
+    "qola.fmha.build": ("BuiltKernel", "build_configs", "build_libraries"),
     "qola.fmha.gpu": ("DeviceRun", "RunError"),
     "qola.fmha.manifest": ("make_manifest",),
     "qola.fmha.observe": ("observe_archs", "observe_kernels"),

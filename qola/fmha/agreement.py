@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from qola.fmha.sweep import sweep
 from qola.verify.c_api import Found
 from qola.verify.case import REFUSED, Call, Dim, Sample
 from qola.verify.host import Built, Host, on_device
-from qola.verify.tell import archs_of, builds
+from qola.verify.tell import archs_of, builds, tell_error
 
 _MAX_BYTES = 64 << 20
 _SWEEP = "sweep"
@@ -159,8 +158,7 @@ def compare_all(args: argparse.Namespace) -> int:
     try:
         found = _all(args)
     except QolaError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
+        return tell_error(args, error)
     if args.json:
         print("\n".join(one.to_json() for one in found))
     else:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
-from qola.build.programs import BuiltProgram, build_program, build_programs
+from qola.build.programs import BuiltProgram, NotBuiltError, build_program, build_programs
 from qola.build.setup import resolve_build
 from qola.checkout.request import AiterOptions
-from qola.errors import ExitCode, Finding, QolaError
+from qola.errors import Finding
 from qola.files import sha256_of_text
 from qola.fmha.manifest import make_manifest
 from qola.fmha.registry import Registry
@@ -27,13 +27,6 @@ from qola.verify.host import Built
 #: The program of `qola dispatch`, which knows where its libraries are.
 _PROGRAM = "dispatch"
 _PADDING = ("spad", "skpad", "dpad", "dvpad")
-
-
-class NotBuiltError(QolaError):
-    """Libraries that do not build."""
-
-    exit_code = ExitCode.NOT_BUILT
-    default_title = "the libraries were not built"
 
 
 def build_libraries(

@@ -59,11 +59,25 @@ class Registry:
     """
 
     def __init__(self, entries: Iterable[Entry] = (), source: Repository | None = None) -> None:
-        """Make a registry; without a source its dispatch is unknown."""
+        """Make a registry; without a source its dispatch is unknown.
+
+        Raises:
+            RegistryError: two kernels have one name or one config.
+        """
         self._source = source
         self._dispatches: dict[str, Dispatch] = {}
         self.entries = tuple(sorted(entries))
-        self._by_name = {entry.name: entry for entry in self.entries}
+        self._by_name: dict[str, Entry] = {}
+        by_config: dict[KernelConfig, Entry] = {}
+        wrong = []
+        for entry in self.entries:
+            same = self._by_name.setdefault(entry.name, entry)
+            other = by_config.setdefault(entry.config, entry)
+            if same is not entry or other is not entry:
+                place, found = f"{entry.library} {entry.name}", f"also {other.name}"
+                wrong.append(Finding(place, found, "one kernel of a name and config"))
+        if wrong:
+            raise RegistryError(wrong)
 
     @staticmethod
     def of(module: str, repository: Path) -> Registry:

@@ -126,10 +126,13 @@ class Runner:
             q, k, v, biases: see `tensors_of`.
 
         Raises:
-            ProblemError: the arrays are not those of the problem.
+            ProblemError: the arrays are not those of the problem, or it has no pages.
             RunError: the library has no kernel for it, or a kernel could not be run.
         """
-        return self._run(problem, tensors_of(problem, q, k, v, **biases))
+        if problem.direction == "pagedkv_prefill":
+            _must_be("pagedkv_prefill", problem, "pages", problem.layout.page_block_size)
+        given = tensors_of(problem, q, k, v, **biases)
+        return self._run(problem, self._rounded(problem, given))
 
     def append_kv(
         self, problem: AttentionProblem, q: Array, k: Array, v: Array, *new: Array, **angles: Array
@@ -141,14 +144,12 @@ class Runner:
             new, angles: k_new, v_new, cos and sin of `with_appended`.
 
         Raises:
-            ProblemError: as `forward`.
+            ProblemError: as `forward`, or the problem appends no rows.
             RunError: as `forward`.
         """
-        if problem.direction != "fwd_appendkv":
-            found, wanted = f"direction {problem.direction}", "direction fwd_appendkv"
-            raise ProblemError(Finding(str(problem), found, wanted))
-        given = tensors_of(problem, q, k, v)
-        return self._run(problem, with_appended(problem, given, *new, **angles))
+        _must_be("fwd_appendkv", problem, "new", problem.seqlen_knew)
+        given = with_appended(problem, tensors_of(problem, q, k, v), *new, **angles)
+        return self._run(problem, self._rounded(problem, given))
 
     def backward(
         self,
@@ -220,7 +221,6 @@ class Runner:
         return replace(given, **changed)
 
     def _run(self, problem: AttentionProblem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
-        given = self._rounded(problem, given)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(problem, given, arithmetic(problem, self._arch, TILE), left)
         done = self._device.run(problem, contents(problem, given, self._arch, left), tuple(wanted))
@@ -229,6 +229,13 @@ class Runner:
             name: _shown(problem, name, array, types[name]) for name, array in done.results.items()
         }
         return Run(problem, done, results, tuple(compare(done.results, wanted)))
+
+
+def _must_be(direction: str, problem: AttentionProblem, rows: str, count: int) -> None:
+    """Refuse a problem of another direction, or one without the direction's rows."""
+    if problem.direction != direction or not count:
+        found = f"direction {problem.direction}" + ("" if count else f", no {rows}")
+        raise ProblemError(Finding(str(problem), found, f"direction {direction}, with {rows}"))
 
 
 def _shown(problem: AttentionProblem, name: str, array: F64, of_type: Format) -> Array:

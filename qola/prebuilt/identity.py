@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qola.build import workspace
@@ -47,7 +47,11 @@ def ruleset_digest(root: Path) -> str:
     """
     digest = hashlib.sha256()
     for name, path in ruleset_files(root).items():
-        digest.update(f"{sha256_of(path)}  {name}\n".encode())
+        if path.is_file():
+            content = sha256_of(path)
+        else:
+            content = sha256_of_text(f"link to {os.readlink(path)}")
+        digest.update(f"{content}  {name}\n".encode())
     return digest.hexdigest()
 
 
@@ -56,10 +60,25 @@ def ruleset_files(root: Path) -> dict[str, Path]:
     files = [root / name for name in _FILES]
     files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), root=root / "qola")
     for directory in _DIRECTORIES:
-        for place, _, names in os.walk(root / directory):
-            files += [Path(place, name) for name in names if not name.endswith(".pyc")]
-    named = {path.relative_to(root).as_posix(): path for path in files if path.is_file()}
+        files += _files_below(root / directory)
+    files = [path for path in files if path.is_file() or path.is_symlink()]
+    named = {path.relative_to(root).as_posix(): path for path in files}
     return {n: p for n, p in sorted(named.items()) if not n.startswith(_WITHOUT_EFFECT)}
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    """Yield the files of a tree, and links to directories that were yielded before."""
+    seen = {os.path.realpath(directory)}
+    for place, directories, files in os.walk(directory, followlinks=True):
+        followed: list[str] = []
+        # Links can form a cycle.
+        links: list[str] = []
+        for name in sorted(directories):
+            real = os.path.realpath(os.path.join(place, name))
+            (links if real in seen else followed).append(name)
+            seen.add(real)
+        directories[:] = followed
+        yield from (Path(place, name) for name in (*files, *links) if not name.endswith(".pyc"))
 
 
 def key_of(

@@ -99,8 +99,11 @@ class DirectorySource(Source):
         with _asking(name):
             if not stat.S_ISDIR(self._directory.stat().st_mode):
                 raise UnreachableError("no directory")
-            # A FIFO or a device would not end, or act.
-            if not path.is_file():
+            try:
+                # A FIFO or a device would not end, or act.
+                if not stat.S_ISREG(path.stat().st_mode):
+                    return False
+            except FileNotFoundError:
                 return False
             content = path.open("rb")
         left = limit

@@ -48,8 +48,8 @@ def read_date(place: Path) -> str:
         record = json.loads(_text(path, "a bundle's manifest.json"))
         return timestamp(record.get("generated_at") or "")
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
-        found, fix = f"not a bundle's manifest.json: {error}", f"qola build -o {place} writes it"
-        expected = "the file that qola build wrote"
+        found, expected = f"not a bundle's manifest.json: {error}", "the file that qola build wrote"
+        fix = f"qola build -m MANIFEST -o {place} writes it"
         raise ReportError(Finding(str(path), found, expected, fix)) from None
 
 

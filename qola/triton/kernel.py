@@ -177,11 +177,15 @@ def _read_parameters(text: str, function: str, place: str) -> _Parameters:
 
 
 def _annotation(parameter: ast.arg) -> str:
-    """Return a parameter's annotation, a text or an expression; "" for none."""
+    """Return a parameter's annotation; "" for none, and for an expression but `constexpr`.
+
+    Types of Triton are texts: an expression such as `int` is none of them.
+    """
     annotation = parameter.annotation
     if isinstance(annotation, ast.Constant):
         return annotation.value if isinstance(annotation.value, str) else ""
-    return ast.unparse(annotation) if annotation else ""
+    text = ast.unparse(annotation) if annotation else ""
+    return text if text.endswith("constexpr") else ""
 
 
 def _types(kernel: Kernel, parameters: _Parameters) -> dict[str, str]:

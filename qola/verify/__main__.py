@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from qola.errors import QolaError
+from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
-from qola.verify.tell import add_files, add_modules, builds, requests, tell
+from qola.verify.tell import add_files, add_modules, builds, requests, tell, tell_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_modules(parser)
     add_files(parser)
     parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--processes", type=int, default=available_cores())
     args = parser.parse_args(argv)
     with show_progress(sys.stderr):
         return _verify(args)
@@ -46,8 +46,7 @@ def _verify(args: argparse.Namespace) -> int:
         name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
         return tell(args, name, facts, found)
     except QolaError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
+        return tell_error(args, error)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from qola.emulate.launch import ARCHS
-from qola.errors import ExitCode, Finding
+from qola.errors import ExitCode, Finding, QolaError
 from qola.verify.host import Built
 from qola.verify.libraries import add_libraries, places
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
@@ -54,6 +55,14 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--html", type=Path)
     parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
+
+
+def tell_error(args: argparse.Namespace, error: QolaError) -> int:
+    """Print an error, also as JSON if requested; return its exit code."""
+    print(error, file=sys.stderr)
+    if args.json:
+        print(error.to_json())
+    return error.exit_code
 
 
 def tell(

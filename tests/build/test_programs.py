@@ -1,4 +1,4 @@
-"""Many manifests in one run of Bazel: what it is told, and what comes of each."""
+"""Many manifests in one run of Bazel, and a pack: what it is told, and what comes of each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from qola.build.bazel import BuildOptions
+from qola.build.pack import build_pack
 from qola.build.programs import BuiltProgram, build_programs
+from qola.build.setup import resolve_build
 from qola.errors import ManifestError, PlanError
+from qola.plan.spec import BuildRequest
 
 _BAZEL = f"""#!{sys.executable}
 import json, os, pathlib, sys
@@ -55,6 +58,11 @@ event(id={"progress": {}}, progress={"stderr": said})
 event(id={"buildFinished": {}}, finished={"exitCode": {"code": 1}})
 sys.exit(1)
 """
+_NOTHING_IS_MADE = """
+for target in targets:
+    done("@@" + target, success=True)
+event(id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
+"""
 MANIFEST = """\
 [build]
 architectures = ["gfx950"]
@@ -64,16 +72,21 @@ name = "libmha_fwd"
 """
 
 
-def several(
-    tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST
-) -> dict[str, BuiltProgram]:
+def environment(tmp_path: Path, text: str) -> dict[str, str]:
+    """Write a Bazel that does what a text says; return an environment with it."""
     bazel = tmp_path / "bazel"
     bazel.write_text(_BAZEL + text)
     bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
-    environ = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    own = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**os.environ, **own}
+
+
+def several(
+    tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST
+) -> dict[str, BuiltProgram]:
     return build_programs(
         {name: f"{manifest}# {name}\n" for name in names},
-        *("dispatch", BuildOptions(quiet=True), {**os.environ, **environ}),
+        *("dispatch", BuildOptions(quiet=True), environment(tmp_path, text)),
     )
 
 
@@ -106,3 +119,13 @@ def test_what_nobody_could_try(tmp_path: Path) -> None:
     assert PlanError.__name__ not in found["first"].error
     with pytest.raises(ManifestError):
         several(tmp_path, _ONE_FAILS, "first", manifest="[[modules]]\n")
+
+
+def test_a_pack_without_a_file(tmp_path: Path) -> None:
+    """Prevents: an error without words for a success of Bazel's that made no pack."""
+    manifest = tmp_path / "m.toml"
+    manifest.write_text(MANIFEST)
+    environ = environment(tmp_path, _NOTHING_IS_MADE)
+    chosen = resolve_build(BuildRequest(manifest), environ)
+    error = build_pack(chosen, [], tmp_path / "m.qpack", BuildOptions(quiet=True), environ)
+    assert error == "no pack among the outputs"

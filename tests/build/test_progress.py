@@ -10,6 +10,7 @@ import pytest
 from qola.build.events import EventReader, FinishedAction
 from qola.build.progress import Counts, Status, count, planned_kernels
 from tests.support import plans
+from tests.support.folders import write
 
 EIGHT = {f"k{n}": 1 for n in range(8)}
 
@@ -101,3 +102,18 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     assert status.share == 0.5
     assert status.text(23) == "2 of 2 kernels, 1 from cache"
     assert status.share == 1
+
+
+def test_the_plans_of_several_manifests(tmp_path: Path) -> None:
+    """Prevents: kernels counted twice that two manifests have, or those of an earlier workspace."""
+    text = plans.plan(
+        kernels=(plans.kernel("k0"), plans.kernel("k1")),
+        modules=(plans.module(kernels=(0, 1)),),
+    ).to_json()
+    names = ("mine", "yours", "theirs")
+    for repository in ("qola~~qola~qola_mine", "qola++qola+qola_yours", "qola~~qola~qola_theirs"):
+        write(tmp_path / repository, {"plan.json": text})
+    read = planned_kernels(dict.fromkeys(names, ("libmha_fwd",)))
+    assert read(tmp_path) == {"k0": 1, "k1": 1}
+    write(tmp_path / "qola++qola+qola_mine", {"plan.json": text})
+    assert planned_kernels({"mine": ["libmha_fwd"]})(tmp_path) == {}

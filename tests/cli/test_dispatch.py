@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from qola.attention.fields import REQUIRED, WORDS, parse_lines
+from qola.build.programs import BuiltProgram
 from qola.cli import command_line as cli
 from qola.cli import run as command
 from tests.support.folders import write
@@ -174,6 +175,31 @@ def test_words_that_are_no_problem(dispatch: Dispatch, words: str, messages: lis
     assert (found.code, found.out) == (2, "")
     for message in messages:
         assert message in found.err
+
+
+@pytest.mark.parametrize("json_too", [False, True])
+def test_a_program_that_fails(
+    dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, json_too: bool
+) -> None:
+    """Prevents: libraries that do not build, without the JSON of an error or with an empty line."""
+    words = f"--problems=sweep {'--json' * json_too}"
+    program = BuiltProgram(None, "m.cpp:3: no such tile")
+    monkeypatch.setattr(command, "build_program", lambda *_: program)
+    monkeypatch.setattr(command, "find_bazel", lambda *_: ["bazel"])
+    found = dispatch(words)
+    assert found.code == 7
+    if json_too:
+        error = json.loads(found.out)["error"]
+        assert (error["exit_code"], error["findings"][0]["found"]) == (7, program.error)
+        assert "the libraries were not built (1 error)\n" in found.err
+    else:
+        assert found.out == f"FAILED: the libraries were not built\n  {program.error}\n"
+        assert found.err == ""
+    program = BuiltProgram(tmp_path / "program")
+    for said, out in (("echo; echo said", "\nsaid\n"), ("exit 13", "" if json_too else "\n")):
+        write(tmp_path, {"program": f"#!/bin/sh\n{said}\nexit 13\n"})
+        (tmp_path / "program").chmod(0o700)
+        assert dispatch(words)[:2] == (13, out)
 
 
 def test_the_help_has_every_field() -> None:

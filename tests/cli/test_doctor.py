@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from qola.build import housekeeping
 from qola.cli import command_line as cli
 from qola.cli import machine as doctor
 from tests.support.folders import write
@@ -141,3 +144,19 @@ def test_pruning_after_ages(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     code, _ = run(capsys, "cache", "--prune", days, QOLA_CACHE_HOME=str(tmp_path))
     assert code == 2
     assert (tmp_path / "disk/a").exists()
+
+
+def test_pruning_what_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: advice about results and temporary files for a file of root's in the cache."""
+    place = str(tmp_path / "disk/a")
+    refused = PermissionError(errno.EACCES, "Permission denied", place)
+    monkeypatch.setattr(housekeeping, "prune", Mock(side_effect=refused))
+    code, text = run(capsys, "cache", "--prune=1", "--json", QOLA_CACHE_HOME=str(tmp_path))
+    error = json.loads(text)["error"]
+    assert (code, error["title"]) == (1, "the cache cannot be pruned")
+    (finding,) = error["findings"]
+    assert (finding["place"], finding["found"]) == (place, "Permission denied")
+    assert finding["expected"] == "a directory of your own, whose files you can remove"
+    assert finding["fix"] == f"ls -ld {place} shows the owner"

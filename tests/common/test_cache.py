@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.cache import cache_directory, distrust, locked, own_directory
+from qola.cache import cache_directory, distrust, foreign, locked, own_directory, refuse_foreign
 from qola.errors import QolaError
 from tests.setup.cache_rule import cache_rule, give_away
 
@@ -67,6 +67,19 @@ def test_what_is_above(tmp_path: Path) -> None:
         (tmp_path / "all").chmod(mode)
         for path in (tmp_path / "all/own/deep", tmp_path / "link/deep", tmp_path / "link"):
             assert (distrust(path) is not None) == refused, (mode, path)
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    """Prevents: a traceback of Python's, or "File exists", for a cache that leads nowhere."""
+    (tmp_path / "qola").symlink_to("qola")
+    for refuse in (own_directory, refuse_foreign):
+        for path in (tmp_path / "qola", tmp_path / "qola/deep"):
+            with pytest.raises(QolaError, match=rf"{tmp_path}/qola\n.* leads to itself") as caught:
+                refuse(path)
+            assert caught.value.findings[0].fix.startswith(f"rm {tmp_path}/qola;")
+    found = foreign(tmp_path / "qola")
+    assert found is not None
+    assert "itself" in found.found
 
 
 @pytest.mark.parametrize("place", ["own", "own/deep", "link"])

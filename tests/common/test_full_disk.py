@@ -110,5 +110,6 @@ def test_errors_of_all_kinds() -> None:
     """Prevents: a second error while the first is told."""
     copied = OSError(errno.EXDEV, "Invalid cross-device link", "a", None, "b")
     assert "error: b" in str(disk_error(copied))
+    assert "rm of the symbolic link" in str(disk_error(OSError(errno.ELOOP, "Too many", "a")))
     for error in (OSError(), OSError("words"), OSError(5, "Input/output error", b"\xff")):
         assert "error: " in str(disk_error(error))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qola.attention import AttentionProblem, make_problem
+from qola.attention import AttentionProblem, ProblemError, make_problem
 from qola.fmha import reference
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
@@ -76,6 +76,8 @@ def test_attention_over_pages(library: Built) -> None:
     assert name.startswith("fmha_fwd_pagedkv_d128_fp16_group_")
     wanted = reference.forward(PREFILL, *arrays)
     assert np.allclose(run.results["o"], wanted.o, rtol=2e-3, atol=2e-3)
+    with pytest.raises(ProblemError, match="no pages"):
+        Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *arrays)
 
 
 def test_kernel_grid_and_arguments(library: Built) -> None:

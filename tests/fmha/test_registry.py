@@ -9,7 +9,7 @@ import pytest
 
 from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, make_problem
-from qola.fmha.registry import Registry, RegistryError
+from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.verify.propose import propose
 from qola.verify.sample import MAX_WORK, generator
 from tests.verify.libraries import MANIFEST, Library, libraries
@@ -121,6 +121,11 @@ def test_json(registry: Registry) -> None:
 
 def test_what_a_registry_refuses(registry: Registry) -> None:
     """Prevents: one of two kernels chosen in silence, or an answer that nobody can give."""
+    config = registry.entries[0].config
+    other = registry.entries[1].config
+    for entry in (Entry("a.so", "l", (), config), Entry("a.so", "k", (), other)):
+        with pytest.raises(RegistryError, match="one kernel of a name and config"):
+            Registry([Entry("a.so", "k", (), config), entry])
     with pytest.raises(RegistryError, match="no such kernel"):
         registry.named("m")
     with pytest.raises(RegistryError, match="assembly"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from qola.attention import make_problem, parse_lines
+from qola.fmha.__main__ import main
 from qola.fmha.agreement import Compared
 from qola.fmha.sweep import sweep
 from qola.verify.case import REFUSED
@@ -76,3 +79,14 @@ def test_what_is_said_of_a_problem() -> None:
         *(False, ["l"]),
         "bf16",
     )
+
+
+def test_an_error_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a script that has to read an error's text."""
+    library = ["--module", "libmha_fwd", "x.so", "caller", "plan.json", "--runtime", "y.so"]
+    for words in ([], ["--json"]):
+        assert main([*library, "--problems=absent", *words]) == 2
+        out, err = capsys.readouterr()
+        assert "a file of problems" in err
+        found = json.loads(out)["error"]["findings"][0]["place"] if words else out
+        assert found == ("absent" if words else "")

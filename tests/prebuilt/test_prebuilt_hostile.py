@@ -112,6 +112,13 @@ def test_a_source_that_would_not_end(user: User, tmp_path: Any) -> None:
     user.fetch("fifo", code=9)
 
 
+def test_a_record_that_leads_to_itself(user: User, tmp_path: Any) -> None:
+    """Prevents: a source counted as without the bundle that nobody can ask."""
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop" / user.record).symlink_to(user.record)
+    user.fetch("loop", code=12)
+
+
 def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
     """Change what a record says."""
 

@@ -277,6 +277,24 @@ def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
         before = identity.ruleset_digest(other)
 
 
+def test_a_ruleset_with_links(tmp_path: Path) -> None:
+    """Prevents: edits below a linked directory that no key has; links that never end."""
+    root = write(tmp_path / "a", RULESET)
+    elsewhere = write(tmp_path / "elsewhere", {"x.h": "1"})
+    changes: list[Callable[[], object]] = [
+        lambda: (root / "cc/linked").symlink_to(elsewhere),
+        lambda: (elsewhere / "x.h").write_text("2"),
+        lambda: (elsewhere / "back").symlink_to(root / "cc"),
+        lambda: (root / "rules/absent").symlink_to("nowhere"),
+    ]
+    before = identity.ruleset_digest(root)
+    for change in changes:
+        change()
+        now = identity.ruleset_digest(root)
+        assert now != before
+        before = now
+
+
 def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
     """Prevents: libraries of another compiler under the key of the pinned one."""
     sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}

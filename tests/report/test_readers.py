@@ -84,6 +84,7 @@ def test_a_bundle_states_its_time(tmp_path: Path) -> None:
         with pytest.raises(ReportError) as raised:
             read_date(tmp_path)
         assert raised.value.findings[0].place == str(path)
+        assert raised.value.findings[0].fix == f"qola build -m MANIFEST -o {tmp_path} writes it"
 
 
 def test_where_libraries_are(tmp_path: Path) -> None:

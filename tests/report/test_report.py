@@ -46,6 +46,10 @@ def test_its_json_is_read_again() -> None:
         (REPORT.to_json().replace('"name": "fwd_d192"', '"name": []'), ".kernels.name: []"),
         (REPORT.to_json().replace('"name": "fwd_d192"', r'"name": "\ud800"'), ".kernels.name: "),
         ("[" * 100_000, "nested more than"),
+        (
+            re.sub('"vgprs": [0-9]+', f'"vgprs": {"9" * 21}', REPORT.to_json()),
+            "not the JSON of a report: a number of 21 digits",
+        ),
     ],
 )
 def test_what_is_no_report(text: str, found: str) -> None:

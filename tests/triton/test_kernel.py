@@ -113,6 +113,14 @@ def test_what_is_refused(changed: dict[str, object], words: str) -> None:
     assert any(words in line for line in told), told
 
 
+def test_an_expression_is_no_type() -> None:
+    """Prevents: `n: int` refused without a word of what to write."""
+    with pytest.raises(ManifestError) as caught:
+        expand(kernel(text=TEXT.replace(" n,", " n: int,"), signature={}))
+    (finding,) = caught.value.findings
+    assert (finding.found, finding.fix[:15]) == ("no type", "annotate it, n:")
+
+
 def test_all_that_is_wrong_is_told() -> None:
     """Prevents: a user who mends one slip after the other."""
     with pytest.raises(ManifestError) as caught:
