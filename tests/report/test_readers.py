@@ -84,7 +84,8 @@ def test_a_bundle_states_its_time(tmp_path: Path) -> None:
         with pytest.raises(ReportError) as raised:
             read_date(tmp_path)
         assert raised.value.findings[0].place == str(path)
-        assert raised.value.findings[0].fix == f"qola build -m MANIFEST -o {tmp_path} writes it"
+        fix = "" if text == "\xff" else f"qola build -m MANIFEST -o {tmp_path} writes it"
+        assert raised.value.findings[0].fix == fix
 
 
 def test_where_libraries_are(tmp_path: Path) -> None:
