@@ -10,8 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 from qola.errors import ExitCode, QolaError
-from qola.files import system_error
 from qola.progress import show_progress
+from qola.system_errors import system_error
 
 
 def run_main(work: Callable[[], None], *, quiet: bool = True) -> int:

@@ -15,8 +15,8 @@ from qola.bundle.build import BundleInputs, build
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import QolaError
-from qola.files import disk_error
 from qola.json_types import reader
+from qola.system_errors import disk_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

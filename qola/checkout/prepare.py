@@ -19,8 +19,9 @@ from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record
 from qola.fetch.wheel import pip_download, verify
-from qola.files import disk_error, write_if_changed, writing
+from qola.files import write_if_changed, writing
 from qola.progress import log
+from qola.system_errors import disk_error
 
 
 class _Source:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
@@ -17,10 +16,10 @@ from typing import TextIO
 from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
 from qola.errors import ExitCode, QolaError
-from qola.files import system_error
 from qola.progress import show_progress
 from qola.rule_main import ended_by_signals
 from qola.ruleset import cmake_dir
+from qola.system_errors import system_error
 from qola.version import __version__
 
 _DESCRIPTION = "AMD GPU attention libraries from a TOML manifest: plan, build, check, package."
@@ -74,6 +73,8 @@ def _help(args: argparse.Namespace, around: Surroundings) -> None:
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
     if word not in COMMANDS:
+        # Not needed by --help.
+        difflib = importlib.import_module("difflib")
         meant = difflib.get_close_matches(word, COMMANDS, 1)
         advice = f"did you mean {meant[0]}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")

@@ -12,12 +12,13 @@ from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.cli.options import DEFAULT_MANIFEST, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
-from qola.files import disk_error, write_if_changed
+from qola.files import write_if_changed
 from qola.manifest import json_schema
 from qola.manifest.archs import split
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.load import loads
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE, starter_manifest
+from qola.system_errors import disk_error
 
 _STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}

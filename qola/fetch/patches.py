@@ -24,9 +24,10 @@ from unidiff.patch import PatchedFile, PatchSet
 from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.pins import patch_files, pin_patches
-from qola.files import disk_error, whole, write_if_changed
+from qola.files import whole, write_if_changed
 from qola.progress import log
 from qola.rule_main import run_main
+from qola.system_errors import disk_error
 
 _META = "aiter_meta"
 _NONE = "/dev/null"

@@ -14,7 +14,7 @@ from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild, set_up
 from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
-from qola.files import disk_error, sha256_of
+from qola.files import sha256_of
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.key import Key, differences
@@ -29,6 +29,7 @@ from qola.prebuilt.record import (
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola.progress import log
+from qola.system_errors import disk_error
 from qola.version import docs_url
 
 _NOT_PUBLISHED = "the bundle is not published"

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from qola.errors import QolaError
-from qola.files import disk_error, whole, write_if_changed
+from qola.files import whole, write_if_changed
 from qola.rule_main import run_main
+from qola.system_errors import disk_error
 from tests.conftest import Disk
 from tests.support.folders import read
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.files import system_error
+from qola.system_errors import system_error
 
 #: A little more memory than the process has, and then the work.
 _PROGRAM = """

@@ -30,7 +30,7 @@ from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.process import ignore_bytecode, prepare_generator
-from qola.files import disk_error
+from qola.system_errors import disk_error
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:

@@ -36,7 +36,7 @@ from qola.codegen.ck.selector import Selector
 from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Direction, Explanation, GeneratedSource
 from qola.errors import Finding
-from qola.files import disk_error
+from qola.system_errors import disk_error
 
 
 class _Filtered:
