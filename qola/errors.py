@@ -179,7 +179,7 @@ class NoPrebuiltError(QolaError):
     """No source has the prebuilt bundle."""
 
     exit_code = ExitCode.NO_PREBUILT
-    default_title = "there is no such prebuilt bundle"
+    default_title = "no such prebuilt bundle"
 
 
 class NoAnswerError(NoPrebuiltError):

@@ -239,7 +239,7 @@ typedef struct qola_found
  * <entry>_prepare(args): loads the kernels of the problem, and compiles missing ones, so that the first call
  *     need not. For a library that is not lazy, it checks that kernels exist.
  * <entry>_kernel_count(), <entry>_kernel_name(n): kernel instances and assembly kernels of the library for
- *     this entry point; null if there is no n-th.
+ *     this entry point; null if n is too large.
  * <entry>_status_string(status): describes a status.
  * <entry>_last_error(): describes the thread's last failed call; "" if none failed. */
 #define QOLA_C_ENTRY(entry)                                                                    \

@@ -56,7 +56,7 @@ void check_is_exported(const std::string& function)
     dladdr(reinterpret_cast<const void*>(&settings), &self);
     void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if(!library || !dlsym(library, function.c_str()))
-        refuse("FAKE_HIP_FAIL: there is no function " + function);
+        refuse("FAKE_HIP_FAIL: no function " + function);
     dlclose(library);
 }
 

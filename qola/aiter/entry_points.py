@@ -103,7 +103,7 @@ def header_of(tree: AiterTree, config: ModuleConfig) -> str:
     """Return the tree-relative path of AITER's header with the functions of a module.
 
     Raises:
-        AiterError: there is no such header.
+        AiterError: the tree lacks this header.
     """
     name = f"{ATTENTION[config.name].header}.h"
     header = find(tree.root, name, include_dirs(tree, config))

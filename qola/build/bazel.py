@@ -93,7 +93,7 @@ def beside(bazel: Sequence[str], ruleset: Path) -> list[str]:
 def _no_bazel(place: str, found: str) -> ToolchainError:
     expected = "Bazelisk, or a Bazel of version 7.4 or later"
     finding = Finding(place, found, expected, GET_BAZEL)
-    return ToolchainError(finding, "there is no Bazel to build with")
+    return ToolchainError(finding, "no Bazel to build with")
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -62,7 +62,7 @@ def build_pack(
         The tools' error messages; "" on success.
 
     Raises:
-        QolaError: nothing could be built, or there is no such kernel.
+        QolaError: nothing could be built, or no module has a requested kernel.
     """
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory

@@ -27,7 +27,7 @@ _CLASSES = {
 
 
 def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, TargetResult]:
-    """Return the results of targets; raise QolaError if none was tried or there is no compiler."""
+    """Return the results of targets; raise QolaError if none was tried or no compiler was found."""
     results = {
         name: events.targets[label] for name, label in labels.items() if label in events.targets
     }

@@ -96,7 +96,7 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
     """Return the request of a plan.
 
     Raises:
-        QolaError: the manifest is not valid, or there is no AITER tree.
+        QolaError: the manifest is not valid, or no AITER tree was found.
     """
     return planned.plan_request(
         options.build_request(args, around),

@@ -159,7 +159,7 @@ function(_qola_program out)
   endif()
   string(CONCAT fix "pip install <a checkout or wheel of qola>, or -DQOLA_PROGRAM=<path of qola>, "
     "or name a bundle that is there: -DQOLA_BUNDLE=<directory>")
-  _qola_fail("there is no qola to build a bundle with" "QOLA_PROGRAM"
+  _qola_fail("no qola to build a bundle with" "QOLA_PROGRAM"
     "not set, no qola on PATH, and none that Python imports (${python})" "the program qola" "${fix}")
 endfunction()
 

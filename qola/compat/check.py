@@ -193,7 +193,7 @@ def check_patches(root: Path, folder: Path) -> Iterator[Check]:
     """Check that each patch of a folder fits.
 
     Raises:
-        AiterError: there is no patch in it.
+        AiterError: the folder has no patch.
     """
     for patch, finding in try_patches(root, patch_files(folder)):
         fits = finding is None or finding.severity == "warning"

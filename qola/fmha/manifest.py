@@ -35,7 +35,7 @@ def make_manifest(
         receipt: CK's, by name or number; kernels that CK lacks are made by the receipt's.
 
     Raises:
-        ConfigError: there is no kernel, or one is a helper kernel.
+        ConfigError: `configs` is empty, or names a helper kernel.
     """
     kernels = list(dict.fromkeys(configs))
     if helpers := [config for config in kernels if config.family in _HELPERS]:

@@ -129,7 +129,7 @@ class Registry:
         """Return the kernel of a name.
 
         Raises:
-            RegistryError: there is no such kernel.
+            RegistryError: the registry has none of this name.
         """
         if name not in self._by_name:
             raise RegistryError(Finding(name, "no such kernel", "a name of the registry"))

@@ -140,7 +140,7 @@ def miss_file(repository: str, names: Sequence[str], *, with_triton: bool) -> st
     triton = f"@{repository}//:triton_library" if with_triton else None
     calls.append(starlark.rule("qola_bundle", name="bundle", libraries=libraries, triton=triton))
     load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_library")'
-    head = [_HEADER.format(what="there is no prebuilt bundle, it is built"), load, _VISIBLE]
+    head = [_HEADER.format(what="no prebuilt bundle, it is built"), load, _VISIBLE]
     return "\n\n".join([*head, *calls]) + "\n"
 
 

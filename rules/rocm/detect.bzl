@@ -97,7 +97,7 @@ for directory; do
   case $directory in
     */c++/*) find -L "$directory" -type f ;;
     *)
-      # Not all of /usr/include: what other packages have there is no concern of a kernel's.
+      # Not all of /usr/include: kernels do not include the headers of other packages.
       find "$directory" -maxdepth 1 -name '*.h' -type f
       for libc in bits gnu sys; do
         if [ -d "$directory/$libc" ]; then find "$directory/$libc" -type f; fi

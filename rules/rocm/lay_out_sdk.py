@@ -241,7 +241,7 @@ def move(source: Path, target: Path) -> None:
     """Move a file, a link's target, or a directory.
 
     Raises:
-        LayoutError: where there is no source.
+        LayoutError: the source does not exist.
     """
     real = source.resolve()
     if not real.exists():

@@ -331,5 +331,5 @@ def test_without_manifest_bundle_or_qola(project: Project) -> None:
     said = fails(
         project.configure("-DARGUMENTS=MANIFEST;a.toml", "-DPython3_EXECUTABLE=/bin/false")
     )
-    assert "there is no qola to build a bundle with" in said
+    assert "no qola to build a bundle with" in said
     assert "pip install" in said

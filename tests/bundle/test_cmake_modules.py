@@ -210,7 +210,7 @@ def test_errors_of_qola_end_the_configuration(place: Place) -> None:
     code = "qola_checkout_aiter(MANIFEST AITER_DIR aiter GROUPS attantion OUT_DIR MY_AITER)"
     said = fails(place.call(code))
     assert "attantion" in said
-    assert f"there is no AITER place: {place.manifest} found: qola checkout ended with 2" in said
+    assert f"no AITER place: {place.manifest} found: qola checkout ended with 2" in said
     assert not (place.project.build / "aiter").exists()
 
 

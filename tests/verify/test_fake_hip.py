@@ -196,7 +196,7 @@ def test_calls_fail(
             {"FAKE_HIP_ARCH": "gfx000"},
             'FAKE_HIP_ARCH: "gfx000" is none of gfx942, gfx950, gfx1250',
         ),
-        ({"FAKE_HIP_FAIL": "hipMaloc=2"}, "FAKE_HIP_FAIL: there is no function hipMaloc"),
+        ({"FAKE_HIP_FAIL": "hipMaloc=2"}, "FAKE_HIP_FAIL: no function hipMaloc"),
         (
             {"FAKE_HIP_FAIL": "hipMalloc"},
             'FAKE_HIP_FAIL: "hipMalloc" is not of the form hipFunction=code',

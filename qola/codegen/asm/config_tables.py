@@ -95,7 +95,7 @@ def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
     """Read the tables of one module for all archs, sorted by file.
 
     Raises:
-        CodegenError: there is no table, or a file is not such a table.
+        CodegenError: the module has no table, or a file is not such a table.
     """
     found = sorted((tree.root / tree.hsa_dir).glob(f"*/{module}/**/*.csv"))
     if not found:

@@ -55,7 +55,7 @@ def generate_assembly_only(
 
     Raises:
         CodegenError: as `assembly_path`; the entry sources need Composable Kernel, no assembly
-            kernel serves a variant, or there is no assembly kernel.
+            kernel serves a variant, or the module has none.
     """
     script = f"{tree.hsa_dir}/codegen.py"
     calls = [call for call in config.generators if call.script == script]

@@ -79,7 +79,7 @@ def read_calls(text: str, folder: str) -> tuple[AsmCall, ...]:
     """Return the launches of a dispatch, in order.
 
     Raises:
-        CodegenError: the table lacks the row of a launch, or there is no launch.
+        CodegenError: the table lacks the row of a launch, or nothing is launched.
     """
     is_fwd = folder.endswith("_fwd")
     files = {_traits(m["traits"], is_fwd): m["file"] for m in _ROW.finditer(text)}
