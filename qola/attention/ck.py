@@ -61,6 +61,7 @@ def traits_of(problem: AttentionProblem) -> dict[str, Any]:
         "has_dbias": problem.has_dbias,
         "is_store_randval": False,
         "is_deterministic": problem.deterministic,
+        "how_v3_bf16_cvt": problem.how_v3_bf16_cvt,
     }
 
 

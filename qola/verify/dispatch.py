@@ -7,15 +7,18 @@ are evaluated unchanged. One that cannot be evaluated is an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import traits_of
+from qola.codegen.asm.tables import read_calls
 from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
 from qola.codegen.ck.reachable import Block, leaves_of, read_branches
+from qola.errors import CodegenError
 from qola.verify.values import dispatch_arguments
 
 #: Kernel instances that a row launches.
@@ -155,3 +158,51 @@ class Dispatch:
             found = [f for traits in called for f in self._links.files(traits, arch)]
             self._named[text] = tuple(dict.fromkeys(found))
         return self._named[text]
+
+
+#: The function of AITER's host code that chooses an assembly (v3) kernel of the forward.
+_V3_FORWARD = re.compile(r"^float fmha_fwd_v3\(", re.MULTILINE)
+
+
+class AssemblyDispatch:
+    """AITER's host code that chooses an assembly (v3) kernel of the forward on one arch."""
+
+    def __init__(self, text: str, folder: str) -> None:
+        """Read the host code, which begins with its table of code objects.
+
+        Args:
+            folder: tree-relative directory of the code objects, ``hsa/<arch>/fmha_v3_fwd``.
+
+        Raises:
+            NotUnderstoodError: it has an unknown form.
+        """
+        start = _V3_FORWARD.search(text)
+        if start is None:
+            raise NotUnderstoodError(f"{folder}: host code without fmha_fwd_v3")
+        self._table, self._folder = text[: start.start()], folder
+        self._tree = read_branches(text[start.start() :])
+
+    def taken(self, problem: AttentionProblem, device: str) -> tuple[str, ...]:
+        """Return the code objects that may serve a problem, by compute units; () for none.
+
+        Raises:
+            NotUnderstoodError: a condition reads something unknown.
+        """
+        names = _names(problem, device) | {"is_v3_api_check": False}
+        leaf = _first_leaf(self._tree, names)
+        if not leaf:
+            return ()
+        try:
+            calls = read_calls(self._table + leaf, self._folder)
+        except CodegenError as error:
+            raise NotUnderstoodError(str(error)) from None
+        return tuple(kernel.file for call in calls for kernel in call.kernels)
+
+
+def _first_leaf(block: Block, names: dict[str, Any]) -> str:
+    """Return the text of the first branch that holds and launches a kernel, "" for none."""
+    for branches in block.chains:
+        taken = next((inner for text, inner in branches if _holds(text, names)), None)
+        if taken is not None and (found := _first_leaf(taken, names)):
+            return found
+    return block.text if "fmha_fwd_kernel_selector<" in block.text else ""

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
+from qola.attention import AttentionProblem
 from qola.errors import Finding, QolaError
 from qola.plan.model import KernelInstance, Plan, PlannedModule
-from qola.verify.dispatch import Dispatch
+from qola.verify.dispatch import AssemblyDispatch, Dispatch
 
 
 class VerifyError(QolaError):
@@ -57,6 +58,30 @@ class Repository:
         """Whether assembly kernels of the library may serve problems of a direction."""
         own = direction == ATTENTION[self.module].direction
         return own and any(code.arch == arch for code in self.planned.code_objects)
+
+    def assembly(self, problem: AttentionProblem, arch: str) -> tuple[str, ...]:
+        """Return code objects of the library that its host code gives a problem to, () for none.
+
+        The variants of the manifest must cover the problem. Several code objects serve devices
+        with different numbers of compute units.
+
+        Raises:
+            NotUnderstoodError: the host code is of an unknown form, or that of a backward.
+        """
+        direction = problem.direction
+        if not problem.use_asm or not self.has_assembly(direction, arch):
+            return ()
+        files = [
+            source.file
+            for source in self.planned.sources
+            if (source.role, source.direction, source.archs) == ("asm", direction, self.plan.archs)
+            and source.file.endswith(f"_{arch}.cpp")
+        ]
+        folder = f"hsa/{arch}/{ATTENTION[self.module].asm_subdir}"
+        text = self._text(next(iter(files), f"{self.module}/host code of {folder}"))
+        embedded = {code.key for code in self.planned.code_objects}
+        taken = AssemblyDispatch(text, folder).taken(problem, arch)
+        return tuple(file for file in taken if file in embedded)
 
     def dispatch(self, direction: str) -> Dispatch:
         """Return the dispatch of a direction over all archs, or raise NotUnderstoodError."""

@@ -53,7 +53,8 @@ def dispatch_arguments(problem: AttentionProblem) -> dict[str, Any]:
     """Return the members of `a`, the arguments, that conditions of a dispatch read."""
     pointers = ("cu_seqlen_q_ptr", "cu_seqlen_k_ptr", "seqlen_k_ptr")
     paged = problem.layout.page_block_size or None
-    return {**sizes(problem), "block_table_ptr": paged, **dict.fromkeys(pointers)}
+    windows = {name: getattr(problem, name) for name in ("window_size_left", "window_size_right")}
+    return {**sizes(problem), **windows, "block_table_ptr": paged, **dict.fromkeys(pointers)}
 
 
 def entry_values(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.reference.masks import TOP_LEFT
-from qola.verify.dispatch import Dispatch
+from qola.verify.dispatch import AssemblyDispatch, Dispatch
 from qola.verify.propose import propose
 from qola.verify.sample import MAX_WORK
 from tests.verify.libraries import libraries
@@ -103,6 +104,44 @@ def test_what_is_launched_instead() -> None:
     )
     assert of.hidden_by("k1") == ("k0",)
     assert of.hidden_by("k0") == of.hidden_by("k2") == of.hidden_by("k9") == ()
+
+
+CAUSAL = {"mask_type": "bottom_right", "window_size_right": 0}
+
+
+@pytest.mark.parametrize(
+    ("arch", "changes", "files"),
+    [
+        ("gfx950", CAUSAL, ("fwd_hd128_bf16_causal_group.co",)),
+        ("gfx950", {}, ("fwd_hd128_bf16_group.co",)),
+        ("gfx950", {**CAUSAL, "hdim_q": 192}, ("fwd_hd192_hd128_bf16_causal_group.co",)),
+        ("gfx950", {**CAUSAL, "window_size_left": 64}, ()),
+        ("gfx950", {**CAUSAL, "dtype": "fp16"}, ()),
+        ("gfx950", {"bias_type": "alibi"}, ()),
+        (
+            "gfx942",
+            {**CAUSAL, "how_v3_bf16_cvt": 2},
+            tuple(f"{gpu}/fwd_hd128_bf16_causal_rtz_group.co" for gpu in ("MI300", "MI308")),
+        ),
+        ("gfx942", {**CAUSAL, "hdim_q": 192}, ()),
+    ],
+)
+def test_the_assembly_kernel_of_a_problem(
+    aiter_tree: Path, arch: str, changes: dict[str, Any], files: tuple[str, ...]
+) -> None:
+    """Prevents: an assembly kernel that AITER's host code gives no such problem to."""
+    folder = f"hsa/{arch}/fmha_v3_fwd"
+    python = (aiter_tree / "aiter_meta" / folder / "codegen.py").read_text("utf-8")
+    host_code = AssemblyDispatch(python[python.index("template<>") :].partition('"""')[0], folder)
+    group = replace(PROBLEM, dtype="bf16", hdim_q=128, hdim_v=128, mode="group", use_asm=True)
+    found = host_code.taken(replace(group, **changes), arch)
+    assert found == tuple(f"{folder}/{file}" for file in files)
+
+
+def test_host_code_of_another_form_is_refused() -> None:
+    """Prevents: a problem without an assembly kernel, because nobody read the host code."""
+    with pytest.raises(NotUnderstoodError, match="without fmha_fwd_v3"):
+        AssemblyDispatch("int main() {}", "hsa/gfx950/fmha_v3_fwd")
 
 
 @pytest.mark.thorough
