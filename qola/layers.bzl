@@ -13,7 +13,7 @@ LAYERS = [
     ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository"],
     ["verify"],
     ["compat", "fmha", "prebuilt"],
-    ["api"],
+    ["api", "models"],
     ["cli"],
 ]
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
+from qola.cli.init_model import CODES, add_model_options, model_manifest
 from qola.cli.options import DEFAULT_MANIFEST, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import write_if_changed
@@ -33,7 +34,7 @@ class InitError(QolaError):
 
 def add_commands(commands: Any) -> None:
     """Add init to the parser's subcommands."""
-    parser = add_command(commands, "init", _init, (), words="[FILE]")
+    parser = add_command(commands, "init", _init, CODES, words="[FILE]")
     parser.add_argument(
         "words",
         nargs="*",
@@ -57,6 +58,7 @@ def add_commands(commands: Any) -> None:
         help=f"also write {json_schema.FILE} next to it, for editors that support TOML schemas",
     )
     add_options(parser, "overwrite", help="replace existing files")
+    add_model_options(parser)
 
 
 def _init(args: argparse.Namespace, around: Surroundings) -> None:
@@ -71,15 +73,22 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
     if wrong:
         raise InitError(wrong)
     if word == _STANDARD_OUTPUT:
-        around.console.out.write(_checked_text(args, DEFAULT_MANIFEST, ""))
+        text = _checked_text(args, DEFAULT_MANIFEST, "")
+        if args.model:
+            text = model_manifest(args, around, report=False)
+        around.console.out.write(text)
         return
-    files = {word: _checked_text(args, word, f"./{json_schema.FILE}" if args.schema else "")}
+    schema = f"./{json_schema.FILE}" if args.schema else ""
+    files = {word: _checked_text(args, word, schema)}
     if args.schema:
         files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.schema_text()
     if not (around.directory / word).parent.is_dir():
         fix = f"mkdir -p {Path(word).parent}"
         raise InitError(Finding(word, "no such directory", "a directory that exists", fix))
-    _write(files, around.directory, args.overwrite)
+    _refuse_present(files, around.directory, args.overwrite)
+    if args.model:
+        files[word] = f"#:schema {schema}\n" * bool(schema) + model_manifest(args, around)
+    _write(files, around.directory)
     around.console.line(f"{' and '.join(files)} written; next: qola plan {word}")
 
 
@@ -98,8 +107,8 @@ def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
     return text
 
 
-def _write(files: dict[str, str], directory: Path, overwrite: bool) -> None:
-    """Write all files, or none if one exists."""
+def _refuse_present(files: dict[str, str], directory: Path, overwrite: bool) -> None:
+    """Raise an error if one of the files exists and may not be replaced."""
     present = [name for name in files if (directory / name).exists()]
     if present and not overwrite:
         found, expected = "a file that is there already", "a new file"
@@ -107,6 +116,9 @@ def _write(files: dict[str, str], directory: Path, overwrite: bool) -> None:
             Finding(name, found, expected, f"qola init {shlex.quote(name)} --overwrite")
             for name in present
         )
+
+
+def _write(files: dict[str, str], directory: Path) -> None:
     try:
         for name, text in files.items():
             write_if_changed(directory / name, text)

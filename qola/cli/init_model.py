@@ -1,0 +1,73 @@
+"""``qola init --model``: the manifest of a model, from its configuration."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from qola.checkout.request import AiterOptions
+from qola.cli.console import Surroundings
+from qola.cli.options import PLANNED_TREE, add_options, place_of
+from qola.errors import ExitCode, Finding, ToolchainError
+from qola.manifest.archs import native_archs, split
+from qola.manifest.constants import NATIVE
+from qola.manifest.starter import DEFAULT_ARCHS
+from qola.plan.spec import BuildRequest, BuildSpec
+
+CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add --model and --aiter-root."""
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="CONFIG.json",
+        help="write the libraries that a model's attention needs: its configuration in Hugging "
+        "Face's format",
+    )
+    add_options(parser, "aiter_root", help=f"with --model, {PLANNED_TREE.partition(';')[0]}")
+
+
+def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bool = True) -> str:
+    """Return the manifest of --model.
+
+    Args:
+        report: print which kernel serves which layer; the manifest has it as comments, too.
+
+    Raises:
+        QolaError: the configuration is not valid, or the tree has no kernel for it.
+    """
+    config, coverage, reports = map(_import, ("config", "coverage", "report"))
+    file = args.model.as_posix()
+    try:
+        text = (around.directory / args.model).read_bytes()
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise config.ModelError(Finding(file, words, "a readable file")) from None
+    model = config.parse_model(text, file)
+    archs = split(args.arch) or DEFAULT_ARCHS
+    spec = BuildSpec(native_archs() if archs == (NATIVE,) else archs)
+    build = BuildRequest(Path(), spec, AiterOptions(place_of(args.aiter_root, around)))
+    found = coverage.find_coverage(model, build, args.namespace, around.environ)
+    if report:
+        for line in reports.report_lines(found):
+            around.console.line(line)
+    command = ["qola", "init", *args.words, "--model", file, *(f"--arch={arch}" for arch in archs)]
+    made: str = reports.manifest_text(found, shlex.join(command))
+    return made
+
+
+def _import(name: str) -> Any:
+    """Import a module of qola.models, which needs NumPy."""
+    try:
+        return importlib.import_module(f"qola.models.{name}")
+    except ModuleNotFoundError as error:
+        fix = f"{sys.executable} -m pip install {error.name}"
+        expected = "the packages of qola[verify]"
+        finding = Finding("qola init --model", f"no {error.name}", expected, fix)
+        raise ToolchainError(finding, "a package is missing") from None
