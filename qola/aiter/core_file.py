@@ -1,4 +1,4 @@
-"""Reads aiter/jit/core.py: the directory of Composable Kernel, macros, and tuning tables.
+"""Reads aiter/jit/core.py: the directory of Composable Kernel, and macros.
 
 The text is parsed and never run; a statement of another form than the ones below is ignored.
 """
@@ -10,10 +10,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from qola.aiter.expressions import Names, RefusedError, evaluate, parse, source_of
-from qola.aiter.module_config import TREE_TOKEN
 from qola.errors import unseen
 
 DEFAULT_CK_DIR = "3rdparty/composable_kernel"
@@ -21,7 +19,7 @@ _CK_NAMES = ("CK_DIR", "CK_3RDPARTY_DIR")
 _MAX_PATH = 200  # characters of CK_DIR; AITER's has 26
 
 
-def _parse_core(core: str) -> ast.Module:
+def parse_core(core: str) -> ast.Module:
     """Return the syntax tree of core.py, an empty one if it is not Python."""
     try:
         tree: ast.Module = parse(core)
@@ -37,7 +35,7 @@ def ck_directory(core: str) -> str:
     """
     found = (
         str(part.values[1].value).strip("/")
-        for node in _parse_core(core).body
+        for node in parse_core(core).body
         if isinstance(node, ast.Assign)
         and any(isinstance(t, ast.Name) and t.id in _CK_NAMES for t in node.targets)
         for part in ast.walk(node.value)
@@ -68,7 +66,7 @@ def core_defines(core: str) -> tuple[tuple[str, str], ...]:
     The result has the default: no environment variable influences a plan.
     """
     found: dict[str, str] = {}
-    for owner in ast.walk(_parse_core(core)):
+    for owner in ast.walk(parse_core(core)):
         if isinstance(owner, ast.FunctionDef):
             found.update(_defines_of_function(owner))
     return tuple(found.items())
@@ -119,42 +117,3 @@ def _default(expression: ast.expr, name: str) -> str:
         return str(evaluate(text, Names()))
     except RefusedError:
         return ""
-
-
-def tuning_tables(root: Path, core: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the path of each tuning table by name, and the reason for each table without a path.
-
-    core.py defines `NAME = get_config_file(VARIABLE, DEFAULT, STEM)` (wheel) or a property NAME of
-    a class that returns such a call (later). When AITER is imported, it merges a table with those
-    of its model_configs directory; the merged table is not a file of the tree.
-    """
-    directory = root / "aiter/configs/model_configs"
-    models = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    tables: dict[str, str] = {}
-    merged: dict[str, str] = {}
-    for owner in ast.walk(_parse_core(core)):
-        if isinstance(owner, ast.Assign) and isinstance(owner.targets[0], ast.Name):
-            name = owner.targets[0].id
-        elif isinstance(owner, ast.FunctionDef):
-            name = f"AITER_CONFIGS.{owner.name}"
-        else:
-            continue
-        for stem in _table_stems(owner):
-            extra = [model for model in models if stem in model and "untuned" not in model]
-            if extra:
-                merged[name] = f"AITER merges {stem}.csv with {', '.join(extra)} at run time"
-            else:
-                tables[name] = f"{TREE_TOKEN}/aiter/configs/{stem}.csv"
-    return tables, merged
-
-
-def _table_stems(owner: ast.AST) -> set[str]:
-    """Return the third argument of each call of get_config_file in `owner`."""
-    stems = set()
-    for call in ast.walk(owner):
-        if isinstance(call, ast.Call) and len(call.args) == 3:
-            name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-            stem = call.args[2]
-            if name == "get_config_file" and isinstance(stem, ast.Constant):
-                stems.add(str(stem.value))
-    return stems

@@ -10,19 +10,24 @@ from __future__ import annotations
 import ast
 import operator
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Value = str | int | bool | list[str] | None
 
-_COMPARE: dict[type[ast.cmpop], Callable[[int | str, int | str], bool]] = {
+#: Stands for one architecture (gfx942) in values that depend on it.
+ARCH_TOKEN = "@ARCH@"
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+    ast.In: lambda part, whole: part in whole,
+    ast.NotIn: lambda part, whole: part not in whole,
 }
 
 
@@ -42,12 +47,15 @@ class Names:
     Attributes:
         values: by name: `AITER_CSRC_DIR`, `AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`.
         calls: results of functions without arguments (`get_gfx`).
-        refused: reasons why known names have no value.
+        archs: the architectures to build for: the value of GPU_ARCHS, and of `ARCH_TOKEN` in
+            comparisons; () if they are unknown.
+        torch: attributes that PyTorch has in all versions that qola builds for.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    archs: Sequence[str] = ()
+    torch: frozenset[str] = frozenset()
 
 
 MAX_LENGTH = 2000
@@ -87,9 +95,10 @@ def evaluate(text: str, names: Names) -> Value:
     """Return the value of the expression `text`.
 
     Accepted: constants, f-strings without format specification, the names of `names`,
-    `os.environ.get(NAME[, DEFAULT])` and `os.getenv(...)` (always the default: no environment
-    variable influences a plan), `int(x)`, `x.split(SEPARATOR)`, a constant index, one comparison
-    and `a if c else b`.
+    `os.environ.get(NAME[, DEFAULT])` and `os.getenv(...)` (always the default, since no environment
+    variable influences a plan, except that GPU_ARCHS names the archs of the plan), `hasattr(torch,
+    NAME)`, `int(x)`, `x.split(SEPARATOR)`, a constant index, one comparison, `and`, `or` and `a if
+    c else b`.
 
     Raises:
         RefusedError: any other expression.
@@ -111,6 +120,10 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     for _ in range(limit):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     return bool(level)
+
+
+def _is_membership(op: ast.cmpop) -> bool:
+    return isinstance(op, (ast.In, ast.NotIn))
 
 
 def _source(node: ast.AST) -> str:
@@ -146,6 +159,7 @@ class _Evaluator:
             ast.Call: self._call,
             ast.Subscript: self._subscript,
             ast.Compare: self._compare,
+            ast.BoolOp: self._bool_op,
             ast.IfExp: self._conditional,
         }
         handler = handlers.get(type(node))
@@ -172,8 +186,6 @@ class _Evaluator:
         dotted = _dotted(node)
         if dotted in self._names.values:
             return self._names.values[dotted]
-        if dotted in self._names.refused:
-            raise RefusedError(f"the name {_source(node)}: {self._names.refused[dotted]}")
         if dotted == "torch.version.hip":
             raise _torch_refused(node)
         kind = "name" if isinstance(node, ast.Name) else "attribute"
@@ -192,7 +204,9 @@ class _Evaluator:
             return self._getenv(node)
         if dotted in self._names.calls and not node.args:
             return self._names.calls[dotted]
-        if dotted == "hasattr" and node.args and _dotted(node.args[0]) == "torch":
+        if dotted == "hasattr" and len(node.args) == 2 and _dotted(node.args[0]) == "torch":
+            if self.value(node.args[1]) in self._names.torch:
+                return True
             raise _torch_refused(node)
         if dotted == "int" and len(node.args) == 1:
             return self._int(node)
@@ -204,6 +218,8 @@ class _Evaluator:
         values = [self.value(arg) for arg in node.args]
         if len(values) not in (1, 2) or not isinstance(values[0], str):
             raise RefusedError(f"the call {_source(node)}")
+        if values[0] == "GPU_ARCHS" and self._names.archs:
+            return ";".join(self._names.archs)
         return values[1] if len(values) == 2 else None
 
     def _int(self, node: ast.Call) -> int:
@@ -240,13 +256,41 @@ class _Evaluator:
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
             raise RefusedError(f"the comparison {_source(node)}")
         left, right = self.value(node.left), self.value(node.comparators[0])
-        if isinstance(left, int) and isinstance(right, int):
-            return _COMPARE[type(node.ops[0])](left, right)
-        if isinstance(left, str) and isinstance(right, str):
-            return _COMPARE[type(node.ops[0])](left, right)  # lexically, as in Python
-        raise RefusedError(
-            f"{_source(node)} compares {type(left).__name__} with {type(right).__name__}"
-        )
+        compare = _COMPARE[type(node.ops[0])]
+        if isinstance(left, int) and isinstance(right, int) and not _is_membership(node.ops[0]):
+            return compare(left, right)
+        if not isinstance(left, str) or not isinstance(right, str):
+            kinds = f"{type(left).__name__} with {type(right).__name__}"
+            raise RefusedError(f"{_source(node)} compares {kinds}")
+        if ARCH_TOKEN not in left + right:
+            return compare(left, right)  # lexically, as in Python
+        found = {
+            compare(left.replace(ARCH_TOKEN, arch), right.replace(ARCH_TOKEN, arch))
+            for arch in self._names.archs
+        }
+        if len(found) != 1:
+            archs = ", ".join(self._names.archs) or "no arch"
+            fix = "a manifest for each arch"
+            raise RefusedError(f"{_source(node)} has no single answer for {archs}", fix)
+        return found.pop()
+
+    def _bool_op(self, node: ast.BoolOp) -> bool:
+        decides = isinstance(node.op, ast.Or)
+        refused: RefusedError | None = None
+        for operand in node.values:
+            try:
+                value = self.value(operand)
+            except RefusedError as error:
+                # Another operand may decide.
+                refused = refused or error
+                continue
+            if not isinstance(value, bool):
+                raise RefusedError(f"{_source(operand)} is not a truth value")
+            if value is decides:
+                return decides
+        if refused is not None:
+            raise refused
+        return not decides
 
     def _conditional(self, node: ast.IfExp) -> Value:
         # As in Python, only the selected branch is evaluated.

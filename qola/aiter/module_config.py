@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.expressions import MAX_LENGTH, Names, RefusedError, Value, evaluate
+from qola.aiter.expressions import ARCH_TOKEN, MAX_LENGTH, Names, RefusedError, Value, evaluate
 from qola.errors import AiterError, Finding, unseen
 
 CONFIG_FILE = "aiter/jit/optCompilerConfig.json"
 
 #: Stands for the tree's root in flags that need an absolute path.
 TREE_TOKEN = "@AITER@"
-#: Stands for one architecture (gfx942) in values that depend on it.
-ARCH_TOKEN = "@ARCH@"
 
 CK_MACRO = "ENABLE_CK"
 """AITER's macro: 0 builds a module without Composable Kernel."""

@@ -102,16 +102,32 @@ def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> 
                 yield file.relative_to(tree.root).as_posix()
 
 
-def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[Include]:
+def names_word(tree: AiterTree, config: ModuleConfig, word: str) -> bool:
+    """Return whether a source, a header or a generator's script of a module contains a word."""
+    files = [*_source_files(tree, config, frozenset())]
+    for call in config.generators:
+        scripts = (tree.root / call.script).parent.rglob("*.py")
+        files += [path.relative_to(tree.root).as_posix() for path in scripts]
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    return any(pattern.search(tree.text(file)) for file in files)
+
+
+def _source_files(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[str]:
+    """Yield each source of a module, followed by the headers that it reaches first."""
     dirs = include_dirs(tree, config)
     seen: set[str] = set()
     for src in sources(tree, config, dropped):
+        yield src
         direct = [name for name, _ in _read(tree, src)]
-        yield from (Include(src, name) for name in direct)
         for header in closure(tree.root, [posixpath.dirname(src), *dirs], direct):
             if header not in seen:
                 seen.add(header)
-                yield from (Include(header, name) for name, _ in _read(tree, header))
+                yield header
+
+
+def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[Include]:
+    for file in _source_files(tree, config, dropped):
+        yield from (Include(file, name) for name, _ in _read(tree, file))
 
 
 def _read(tree: AiterTree, path: str) -> list[tuple[str, bool]]:

@@ -14,16 +14,15 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from qola.aiter.core_file import ck_directory, core_defines, tuning_tables
-from qola.aiter.expressions import Names
+from qola.aiter.core_file import ck_directory, core_defines
+from qola.aiter.expressions import ARCH_TOKEN, Names
 from qola.aiter.module_config import (
-    ARCH_TOKEN,
     CK_MACRO,
     CONFIG_FILE,
     CONFIG_KEYS,
@@ -33,6 +32,7 @@ from qola.aiter.module_config import (
     ModuleReader,
     expression,
 )
+from qola.aiter.tuning_tables import MergedTable, TuningTables, tuning_tables
 from qola.errors import AiterError, Finding, unseen
 from qola.files import UnfitFileError, bounded_bytes, lossy_text
 
@@ -50,6 +50,12 @@ __all__ = [
 Generation = Literal["wheel", "cpp_itfs", "asm_codegen"]
 
 CORE_FILE = "aiter/jit/core.py"
+
+ROCM = "7.2"
+"""Version of the pinned ROCm, for entries that query the version of PyTorch's HIP."""
+
+_TORCH = frozenset({"float8_e4m3fnuz"})
+"""Attributes that entries query, and that PyTorch has since version 2.1."""
 
 _MAX_BYTES = 4 << 20
 """Maximal size of a file of AITER's configuration: a hundred times that of 0.1.7."""
@@ -122,6 +128,8 @@ class AiterTree:
         *,
         overrides: Iterable[tuple[str, object]] = (),
         more_flags: Iterable[str] = (),
+        archs: Sequence[str] = (),
+        rocm: str = ROCM,
     ) -> ModuleConfig:
         """Evaluate only the entry `name`.
 
@@ -131,6 +139,9 @@ class AiterTree:
                 tuples, tables tuples of pairs.
             more_flags: compiler flags that will be added: with -DENABLE_CK=0 the tree may lack
                 Composable Kernel's generator.
+            archs: the architectures to build for, () if they are unknown; some entries compare
+                them.
+            rocm: version of the ROCm that compiles; PyTorch must be for the same major version.
 
         Raises:
             AiterError: with all findings of the entry.
@@ -140,7 +151,7 @@ class AiterTree:
             raise AiterError(Finding(CONFIG_FILE, f"no module {name}", expected))
         absent = "" if self.has_ck else self.ck_dir
         plain = {key: expression(value) for key, value in overrides}
-        reader = ModuleReader(self.root, name, self._names(), absent)
+        reader = ModuleReader(self.root, name, self._names(archs, rocm), absent)
         config = reader.read({**self._config[name], **plain}, more_flags)
         own = config.flags_cc + config.flags_hip
         macros = dict(core_defines(self._core))
@@ -172,13 +183,17 @@ class AiterTree:
         }
         return {name: keys for name, keys in unknown.items() if keys}
 
+    @property
+    def merged_tables(self) -> Mapping[str, MergedTable]:
+        """The tuning tables that AITER merges from several, by their path in evaluated values."""
+        return self._tables.merged
+
     @cached_property
-    def _tables(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _tables(self) -> TuningTables:
         return tuning_tables(self.root, self._core)
 
-    def _names(self) -> Names:
+    def _names(self, archs: Sequence[str], rocm: str) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
-        tables, merged = self._tables
         return Names(
             values={
                 "AITER_ROOT_DIR": TREE_TOKEN,
@@ -186,10 +201,12 @@ class AiterTree:
                 "AITER_CSRC_DIR": f"{meta}/csrc",
                 "AITER_GRADLIB_DIR": f"{meta}/gradlib",
                 "CK_DIR": posixpath.join(TREE_TOKEN, self.ck_dir),
-                **tables,
+                "torch.version.hip": rocm,
+                **self._tables.paths,
             },
             calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
-            refused=merged,
+            archs=tuple(archs),
+            torch=_TORCH,
         )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from qola.aiter.module_config import is_outside
-from qola.aiter.tree import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
+from qola.aiter.module_kinds import names_word
+from qola.aiter.preprocess import defined_by
+from qola.aiter.tree import CONFIG_FILE, ROCM, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest.load import Manifest, ModuleSpec
 
@@ -19,8 +22,17 @@ ADDED = {
 """Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
 
 
-def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
+def configure(
+    tree: AiterTree,
+    manifest: Manifest,
+    spec: ModuleSpec,
+    *,
+    archs: Sequence[str] = (),
+    rocm: str = ROCM,
+) -> ModuleConfig:
     """Evaluate a module's entry of optCompilerConfig.json with the manifest's changes.
+
+    `archs` and `rocm` are those of `AiterTree.module`.
 
     Raises:
         AiterError: the tree's own entry cannot be used.
@@ -30,7 +42,8 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
     replacing = dict(spec.overrides)
     added = {part: tuple(filter(None, replacing.pop(key, ()))) for key, part in ADDED.items()}
     more_flags = (*added["flags_cc"], *added["flags_hip"])
-    config = _evaluated(tree, manifest, spec, replacing, more_flags)
+    evaluate = partial(tree.module, spec.name, more_flags=more_flags, archs=archs, rocm=rocm)
+    config = _evaluated(evaluate, manifest, spec, replacing)
     missing = [
         directory
         for directory in added["include_dirs"]
@@ -69,6 +82,7 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
     # (_write_ninja_file_to_build_library in its cpp_extension.py). qola compiles all as HIP.
     flags_cc = config.flags_cc + added["flags_cc"]
     flags = flags_cc + config.flags_hip + added["flags_hip"]
+    flags = tuple(flag for flag in flags if not _is_unused(tree, config, flag))
     rooted = [flag for flag in flags if TREE_TOKEN in flag]
     if rooted:
         key = "flags_extra_cc" if rooted[0] in flags_cc else "flags_extra_hip"
@@ -86,6 +100,14 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
     dirs = added["include_dirs"] + config.include_dirs
     config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
     return _with_directions(config, manifest, spec)
+
+
+def _is_unused(tree: AiterTree, config: ModuleConfig, flag: str) -> bool:
+    """Return whether a flag only defines a macro with a path of the tree that nothing names."""
+    if TREE_TOKEN not in flag:
+        return False
+    macros = defined_by([flag])
+    return len(macros) == 1 and not any(names_word(tree, config, macro) for macro in macros)
 
 
 def _with_directions(config: ModuleConfig, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
@@ -111,14 +133,13 @@ def _with_directions(config: ModuleConfig, manifest: Manifest, spec: ModuleSpec)
 
 
 def _evaluated(
-    tree: AiterTree,
+    evaluate: Callable[..., ModuleConfig],
     manifest: Manifest,
     spec: ModuleSpec,
     replacing: Mapping[str, object],
-    more_flags: tuple[str, ...],
 ) -> ModuleConfig:
     try:
-        config = tree.module(spec.name, overrides=replacing.items(), more_flags=more_flags)
+        config = evaluate(overrides=replacing.items())
     except AiterError as error:
         # A place ends with the entry's key. Errors in a replaced key have a place in the manifest.
         keys = [f.place.rpartition(".")[2] for f in error.findings]

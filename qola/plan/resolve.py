@@ -10,11 +10,12 @@ from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_kinds import ModuleKind
+from qola.aiter.tree import ROCM, ModuleConfig
 from qola.codegen.types import RequestedKernel
-from qola.errors import Finding
+from qola.errors import Finding, QolaError
 from qola.json_types import json_fields
 from qola.manifest.constants import TESTED_ARCHS
-from qola.manifest.load import Manifest
+from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
 from qola.plan.checks import LIBRARY, check_request
@@ -34,7 +35,8 @@ def resolve(request: Request) -> ResolvedRequest:
     """
     manifest = request.manifest
     specs = {spec.name: spec for spec in manifest.modules}
-    config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
+    archs = _known_archs(request)
+    config_of = cache(lambda name: _configured(request, specs[name], archs))
 
     @cache
     def kind_of(name: str) -> ModuleKind:
@@ -56,7 +58,7 @@ def resolve(request: Request) -> ResolvedRequest:
         )
         for spec in manifest.modules
     )
-    modules += _modules_of_variants(request)
+    modules += _modules_of_variants(request, archs)
     warnings += [*_untested(manifest, chosen), *_faults(request, modules, chosen)]
     return ResolvedRequest(request, chosen, modules, (*manifest.warnings, *warnings))
 
@@ -79,13 +81,26 @@ def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel,
     )
 
 
-def _modules_of_variants(request: Request) -> tuple[ResolvedModule, ...]:
+def _known_archs(request: Request) -> tuple[str, ...]:
+    """Return the archs to plan for, () if they are unknown: other errors are reported first."""
+    try:
+        return request.resolve_archs()
+    except QolaError:
+        return ()
+
+
+def _configured(request: Request, spec: ModuleSpec, archs: tuple[str, ...]) -> ModuleConfig:
+    rocm = request.rocm_version or ROCM
+    return configure(request.tree, request.manifest, spec, archs=archs, rocm=rocm)
+
+
+def _modules_of_variants(request: Request, archs: tuple[str, ...]) -> tuple[ResolvedModule, ...]:
     """Return the torch modules that forward variants become."""
     manifest = request.manifest
     specs = torch_variants.specs(manifest, request.spec.mode)
     if not specs or torch_variants.BASE not in request.tree.module_names():
         return ()
-    config = configure(request.tree, manifest, replace(specs[0], name=torch_variants.BASE))
+    config = _configured(request, replace(specs[0], name=torch_variants.BASE), archs)
     # The entry points of such a module take forward problems only.
     others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
     variants = torch_variants.expand_variants(manifest.fwd_variants)

@@ -19,7 +19,8 @@ NAMES = Names(
         "AITER_CONFIGS.AITER_CONFIG_FMOE_FILE": "@AITER@/fmoe.csv",
     },
     calls={"get_asm_dir": "@AITER@/hsa/@ARCH@", "get_gfx": "@ARCH@"},
-    refused={"AITER_CONFIG_X_FILE": "it is merged"},
+    archs=("gfx942", "gfx1250"),
+    torch=frozenset({"float8_e4m3fnuz"}),
 )
 
 
@@ -40,6 +41,14 @@ NAMES = Names(
         ("os.getenv('UNSET', 'x')", "x"),
         ("'new' if int('7.2'.split('.')[0]) >= 7 else 'old'", "new"),
         ("'a' if 'x' == 'x' else unknown_name", "a"),
+        ("os.environ.get('GPU_ARCHS', '')", "gfx942;gfx1250"),
+        ("get_gfx() == 'gfx950'", False),
+        ("get_gfx() == 'gfx950' or 'gfx950' in os.environ.get('GPU_ARCHS', '')", False),
+        # The first operand has no single answer, but does not decide.
+        ("get_gfx() == 'gfx1250' or 'gfx1250' in os.environ.get('GPU_ARCHS', '')", True),
+        ("get_gfx() == 'gfx1250' and 'x' == 'y'", False),
+        ("'gfx950' not in os.getenv('GPU_ARCHS')", True),
+        ("hasattr(torch, 'float8_e4m3fnuz')", True),
     ],
 )
 def test_accepted(text: str, value: object) -> None:
@@ -64,7 +73,9 @@ def test_accepted(text: str, value: object) -> None:
         ("1.5", "float"),
         ("b'x'", "bytes"),
         ("UNKNOWN", "`UNKNOWN`"),
-        ("AITER_CONFIG_X_FILE", "it is merged"),
+        ("get_gfx() == 'gfx1250'", "has no single answer for gfx942, gfx1250"),
+        ("get_gfx() == 'gfx1250' or False", "has no single answer for gfx942, gfx1250"),
+        ("'x' or True", "`'x'` is not a truth value"),
         ("os.environ['UNSET']", "UNSET has no value in a plan"),
         ("os.environ.get(key='SET')", "keyword"),
         ("os.environ.get(*'ab')", "starred"),
@@ -77,7 +88,8 @@ def test_accepted(text: str, value: object) -> None:
         ("'a.b'.split('.')[5]", "only 2 parts"),
         ("'abc'[0]", "the subscript"),
         ("1 < 2 < 3", "the comparison"),
-        ("1 in (1, 2)", "the comparison"),
+        ("1 in (1, 2)", "Tuple"),
+        ("1 in 2", "compares int with int"),
         ("1 < '2'", "compares int with str"),
         ("hasattr(os, 'system')", "hasattr(os, 'system')"),
         ("get_gfx(1)", "get_gfx(1)"),

@@ -95,19 +95,15 @@ def test_wheel(aiter_tree: Path) -> None:
 def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
     """Prevents: an entry of the real file that the evaluator or the reader cannot take."""
     tree = read_tree(aiter_tree)
-    # AITER merges the tuning tables of these three when it is imported.
-    merged = {
-        "module_gemm_a8w8_blockscale",
-        "module_gemm_a8w8_blockscale_bpreshuffle",
-        "module_gemm_a8w8_bpreshuffle",
-    }
-    assert merged < set(tree.module_names())
-    torch = {"module_moe_ck2stages", "module_hipbsolgemm"}
-    for name in set(tree.module_names()) - merged - torch:
+    for name in tree.module_names():
         tree.module(name)
-    for name in merged | torch:
-        with pytest.raises(AiterError, match=r"at run time|queries PyTorch"):
-            tree.module(name)
+    new, old = (tree.module("module_moe_ck2stages", rocm=rocm) for rocm in ("7.2.4", "6.4"))
+    assert set(new.flags_hip) - set(old.flags_hip) == {"-mllvm --misched-prera-direction=bottomup"}
+    assert "-DENABLE_TORCH_FP8" in tree.module("module_hipbsolgemm").flags_hip
+    assert set(tree.merged_tables) == {
+        f"{TREE_TOKEN}/aiter/configs/merged/a8w8_{name}_tuned_gemm.csv"
+        for name in ("blockscale", "bpreshuffle", "blockscale_bpreshuffle")
+    }
 
 
 def test_sources_generation(tmp_path: Path) -> None:
@@ -168,7 +164,19 @@ def test_later_tuning_tables(tmp_path: Path) -> None:
     assert flags == (f"-DT={TREE_TOKEN}/aiter/configs/tuned_fmoe.csv",)
     (root / "aiter/configs/model_configs").mkdir(parents=True)
     (root / "aiter/configs/model_configs/tuned_fmoe_big.csv").touch()
-    assert "merges tuned_fmoe.csv with tuned_fmoe_big.csv" in failing(read_tree(root))
+    tree = read_tree(root)
+    (path,) = tree.merged_tables
+    assert path == f"{TREE_TOKEN}/aiter/configs/merged/tuned_fmoe.csv"
+    assert tree.module("libmha_fwd").flags_cc == (f"-DT={path}",)
+    (root / "aiter/configs/tuned_fmoe.csv").touch()
+    (root / "aiter/configs/untuned_fmoe.csv").touch()
+    (root / "aiter/configs/model_configs/tuned_fmoe_alpha.csv").touch()
+    (root / "aiter/configs/model_configs/untuned_fmoe_big.csv").touch()
+    table = read_tree(root).merged_tables[path]
+    assert [file.rpartition("/")[2] for file in table.files] == [
+        *("tuned_fmoe.csv", "tuned_fmoe_alpha.csv", "tuned_fmoe_big.csv"),
+    ]
+    assert table.untuned == "aiter/configs/untuned_fmoe.csv"
 
 
 def test_overrides_replace_values(tmp_path: Path) -> None:

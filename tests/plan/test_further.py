@@ -89,6 +89,28 @@ def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
     assert any(found.name.startswith("impl/a8w8_rowwise_") for found in module.generated)
 
 
+def test_merged_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: GEMMs of the default table alone, or an unwatched table of a model."""
+    found = plan("module_gemm_a8w8_blockscale")
+    text = tmp_path / "module_gemm_a8w8_blockscale/generated/gemm_a8w8_blockscale_lookup.h"
+    problems = re.findall(r"\{\{(\d+), *(\d+), *(\d+)\}", text.read_text("utf-8"))
+    # 847 rows in two tables; of a problem's rows, the fastest is in the merged one.
+    assert len(problems) == len(set(problems)) == 616
+    assert {
+        "aiter/configs/a8w8_blockscale_tuned_gemm.csv",
+        "aiter/configs/a8w8_blockscale_untuned_gemm.csv",
+        "aiter/configs/model_configs/a8w8_blockscale_tuned_gemm_ds_v3.csv",
+    } < {*found.inputs}
+
+
+def test_flags_that_query_pytorch_and_name_the_tree(plan: Planning) -> None:
+    """Prevents: flags of another ROCm, or objects that depend on the place of the tree."""
+    (module,) = plan("module_moe_ck2stages").torch_modules
+    assert "-mllvm --misched-prera-direction=bottomup" in module.copts
+    # No source uses AITER's macro with a path of the tree.
+    assert not [flag for flag in module.copts if "MOE_STAGE2_ASM_DIR" in flag]
+
+
 def test_what_decides_a_module_is_watched(plan: Planning) -> None:
     """Prevents: a changed generator or tuning table by which nothing is planned anew."""
     inputs = plan("module_gemm_a8w8").inputs

@@ -91,7 +91,7 @@ class Series:
 
     def startswith(self, start: builtins.str) -> Series:
         """Compare the beginning of each text; a gap does not match."""
-        if not all(isinstance(value, builtins.str) or _is_gap(value) for value in self.values):
+        if not all(isinstance(value, builtins.str) or is_gap(value) for value in self.values):
             raise FrameError("texts of a column of numbers")
         return Series(isinstance(v, builtins.str) and v.startswith(start) for v in self.values)
 
@@ -99,7 +99,7 @@ class Series:
         """Convert the values to text; gaps stay gaps."""
         if kind is not builtins.str:
             raise FrameError(f"a column as {kind!r}")
-        return Series(value if _is_gap(value) else builtins.str(value) for value in self.values)
+        return Series(value if is_gap(value) else builtins.str(value) for value in self.values)
 
 
 class Frame:
@@ -170,7 +170,7 @@ class Frame:
     def fillna(self, value: Value) -> Frame:
         """Return the table with a value in place of each gap."""
         data = self._data.items()
-        filled = {name: [value if _is_gap(v) else v for v in values] for name, values in data}
+        filled = {name: [value if is_gap(v) else v for v in values] for name, values in data}
         return Frame(filled, self.index)
 
     def infer_objects(self, copy: bool | None = None) -> Frame:
@@ -183,6 +183,21 @@ class Frame:
             raise FrameError("itertuples with an index")
         row = namedtuple("Pandas", list(self._data), rename=True)  # type: ignore[misc]
         yield from (row(*values) for values in self._rows())
+
+    def to_csv(self, path: str | Path, index: bool = True) -> None:
+        """Write the table to a file."""
+        if index:
+            raise FrameError("to_csv with an index")
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(self.csv_text())
+
+    def csv_text(self) -> str:
+        """Return the table as text; gaps are empty fields."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._data)
+        writer.writerows(["" if is_gap(value) else value for value in row] for row in self._rows())
+        return text.getvalue()
 
     def _rows(self) -> Iterator[tuple[Value, ...]]:
         return zip(*self._data.values(), strict=True) if self._data else iter(())
@@ -257,7 +272,8 @@ def _widened(values: list[Value]) -> list[Value]:
     return values
 
 
-def _is_gap(value: Value) -> bool:
+def is_gap(value: Value) -> bool:
+    """Return whether a value is a gap."""
     return isinstance(value, float) and math.isnan(value)
 
 

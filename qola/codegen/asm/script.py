@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm.merged_tables import merge_tables
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
@@ -129,29 +130,50 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
         CodegenError: one fails, writes a file that is not a C++ source, or writes different files
             for different archs, of which AITER compiles one.
     """
-    root = str(tree.root.absolute())
     files: dict[str, bytes] = {}
     inputs: set[str] = set()
-    for call in config.generators:
-        args = [arg.replace(TREE_TOKEN, root) for arg in call.args]
-        for script, script_archs in _runs(call, archs):
-            if not (tree.root / script).is_file():
-                expected = "a generator for each arch of the manifest"
-                raise CodegenError(Finding(script, "is not in the tree", expected))
-            place = f"{script} {' '.join(call.args)}"
-            new, opened = _run_deep_script(tree.root / script, args, place, script_archs)
-            inputs.update(_inputs(tree, script, opened))
-            if changed := [name for name in new if files.get(name, new[name]) != new[name]]:
-                raise CodegenError(
-                    Finding(
-                        f"module {config.name}, {call.script}",
-                        f"{', '.join(changed)} is another for each of {', '.join(archs)}",
-                        "a generator whose files are the same for all archs, or one arch",
-                        "a manifest for each arch",
+    with tempfile.TemporaryDirectory() as name:
+        paths = dict(_write_merged(tree, config, Path(name), inputs))
+        paths[TREE_TOKEN] = str(tree.root.absolute())
+        for call in config.generators:
+            args = [_replace(arg, paths) for arg in call.args]
+            for script, script_archs in _runs(call, archs):
+                if not (tree.root / script).is_file():
+                    expected = "a generator for each arch of the manifest"
+                    raise CodegenError(Finding(script, "is not in the tree", expected))
+                place = f"{script} {' '.join(call.args)}"
+                new, opened = _run_deep_script(tree.root / script, args, place, script_archs)
+                inputs.update(_inputs(tree, script, opened))
+                if changed := [name for name in new if files.get(name, new[name]) != new[name]]:
+                    raise CodegenError(
+                        Finding(
+                            f"module {config.name}, {call.script}",
+                            f"{', '.join(changed)} is another for each of {', '.join(archs)}",
+                            "a generator whose files are the same for all archs, or one arch",
+                            "a manifest for each arch",
+                        )
                     )
-                )
-            files.update(new)
+                files.update(new)
     return Generated(dict(sorted(files.items())), tuple(sorted(inputs)))
+
+
+def _write_merged(
+    tree: AiterTree, config: ModuleConfig, folder: Path, inputs: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Write the merged tuning tables that arguments name; yield path and file of each."""
+    named = " ".join(arg for call in config.generators for arg in call.args)
+    for path, table in tree.merged_tables.items():
+        if path in named:
+            file = folder / path.rpartition("/")[2]
+            file.write_text(merge_tables(tree.root, table), encoding="utf-8")
+            inputs.update(filter(None, (*table.files, table.untuned)))
+            yield path, str(file)
+
+
+def _replace(text: str, paths: Mapping[str, str]) -> str:
+    for path, file in paths.items():
+        text = text.replace(path, file)
+    return text
 
 
 def _runs(call: GeneratorCall, archs: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:

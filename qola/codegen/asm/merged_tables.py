@@ -1,0 +1,110 @@
+"""Merges tuning tables as AITER's `update_config_files` does when AITER runs.
+
+AITER does this with pandas, and differently over time (`qola.aiter.tuning_tables`). Its sort is
+not stable: of rows of one problem with equal times, it keeps any. Here the first one wins, in the
+order of the tables, of which AITER reads those of model_configs/ in the order of the file system.
+
+tests/codegen/test_merged_tables.py compares the tables with AITER's own function and pandas 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from qola.aiter.tuning_tables import MergedTable
+from qola.codegen.asm.frames import Frame, FrameError, Value, concat, is_gap, read_csv
+from qola.errors import CodegenError, Finding
+
+_TAG = "_tag"
+"""Column that distinguishes rows of a problem; AITER compares tables without it."""
+
+
+def merge_tables(root: Path, table: MergedTable) -> str:
+    """Return the text of a merged table.
+
+    Raises:
+        CodegenError: a table cannot be read, or AITER could not merge the tables.
+    """
+    name = table.path.rpartition("/")[2]
+    if not table.has_rule:
+        found = f"AITER merges {', '.join(table.files)} by a rule that qola does not know"
+        expected = "update_config_files of core.py as in the 0.1.7 wheels or in later trees"
+        fix = "name a table or none in the module's blob_gen_cmd"
+        raise CodegenError(Finding(name, found, expected, fix))
+    frames = {file: _read(root, file) for file in table.files}
+    columns = _columns(table, frames)
+    parts = [_with_columns(frame, columns, file) for file, frame in frames.items() if len(frame)]
+    merged = concat(parts, ignore_index=True) if parts else Frame(dict.fromkeys(columns, ()), ())
+    if table.untuned:
+        problem = (*_read(root, table.untuned).columns, *table.more_keys)
+        merged = _fastest(merged, [key for key in problem if key in columns], table)
+    return merged.csv_text()
+
+
+def _read(root: Path, file: str) -> Frame:
+    try:
+        return read_csv(root / file)
+    except (FrameError, OSError, UnicodeDecodeError) as error:
+        raise CodegenError(Finding(file, str(error), "a CSV table with a header")) from None
+
+
+def _columns(table: MergedTable, frames: Mapping[str, Frame]) -> list[str]:
+    """Return the columns of the merged table, with AITER's check or extension of them."""
+    columns: list[str] = []
+    for file, frame in frames.items():
+        new = [name for name in frame.columns if name not in columns]
+        if not columns:
+            columns = new
+        elif table.is_filled:
+            before = "tflops" if "tflops" in columns else columns[-1]
+            for name in new:
+                columns.insert(columns.index(before), name)
+        else:
+            if _without_tag(frame.columns) != _without_tag(columns):
+                found = f"columns {', '.join(frame.columns)}"
+                expected = f"{', '.join(columns)}, as {table.files[0]} has"
+                raise CodegenError(Finding(file, found, expected))
+            columns += new
+    return columns
+
+
+def _without_tag(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name != _TAG]
+
+
+def _with_columns(frame: Frame, columns: Sequence[str], file: str) -> Frame:
+    """Return a table with all columns in one order."""
+    missing = [name for name in columns if name not in frame]
+    if "gfx" in missing:
+        found = "no column gfx, while other tables of the same name have one"
+        expected = "the arch of each row: AITER guesses it by the GPU of the machine"
+        raise CodegenError(Finding(file, found, expected))
+    values = {name: frame[name].values for name in frame.columns}
+    values |= {name: ["" if name == _TAG else 0] * len(frame) for name in missing}
+    if _TAG in values:
+        values[_TAG] = ["" if is_gap(value) else value for value in values[_TAG]]
+    return Frame({name: values[name] for name in columns}, frame.index)
+
+
+def _fastest(merged: Frame, keys: Sequence[str], table: MergedTable) -> Frame:
+    """Return the fastest row of each problem; in the order of the tables, or sorted by time.
+
+    AITER's later function refuses two rows of a problem, but deletes the slower one from the tables
+    of the tree, so that its next call has the same result.
+    """
+    columns = {name: merged[name].values for name in merged.columns}
+    times = [time for time in columns["us"] if isinstance(time, int | float)]
+    if len(times) < len(merged):
+        found, expected = "a text in place of a time", "a number in each row"
+        raise CodegenError(Finding(f"us of {', '.join(table.files)}", found, expected))
+    by_time = sorted(range(len(merged)), key=lambda row: (math.isnan(times[row]), times[row]))
+    fastest: dict[tuple[Value | None, ...], int] = {}
+    for row in by_time:
+        values = (columns[key][row] for key in keys)
+        fastest.setdefault(tuple(None if is_gap(value) else value for value in values), row)
+    kept = list(fastest.values()) if table.is_sorted else sorted(fastest.values())
+    return Frame(
+        {name: [of[row] for row in kept] for name, of in columns.items()}, range(len(kept))
+    )
