@@ -437,7 +437,9 @@ def test_an_option_means_the_same_everywhere() -> None:
     assert {name: meanings for name, meanings in found.items() if len(meanings) > 1} == {}
     assert {meaning: known for meaning, known in names.items() if len(known) > 1} == {}
     helps = {command: parser.format_help() for command, parser in COMMANDS.items()}
-    places = {name: {c for c, text in helps.items() if name in text} for name in found}
+    places = {
+        name: {c for c, text in helps.items() if re.search(rf"{name}\b", text)} for name in found
+    }
     assert places["--quiet"] == {*COMMANDS}
     assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
     assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
