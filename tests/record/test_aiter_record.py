@@ -1,0 +1,379 @@
+"""The recorder of AITER's requests, with AITER's own JIT, which is its Python of the wheel.
+
+AITER's core.py works without PyTorch's library; its functions are then plain Python. Stand-ins are
+AITER's package around it, torch, setuptools, hipconfig, hipcc, jinja2, and psutil, which
+ends a build before the compiler is called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import packaging
+import pytest
+
+from qola import aiter_record
+from qola.aiter_record import Record, manifest
+from qola.manifest.toml import parse_toml
+
+RECORDER = Path(__file__).parents[2] / "qola/aiter_record.py"
+
+#: Requests of a module, of variants, of a function, and of what is installed.
+OPS = """\
+import aiter.jit.core as core
+def variant(x): return {"md_name": f"mha_fwd_{x}_nbias"}
+@core.compile_ops("module_custom")
+def wvSpltK(x): ...
+@core.compile_ops("module_mha_fwd", fc_name="mha_fwd", gen_func=variant)
+def mha_fwd(x): ...
+@core.compile_ops("module_quant", None, lambda x: {"md_name": f"module_quant_{x}"})
+def quant(x): ...
+def call_name(name, x): return call(globals()[name], x)
+def call(function, x):
+    try:
+        function(x)
+    except Exception as error:
+        return repr(error)
+"""
+PA = """\
+from csrc.cpp_itfs import utils
+template = utils.Template("void {{func_name}}() {}")
+def pa(**args):
+    try:
+        return utils.compile_template_op(template, "pa_v1", ["utils.h"], folder=None, **args)
+    except Exception as error:
+        return repr(error)
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def environ(tmp_path: Path, aiter_tree: Path) -> dict[str, str]:
+    """Return variables of a process that imports AITER's own JIT."""
+    root = tmp_path / "site"
+    for place in ("aiter", "bin", "jit"):
+        (root / place).mkdir(parents=True)
+    (root / "aiter/__init__.py").write_text("")
+    (root / "aiter/jit").symlink_to(aiter_tree / "aiter/jit")
+    (root / "csrc").symlink_to(aiter_tree / "aiter_meta/csrc")
+    (root / "ops.py").write_text(OPS)
+    (root / "pa.py").write_text(PA)
+    (root / "torch.py").write_text("import importlib.util")
+    (root / "psutil.py").write_text("raise RuntimeError('the build ends here')")
+    (root / "jinja2.py").write_text(
+        "class Template:\n def __init__(self, text): self.text = text\n"
+        " def render(self, **args): return self.text + repr(sorted(args))\n"
+    )
+    (root / "setuptools/command").mkdir(parents=True)
+    (root / "setuptools/__init__.py").write_text("")
+    (root / "setuptools/command/build_ext.py").write_text("class build_ext: ...\n")
+    for name, text in (("hipconfig", "echo 7.2.0"), ("hipcc", "exit 1")):
+        program = root / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    # The stand-in for an installed module.
+    (root / "jit/module_custom.py").write_text("def wvSpltK(x):\n 'wvSpltK(x: str) -> None'\n")
+    return {
+        "PATH": f"{root / 'bin'}:/usr/bin:/bin",
+        # Of a Bazel test, packaging is in a directory of its own.
+        "PYTHONPATH": f"{root}:{Path(packaging.__file__).parents[1]}",
+        "HOME": str(tmp_path),
+        "GPU_ARCHS": "gfx942",
+        "AITER_JIT_DIR": str(root / "jit"),
+        "AITER_ROOT_DIR": str(tmp_path / "cpp_itfs"),
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path, environ: dict[str, str]) -> Run:
+    """Return a function that records a program's text in a directory of the test's own."""
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def call(
+        program: str, *options: str, env: Mapping[str, str] = {}
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(RECORDER), *options, "--", sys.executable, "-c", program]
+        return subprocess.run(
+            command,
+            cwd=work,
+            env={**environ, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return call
+
+
+def tables(file: Path) -> dict[str, Any]:
+    return parse_toml(file.read_text("utf-8"))[0]
+
+
+def names(file: Path) -> list[str]:
+    return [module["name"] for module in tables(file)["modules"]]
+
+
+def test_modules_and_variants(run: Run, tmp_path: Path) -> None:
+    """Prevents: a manifest without a module that the server then compiles for minutes."""
+    program = "import ops\nfor f in (ops.mha_fwd, ops.wvSpltK, ops.quant): print(ops.call(f, 'a'))"
+    ran = run(program)
+    assert ran.returncode == 0, ran.stderr
+    # The calls end as without a recorder: the build by the stand-in's error, the other by AITER's.
+    assert ran.stdout.count("the build ends here") == 2
+    file = tmp_path / "work/aiter.toml"
+    assert tables(file)["build"] == {"architectures": ["gfx942"], "mode": "aiter"}
+    assert names(file) == ["module_custom", "module_mha_fwd", "module_quant"]
+    text = file.read_text("utf-8")
+    assert text.count("# variant: mha_fwd_a_nbias\n") == 1
+    assert text.count("# compiled by AITER's JIT") == 2
+    assert "3 modules, 2 variants, 0 functions" in ran.stderr
+
+
+def test_functions_of_the_second_jit(run: Run, tmp_path: Path) -> None:
+    """Prevents: paged attention that nobody knows of until it compiles in a server."""
+    program = (
+        "import pa\nprint(pa.pa(gqa_ratio=8, dtype='_Float16', alibi_enabled=False))\n"
+        "print(pa.utils.get_default_func_name('asm_mla', (16, 1)))"
+    )
+    ran = run(program)
+    assert ran.returncode == 0, ran.stderr
+    (function, mla) = [
+        line
+        for line in (tmp_path / "work/aiter.toml").read_text("utf-8").splitlines()
+        if line.startswith(("# pa_v1_", "# asm_mla_"))
+    ][::-1]
+    # The name is AITER's: the digest of the arguments.
+    assert function == "# pa_v1_12640dc81ee8369d7762eb22109d88ad: " + (
+        "gqa_ratio=8 dtype=_Float16 alibi_enabled=False"
+    )
+    assert mla == f"# {ran.stdout.splitlines()[1]}: 16 1"
+
+
+def test_child_processes(run: Run, tmp_path: Path) -> None:
+    """Prevents: ranks whose modules are missing: servers spawn a process for each GPU."""
+    program = """if 1:
+        import multiprocessing, os, subprocess, sys
+        code = "import ops; ops.call(ops.quant, 'shell')"
+        subprocess.run([sys.executable, "-c", code], cwd="/", check=True)
+        import ops
+        spawn, fork = map(multiprocessing.get_context, ("spawn", "fork"))
+        jobs = [c.Process(target=ops.call_name, args=("mha_fwd", n)) for c, n in
+                ((spawn, "spawn"), (spawn, "spawn2"), (fork, "fork"))]
+        for job in jobs: job.start()
+        for job in jobs: job.join()
+        print([job.exitcode for job in jobs])
+        """
+    ran = run(program)
+    assert (ran.returncode, ran.stdout) == (0, "[0, 0, 0]\n"), ran.stderr
+    text = (tmp_path / "work/aiter.toml").read_text("utf-8")
+    for name in ("shell", "spawn", "spawn2", "fork"):
+        assert f"_{name}" in text
+    assert names(tmp_path / "work/aiter.toml") == ["module_mha_fwd", "module_quant"]
+
+
+def test_a_killed_process_loses_nothing(run: Run, tmp_path: Path) -> None:
+    """Prevents: a record that is empty when a watchdog kills the server."""
+    ran = run("import ops, os; ops.call(ops.mha_fwd, 'x'); os.kill(os.getpid(), 9)")
+    assert ran.returncode == 128 + signal.SIGKILL
+    assert names(tmp_path / "work/aiter.toml") == ["module_mha_fwd"]
+
+
+def test_a_killed_recorder_leaves_the_record(environ: dict[str, str], tmp_path: Path) -> None:
+    """Prevents: hours of a run that are lost with the process that started it."""
+    program = "import ops, time; ops.call(ops.mha_fwd, 'x'); print('called', flush=True)"
+    command = [sys.executable, str(RECORDER), "-o", "a.toml", "--", sys.executable, "-c", program]
+    started = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"called\n"
+    started.kill()
+    started.wait()
+    started.stdout.close()
+    (tmp_path / "a.toml").unlink(missing_ok=True)
+    again = [sys.executable, str(RECORDER), "--from", "a.jsonl", "-o", "a.toml", "--arch=gfx950"]
+    subprocess.run(again, cwd=tmp_path, env=environ, check=True)
+    assert names(tmp_path / "a.toml") == ["module_mha_fwd"]
+    assert tables(tmp_path / "a.toml")["build"]["architectures"] == ["gfx950"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code"), [("raise SystemExit(7)", 7), ("import os; os.abort()", 128 + 6)]
+)
+def test_the_exit_code_is_the_programs(run: Run, program: str, code: int) -> None:
+    """Prevents: CI that passes a server that failed."""
+    assert run(program).returncode == code
+
+
+def test_a_command_that_does_not_exist(environ: dict[str, str], tmp_path: Path) -> None:
+    """Prevents: a traceback in place of the shell's exit codes."""
+    command = [sys.executable, str(RECORDER), "--", "no-such-program", "--option"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
+    assert ran.returncode == 127
+    assert b"no-such-program: No such file" in ran.stderr
+
+
+def test_signals_reach_the_program(environ: dict[str, str], tmp_path: Path) -> None:
+    """Prevents: a server that survives the signal which was to end it."""
+    program = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: exit(5))\nprint('up', flush=True)\n"
+        "time.sleep(60)"
+    )
+    command = [sys.executable, str(RECORDER), "--", sys.executable, "-c", program]
+    started = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    started.stdout.readline()
+    begin = time.monotonic()
+    started.terminate()
+    assert started.wait() == 5
+    started.stdout.close()
+    assert time.monotonic() - begin < 30
+
+
+def test_nothing_else_changes(run: Run, environ: dict[str, str], tmp_path: Path) -> None:
+    """Prevents: a recorder that hides the sitecustomize of an image, or shows up in a program."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("marker = 'own'\n")
+    program = (
+        "import sys, sitecustomize, inspect, aiter.jit.core as core\n"
+        "print(sitecustomize.marker, sys.path, type(core.__loader__).__name__,\n"
+        " core.__spec__.loader is core.__loader__, vars(core.__loader__).keys(),\n"
+        " inspect.signature(core.compile_ops), core.get_module.cache_info(), core.__file__)"
+    )
+    env = {"PYTHONPATH": f"{own}:{environ['PYTHONPATH']}"}
+    recorded = run(program, env=env)
+    plain = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path / "work",
+        env={**environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (recorded.returncode, plain.returncode) == (0, 0), recorded.stderr + plain.stderr
+    assert recorded.stdout == plain.stdout
+
+
+def test_a_record_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """Prevents: a server that ends, or runs for nothing, because of the record's place."""
+    ran = run("print('ran')", "--record", "/proc/no.jsonl")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "nothing was run" in ran.stderr
+    assert "--record /tmp/aiter.jsonl" in ran.stderr
+    ran = run("print('ran')", "-o", "/proc/no.toml", "--record", str(tmp_path / "r.jsonl"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "-o /tmp/aiter.toml" in ran.stderr
+    # It vanishes while the program runs.
+    gone = {"QOLA_AITER_RECORD": "/proc/no.jsonl"}
+    program = f"import os, subprocess, sys; os.environ.update({gone!r})\n" + (
+        "code = 'import ops; print(ops.call(ops.mha_fwd, 1))'\n"
+        "subprocess.run([sys.executable, '-c', code], check=True)"
+    )
+    ran = run(program)
+    assert ran.returncode == 0
+    assert "the build ends here" in ran.stdout
+    assert ran.stderr.count("/proc/no.jsonl") == 1
+
+
+def test_files_of_others_are_kept(run: Run, tmp_path: Path) -> None:
+    """Prevents: a manifest that somebody wrote, replaced by a record."""
+    (tmp_path / "work/aiter.toml").write_text("[build]\n")
+    ran = run("print('ran')")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "-o OTHER.toml" in ran.stderr
+    (tmp_path / "work/aiter.toml").unlink()
+    for argument in ("first", "second"):
+        ran = run(f"import ops; ops.call(ops.mha_fwd, '{argument}')")
+        assert ran.returncode == 0, ran.stderr
+    # A second run adds to the first one.
+    text = (tmp_path / "work/aiter.toml").read_text("utf-8")
+    assert all(f"mha_fwd_{argument}_nbias" in text for argument in ("first", "second"))
+
+
+def test_the_hook(environ: dict[str, str], tmp_path: Path) -> None:
+    """Prevents: servers that something else starts, such as Kubernetes, and nobody can record."""
+    command = [sys.executable, str(RECORDER), "--hook", "hook", "--record", "a.jsonl"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    program = "import ops; ops.call(ops.mha_fwd, 'x')"
+    script = f'{done.stdout}\ncd / && exec "$0" -c "{program}"'
+    subprocess.run(["sh", "-c", script, sys.executable], env=environ, check=True)
+    assert Record((tmp_path / "a.jsonl").read_bytes()).modules == ["module_mha_fwd"]
+
+
+def test_garbage_in_a_record() -> None:
+    """Prevents: a record that one torn line makes useless, or that injects keys into a manifest."""
+    good = json.dumps({"event": "module", "name": "module_norm"})
+    lines = [
+        good,
+        good[:20],
+        "\x00\xff",
+        "[]",
+        "{}",
+        '"text"',
+        "[" * 100_000,
+        json.dumps({"event": "module", "name": 'a"\n[qola]'}),
+        json.dumps({"event": "module", "name": ["module_norm"]}),
+        json.dumps({"event": "function", "name": "pa", "module": "pa", "folder": "pa", "args": 1}),
+        json.dumps({"event": "later"}),
+        json.dumps(
+            {"event": "aiter", "version": "1\n[qola]", "python": "", "torch": "", "archs": []}
+        ),
+        json.dumps(
+            {"event": "function", "name": "pa", "module": "m", "folder": "f", "args": ["\n[qola]"]}
+        ),
+    ]
+    record = Record("\n".join(lines).encode("utf-8", "surrogateescape"))
+    assert record.modules == ["module_norm"]
+    assert record.unread == 10
+    document = parse_toml(manifest(record))[0]
+    assert document == {"build": {"mode": "aiter"}, "modules": [{"name": "module_norm"}]}
+    assert os.linesep not in "".join(record.functions)
+
+
+def test_later_trees() -> None:
+    """Prevents: modules that AITER opens with ctypes, and variants of later trees, left out."""
+    source = """if 1:
+        import types
+        def _ctypes_call(func, fc_name, md_name):
+            return lambda *args: (fc_name, md_name, *args)
+        def get_module(md_name): return md_name
+        def build_module(md_name, *args, **kwargs): ...
+        def compile_ops(_md_name, fc_name=None, gen_func=None, ffi_type="pybind"):
+            def decorator(func):
+                if ffi_type == "ctypes": return _ctypes_call(func, fc_name, _md_name)
+                return lambda *args: get_module(gen_func(*args)["md_name"])
+            return decorator
+        """
+    notes: list[dict[str, Any]] = []
+
+    class Notes(aiter_record._Recorder):
+        def note(self, event: str, **values: Any) -> None:
+            notes.append({"event": event, **values})
+
+    module = ModuleType("aiter.jit.core")
+    exec(source, vars(module))
+    aiter_record.record(module.__name__, module, Notes(""))
+    opened = module.compile_ops("module_pa", fc_name="pa", ffi_type="ctypes")(lambda: None)
+    assert not [note for note in notes if note["event"] == "module"]
+    assert opened(1) == ("pa", "module_pa", 1)
+    variant = module.compile_ops("module_moe", gen_func=lambda x: {"md_name": f"module_moe_{x}"})
+    assert variant(lambda: None)("b") == "module_moe_b"
+    assert notes[1:] == [
+        {"event": "module", "name": "module_pa"},
+        {"event": "variant", "module": "module_moe", "name": "module_moe_b"},
+        {"event": "module", "name": "module_moe_b"},
+    ]
