@@ -8,7 +8,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 
 from qola.aiter.expressions import ARCH_TOKEN, MAX_LENGTH, Names, RefusedError, Value, evaluate
 from qola.errors import AiterError, Finding, unseen
@@ -89,7 +90,7 @@ class ModuleConfig:
     Attributes:
         srcs: tree-relative sources; a directory stands for the sources in it.
         flags_hip: flags for HIP sources; `TREE_TOKEN` stands for the tree's root.
-        flags_hip_per_source: (source pattern, flags) pairs.
+        flags_hip_per_source: (source pattern, flags) pairs; see `flags_of_source`.
         include_dirs: tree-relative directories, in AITER's order.
         hipify: AITER translates the sources with hipify first.
         is_experimental: AITER does not build it by default.
@@ -119,6 +120,18 @@ class ModuleConfig:
     def ck_calls(self) -> tuple[GeneratorCall, ...]:
         """Calls of CK's generator."""
         return tuple(c for c in self.generators if f"/{c.script}".endswith(_CK_GENERATOR))
+
+    def flags_of_source(self, file: str) -> tuple[str, ...]:
+        """Return the additional flags of a source: those of the first pattern that fits.
+
+        AITER copies each source to a folder of its build, as .cu, and compares path and name.
+        """
+        name = f"{PurePosixPath(file).stem}.cu"
+        built = f"/{self.name}/build/srcs/{name}"
+        for pattern, flags in self.flags_hip_per_source:
+            if fnmatchcase(built, pattern) or fnmatchcase(name, pattern):
+                return flags
+        return ()
 
     @property
     def without_ck(self) -> bool:

@@ -24,7 +24,15 @@ from qola.manifest.values import did_you_mean, either, nearest, quote
 from qola.plan.configure import ADDED
 from qola.plan.request import Request
 
-_SUPPORTED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd", *ADDED)
+_SUPPORTED = (
+    "srcs",
+    "flags_extra_cc",
+    "flags_extra_hip",
+    "flags_extra_hip_per_source",
+    "extra_include",
+    "blob_gen_cmd",
+    *ADDED,
+)
 """Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
 
 _WITHOUT_EFFECT = ("verbose", "is_experimental")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from qola.aiter.attention import is_attention
 from qola.aiter.module_config import is_outside
 from qola.aiter.module_kinds import names_word
 from qola.aiter.preprocess import defined_by
@@ -153,7 +154,9 @@ def _evaluated(
         raise ManifestError(own) from None
     ignored = {
         "extra_ldflags": config.ldflags,
-        "flags_extra_hip_per_source": config.flags_hip_per_source,
+        "flags_extra_hip_per_source": config.flags_hip_per_source
+        if is_attention(spec.name)
+        else (),
         "hip_clang_path": config.hip_clang_path,
         "third_party": config.third_party,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -54,6 +54,13 @@ class GeneratedModule(ResolvedModule):
             PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
             for table in self.kernels.tables
         )
+
+    @property
+    def source_copts(self) -> dict[str, tuple[str, ...]]:
+        """The additional flags of sources by name, of those that have some."""
+        names = (source.name for source in self.kernels.sources if source.role != "batch")
+        found = {Path(name).stem: self.config.flags_of_source(name) for name in sorted(names)}
+        return {name: flags for name, flags in found.items() if flags}
 
     @property
     def planned_sources(self) -> tuple[GeneratedSource, ...]:
@@ -229,7 +236,9 @@ def generate_further(
     folder = output.below(spec.name)
     copied = _copy_sources(tree, module, folder, "")
     made = generated_files(tree, config, resolved.archs)
-    sources, headers = _write_generated(made.files, folder, resolved.request.manifest.batch)
+    sources, headers = _write_generated(
+        made.files, folder, resolved.request.manifest.batch, config.flags_of_source
+    )
     _check_names(spec.name, (*copied, *sources))
     # The compiler searches the directory of the original source first; the copy is elsewhere.
     own_dirs = {
@@ -255,11 +264,15 @@ def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:
 
 
 def _write_generated(
-    files: Mapping[str, bytes], folder: Folder, size: int
+    files: Mapping[str, bytes],
+    folder: Folder,
+    size: int,
+    flags_of: Callable[[str], tuple[str, ...]],
 ) -> tuple[tuple[GeneratedSource, ...], tuple[GeneratedSource, ...]]:
     """Write generated files; return the sources to compile, and the files that they include.
 
     Sources without conflicting names are compiled in batches of `size`, as kernel instances are.
+    Those with flags of their own, by `flags_of`, are compiled alone.
     """
     texts = {
         name: data.decode("utf-8") for name, data in files.items() if name.endswith(SOURCE_SUFFIXES)
@@ -270,7 +283,8 @@ def _write_generated(
         for name, data in files.items()
         if name not in texts and not _GUARD.search(data.decode("utf-8"))
     )
-    batches = dict(_cut_batches(texts, size, unguarded))
+    usual = {name: text for name, text in texts.items() if not flags_of(name)}
+    batches = dict(_cut_batches(usual, size, unguarded))
     batched_names = {member for members in batches.values() for member in members}
     sources: list[GeneratedSource] = []
     headers: list[GeneratedSource] = []

@@ -150,6 +150,7 @@ class PythonModule:
     generated: tuple[PlannedFile, ...]
     code_objects: tuple[CodeObject, ...]
     inputs: tuple[str, ...]
+    source_copts: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ class TorchModule(KernelModule):
     host_only: tuple[str, ...]
     init: tuple[str, ...]
     generated: tuple[PlannedFile, ...]
+    source_copts: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)

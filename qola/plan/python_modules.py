@@ -98,6 +98,7 @@ def plan_python_module(
         generated=module.generated_files,
         code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs),
         inputs=tuple(sorted({*module.tree_files, *headers})),
+        source_copts=module.source_copts,
     )
 
 
@@ -189,6 +190,7 @@ def plan_torch_module(
         entry_sources=entry_sources,
         directions=module.kernels.directions,
         generated=() if attention else module.generated_files,
+        source_copts={} if attention else module.source_copts,
     )
     return planned, headers
 

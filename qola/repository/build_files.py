@@ -238,6 +238,7 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
             generated=[found.file for found in module.generated] or None,
             headers=f":{name}.headers",
             plan="plan.json",
+            source_copts=_source_copts(module),
             sources={s.name: s.file for s in sorted(module.sources, key=lambda s: s.name)},
             deps=list(_PYTHON_HEADERS if module.symbol else ()),
             rocm_headers=_ROCM_HEADERS if module.rocm else None,
@@ -266,10 +267,15 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             init=module.init,
             kernels=_by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True))),
             plan="plan.json",
+            source_copts=_source_copts(module),
             sources=_by_arch_set(plan.archs, module.sources),
             torch="@qola_torch",
         ),
     ]
+
+
+def _source_copts(module: PythonModule | TorchModule) -> dict[str, list[str]] | None:
+    return {name: list(flags) for name, flags in module.source_copts.items()} or None
 
 
 def _torch_wheel(plan: Plan) -> str:

@@ -190,7 +190,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             **common
         )
 
-def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None):
+def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None, source_copts = {}):
     """Declares a module that Python imports without PyTorch, or whose C functions it calls.
 
     Args:
@@ -208,6 +208,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
       rocm_headers: label of the headers of ROCm's libraries, if the module includes some.
+      source_copts: dict from the name of a source to further compiler flags.
     """
     if code_objects:
         copts = copts + _EMBEDDED_HSA
@@ -217,7 +218,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         {" ".join(selected): sources for selected in subsets(archs)},
         [headers] + deps + ([rocm_headers] if rocm_headers else []) + _generated_headers(name, generated) +
         ([Label("//cc/api:asm")] if code_objects else []),
-        lambda _source, _selected: copts,
+        lambda source, _selected: copts + source_copts.get(source, []),
         code_objects = code_objects or None,
     )
     shared_form(
@@ -233,7 +234,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         plan = plan,
     )
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], generated = []):
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], generated = [], source_copts = {}):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -256,6 +257,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         its key.
       asm_tables: headers by which AITER's own sources select assembly kernels.
       generated: generated files that sources include, in <name>/generated.
+      source_copts: dict from the name of a source to further compiler flags.
     """
     stem = file.removesuffix(".so")
     with_asm = bool(code_objects or asm_tables)
@@ -277,7 +279,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         archs,
         sources,
         deps,
-        lambda source, _selected: copts + (init_copts if source in init else []) + (HOST_ONLY if source in host_only else []),
+        lambda source, _selected: copts + (init_copts if source in init else []) + source_copts.get(source, []) + (HOST_ONLY if source in host_only else []),
         code_objects = code_objects if with_asm else None,
         visibility = ["//visibility:public"],
     )

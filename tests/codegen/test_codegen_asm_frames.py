@@ -130,10 +130,45 @@ def test_rows_are_selected_as_pandas_did() -> None:
     assert ("M" in frame, "N" in frame) == (True, False)
 
 
+OPUS = """M,kernelId,solidx,libtype
+1,7,,opus
+2,8,9,opus
+2,8,9,opus
+3,x,,opus
+4,5,,triton
+"""
+
+
+def combined(pandas: Any, text: str, folder: Path) -> str:
+    """Return the table that AITER's opus_gemm/gen_instances.py writes and reads again."""
+    table = pandas.read_csv(io.StringIO(text))
+    table = table[table["libtype"] == "opus"]
+    assert not table.empty
+    kids = pandas.to_numeric(table["solidx"], errors="coerce")
+    kids = kids.fillna(pandas.to_numeric(table["kernelId"], errors="coerce"))
+    assert [int(kid) for kid in kids.dropna().tolist()] == [7, 9, 9]
+    table = table[kids.isin({7, 9}) & kids.apply(lambda kid: not pandas.isna(kid))].copy()
+    table["solidx"] = table["solidx"].fillna(pandas.to_numeric(table["kernelId"], errors="coerce"))
+    table = table.drop(columns=["kernelId"]).rename(columns={"libtype": "lib"})
+    table["solidx"] = table["solidx"].astype(int)
+    pandas.concat([table], ignore_index=True).drop_duplicates().to_csv(folder / "t", index=False)
+    return (folder / "t").read_text("utf-8")
+
+
+def test_a_table_is_written_as_pandas_did(tmp_path: Path) -> None:
+    """Prevents: GEMMs of later trees that are generated for no tuned problem, or for others."""
+    vars(PANDAS).update(to_numeric=frames.to_numeric, isna=frames.is_gap)
+    assert combined(PANDAS, OPUS, tmp_path) == "M,solidx,lib\n1,7,opus\n2,9,opus\n"
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda frame: frame["M"].astype(int), "a column as <class 'int'>"),
+        (lambda frame: frame["M"].astype(float), "a column as <class 'float'>"),
+        (lambda frame: frame["kernelName"].astype(int), "a column as <class 'int'>"),
+        (lambda frame: frame["M"].fillna(0), "a column filled with 0"),
+        (lambda frame: frames.to_numeric(frame["M"], "raise"), "to_numeric with errors='raise'"),
+        (lambda frame: frame.to_csv("file"), "to_csv with an index"),
         (lambda frame: frame["M"].astype("str"), "a column as 'str'"),
         (lambda frame: frame[frame["M"] == frame["us"]], "a column compared with"),
         (lambda frame: frame[frame["M"]], "is not a comparison"),

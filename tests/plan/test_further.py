@@ -213,6 +213,40 @@ def test_aiters_chip_info_runs_only_where_it_is_asked(tmp_path: Path) -> None:
         plan_gemm(read_tree(root), tmp_path)
 
 
+_DEVICE_CODE = """\
+import json, os, sys
+for name in ("a.device.cu", "b.device.cu", "c.cu", "d.cu"):
+    with open(os.path.join(sys.argv[1], name), "w") as file:
+        file.write("template struct T<1>;\\n")
+with open(sys.argv[2].partition("=")[2], "w") as file:
+    json.dump([], file)
+"""
+
+
+def test_sources_have_flags_of_their_own(tmp_path: Path) -> None:
+    """Prevents: device code that compiles with another's flags, alone or in a batch with it."""
+    root = write_gemm(tmp_path / "later")
+    (root / "csrc/gemm/gen.py").write_text(_DEVICE_CODE, "utf-8")
+    (root / "csrc/gemm/gemm.cu").write_text(
+        'extern "C" __attribute__((visibility("default")))\nint gemm() { return 0; }\n', "utf-8"
+    )
+    # As AITER's opus_gemm: a file of the generator's own is outside of its output folder.
+    command = "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}} --sidecar={{0}}/../../kept.json'"
+    flags = {"*a.device.cu": ["-DA", "-mllvm -x"], "*.device.cu": ["-DB"], "/*/c.cu": ["-DC"]}
+    entry = {"blob_gen_cmd": command, "flags_extra_hip_per_source": flags}
+    add_modules(root, {"module_gemm": {"srcs": ["f'{AITER_CSRC_DIR}/gemm/gemm.cu'"], **entry}})
+    plan = plan_gemm(read_tree(root), tmp_path)
+    (module,) = plan.python_modules
+    assert module.source_copts == {
+        "a.device": ("-DA", "-mllvm -x"),
+        "b.device": ("-DB",),
+        "c": ("-DC",),
+    }
+    assert {"gemm", "d", *module.source_copts} == {source.name for source in module.sources}
+    build = manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert 'source_copts = {\n        "a.device"' in build
+
+
 def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
     """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
     root = write_later_tree(tmp_path / "later")

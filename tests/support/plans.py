@@ -62,7 +62,7 @@ def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
 
 def python_module(name: str, library: str) -> PythonModule:
     """Return a Python module without sources."""
-    return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), (), (), (), ())
+    return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), (), (), (), (), {})
 
 
 def package(*copts: str, headers: str = "fwd") -> KernelPackage:

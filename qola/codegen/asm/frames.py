@@ -18,7 +18,7 @@ import itertools
 import math
 import sys
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +35,10 @@ _INT64 = 2**63
 
 class FrameError(Exception):
     """A use of a table for which the stand-in might differ from pandas."""
+
+
+class EmptyDataError(FrameError):
+    """A table without a header."""
 
 
 class Columns(list[str]):
@@ -96,10 +100,40 @@ class Series:
         return Series(isinstance(v, builtins.str) and v.startswith(start) for v in self.values)
 
     def astype(self, kind: type) -> Series:
-        """Convert the values to text; gaps stay gaps."""
+        """Convert the values to text, where gaps stay gaps, or numbers without gaps to int."""
+        if kind is int and _are_numbers(self.values) and not any(map(is_gap, self.values)):
+            return Series(map(int, self.values))
         if kind is not builtins.str:
             raise FrameError(f"a column as {kind!r}")
         return Series(value if is_gap(value) else builtins.str(value) for value in self.values)
+
+    @property
+    def loc(self) -> Sequence[Value]:
+        """The values by their position: of a table with all of its rows."""
+        return self.values
+
+    def tolist(self) -> list[Value]:
+        """Return the values as a list."""
+        return list(self.values)
+
+    def dropna(self) -> Series:
+        """Return the values without gaps."""
+        return Series(value for value in self.values if not is_gap(value))
+
+    def fillna(self, other: Series) -> Series:
+        """Return the values, with those of another column in place of gaps."""
+        if not isinstance(other, Series):
+            raise FrameError(f"a column filled with {other!r}")
+        pairs = zip(self.values, other.values, strict=True)
+        return Series(_widened([more if is_gap(value) else value for value, more in pairs]))
+
+    def isin(self, values: Collection[Value]) -> Series:
+        """Compare each value with several."""
+        return Series(value in values for value in self.values)
+
+    def apply(self, function: Callable[[Value], Any]) -> Series:
+        """Return the result of a function for each value."""
+        return Series(map(function, self.values))
 
 
 class Frame:
@@ -152,11 +186,43 @@ class Frame:
         data = {name: itertools.compress(values, kept) for name, values in self._data.items()}
         return Frame(data, itertools.compress(self.index, kept))
 
-    def __setitem__(self, name: str, value: Value) -> None:
-        """Set a column to one value in all rows."""
+    def __setitem__(self, name: str, value: Value | Series) -> None:
+        """Set a column to one value in all rows, or to another column of these rows."""
+        if isinstance(value, Series) and len(value.values) == len(self):
+            self._data[name] = list(value.values)
+            return
         if not isinstance(value, str | int | float):
             raise FrameError(f"column {name} set to {value!r}, which is not a single value")
         self._data[name] = [value] * len(self)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the table has no rows."""
+        return not self.index
+
+    def copy(self) -> Frame:
+        """Return a table of its own with the same content."""
+        return Frame(self._data, self.index)
+
+    def drop(self, *, columns: Sequence[str]) -> Frame:
+        """Return the table without some columns."""
+        data = {name: values for name, values in self._data.items() if name not in columns}
+        return Frame(data, self.index)
+
+    def rename(self, *, columns: Mapping[str, str]) -> Frame:
+        """Return the table with other names of columns."""
+        data = {columns.get(name, name): values for name, values in self._data.items()}
+        return Frame(data, self.index)
+
+    def drop_duplicates(self) -> Frame:
+        """Return the first of equal rows each."""
+        seen: set[tuple[Value | None, ...]] = set()
+        first = []
+        for row in self._rows():
+            key = tuple(None if is_gap(value) else value for value in row)
+            first.append(key not in seen)
+            seen.add(key)
+        return self[Series(first)]  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -214,7 +280,7 @@ def read_csv(source: str | Path | io.StringIO) -> Frame:
     # pandas skips a blank line, but not a line of commas.
     lines = [row for row in csv.reader(io.StringIO(text)) if len(row) > 1 or "".join(row).strip()]
     if not lines:
-        raise FrameError("no columns to parse from file")
+        raise EmptyDataError("no columns to parse from file")
     header, *rows = lines
     if len(set(header)) < len(header) or "" in header:
         raise FrameError(f"columns without a name, or two of one name: {', '.join(header)}")
@@ -238,6 +304,20 @@ def concat(frames: Iterable[Frame], ignore_index: bool = False) -> Frame:
     names = dict.fromkeys(name for frame in parts for name in frame.columns)
     columns = {name: _widened([row.get(name, math.nan) for row in rows]) for name in names}
     return Frame(columns, range(len(rows)))
+
+
+def to_numeric(column: Series, errors: str) -> Series:
+    """Convert the values of a column to numbers; others become gaps."""
+    if errors != "coerce":
+        raise FrameError(f"to_numeric with errors={errors!r}")
+    if _are_numbers(column.values):
+        return Series(column.values)
+    return Series(_widened([_number(value) for value in column.values]))
+
+
+def _number(value: Value) -> Value:
+    found = _typed([str(value)])[0]
+    return found if isinstance(found, int | float) else math.nan
 
 
 def _typed(texts: Sequence[str]) -> list[Any]:
@@ -279,8 +359,10 @@ def is_gap(value: Value) -> bool:
 
 def install() -> None:
     """Make ``import pandas`` and ``import numpy`` of this process find the stand-in."""
-    pandas, numpy = ModuleType("pandas"), ModuleType("numpy")
-    vars(pandas).update(read_csv=read_csv, concat=concat, Series=Series)
+    pandas, numpy, errors = (ModuleType(name) for name in ("pandas", "numpy", "pandas.errors"))
+    vars(errors).update(EmptyDataError=EmptyDataError)
+    vars(pandas).update(read_csv=read_csv, concat=concat, Series=Series, errors=errors)
+    vars(pandas).update(isna=is_gap, to_numeric=to_numeric)
     vars(pandas)["set_option"] = lambda name, value: None
     # Scripts only use it in isinstance, and values are Python's own.
     vars(numpy).update(integer=int)

@@ -52,16 +52,19 @@ def _run_deep_script(
     """
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        cwd, folder, seen = root / "cwd", root / "out", root / "seen"
+        # Some scripts write files for their own later runs next to or above their output folder.
+        cwd, folder, seen = root / "cwd", root / "build/module/out", root / "seen"
         cwd.mkdir()
-        folder.mkdir()
+        folder.mkdir(parents=True)
         # As str.format, with which AITER puts it in.
         arguments = [arg.replace("{}", str(folder)).replace("{0}", str(folder)) for arg in args]
         command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
         run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
         opened = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else []
         seen.unlink(missing_ok=True)
-        files = sorted(path for path in root.rglob("*") if path.is_file())
+        named = {os.path.normpath(option.rpartition("=")[2]) for option in arguments}
+        written = sorted(path for path in root.rglob("*") if path.is_file())
+        files = [path for path in written if str(path) not in named]
         unexpected = [p for p in files if folder not in p.parents or p.suffix not in _SUFFIXES]
         size = sum(path.stat().st_size for path in files)
         if size > _MAX_BYTES:
