@@ -128,6 +128,7 @@ def test_rows_are_selected_as_pandas_did() -> None:
     with pytest.raises(frames.FrameError, match="loc of selected rows"):
         frame[frame["M"] != 2].fillna(0).loc[1, "M"]
     assert ("M" in frame, "N" in frame) == (True, False)
+    assert list(frame[frame["M"] == 5].iterrows()) == []
 
 
 OPUS = """M,kernelId,solidx,libtype

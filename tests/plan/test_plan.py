@@ -230,7 +230,12 @@ def documented(repo_root: Path) -> dict[str, set[str]]:
     }
 
 
-_NAMED = ("manifest.modules.overrides", "modules.macros")
+_NAMED = (
+    "manifest.modules.overrides",
+    "modules.macros",
+    "python_modules.source_copts",
+    "torch_modules.source_copts",
+)
 
 
 def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:

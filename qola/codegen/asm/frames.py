@@ -229,7 +229,7 @@ class Frame:
 
     def iterrows(self) -> Iterator[tuple[int, Mapping[str, Value]]]:
         """Yield the number and the values of each row."""
-        if _are_numbers(value for values in self._data.values() for value in values):
+        if len(self) and _are_numbers(v for values in self._data.values() for v in values):
             raise FrameError("iterrows of a table of numbers only, which get one type in pandas")
         yield from zip(self.index, self.iloc, strict=True)
 
