@@ -1,6 +1,6 @@
 """qola_package: a package of qola's Python code, visible only to the layers above it."""
 
-load("//rules:python.bzl", "python_library")
+load("//rules:python.bzl", "python_library", "python_tool")
 
 # From bottom to top. A package imports packages of lower layers only, never of its own layer.
 LAYERS = [
@@ -26,7 +26,7 @@ _OUTSIDE = [
     "//tools:__subpackages__",
 ]
 
-def qola_package(name, srcs = None, data = [], deps = [], imports = ["../.."]):
+def qola_package(name, srcs = None, data = [], deps = [], imports = ["../.."], tools = {}):
     """Declares a package as a library that only higher layers see.
 
     Args:
@@ -35,6 +35,7 @@ def qola_package(name, srcs = None, data = [], deps = [], imports = ["../.."]):
       data: its data files.
       deps: the packages it imports, of qola and of PyPI.
       imports: path to the directory that contains qola/.
+      tools: its programs that rules run: their modules by target name.
     """
     (height,) = [number for number, layer in enumerate(LAYERS) if name in layer]
     python_library(
@@ -45,6 +46,8 @@ def qola_package(name, srcs = None, data = [], deps = [], imports = ["../.."]):
         visibility = _OUTSIDE + ["//qola/{}:__pkg__".format(above) for layer in LAYERS[height + 1:] for above in layer],
         deps = deps,
     )
+    for tool, module in tools.items():
+        python_tool(name = tool, module = module, visibility = ["//visibility:public"], deps = [":" + name])
     if native.package_name() != "qola":
         # The files that repository rules and nested Bazels read.
         native.filegroup(name = "all_files", srcs = native.glob(["**/*"]), visibility = ["//visibility:public"])

@@ -123,6 +123,17 @@ function(qola_checkout_aiter)
   endif()
 endfunction()
 
+# _qola_set_results(<result>...)
+# Sets the variable that OUT_<RESULT> names, in the scope of the function's caller, to the variable <result>.
+macro(_qola_set_results)
+  foreach(result IN ITEMS ${ARGN})
+    string(TOUPPER "OUT_${result}" name)
+    if(NOT "${arg_${name}}" STREQUAL "")
+      set(${arg_${name}} "${${result}}" PARENT_SCOPE)
+    endif()
+  endforeach()
+endmacro()
+
 # qola_build_modules(GROUP <group> BUILD_DIR <directory> MANIFEST <file> AITER_DIR <directory>
 #                    [ARCHS <arch>...] [LIBS <file>...] [OUT_INCLUDE_DIR <variable>]
 #                    [OUT_LIB_DIR <variable>] [OUT_LIBS <variable>] [OUT_CONFIG_DIR <variable>])
@@ -164,12 +175,7 @@ function(qola_build_modules)
   set(lib_dir "${directory}/lib")
   set(libs "${libraries}")
   set(config_dir "${directory}/configs")
-  foreach(result IN ITEMS include_dir lib_dir libs config_dir)
-    string(TOUPPER "OUT_${result}" name)
-    if(NOT "${arg_${name}}" STREQUAL "")
-      set(${arg_${name}} "${${result}}" PARENT_SCOPE)
-    endif()
-  endforeach()
+  _qola_set_results(include_dir lib_dir libs config_dir)
 endfunction()
 
 # _qola_build_group(<output directory>)
@@ -213,10 +219,5 @@ function(qola_add_modules)
   qola_build_modules(GROUP "${arg_GROUP}" MANIFEST "${arg_MANIFEST}" BUILD_DIR "${arg_BUILD_DIR}"
     AITER_DIR "${aiter_dir}" ARCHS ${arg_ARCHS} LIBS ${arg_LIBS} OUT_INCLUDE_DIR include_dir
     OUT_LIB_DIR lib_dir OUT_LIBS libs OUT_CONFIG_DIR config_dir)
-  foreach(result IN ITEMS include_dir lib_dir libs config_dir aiter_dir)
-    string(TOUPPER "OUT_${result}" name)
-    if(NOT "${arg_${name}}" STREQUAL "")
-      set(${arg_${name}} "${${result}}" PARENT_SCOPE)
-    endif()
-  endforeach()
+  _qola_set_results(include_dir lib_dir libs config_dir aiter_dir)
 endfunction()

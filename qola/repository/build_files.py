@@ -230,15 +230,8 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
             "python_module",
             name=name,
             archs=plan.archs,
-            bundle_files=":bundle_files",
-            code_objects=_code_objects(plan.archs, module, aiter),
-            copts=list(module.copts),
-            export_list=f"{name}.exports",
-            file=module.library,
-            generated=[found.file for found in module.generated] or None,
-            headers=f":{name}.headers",
+            **_module_attributes(plan, module, aiter),
             plan="plan.json",
-            source_copts=_source_copts(module),
             sources={s.name: s.file for s in sorted(module.sources, key=lambda s: s.name)},
             deps=list(_PYTHON_HEADERS if module.symbol else ()),
             rocm_headers=_ROCM_HEADERS if module.rocm else None,
@@ -256,26 +249,31 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             name=name,
             archs=plan.archs,
             asm_tables=[table.file for table in module.asm_tables] or None,
-            bundle_files=":bundle_files",
-            code_objects=_code_objects(plan.archs, module, aiter),
-            copts=list(module.copts),
-            export_list=f"{name}.exports",
-            file=module.library,
-            generated=[found.file for found in module.generated] or None,
-            headers=f":{name}.headers",
+            **_module_attributes(plan, module, aiter),
             host_only=module.host_only,
             init=module.init,
             kernels=_by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True))),
             plan="plan.json",
-            source_copts=_source_copts(module),
             sources=_by_arch_set(plan.archs, module.sources),
             torch="@qola_torch",
         ),
     ]
 
 
-def _source_copts(module: PythonModule | TorchModule) -> dict[str, list[str]] | None:
-    return {name: list(flags) for name, flags in module.source_copts.items()} or None
+def _module_attributes(
+    plan: Plan, module: PythonModule | TorchModule, aiter: str
+) -> Mapping[str, Value]:
+    """Return the attributes that the rules of both kinds of Python modules have."""
+    return {
+        "bundle_files": ":bundle_files",
+        "code_objects": _code_objects(plan.archs, module, aiter),
+        "copts": list(module.copts),
+        "export_list": f"{module.name}.exports",
+        "file": module.library,
+        "generated": [found.file for found in module.generated] or None,
+        "headers": f":{module.name}.headers",
+        "source_copts": {name: list(flags) for name, flags in module.source_copts.items()} or None,
+    }
 
 
 def _torch_wheel(plan: Plan) -> str:
