@@ -23,16 +23,11 @@ FUNCTIONS = {
     "module_fmha_v3_fwd": "fmha_v3_fwd",
     "module_fmha_v3_varlen_bwd": "fmha_v3_varlen_bwd",
     "module_fmha_v3_varlen_fwd": "fmha_v3_varlen_fwd",
-    "module_gemm_a8w8": "gemm_a8w8",
     "module_mha_batch_prefill": "mha_batch_prefill",
     "module_mha_bwd": "mha_bwd",
     "module_mha_varlen_bwd": "mha_varlen_bwd",
     "module_mha_varlen_fwd": "mha_varlen_fwd",
     "module_moe_sorting": "moe_sorting_fwd",
-    "module_norm": "layernorm2d_fwd layernorm2d_fwd_with_add "
-    "layernorm2d_fwd_with_add_dynamicquant layernorm2d_fwd_with_add_smoothquant "
-    "layernorm2d_fwd_with_dynamicquant layernorm2d_fwd_with_smoothquant layernorm2d_with_add_asm "
-    "layernorm2d_with_add_smoothquant_asm",
     "module_pos_encoding": "batched_rotary_embedding rotary_embedding_fwd",
     "module_quant": "dynamic_per_group_scaled_quant_fp4 dynamic_per_tensor_quant "
     "dynamic_per_token_scaled_quant partial_transpose smooth_per_token_scaled_quant "

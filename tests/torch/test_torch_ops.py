@@ -1,7 +1,6 @@
 """The wheel's PyTorch operators on the emulator: the kernels' own results, against torch's.
 
-By hand, with torch and with third_party/python/verify.txt (CONTRIBUTING.md): tensors on the CPU
-stand for those on a GPU.
+Tensors on the CPU stand for tensors on a GPU. run_with_torch.py runs it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from tests.reference.problems import problems
 
 settings.register_profile("same", database=None, deadline=None, derandomize=True, max_examples=300)
 settings.load_profile("same")
-torch: Any = pytest.importorskip("torch", reason="needs third_party/python/torch.txt")
 torch.set_num_threads(1)
 
 SEEDS = st.integers(0, 2**32)

