@@ -8,11 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from qola.errors import unseen
 
 Reader = Callable[[Any], Any]
+
+Scalar = str | int | float | bool | None
+
+JsonValue: TypeAlias = "Scalar | Sequence[JsonValue] | Mapping[str, JsonValue]"
+"""A value that json.dumps writes."""
+
+JsonObject = dict[str, JsonValue]
 
 
 _MAX_DEPTH = 32

@@ -67,9 +67,9 @@ _running: ContextVar[_Running | None] = ContextVar("_running", default=None)
 
 @contextmanager
 def thread_pool(workers: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Create a pool of threads; an exception that leaves the block ends their programs.
+    """Create a pool of threads; an exception that leaves the block ends the threads' programs.
 
-    The exception of a signal is raised in the main thread, which waits for the others.
+    Without this, an interrupt would reach only the main thread, which waits for the other threads.
     """
     running = _Running(_running.get())
     with ThreadPoolExecutor(workers, initializer=_running.set, initargs=(running,)) as pool:

@@ -10,11 +10,11 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding
 from qola.files import lossy_text
+from qola.json_types import Scalar
 from qola.version import docs_url
 
 FILE = Path(__file__).with_name("known_faults.json")
@@ -24,7 +24,7 @@ def known_faults(
     tree: AiterTree,
     config: ModuleConfig,
     archs: Collection[str],
-    variants: Iterable[Mapping[str, Any]] = (),
+    variants: Iterable[Mapping[str, Collection[object]]] = (),
 ) -> Iterator[Finding]:
     """Yield a warning for each known fault of a tree that a library's kernels can meet.
 
@@ -53,7 +53,7 @@ def known_faults(
             )
 
 
-def _asks(variant: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+def _asks(variant: Mapping[str, Collection[object]], asked: Mapping[str, Scalar]) -> bool:
     """Return whether a variant includes the values that trigger a fault."""
     return all(value in variant.get(name, (value,)) for name, value in asked.items())
 

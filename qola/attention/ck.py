@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from qola.attention.problem import AttentionProblem
 from qola.reference.formats import BF8, BF8_FNUZ, BF16, FP8, FP8_FNUZ, FP16, FP32, Format
@@ -39,7 +38,7 @@ def formats(dtype: str, arch: str) -> tuple[Format, Format]:
     return given, out
 
 
-def traits_of(problem: AttentionProblem) -> dict[str, Any]:
+def traits_of(problem: AttentionProblem) -> dict[str, bool | int | str]:
     """Return the members of `t`, the traits, that conditions of a dispatch read."""
     return {
         "data_type": problem.dtype,

@@ -41,6 +41,10 @@ _NOT_OF = {
 }
 
 
+Fields = dict[str, Any]
+"""The fields of a problem as JSON values that are not checked yet."""
+
+
 @dataclass(frozen=True)
 class _Kind:
     """The values that a field may have.
@@ -109,7 +113,7 @@ FIELDS = tuple(_KINDS)
 """All fields of a problem."""
 
 
-def from_fields(values: Mapping[str, Any], place: str = "") -> AttentionProblem:
+def from_fields(values: Fields, place: str = "") -> AttentionProblem:
     """Return the problem with these fields; the others have their default values.
 
     Args:
@@ -136,7 +140,7 @@ def from_fields(values: Mapping[str, Any], place: str = "") -> AttentionProblem:
     return AttentionProblem(**whole, layout=Layout(**layout))
 
 
-def _check_each(values: Mapping[str, Any], prefix: str) -> Iterator[Finding]:
+def _check_each(values: Fields, prefix: str) -> Iterator[Finding]:
     for name in REQUIRED:
         if name not in values:
             yield Finding(f"{prefix}{name}", "left out", _KINDS[name].expected)
@@ -152,7 +156,7 @@ def _near(name: str, text: str = "") -> str:
     return f"did you mean {near[0]}{text}?" if near else ""
 
 
-def _check_together(values: Mapping[str, Any], prefix: str) -> Iterator[Finding]:
+def _check_together(values: Fields, prefix: str) -> Iterator[Finding]:
     """Yield contradictions between fields whose values are valid."""
     direction, mode = values["direction"], values.get("mode", "batch")
     counts = [len(values[name]) for name in ("seqlen_q", "seqlen_k")]
@@ -212,7 +216,7 @@ def make_problem(
     Raises:
         ProblemError: with every error.
     """
-    values: dict[str, Any] = {"direction": direction, "dtype": dtype, "nhead_q": nhead_q}
+    values: Fields = {"direction": direction, "dtype": dtype, "nhead_q": nhead_q}
     values["mode"] = "batch" if isinstance(seqlen_q, int) else "group"
     q, k = (
         [length] if isinstance(length, int) else [*length]
@@ -315,7 +319,7 @@ def parse_words(words: Sequence[str], direction: str) -> AttentionProblem:
         raise ProblemError(error.findings, _TITLE) from None
 
 
-def _parse_word(name: str, text: str) -> dict[str, Any]:
+def _parse_word(name: str, text: str) -> Fields:
     """Return the fields that a word sets; raise KeyError or ValueError for a wrong value."""
     if name == "hdim":
         sizes = [int(size) for size in text.split("x")]

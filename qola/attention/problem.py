@@ -8,6 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from qola.errors import ExitCode, QolaError
+from qola.json_types import JsonObject
 from qola.reference.attention import Attention
 from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, Mask, MaskType
@@ -147,7 +148,7 @@ class AttentionProblem:
 
     @property
     def mask(self) -> Mask:
-        """The mask, which knows the keys that a query sees."""
+        """The mask: the keys that each query sees."""
         return Mask(self.mask_type, self.window_size_left, self.window_size_right)
 
     @property
@@ -202,10 +203,10 @@ class AttentionProblem:
         width = products[0] * self.hdim_q + products[1] * self.hdim_v
         return 2 * pairs * self.nhead_q * width
 
-    def to_fields(self) -> dict[str, Any]:
+    def to_fields(self) -> JsonObject:
         """Return all fields by name as JSON values, with those of the layout among them."""
         values = asdict(self)
-        layout: dict[str, Any] = values.pop("layout")
+        layout: JsonObject = values.pop("layout")
         return values | layout
 
     def to_json(self) -> str:

@@ -85,7 +85,7 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
 
 
 def beside(bazel: Sequence[str], ruleset: Path) -> list[str]:
-    """Return the prefix of a command that runs a program built by `bazel`, from `find_bazel`."""
+    """Return a prefix for commands: bazelw runs a program that its Bazel built; [] for others."""
     # bazelw's Bazel may be in the private tree, which has its own Python.
     return [*bazel, "--beside-bazel"] if str(ruleset / "bazelw") in bazel else []
 

@@ -157,7 +157,7 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
     own: list[str] = []
     if not lazy or built.bundle:
         good = [module["name"] for module in records if module["success"]]
-        own = outdated(namespace, good, lazy, output)
+        own = outdated(namespace, good, output)
     install(output, files, failed, whole, own)
     return whole
 

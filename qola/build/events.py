@@ -29,6 +29,10 @@ _JOBS = re.compile(r"--jobs=(\d+)")
 DEFAULT_OUTPUTS = "default"
 
 
+Event = Mapping[str, Any]
+"""An object of the stream; Bazel leaves out fields with default values."""
+
+
 @dataclass(frozen=True)
 class FinishedAction:
     """A successful action. Results from Bazel's output tree have no action.
@@ -94,13 +98,13 @@ class EventReader:
     jobs: int | None = None
     told: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
-    _sets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _sets: dict[str, Event] = field(default_factory=dict)
     _aborts: dict[str, str] = field(default_factory=dict)
 
     def feed(self, line: str, seconds: float) -> None:
         """Read one line of the stream that arrived `seconds` after the start of the build."""
         event = json.loads(line)
-        identity: Mapping[str, Any] = event["id"]
+        identity: Event = event["id"]
         if "namedSet" in identity:
             self._sets[identity["namedSet"]["id"]] = event["namedSetOfFiles"]
         elif "action" in event:
@@ -158,9 +162,7 @@ class EventReader:
         """Return Bazel's printed output without colours: all of it, or the last pieces."""
         return ANSI.sub("", "".join(self._stderr[-last:]))
 
-    def _action(
-        self, identity: Mapping[str, Any], action: Mapping[str, Any], seconds: float
-    ) -> None:
+    def _action(self, identity: Event, action: Event, seconds: float) -> None:
         mnemonic, output = action.get("type", ""), str(identity.get("primaryOutput", ""))
         name = action_name(mnemonic, str(identity.get("label", "")), output)
         if action.get("success"):
@@ -172,7 +174,7 @@ class EventReader:
         stderr = _path(action.get("stderr", {}).get("uri", ""))
         self.failed.setdefault(_key(identity), FailedAction(name, mnemonic, code, stderr))
 
-    def _aborted(self, event: Mapping[str, Any], seconds: float) -> None:
+    def _aborted(self, event: Event, seconds: float) -> None:
         identity, aborted = event["id"], event["aborted"]
         text = aborted.get("description", "")
         if cause := _cause(identity):
@@ -184,8 +186,8 @@ class EventReader:
             result = TargetResult(False, seconds, {}, (), reason, causes)
             self.targets[_short(target["label"])] = result
 
-    def _completed(self, event: Mapping[str, Any], seconds: float) -> None:
-        completed: Mapping[str, Any] = event["completed"]
+    def _completed(self, event: Event, seconds: float) -> None:
+        completed: Event = event["completed"]
         success = completed.get("success", False)
         self.targets[_short(event["id"]["targetCompleted"]["label"])] = TargetResult(
             success=success,
@@ -215,7 +217,7 @@ def fails(output: str) -> tuple[str, ...]:
     return _texts(_FAIL, ANSI.sub("", output))
 
 
-def _cause(identity: Mapping[str, Any]) -> str:
+def _cause(identity: Event) -> str:
     """Return the label of a target that stopped the analysis of others, "" if none did."""
     target = identity.get("configuredLabel") or identity.get("unconfiguredLabel") or {}
     return str(target.get("label", ""))
@@ -225,7 +227,7 @@ def _texts(pattern: re.Pattern[str], output: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(output)))
 
 
-def _key(identity: Mapping[str, Any]) -> str:
+def _key(identity: Event) -> str:
     """Return the key of an action, the same in all events of a build."""
     return str(identity.get("primaryOutput") or identity.get("label", ""))
 

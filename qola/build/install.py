@@ -65,7 +65,7 @@ def module_record(
     bundled: Mapping[str, Any] | None = None,
 ) -> ModuleRecord:
     """Return the record of a module: its library, to install at `place`, else its error."""
-    own: dict[str, Any] = {
+    own: ModuleRecord = {
         "name": name,
         "md_name": place.stem,
         "success": library is not None,
@@ -86,8 +86,17 @@ class Summary(TypedDict):
     failed: int
 
 
+class PrebuiltRecord(TypedDict):
+    """The origin of a fetched bundle: its key, and the source that had it."""
+
+    key: str
+    source: str
+    layout: str
+
+
 class _Requested(TypedDict, total=False):
     wheel: str
+    prebuilt: PrebuiltRecord
 
 
 class BuildResult(_Requested):
@@ -95,7 +104,7 @@ class BuildResult(_Requested):
 
     `aiter` describes the source. `bundle_error` says why headers, licenses and SBOM, or the wheel,
     are missing; it is "" on success. `lazy` is true if the attention libraries are lazy. `wheel`
-    is the absolute path of a requested wheel.
+    is the absolute path of a requested wheel. Only `qola fetch` writes `prebuilt`.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None if no directory was named;
     `gpu_archs` has the archs, separated by ;.
@@ -216,11 +225,11 @@ def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> l
     return [name for name in named if name not in files]
 
 
-def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:
-    """Return directories and files that may contain only newly installed files.
+def outdated(namespace: str, modules: Iterable[str], output: Path) -> list[str]:
+    """Return directories and files whose earlier content must not stay.
 
-    Sources of an earlier lazy library belong to another library now; packs of Triton kernels may
-    be for archs that are no longer built.
+    An earlier lazy library had other sources than the new one, and packs of Triton kernels may be
+    for archs that are not built any more.
     """
     modules = tuple(modules)
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
@@ -233,7 +242,7 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
     return found if left else [*found, "bin/qola-kernels"]
 
 
-def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:
+def _remove_others(output: Path, path: Path, kept: Container[str]) -> None:
     """Remove other files at or below a path, and directories that become empty."""
     # Deepest paths first, so that directories are empty when they are visited.
     for found in (*sorted(path.rglob("*"), reverse=True), path):

@@ -9,13 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.pack_files import labels_of_pack
-from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json, triton_record
+from qola.bundle.record import (
+    FileFacts,
+    LibraryFacts,
+    LibraryRecord,
+    manifest_record,
+    to_json,
+    triton_record,
+)
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
 from qola.layout import CONFIGS, RECORD, SBOM
@@ -199,7 +205,7 @@ def _copy_lazy(lazy: LazyInput, files: _Files, all_components: tuple[str, ...]) 
     files.copy(lazy.tool, "bin/qola-kernels", ("qola",)).chmod(0o755)
 
 
-def _copy_triton(triton: TritonInput, plan: Plan, files: _Files) -> dict[str, Any]:
+def _copy_triton(triton: TritonInput, plan: Plan, files: _Files) -> LibraryRecord:
     """Copy library, packs and headers; return the library's entry in manifest.json."""
     path = f"lib/{posixpath.basename(triton.library)}"
     files.copy(triton.library, path, ("qola",))

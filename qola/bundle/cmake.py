@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from qola.bundle.record import BundleRecord, PackRecord
 from qola.layout import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
 from qola.version import docs_url
 
@@ -67,7 +67,7 @@ endif()
 """
 
 
-def package(record: Mapping[str, Any]) -> dict[str, str]:
+def package(record: BundleRecord) -> dict[str, str]:
     """Return the texts of a bundle's CMake package, by path in the bundle."""
     aiter = record["inputs"]["aiter"]
     archs = " ".join(map(_quoted, record["archs"]))
@@ -91,19 +91,22 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         wanted=".".join(f"${{PACKAGE_FIND_VERSION_{part}}}" for part in breaking),
         own=".".join(breaking.values()),
     )
-    files = {component_of(m["name"]): m for m in record["modules"]}
-    if record["static"]:
-        files[STATIC] = {**record["static"], "library": record["static"]["path"]}
+    files = {
+        component_of(m["name"]): (m["library"], m["size"], m.get("archs"), m.get("packs", []))
+        for m in record["modules"]
+    }
+    if static := record["static"]:
+        files[STATIC] = (static["path"], static["size"], None, [])
     components = {
         cmake_file(component): _COMPONENT.format(
             version=record["qola"],
             component=component,
-            file=_quoted(posixpath.basename(module["library"])),
-            size=module["size"],
-            archs=" ".join(map(_quoted, module.get("archs", record["archs"]))),
+            file=_quoted(posixpath.basename(path)),
+            size=size,
+            archs=" ".join(map(_quoted, record["archs"] if own_archs is None else own_archs)),
         )
-        + _packs(component, module.get("packs", ()))
-        for component, module in files.items()
+        + _packs(component, packs)
+        for component, (path, size, own_archs, packs) in files.items()
     }
     return {
         CMAKE_CONFIG: config,
@@ -113,7 +116,7 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _packs(component: str, packs: Iterable[Mapping[str, Any]]) -> str:
+def _packs(component: str, packs: Iterable[PackRecord]) -> str:
     """Return the list of packs, from which an installed program selects its own."""
     names = " ".join(_quoted(posixpath.basename(pack["path"])) for pack in packs)
     return f"set(_qola_{component}_PACKS {names})\n" if names else ""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from typing import Any
 
+from qola.bundle.record import BundleRecord
 from qola.layout import STATIC, TRITON, component_of, pkgconfig_file
 
 _TEXT = """\
@@ -30,7 +29,7 @@ _DESCRIPTIONS = {
 }
 
 
-def texts(record: Mapping[str, Any]) -> dict[str, str]:
+def texts(record: BundleRecord) -> dict[str, str]:
     """Return the texts of pkg-config files, by path in the bundle."""
     archs = {component_of(m["name"]): m["archs"] for m in record["modules"] if "archs" in m}
     libs = {

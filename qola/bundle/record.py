@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit, urlunsplit
 
 from qola.files import sha256_of_json
@@ -35,6 +35,98 @@ class LibraryFacts(FileFacts):
     symbols: tuple[str, ...]
 
 
+class FileRecord(TypedDict):
+    """`FileFacts` in manifest.json."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class PackRecord(FileRecord):
+    """A pack of Triton kernels for one arch."""
+
+    arch: str
+
+
+class KernelNames(TypedDict):
+    """The kernel instances of a direction, or of a kernel in Triton."""
+
+    count: int
+    names: list[str]
+
+
+class _OnlyTriton(TypedDict, total=False):
+    archs: list[str]
+    compiler: str
+    packs: list[PackRecord]
+
+
+class LibraryRecord(_OnlyTriton):
+    """A library in manifest.json; `md_name`, `so_path` and `duration_s` are ROCm/QoLA's keys."""
+
+    name: str
+    success: bool
+    error: str
+    library: str
+    size: int
+    sha256: str
+    entry_points: list[str]
+    symbols: list[str]
+    kernels: dict[str, KernelNames]
+    levels: dict[str, str]
+    md_name: str
+    so_path: str
+    duration_s: None
+    code_objects: list[dict[str, str]]
+
+
+class AiterRecord(TypedDict):
+    """The AITER tree of a bundle; `source` is the public part of its AITER.json."""
+
+    generation: str
+    id: str
+    version: str
+    patches: list[dict[str, str]]
+    source: dict[str, str]
+
+
+class InputsRecord(TypedDict):
+    """The inputs of a bundle; digests of the canonical manifest and of plan.json are ``sha256``."""
+
+    aiter: AiterRecord
+    manifest: dict[str, str]
+    plan: dict[str, str]
+    toolchain: dict[str, str]
+
+
+class SummaryRecord(TypedDict):
+    """Numbers of libraries."""
+
+    total: int
+    success: int
+    failed: int
+
+
+class BundleRecord(TypedDict):
+    """The content of manifest.json (docs/guide/bundle.md)."""
+
+    schema: int
+    qola: str
+    name: str
+    namespace: str
+    archs: list[str]
+    lazy: bool
+    static: FileRecord | None
+    inputs: InputsRecord
+    modules: list[LibraryRecord]
+    summary: SummaryRecord
+    generated_at: str | None
+    gpu_archs: str
+    aiter_root: None
+    manifest_src: None
+
+
 def manifest_record(
     plan: Plan,
     libraries: Mapping[str, LibraryFacts],
@@ -46,8 +138,8 @@ def manifest_record(
     generated_at: str | None,
     lazy: bool = False,
     static: FileFacts | None = None,
-    triton: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    triton: LibraryRecord | None = None,
+) -> BundleRecord:
     """Return manifest.json as data.
 
     Args:
@@ -61,7 +153,7 @@ def manifest_record(
         if module.library in libraries
     ]
     if triton:
-        modules.append(dict(triton))
+        modules.append(triton)
     return {
         "schema": SCHEMA_VERSION,
         "qola": plan.qola,
@@ -69,12 +161,14 @@ def manifest_record(
         "namespace": plan.namespace,
         "archs": list(archs),
         "lazy": lazy,
-        "static": asdict(static) if static else None,
+        "static": _file_record(static) if static else None,
         "inputs": {
             "aiter": {
-                **vars(plan.aiter),
-                "source": _source(origin),
+                "generation": plan.aiter.generation,
+                "id": plan.aiter.id,
+                "version": plan.aiter.version,
                 "patches": list(origin.get("patches", [])),
+                "source": _source(origin),
             },
             "manifest": {"sha256": sha256_of_json(plan.manifest)},
             "plan": {"sha256": plan_sha256},
@@ -88,6 +182,10 @@ def manifest_record(
         "aiter_root": None,
         "manifest_src": None,
     }
+
+
+def _file_record(facts: FileFacts) -> FileRecord:
+    return {"path": facts.path, "size": facts.size, "sha256": facts.sha256}
 
 
 def _source(origin: Mapping[str, Any]) -> dict[str, str]:
@@ -109,14 +207,14 @@ def public_url(url: str) -> str:
 
 def triton_record(
     plan: Plan, library: LibraryFacts, packs: Mapping[str, FileFacts], compiler: str
-) -> dict[str, Any]:
+) -> LibraryRecord:
     """Return the entry of the library of kernels in Triton, in the form of a module's."""
     kernels = {kernel.name: [i.name for i in kernel.instances] for kernel in plan.triton}
     return {
         **_library_record(TRITON, library, library.symbols, kernels),
         "archs": sorted(packs),
         "compiler": compiler,
-        "packs": [{"arch": arch, **asdict(facts)} for arch, facts in sorted(packs.items())],
+        "packs": [{"arch": arch, **_file_record(facts)} for arch, facts in sorted(packs.items())],
     }
 
 
@@ -125,7 +223,7 @@ def _library_record(
     library: LibraryFacts,
     entry_points: Sequence[str],
     kernels: Mapping[str, Sequence[str]],
-) -> dict[str, Any]:
+) -> LibraryRecord:
     """Return the entry of a library; `kernels` has instance names by direction or kernel."""
     return {
         "name": name,
@@ -147,7 +245,7 @@ def _library_record(
 
 def _module(
     plan: Plan, module: PlannedModule, library: LibraryFacts, archs: frozenset[str]
-) -> dict[str, Any]:
+) -> LibraryRecord:
     kernels: dict[str, list[str]] = {}
     for kernel in plan.kernels_of(module):
         if not archs.isdisjoint(kernel.archs):
@@ -167,6 +265,6 @@ def _module(
     }
 
 
-def to_json(record: Mapping[str, Any] | Sequence[Any]) -> str:
+def to_json(record: BundleRecord) -> str:
     """Return the text of manifest.json."""
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"

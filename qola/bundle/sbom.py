@@ -34,6 +34,7 @@ from spdx_tools.spdx.spdx_element_utils import calculate_package_verification_co
 from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
+from qola.bundle.record import BundleRecord
 from qola.files import sha256_of, sha256_of_json
 from qola.layout import RECORD, SBOM
 
@@ -43,7 +44,7 @@ _ROCM = "SPDXRef-rocm"
 
 
 def document(
-    record: Mapping[str, Any],
+    record: BundleRecord,
     directory: Path,
     files: Mapping[str, Sequence[str]],
     licenses: Mapping[str, License],
@@ -166,7 +167,7 @@ def _package(spdx_id: str, name: str, purpose: PackagePurpose, **more: Any) -> P
 
 
 def _bundle(
-    record: Mapping[str, Any], files: Sequence[File], licenses: Mapping[str, License], name: str
+    record: BundleRecord, files: Sequence[File], licenses: Mapping[str, License], name: str
 ) -> Package:
     code = calculate_package_verification_code(list(files))
     code.excluded_files = [f"./{RECORD}", f"./{SBOM}"]
@@ -181,7 +182,7 @@ def _bundle(
     )
 
 
-def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> list[Package]:
+def _components(record: BundleRecord, licenses: Mapping[str, License]) -> list[Package]:
     aiter = record["inputs"]["aiter"]
     source = aiter["source"]
     location, references = _origin(source)
@@ -226,7 +227,7 @@ def _origin(source: Mapping[str, str]) -> tuple[str | SpdxNoAssertion, list[Exte
     return SpdxNoAssertion(), []
 
 
-def _tools(record: Mapping[str, Any]) -> list[Package]:
+def _tools(record: BundleRecord) -> list[Package]:
     """Return the compilers of the bundle's files."""
     toolchain = record["inputs"]["toolchain"]
     rocm = _package(

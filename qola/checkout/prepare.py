@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.errors import AiterError, Finding
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
-from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record
+from qola.fetch.pins import RECORD, PatchPin, TreeRecord, patches_of, pin_patches, read_record
 from qola.fetch.wheel import pip_download, verify
 from qola.files import write_if_changed, writing
 from qola.progress import log
@@ -66,7 +65,7 @@ class LocalSource(_Source):
 Source = WheelSource | GitSource | LocalSource
 
 
-def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]:
+def source_record(source: Source, patches: Sequence[PatchPin]) -> TreeRecord:
     """Return the content of a tree's AITER.json: kind, pin and patches in the order applied.
 
     A copy of a tree with an AITER.json keeps its pin and patches; an invalid one is an AiterError.
@@ -140,11 +139,11 @@ def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
         raise
 
 
-def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:
+def _is_there(directory: Path, source: Source, record: TreeRecord, replacing: bool) -> bool:
     """Return whether a directory already has the tree; AiterError for content that must stay."""
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return False
-    known: dict[str, Any] = {}
+    known: TreeRecord = {}
     with suppress(AiterError):
         known = _read_record(directory)
     # A local source has no pin: a copy of it may be out of date.
@@ -207,7 +206,7 @@ def _not_copied(error: OSError) -> Finding:
     )
 
 
-def _read_record(tree: Path) -> dict[str, Any]:
+def _read_record(tree: Path) -> TreeRecord:
     """Return the content of a tree's AITER.json; {} for a tree without one."""
     record = read_record(tree)
     if record is None or (record and "kind" not in record) or patches_of(record) is None:

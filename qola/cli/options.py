@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from qola.build.bazel import BuildOptions
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
@@ -248,10 +248,21 @@ def output_place(args: argparse.Namespace, namespace: str) -> Path:
     return named or Path("out", namespace or args.manifest.stem)
 
 
-def paths_of(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
+class Paths(TypedDict):
+    """The manifest and the AITER of a command, with absolute paths; None for an unset option."""
+
+    manifest_path: Path
+    aiter_root: Path | None
+    aiter_commit: str | None
+    aiter_remote: str
+    patches_dir: Path | None
+    groups: tuple[str, ...]
+
+
+def paths_of(args: argparse.Namespace, around: Surroundings) -> Paths:
     """Return the values of `AITER` and the manifest, with absolute paths."""
     return {
-        "manifest_path": place_of(args.manifest, around),
+        "manifest_path": around.directory / args.manifest,
         "aiter_root": place_of(args.aiter_root, around),
         "aiter_commit": args.aiter_commit,
         "aiter_remote": args.aiter_remote,

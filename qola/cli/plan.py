@@ -26,6 +26,7 @@ from qola.inspect.query import (
     triton_verdicts,
     verdicts,
 )
+from qola.json_types import JsonValue
 from qola.layout import TRITON, triton_file
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
@@ -214,7 +215,7 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
         console.line(line)
 
 
-def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> None:
+def _print_json(console: Console, values: Sequence[Mapping[str, JsonValue]]) -> None:
     """Print a JSON list with one entry a line."""
     lines = ",\n".join(f"  {json.dumps(value, sort_keys=True)}" for value in values)
     console.line(f"[\n{lines}\n]" if lines else "[]")

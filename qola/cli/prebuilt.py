@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.setup import ResolvedBuild, resolve_build
@@ -100,7 +99,7 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         around.console.json(result)
     else:
         print_modules(result, around.console)
-        source: str = cast("Mapping[str, Any]", result)["prebuilt"]["source"]
+        source = result["prebuilt"]["source"]
         unasked = ", no source was asked" if source.startswith(store.CACHE) else ""
         around.console.line(f"Fetched from {source}{unasked}.")
     return ExitCode.DONE

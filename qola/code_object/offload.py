@@ -24,7 +24,7 @@ _MOST_BYTES, _MOST_RATIO = 1 << 30, 1000
 
 
 def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
-    """Yield the target of each code object, such as ``hipv4-amdgcn-amd-amdhsa--gfx950``, and bytes.
+    """Yield target and bytes of each code object; ``hipv4-amdgcn-amd-amdhsa--gfx950`` is a target.
 
     The entry of the host, which has no bytes, is left out.
 

@@ -65,7 +65,7 @@ def generate(
     """
     if module.without_ck:
         return generate_assembly_only(tree, module, selection, archs, out_dir)
-    directions, entries, v3 = _sort_generators(tree, module)
+    directions, entries, v3 = _sort_generators(module)
     own = family_of(next(iter(directions))) if directions else attention_of(module.name).direction
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
     filters: Filters = {}
@@ -136,7 +136,7 @@ def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterato
 
 
 def _sort_generators(
-    tree: AiterTree, module: ModuleConfig
+    module: ModuleConfig,
 ) -> tuple[dict[str, int], list[GeneratorCall], list[GeneratorCall]]:
     """Return (direction -> AITER's receipt, entry generators, generators of the v3 path)."""
     directions: dict[str, int] = {}

@@ -96,6 +96,15 @@ class KernelInstance:
     entry: str = ""
 
     @property
+    def config(self) -> KernelConfig:
+        """The config of a kernel whose `fields` are complete.
+
+        Raises:
+            ConfigError: it is an assembly helper, or CK's object could not be read.
+        """
+        return KernelConfig.from_fields(self.direction, self.role, self.fields)
+
+    @property
     def file(self) -> str:
         """Path of its source below the module's directory."""
         return f"kernels/{self.name}.cpp"

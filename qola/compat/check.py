@@ -16,6 +16,7 @@ from qola.fetch.git import run_git
 from qola.fetch.patches import try_patches
 from qola.fetch.pins import patch_files, pinned_id, recorded_patches
 from qola.files import lossy_text
+from qola.json_types import JsonObject
 from qola.plan.checks import unknown_keys
 
 Status = Literal["ok", "degraded", "broken"]
@@ -48,7 +49,7 @@ class Check:
         severities = {finding.severity for finding in self.findings}
         return "broken" if "error" in severities else "degraded" if severities else "ok"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the check as JSON values."""
         return {
             "check": self.name,
@@ -71,10 +72,14 @@ class Report:
         """Number of checks by status."""
         return {s: sum(check.status == s for check in self.checks) for s in STATUSES}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report as JSON values."""
         checks = [check.to_dict() for check in self.checks]
-        return {"schema": SCHEMA, "counts": self.counts, "checks": checks}
+        return {
+            "schema": SCHEMA,
+            "counts": dict(self.counts.items()),
+            "checks": checks,
+        }
 
 
 @contextmanager

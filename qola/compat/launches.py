@@ -15,18 +15,19 @@ from qola.build.results import describe_failure, results_of
 from qola.build.setup import resolve_build, set_up
 from qola.cache import cache_directory, own_directory
 from qola.checkout.request import AiterOptions
-from qola.codegen.types import KernelInstance
+from qola.codegen.types import FieldValue, KernelInstance
 from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
 from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
+from qola.manifest.toml import TomlTable
 from qola.plan.generate import GeneratedModule
 from qola.plan.spec import BuildRequest
 from qola.progress import log
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.
-Variants = Sequence[tuple[str, Mapping[str, Any]]]
+Variants = Sequence[tuple[str, TomlTable]]
 #: A variant's keys that are true or false, by the field of a kernel instance.
 _FLAGS = {**flags(FWD_VARIANTS), **flags(BWD_VARIANTS)}
 #: A direction that is not filtered is not tried with more kernel instances.
@@ -133,7 +134,7 @@ def _run(library: Library, test: Path, environ: Mapping[str, str]) -> Check:
 
 def _smallest(
     kernels: Iterable[KernelInstance],
-) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+) -> Iterator[tuple[tuple[str, ...], TomlTable]]:
     """Yield variants of few kernel instances, and the archs of each, until all archs are there."""
     archs: dict[str, set[str]] = {}
     costs: dict[str, tuple[Any, ...]] = {}
@@ -149,16 +150,16 @@ def _smallest(
         left -= archs[best]
 
 
-def _cost(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+def _cost(fields: Mapping[str, FieldValue]) -> tuple[Any, ...]:
     """Return what orders kernel instances: small ones, and of few features, first."""
     extras = sum(bool(fields.get(name)) != (name == "lse") for name in _FLAGS.values())
     # fp16 first: caches that qola's own tests filled have kernels of it.
-    dtype = {"fp16": 0, "bf16": 1}.get(fields.get("dtype", ""), 2)
+    dtype = {"fp16": 0, "bf16": 1}.get(str(fields.get("dtype")), 2)
     q, v = fields.get("hdim_q", 0), fields.get("hdim_v", 0)
     return (dtype, fields.get("bias", "no") != "no", extras, q, v, json.dumps(fields))
 
 
-def _variant(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _variant(fields: Mapping[str, FieldValue]) -> TomlTable:
     bias = fields.get("bias", "no")
     flags = {key: fields[name] for key, name in _FLAGS.items() if name in fields}
     return {

@@ -22,7 +22,7 @@ from qola.errors import Finding
 from qola.files import lossy_text
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.manifest.toml import toml_document
+from qola.manifest.toml import TomlTable, toml_document
 from qola.plan.configure import configure
 from qola.plan.entry_macros import entry_macros, v3_off
 from qola.plan.generate import GeneratedModule, generate_module, launch_findings
@@ -40,7 +40,7 @@ class Library:
     """
 
     of: str
-    table: Mapping[str, Any]
+    table: Mapping[str, str | Sequence[str]]
     module: ResolvedModule
     resolved: ResolvedRequest
 
@@ -76,9 +76,9 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
 
 
 def manifest_text(
-    table: Mapping[str, Any],
+    table: TomlTable,
     archs: Sequence[str],
-    variants: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    variants: Mapping[str, Sequence[TomlTable]] | None = None,
     **build: Any,
 ) -> str:
     """Return the manifest of one module.

@@ -85,7 +85,7 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 
 
 def _global(one: Instruction, literals: Literals) -> Finder:
-    """Addresses in two vector registers, or in two scalar ones with a vector offset."""
+    """Find addresses in two vector registers, or in two scalar registers plus a vector offset."""
     flat = one.form == "FLAT"
     offset = np.int64(one["offset"] if flat else _signed(one["offset"], 13)).view(U64)
     saddr = one["saddr"] & 0x7F

@@ -16,6 +16,7 @@ from qola.code_object.reader import CodeObject
 from qola.emulate.arrays import U8, Array
 from qola.emulate.launch import Device, Module, Options, Result
 from qola.errors import Finding, QolaError
+from qola.json_types import Scalar
 
 #: hipErrorLaunchFailure: status of a launch whose kernel could not be run.
 _LAUNCH_FAILURE = 719
@@ -112,11 +113,11 @@ class Hip:
         """Load a library; those that it needs must be loaded before, or be where it looks."""
         return ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
 
-    def caller(self, library: Path) -> Callable[[str, Mapping[str, Any]], float]:
+    def caller(self, library: Path) -> Callable[[str, Mapping[str, Scalar | Allocation]], float]:
         """Load a library as `by_name` does; the function also raises errors of kernels."""
         function = by_name(self.load(library))
 
-        def call(entry: str, values: Mapping[str, Any]) -> float:
+        def call(entry: str, values: Mapping[str, Scalar | Allocation]) -> float:
             try:
                 return function(entry, values)
             finally:
@@ -178,7 +179,7 @@ class Hip:
         return list(zip(addresses, sizes, strict=True))
 
 
-def by_name(library: ctypes.CDLL) -> Callable[[str, Mapping[str, Any]], float]:
+def by_name(library: ctypes.CDLL) -> Callable[[str, Mapping[str, Scalar | Allocation]], float]:
     """Return a function that calls the entry points of a library of the rule library_caller.
 
     The function takes an entry point's name and values by name, addresses as int; it returns the
@@ -188,7 +189,7 @@ def by_name(library: ctypes.CDLL) -> Callable[[str, Mapping[str, Any]], float]:
     function.restype = ctypes.c_char_p
     function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_float)]
 
-    def call(entry: str, values: Mapping[str, Any]) -> float:
+    def call(entry: str, values: Mapping[str, Scalar | Allocation]) -> float:
         status = ctypes.c_float()
         text = " ".join(f"{name}={_text(value)}" for name, value in values.items())
         wrong = function(entry.encode(), text.encode(), ctypes.byref(status)).decode()

@@ -166,7 +166,7 @@ def write_numbers(addresses: Array, values: Array) -> None:
 
 
 def update_numbers(addresses: Array, update: np.ufunc, values: Array) -> None:
-    """Apply a function to numbers at checked, aligned addresses and values, one after the other."""
+    """Replace the number at each checked, aligned address by update(number, value), in order."""
     memory = _BYTES[values.dtype.itemsize].view(values.dtype)
     places, which = np.unique(_places(addresses, values.dtype.itemsize), return_inverse=True)
     numbers = memory[places]

@@ -64,7 +64,7 @@ def typed(value: Array, kind: str) -> Array:
 
 
 def listed(number: int, kind: str) -> Read:
-    """Reads a register in a type of 32 bits: the way most operands are read."""
+    """Return a function that reads a register as a type of 32 bits, as most operands are."""
     if kind == "f32":
         return lambda w: w.f[number]
     if kind == "i32":
@@ -73,7 +73,7 @@ def listed(number: int, kind: str) -> Read:
 
 
 def wide(one: Instruction, name: str, kind: str) -> Read:
-    """Reads an operand of 64 bits."""
+    """Return a function that reads an operand of 64 bits."""
     number = one.fields[name]
     target = TYPES[kind]
     if number == LITERAL:
@@ -102,7 +102,7 @@ def wide(one: Instruction, name: str, kind: str) -> Read:
 
 
 def special(number: int) -> Read | None:
-    """Reads one of the flags that can be operands."""
+    """Return a function that reads a flag, None for an operand of another kind."""
     if number == SCC:
         return lambda w: w.scc.astype(U32)
     if number == VCCZ:
@@ -172,7 +172,7 @@ def bits(array: Array) -> Array:
 
 
 def write_vector(number: int) -> Write:
-    """Writes values of 32 bits to a vector register."""
+    """Return a function that writes values of 32 bits to a vector register."""
 
     def write(w: Waves, value: Array) -> None:
         target = w.u[number]
@@ -199,7 +199,7 @@ def write_pair(number: int) -> Write:
 
 
 def write_half(number: int, high: bool, keep: bool) -> Write:
-    """Writes values of 16 bits to half a vector register; the other half is kept or 0."""
+    """Return a function that writes 16 bits to half a vector register; the other is kept or 0."""
     whole = write_vector(number)
     distance = U32(16 if high else 0)
     others = U32(0xFFFF if high else 0xFFFF0000)
@@ -238,7 +238,7 @@ def write_selected(number: int, select: int, unused: int) -> Write:
 
 
 def write_mask(number: int) -> Write:
-    """Writes a bit for each lane that is active, and 0 for others."""
+    """Return a function that writes a bit for each active lane, and 0 for other lanes."""
 
     def write(w: Waves, value: Array) -> None:
         w.put_lanes(number, value & w.exec)
@@ -249,7 +249,7 @@ def write_mask(number: int) -> Write:
 
 
 def write_scalar(number: int, kind: str) -> Write:
-    """Writes a value to a scalar register or a pair."""
+    """Return a function that writes a value to a scalar register or a pair."""
     double = kind in ("u64", "i64")
     changes_exec = number in (EXEC, EXEC + 1)
 

@@ -108,7 +108,7 @@ class Waves:
         self.update_exec()
 
     def _views(self, kind: type[np.generic]) -> list[Array]:
-        """Each register by its number, in one type."""
+        """Return the registers by number, as arrays of one type."""
         s, v = self.s.view(kind), self.v.view(kind)
         views: list[Any] = [None] * (LITERALS + len(self.layout.literals))
         views[:SGPRS] = [s[:, number : number + 1] for number in range(SGPRS)]

@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).absolute().parent.parent
 
 
 def record_digest(tree: Path) -> None:
-    """Write the digest of a tree that was just fetched and patched into it."""
+    """Write the digest of a newly fetched and patched tree into a file of the tree."""
     digest = tree_digest(tree, _NOT_FETCHED)
     (tree / FETCHED).write_text(f"{digest}\n", encoding="ascii")
 

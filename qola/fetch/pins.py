@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ RECORD = "AITER.json"
 """The file of a prepared tree with its pin and patches."""
 
 _MAX_BYTES = 1 << 20
+
+TreeRecord = dict[str, Any]
+"""The content of an AITER.json: its kind, the pin's fields, and patches, as `patches_of` reads."""
 
 
 @dataclass(frozen=True, order=True)
@@ -69,7 +72,7 @@ def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
     return patches_of(read_record(tree) or {}) or ()
 
 
-def patches_of(record: Mapping[str, Any]) -> tuple[PatchPin, ...] | None:
+def patches_of(record: TreeRecord) -> tuple[PatchPin, ...] | None:
     """Return the patches of an AITER.json, None if they are invalid."""
     try:
         pins = [PatchPin(patch["name"], patch["sha256"]) for patch in record.get("patches", ())]
@@ -90,7 +93,7 @@ def pinned_id(tree: Path) -> str:
     return known if isinstance(known, str) and not unseen(known) else ""
 
 
-def read_record(tree: Path) -> dict[str, Any] | None:
+def read_record(tree: Path) -> TreeRecord | None:
     """Return the content of a tree's AITER.json; {} if it is absent, None if it is invalid."""
     try:
         record = json.loads(bounded_bytes(tree / RECORD, _MAX_BYTES))

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from qola.errors import AiterError, Finding, ToolchainError
 from qola.files import sha256_of
@@ -29,7 +28,7 @@ def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
     The commit does not identify the wheel: it is a substitute if the wheel is removed.
     """
     text = (ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
-    pin: dict[str, Any] = json.loads(text)
+    pin: dict[str, str] = json.loads(text)
     return pin, pin.pop("commit")
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest.constants import ADDABLE
-from qola.manifest.toml import toml_document
+from qola.manifest.toml import TomlTable, toml_document
 
 #: Directions of each module, without those that manifests add.
 _DIRECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -46,8 +45,8 @@ def make_manifest(
         )
     if not kernels:
         raise ConfigError(Finding("configs", "none", "a kernel"))
-    modules: list[dict[str, Any]] = []
-    names: list[dict[str, Any]] = []
+    modules: list[TomlTable] = []
+    names: list[TomlTable] = []
     for module, known in _DIRECTIONS.items():
         own = [c for c in kernels if (c.direction == "bwd") == (module == "libmha_bwd")]
         directions = {config.direction for config in own}
@@ -57,7 +56,7 @@ def make_manifest(
             table = {"name": module, "receipt": receipt}
             modules.append(table | {key: found for key, found in keys.items() if found})
             names.append({"names": [config.name for config in own]})
-    tables: dict[str, Any] = {
+    tables: dict[str, TomlTable | list[TomlTable]] = {
         "qola": {"namespace": namespace},
         "build": {"architectures": [*archs], "mode": "cpp_itfs"},
         "modules": modules,

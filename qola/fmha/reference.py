@@ -198,7 +198,7 @@ def with_appended(
 def _checked(
     wanted: Mapping[str, tuple[int, ...] | None], given: Mapping[str, Array | None]
 ) -> dict[str, Any]:
-    """Return arrays in float64, each of its shape; None for one that is left out."""
+    """Check the shapes of arrays and return them in float64; None for an omitted array."""
     wrong = []
     for name, shape in wanted.items():
         array = given[name]

@@ -94,7 +94,7 @@ class Registry:
         source = Repository(module, repository)
         library = source.planned.library
         entries = [
-            Entry(library, k.name, k.archs, KernelConfig.from_fields(k.direction, k.role, k.fields))
+            Entry(library, k.name, k.archs, k.config)
             for k in source.kernels
             if not is_asm_helper(k)
         ]
@@ -177,7 +177,7 @@ class Registry:
         return [tuple(map(self._by_name.__getitem__, row)) for row in rows]
 
     def to_json(self) -> str:
-        """Return the kernels, one a line; dispatches are not part of it."""
+        """Return the kernels as JSON, one per line, without their dispatches."""
         lines = [
             json.dumps({**vars(entry), "config": entry.config.values()}, sort_keys=True)
             for entry in self.entries

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from qola.json_types import json_fields
+from qola.json_types import JsonObject, json_fields
 from qola.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
 
@@ -103,7 +103,7 @@ class Estimate:
             sizes[row.module] = sizes.get(row.module, 0.0) + row.linked_bytes
         return sizes
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return JSON values, with seconds and bytes rounded to integers."""
         return {
             "cores": self.cores,
@@ -328,6 +328,24 @@ class Costs:
     cpu: str
 
 
+class _MeasuredCost(TypedDict, total=False):
+    """An entry of costs.json: `hdim` or `kernels` is the size that its costs depend on."""
+
+    direction: str
+    role: str
+    kernel: str
+    hdim: int
+    kernels: int
+    cpu_seconds: float
+    host_cpu_seconds: float
+    further_cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+    further_linked_bytes: float
+    device_bytes: float
+    further_device_bytes: float
+
+
 def load_costs(path: Path = _COSTS) -> Costs:
     """Read the file that bench/measure_costs.py writes."""
     data = json.loads(path.read_bytes())
@@ -341,7 +359,7 @@ def load_costs(path: Path = _COSTS) -> Costs:
 
 
 def _grouped(
-    entries: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], tuple[Any, int]]
+    entries: Iterable[_MeasuredCost], key: Callable[[_MeasuredCost], tuple[Any, int]]
 ) -> dict[Any, list[tuple[int, Cost]]]:
     groups: dict[Any, list[tuple[int, Cost]]] = {}
     for entry in entries:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from qola.codegen.types import Explanation, FieldValue
 from qola.errors import ExitCode, Finding, QolaError
+from qola.json_types import JsonObject
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import triton_name
 from qola.manifest.values import either, nearest
@@ -217,7 +218,7 @@ class Verdict:
         """``in`` or ``out``."""
         return "in" if self.kept else "out"
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> JsonObject:
         """Return JSON values (docs/reference/plan.md)."""
         return {
             "name": self.item.name,

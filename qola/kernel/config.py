@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from qola.errors import ExitCode, Finding, QolaError
-from qola.json_types import WrongValueError, parse_json, reader
+from qola.json_types import JsonObject, JsonValue, WrongValueError, parse_json, reader
 
 Switch = bool | None
 """Whether a kernel has a feature; None if its family lacks the field."""
@@ -238,14 +238,14 @@ class KernelConfig:
             raise ConfigError(Finding(name, "fields in another order or form", config.name))
         return config
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> JsonObject:
         """Return the values that are not None, as JSON values."""
         own = {name: value for name, value in self.fields().items() if name in _NAMES}
-        found: dict[str, Any] = {"family": self.family, **own}
+        found: JsonObject = {"family": self.family, **own}
         return {**found, "more": dict(self.more)} if self.more else found
 
     @staticmethod
-    def from_values(values: Mapping[str, Any]) -> KernelConfig:
+    def from_values(values: Mapping[str, JsonValue]) -> KernelConfig:
         """Return the config with the values of `values()`.
 
         Raises:
@@ -343,10 +343,10 @@ def _read(text: str) -> tuple[str, FieldValue]:
     return (code[1:], False) if known not in _READERS and code[:1] == "n" else (code, True)
 
 
-def _values_of(match: re.Match[str]) -> dict[str, Any]:
+def _values_of(match: re.Match[str]) -> JsonObject:
     """Parse a name into arguments of `from_values`; an invalid escape is a ValueError."""
     head = match.groupdict()
-    data: dict[str, Any] = {name: head[name] for name in ("family", "tile")}
+    data: JsonObject = {name: head[name] for name in ("family", "tile")}
     data["dtype"] = _decode(head["dtype"])
     data |= {name: int(head[name]) for name in ("hdim_q", "hdim_v")}
     data |= {name: _decode(head[name]) for name in ("mode", "arch") if head[name] != _ANY}

@@ -6,9 +6,9 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from qola.errors import Finding, PlanError
 from qola.files import sha256_of, write_if_changed, writing
@@ -38,7 +38,24 @@ def identity_line(text: str) -> str:
     raise PlanError(Finding("the compiler's answer", text[-200:], "a line of qola_identity"))
 
 
-def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
+class Settings(TypedDict):
+    """The settings that rules/private/lazy.bzl writes; paths are those of the action's inputs."""
+
+    abi_header: str
+    arch_flags: dict[str, list[str]]
+    entries: dict[str, str]
+    flags: list[str]
+    identity: str
+    link_flags: list[str]
+    link_script: str
+    module: str
+    place: str
+    plan: str
+    sources: dict[str, str]
+    tree: str
+
+
+def make_index(settings: Settings, plan: Plan) -> Index:
     """Return the index of a module's kernels, from the settings of rules/private/lazy.bzl.
 
     Raises:
@@ -82,7 +99,7 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
     )
 
 
-def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]:
+def layout(settings: Settings, index: str) -> Iterator[tuple[str, str]]:
     """Yield the files of a root: relative path and source file."""
     rows = [line.split("\t") for line in index.splitlines()]
     abi = Path(settings["abi_header"])
@@ -119,13 +136,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_main(lambda: (_root if args.command == "root" else _index)(args, settings))
 
 
-def _index(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+def _index(args: argparse.Namespace, settings: Settings) -> None:
     made = make_index(settings, Plan.from_json(Path(settings["plan"]).read_text("utf-8")))
     write_if_changed(args.index, render_index(made))
     write_if_changed(args.table, render_table(made))
 
 
-def _root(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+def _root(args: argparse.Namespace, settings: Settings) -> None:
     text = args.index.read_text(encoding="utf-8")
     args.output.mkdir(parents=True, exist_ok=True)
     write_if_changed(args.output / FILE, text)

@@ -93,9 +93,7 @@ def _syntax_finding(error: toml.TomlSyntaxError, file: str) -> Finding:
     return Finding(f"{file}:{error.line}:{error.column}", found, "TOML (https://toml.io)")
 
 
-def build_manifest(
-    document: Mapping[str, Any], lines: toml.Lines, file: str, text: str = ""
-) -> Manifest:
+def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "") -> Manifest:
     """Validate a parsed document; ManifestError with every finding, in the order of the lines."""
     reader = _Reader(file, lines)
     reader.check_top_level(document)
@@ -171,7 +169,7 @@ class _Reader:
         """Return how messages name a table of an array."""
         return f"{table.header} #{index + 1} (line {self.lines.of((table.name, index))})"
 
-    def check_top_level(self, document: Mapping[str, Any]) -> None:
+    def check_top_level(self, document: Values) -> None:
         for name, value in document.items():
             if name in fields.BY_NAME:
                 continue
@@ -183,7 +181,7 @@ class _Reader:
             fix = f"{name} belongs under {owner}" if owner else fix
             self.report((name,), found, either(t.header for t in fields.TABLES), fix)
 
-    def tables(self, table: TableSpec, document: Mapping[str, Any]) -> list[Values]:
+    def tables(self, table: TableSpec, document: Values) -> list[Values]:
         """Return the values of each such table: exactly one ({} if absent) unless repeated."""
         raw = document.get(table.name, [] if table.repeated else {})
         if not (_are_tables(raw) if table.repeated else isinstance(raw, dict)):
@@ -208,7 +206,7 @@ class _Reader:
             self.report(path, f"{quote(name)}, which line {line} declares already", expected, fix)
         first.setdefault(name, path)
 
-    def _values(self, table: TableSpec, raw: Mapping[str, Any], path: toml.Path) -> Values:
+    def _values(self, table: TableSpec, raw: Values, path: toml.Path) -> Values:
         """Return the valid fields of one table in canonical form, and report the others."""
         values: Values = {}
         for key, item in raw.items():

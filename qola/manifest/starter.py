@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from qola.json_types import JsonValue
 from qola.manifest import fields
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.fields import Field, TableSpec
@@ -32,7 +32,7 @@ def starter_manifest(
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
-    written: dict[TableSpec, dict[str, Any]] = {
+    written: dict[TableSpec, Mapping[str, JsonValue]] = {
         fields.QOLA: {"namespace": namespace},
         fields.BUILD: {"architectures": archs, "mode": "cpp_itfs"},
         fields.MODULES: {"name": "libmha_fwd", "receipt": "te"},
@@ -70,7 +70,7 @@ def starter_manifest(
     return "\n".join(lines) + "\n"
 
 
-def _fields(table: TableSpec, values: Mapping[str, Any]) -> Iterator[str]:
+def _fields(table: TableSpec, values: Mapping[str, JsonValue]) -> Iterator[str]:
     for field in table.fields:
         if field.key in fields.OVERRIDE_KEYS and table is fields.MODULES:
             continue

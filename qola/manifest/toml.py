@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qola.json_types import JsonValue
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -192,7 +194,11 @@ def toml_line(key: str, value: object) -> str:
     return line
 
 
-def toml_document(tables: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]]) -> str:
+TomlTable = Mapping[str, JsonValue]
+"""A table to write; `toml_value` refuses None."""
+
+
+def toml_document(tables: Mapping[str, TomlTable | Sequence[TomlTable]]) -> str:
     """Return a document of tables; a sequence of mappings is an array of tables."""
     blocks = []
     for name, content in tables.items():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
+from qola.json_types import JsonObject, JsonValue
 from qola.kernel.config import KernelConfig
 from qola.manifest.fields import BY_NAME
 from qola.manifest.toml import Lines, Path
@@ -22,7 +23,7 @@ BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
 
 
-def _canonical(spec: DataclassInstance, **own: Any) -> dict[str, Any]:
+def _canonical(spec: DataclassInstance, **own: JsonValue) -> JsonObject:
     """Return the fields of a table except its position, with tuples as lists; `own` replaces."""
     names = (f.name for f in fields(spec) if f.name not in ("index", "label"))
     return {name: own.get(name, _lists(getattr(spec, name))) for name in names}
@@ -53,7 +54,7 @@ class ModuleSpec:
     overrides: tuple[tuple[str, Any], ...] = ()
     index: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the canonical form; digests of manifests without add_directions lack this key."""
         overrides = {
             key: {k: _lists(v) for k, v in value}
@@ -86,7 +87,7 @@ class _Variant:
 
     table: ClassVar[str]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the canonical form."""
         return _canonical(self)
 
@@ -146,7 +147,7 @@ class TritonSpec:
     timeout: int
     index: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the canonical form.
 
         Without `remote`: the commit identifies the files, and a URL may contain a password.
@@ -220,7 +221,7 @@ class Manifest:
         """Return the mode of a module: its own, the command line's, or that of ``[build]``."""
         return module.mode or requested or self.mode
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the request in a fixed order, without file and lines."""
         optional = {
             "max_bytes": self.max_bytes,

@@ -96,7 +96,7 @@ class Assembly:
         )
 
     def add_torch(self, module: GeneratedModule) -> None:
-        """Add a torch module; that of attention shares kernel instances with a library."""
+        """Add a torch module. The module of attention shares kernel instances with a library."""
         first = len(self.kernels)
         lazy = self._add_kernels(module)
         kernels = tuple(range(first, len(self.kernels)))
@@ -169,11 +169,11 @@ class Assembly:
 def _package_name(
     group: str, config: ModuleConfig, library: ModuleConfig, kernel: KernelInstance
 ) -> str:
-    """Return the group, followed by everything else that decides the object.
+    """Return the name of the package of a kernel instance: equal names mean equal compiles.
 
-    These are the archs, unless the kernel instance's name ends with its arch (gfx9 stands for
-    several archs, no tag for all archs of the manifest), and a digest of flags and include
-    directories if they differ from AITER's entry of the library.
+    The group is followed by the archs, unless the instance's name ends with its arch (gfx9 stands
+    for several archs, no tag for all archs of the manifest), and by a digest of flags and include
+    directories if they differ from those of AITER's entry for the library.
     """
     parts = [group]
     if not all(kernel.name.endswith(f"_{arch}") for arch in kernel.archs):

@@ -19,6 +19,9 @@ from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
 from qola.version import docs_url
 
+ForeignRecord = Mapping[str, Any]
+"""manifest.json of a fetched bundle, of which only the names of modules are checked."""
+
 
 def install_found(
     found: Found, chosen: ResolvedBuild, key: Key, lazy: bool, output: Path
@@ -33,7 +36,7 @@ def install_found(
     namespace, modules = chosen.manifest.namespace, chosen.names
     with scratch(found.archive.parent) as directory:
         files = unpack(found.archive, directory, found.unpacked_size, found.source)
-        bundled: Mapping[str, Any] = {"modules": []}
+        bundled: ForeignRecord = {"modules": []}
         if found.layout == LAYOUT:
             targets = without_top(list(files))
             files = {targets[name]: path for name, path in files.items()}
@@ -55,12 +58,12 @@ def install_found(
         run = run_record(chosen, built, key.archs, lazy=lazy)
         prebuilt = {"key": key.text, "source": found.source, "layout": found.layout}
         result = cast(BuildResult, {**bundled, **run, "prebuilt": prebuilt})
-        own = outdated(namespace, modules, lazy, output)
+        own = outdated(namespace, modules, output)
         install(output, files, not_made(namespace, modules, files), result, own)
         return result
 
 
-def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
+def bundle_record(files: Mapping[str, Path], place: str) -> ForeignRecord:
     """Return a bundle's manifest.json; raise PrebuiltError if it is missing."""
     try:
         if files[RECORD].stat().st_size > MAX_SIZE:
@@ -80,11 +83,11 @@ def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
                 f"a bundle ({docs_url('guide/bundle.md')})",
             )
         ) from None
-    return cast("Mapping[str, Any]", record)
+    return cast(ForeignRecord, record)
 
 
 def libraries_of(
-    bundled: Mapping[str, Any], modules: Sequence[str], files: Mapping[str, Path], place: str
+    bundled: ForeignRecord, modules: Sequence[str], files: Mapping[str, Path], place: str
 ) -> dict[str, str]:
     """Return the path of each module's library; raise PrebuiltError if one is missing."""
     known = {module["name"]: str(module.get("library", "")) for module in bundled["modules"]}

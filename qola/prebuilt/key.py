@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qola.errors import Finding, NoPrebuiltError
 from qola.files import sha256_of_json
+from qola.json_types import JsonObject, JsonValue
 from qola.version import __version__
 
 SCHEMA = 1
@@ -35,7 +35,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that determines a bundle's bytes. The plan follows from it and is not a part.
+    """Everything that determines a bundle's bytes. The plan follows from it, and is not included.
 
     Attributes:
         ruleset: digest of the files that plan and build.
@@ -50,10 +50,10 @@ class Key:
 
     name: str
     ruleset: str
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, JsonValue]
     modes: Mapping[str, str]
     archs: tuple[str, ...]
-    aiter: Mapping[str, Any]
+    aiter: Mapping[str, JsonValue]
     rocm: Mapping[str, str]
     forms: Mapping[str, bool]
     settings: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Key:
     version: str = __version__
 
     @property
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> JsonObject:
         """The inputs as JSON values."""
         return {
             "schema": SCHEMA,

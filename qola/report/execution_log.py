@@ -12,6 +12,9 @@ from typing import Any
 from qola.errors import unseen
 from qola.layout import KERNEL_COMPILE, action_name
 
+_Entry = dict[str, Any]
+"""An entry of the log; Bazel leaves out fields with default values."""
+
 COMPILED, KEPT = "compiled", "output tree"
 
 
@@ -105,7 +108,7 @@ def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
         raise ValueError(f"an entry that is not an action: {error!r}") from None
 
 
-def _spawn(entry: Mapping[str, Any]) -> Spawn:
+def _spawn(entry: _Entry) -> Spawn:
     metrics = entry.get("metrics", {})
     # Setting up a sandbox counts, waiting for a slot does not.
     total, waited = (parse_duration(metrics.get(n, "0s")) for n in ("totalTime", "queueTime"))
@@ -161,13 +164,13 @@ def timestamp(text: str) -> str:
     return f"{match[1]}Z" if match else ""
 
 
-def _file(entry: Mapping[str, Any]) -> LoggedFile:
+def _file(entry: _Entry) -> LoggedFile:
     digest = entry.get("digest") or {}
     name = digest.get("hash", "") or entry.get("symlinkTargetPath", "")
     return LoggedFile(_printable(entry["path"]), name, int(digest.get("sizeBytes", 0)))
 
 
-def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _objects(log: Iterable[str]) -> Iterator[_Entry]:
     """Parse concatenated JSON objects, each from a line "{" to a line "}"."""
     lines: list[str] = []
     for line in log:

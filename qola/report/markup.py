@@ -106,7 +106,7 @@ def name_cell(short: str, name: str, more: str = "") -> Cell:
 
 
 def number_cell(number: float | None, *, signed: bool = False) -> Cell:
-    """Return a number, an empty cell for None."""
+    """Return a cell with a number, empty for None."""
     if number is None:
         return Cell("")
     plus = "+" if signed and number > 0 else ""
@@ -120,7 +120,7 @@ def grouped(number: float) -> str:
 
 
 def spills_cell(count: int) -> Cell:
-    """Return a number, highlighted unless it is 0."""
+    """Return a cell with a number, highlighted unless it is 0."""
     return warning_cell(grouped(count), count) if count else Cell("0", 0)
 
 

@@ -30,7 +30,7 @@ from qola.report.markup import (
 
 
 def render(report: Report, compared: Comparison | None = None) -> str:
-    """Return the page of a report, with a comparison if there is an earlier one."""
+    """Return the HTML page of a report, with differences from an earlier report if compared."""
     title = f"Build of {report.name or ', '.join(library.file for library in report.libraries)}"
     aiter = f"AITER {report.aiter}" if report.aiter else ""
     facts = [", ".join(report.archs), aiter, f"qola {report.qola}"]

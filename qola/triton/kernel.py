@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import TypedDict
 
 from qola.errors import Finding, ManifestError
 
@@ -39,6 +40,45 @@ _FORMATS = {"fp32": "f", "fp64": "d", "i1": "?"} | {
     for sign in "iu"
     for bits, letter in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))
 }
+
+
+class ArgumentRecord(TypedDict):
+    """An `Argument` of a launch in JSON."""
+
+    divisible: int
+    name: str
+    type: str
+
+
+class Launch(TypedDict):
+    """The JSON file of a compiled kernel instance, with the parameters of its launch.
+
+    Keys:
+        choices: values of the choices of its declaration, by name.
+        constants: values of `constexpr` parameters that are not choices.
+        options: options of Triton's compiler.
+        shared: bytes of LDS.
+        triton: Triton's version.
+        global_scratch_size, profile_scratch_size: bytes of GPU memory that a launch must pass.
+    """
+
+    arch: str
+    arguments: list[ArgumentRecord]
+    choices: dict[str, str]
+    constants: dict[str, object]
+    global_scratch_align: int
+    global_scratch_size: int
+    name: str
+    num_ctas: int
+    num_warps: int
+    options: dict[str, int]
+    profile_scratch_align: int
+    profile_scratch_size: int
+    shared: int
+    source_sha256: str
+    symbol: str
+    triton: str
+    warp_size: int
 
 
 @dataclass(frozen=True)

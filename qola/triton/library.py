@@ -11,22 +11,19 @@ import hashlib
 import json
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qola.errors import Finding, ManifestError
 from qola.files import write_if_changed
 from qola.json_types import WrongValueError, parse_json
 from qola.rule_main import run_main
-from qola.triton.kernel import Argument
+from qola.triton.kernel import Argument, Launch
 
 #: From cc/runtime: magic numbers of a pack and of the trailer of its entries, QOLA_KERNEL_ABI.
 _PACK, _ENTRY, _ABI = b"QOLAPCK1", b"QOLAKRN1", 1
 _ALIGNMENT = 16
-#: GPU memory that a launch must pass to some kernels; a library passes null pointers.
-_SCRATCH = ("global_scratch_size", "profile_scratch_size")
 _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 64, "BLOCK_M": 128}]'
 
 
@@ -40,7 +37,7 @@ class Built:
 
     kernel: str
     code: bytes
-    metadata: Mapping[str, Any]
+    metadata: Launch
     packed: bytes = b""
 
     @property
@@ -51,8 +48,13 @@ class Built:
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
     """Read a code object and its .json; raise ManifestError if it needs scratch memory."""
-    metadata = json.loads(code.with_suffix(".json").read_text("utf-8"))
-    needed = [f"{name} {metadata[name]}" for name in _SCRATCH if metadata[name]]
+    metadata: Launch = json.loads(code.with_suffix(".json").read_text("utf-8"))
+    # GPU memory that a launch must pass to some kernels; a library passes null pointers.
+    scratch = {
+        "global_scratch_size": metadata["global_scratch_size"],
+        "profile_scratch_size": metadata["profile_scratch_size"],
+    }
+    needed = [f"{name} {size}" for name, size in scratch.items() if size]
     if needed:
         chosen = " ".join(f"{name}={value}" for name, value in sorted(metadata["choices"].items()))
         place = f"{metadata['name']}: {kernel} {metadata['arch']} {chosen}".rstrip()
@@ -138,7 +140,7 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     return "\n".join([*lines, "} // namespace qola_triton", ""])
 
 
-def _choices(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _choices(metadata: Launch) -> list[tuple[str, str]]:
     every = {**metadata["options"], **metadata["choices"], **metadata["constants"]}
     return [(name, _plain(value)) for name, value in sorted(every.items())]
 
@@ -148,7 +150,7 @@ def _plain(value: object) -> str:
     return {"True": "1", "False": "0"}.get(str(value), str(value))
 
 
-def _arguments(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _arguments(metadata: Launch) -> Iterator[str]:
     for one in metadata["arguments"]:
         try:
             letter = Argument(**one).format

@@ -129,12 +129,12 @@ class Found:
 
     @property
     def answers(self) -> bool:
-        """Whether the library names kernels, or says that it has none."""
+        """Whether the library has answered: with its kernels, or with the status for no kernel."""
         return self.status in (_OK, _NO_KERNEL)
 
     @property
     def refuses(self) -> bool:
-        """Whether the C functions do not take such a problem; the C++ ones may."""
+        """Whether the C functions refuse the problem; the C++ functions may accept it."""
         return self.status in (_UNSUPPORTED, _INVALID)
 
 

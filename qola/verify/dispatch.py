@@ -19,16 +19,19 @@ from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
 from qola.codegen.ck.reachable import Block, leaves_of, read_branches
 from qola.errors import CodegenError
+from qola.json_types import Scalar
 from qola.verify.values import dispatch_arguments
 
 #: Kernel instances that a row launches.
 _Row = tuple[str, ...]
+#: The globals of a condition, for eval.
+_Names = dict[str, Any]
 
 
 class _Members:
     """The members of an object of CK; one that is not known is an error."""
 
-    def __init__(self, name: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, values: Mapping[str, Scalar]) -> None:
         self._name = name
         self._values = values
 
@@ -39,7 +42,7 @@ class _Members:
             raise NotUnderstoodError(f"{self._name}.{member} in the dispatch") from None
 
 
-def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
+def _names(problem: AttentionProblem, device: str) -> _Names:
     """Return the names that conditions use."""
     return {
         "a": _Members("a", dispatch_arguments(problem)),
@@ -50,14 +53,14 @@ def _names(problem: AttentionProblem, device: str) -> dict[str, Any]:
     }
 
 
-def _holds(condition: str, names: dict[str, Any]) -> bool:
+def _holds(condition: str, names: _Names) -> bool:
     try:
         return bool(eval(compiled(condition), names))
     except NameError as error:
         raise NotUnderstoodError(f"{error} in `{condition.strip()[:200]}`") from None
 
 
-def _failing(condition: str, names: dict[str, Any]) -> Iterator[str]:
+def _failing(condition: str, names: _Names) -> Iterator[str]:
     """Yield the parts of a condition that do not hold."""
     for formula in conjuncts(condition):
         text = _text(formula)
@@ -118,7 +121,7 @@ class Dispatch:
         return sorted((row for row in found if row[0]), key=lambda row: len(row[1]))
 
     def _rows(
-        self, block: Block, names: dict[str, Any], which: Literal["first", "fitting", "all"]
+        self, block: Block, names: _Names, which: Literal["first", "fitting", "all"]
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the text of rows, and the conditions that keep a problem from each.
 

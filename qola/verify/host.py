@@ -162,7 +162,7 @@ class Host:
             assert self._caller is not None
             # The C++ function, not the C one: the kernels' accumulators are tensors of their own
             # here, of which each can be checked, and it serves problems that C functions refuse.
-            status = self._hip.caller(self._caller)(entry, values | held)
+            status = self._hip.caller(self._caller)(entry, {**values, **held})
             error = REFUSED if status == -1 else f"returned {status:g}"
             return f"{entry} {error}" if status < 0 else ""
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
 
 from qola.attention import AttentionProblem
-from qola.json_types import json_fields
+from qola.json_types import JsonObject, json_fields
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
 
@@ -98,7 +98,7 @@ def to_json(outcomes: Sequence[Outcome]) -> str:
     return f'{head[:-1]}, "kernels": [\n{kernels}\n]}}\n'
 
 
-def _values(outcome: Outcome) -> dict[str, Any]:
+def _values(outcome: Outcome) -> JsonObject:
     trials = [
         {
             "problem": trial.problem.to_fields(),
@@ -113,7 +113,7 @@ def _values(outcome: Outcome) -> dict[str, Any]:
     return {**json_fields(outcome), "state": outcome.state, "trials": trials}
 
 
-def _finite(verdict: Verdict) -> dict[str, Any]:
+def _finite(verdict: Verdict) -> JsonObject:
     """Return the fields, infinities and NaN as text: JSON has no numbers for them."""
     values = json_fields(verdict)
     odd = {k: repr(v) for k, v in values.items() if isinstance(v, float) and not isfinite(v)}

@@ -263,7 +263,7 @@ def _mask(
     return kinds[edge % len(kinds)]
 
 
-def _dropout(chosen: np.random.Generator) -> dict[str, Any]:
+def _dropout(chosen: np.random.Generator) -> dict[str, int | float]:
     seed, offset = (int(n) for n in chosen.integers(1 << 63, size=2))
     probability = float(chosen.choice(_DROPS))
     offset = offset if seed % 2 else offset % 1000

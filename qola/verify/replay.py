@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qola.attention import AttentionProblem
 from qola.emulate import single
@@ -179,8 +180,8 @@ class _Memory:
         contents: Mapping[str, F64],
     ) -> None:
         self._map = device.map
-        self._held: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}
+        self._held: dict[str, NDArray[Any]] = {}
+        self._before: dict[str, NDArray[Any]] = {}
         self.addresses: dict[str, int] = {}
         for name, buffer in of.items():
             self._allocate(name, address_names(name), buffer.written(contents.get(name)))

@@ -79,8 +79,8 @@ def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Cas
 def record_settled(built: Built, requests: Sequence[VerifyRequest]) -> list[Case]:
     """Record launches for several archs, without argument bytes that differ in each process.
 
-    Host code passes kernels uninitialised stack memory between the members of a structure. It is
-    found by recording in several new processes, which have other addresses.
+    Kernels get structures of host code whose padding is uninitialised stack memory. These bytes
+    differ between recordings of several new processes, which have other addresses.
     """
     spawn = multiprocessing.get_context("spawn")
     found: list[Case] = []

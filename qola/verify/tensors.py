@@ -140,7 +140,7 @@ class Result:
 
     Attributes:
         exact: the reference.
-        limit: how far a kernel may be from it, see qola.reference.limits.
+        limit: largest permitted error of each element, see qola.reference.limits.
         compared: elements that a kernel must write. It leaves out sequences that are skipped,
             and gradients of sequences that have no Q or no K.
     """

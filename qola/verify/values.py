@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import BIAS_TYPES, MASK_TYPES, ROPE_TYPES
+from qola.json_types import Scalar
 from qola.verify.memory import Buffer, buffers, page_sizes
 
 #: Parameters that became members with other names in later trees.
@@ -49,7 +49,7 @@ def sizes(problem: AttentionProblem) -> dict[str, int]:
     }
 
 
-def dispatch_arguments(problem: AttentionProblem) -> dict[str, Any]:
+def dispatch_arguments(problem: AttentionProblem) -> dict[str, int | None]:
     """Return the members of `a`, the arguments, that conditions of a dispatch read."""
     pointers = ("cu_seqlen_q_ptr", "cu_seqlen_k_ptr", "seqlen_k_ptr")
     paged = problem.layout.page_block_size or None
@@ -59,12 +59,12 @@ def dispatch_arguments(problem: AttentionProblem) -> dict[str, Any]:
 
 def entry_values(
     problem: AttentionProblem, arch: str, parameters: Collection[str]
-) -> dict[str, Any]:
+) -> dict[str, Scalar]:
     """Return the values of a problem, but for addresses.
 
     Parameters are the entry point's behind its arguments, as in plan.json.
     """
-    values: dict[str, Any] = {**sizes(problem), **page_sizes(problem)}
+    values: dict[str, Scalar] = {**sizes(problem), **page_sizes(problem)}
     values |= _strides(problem, buffers(problem, arch))
     if problem.direction != "fwd_splitkv":
         del values["num_splits"]
@@ -89,7 +89,7 @@ def entry_values(
     }
     if problem.has_sink:
         values["has_sink"] = True
-    renamed: dict[str, Any] = {"q_dtype_str": problem.dtype}
+    renamed: dict[str, Scalar] = {"q_dtype_str": problem.dtype}
     # Split-KV and paged prefill have neither dropout nor assembly kernels.
     if problem.direction not in ("fwd_splitkv", "pagedkv_prefill"):
         dropped = problem.dropout

@@ -21,7 +21,7 @@ from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, LibraryInput, build
 from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
-from qola.bundle.record import LibraryFacts, manifest_record
+from qola.bundle.record import AiterRecord, BundleRecord, FileRecord, LibraryFacts, manifest_record
 from qola.codegen.types import CodeObject
 from qola.errors import BundleError
 from tests.support import plans
@@ -174,10 +174,11 @@ PLAN = plans.plan(
     python_modules=(plans.python_module("module_aiter_enum", "module_aiter_enum.so"),),
 )
 SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
+ARCHIVE: FileRecord = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64}
 VERSIONS = {"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"}
 
 
-def record(archs: Sequence[str] = BOTH, **origin: Any) -> dict[str, Any]:
+def record(archs: Sequence[str] = BOTH, **origin: Any) -> BundleRecord:
     return manifest_record(
         PLAN,
         {"ns_libmha_fwd.so": LibraryFacts("lib/ns_libmha_fwd.so", 5, "1" * 64, SYMBOLS)},
@@ -209,12 +210,11 @@ def test_manifest_json_has_the_kernels_of_each_library() -> None:
 
 def test_a_cmake_package_names_its_files() -> None:
     """Prevents: a package that looks for libraries under names that they do not have."""
-    own = {**record(), "lazy": True}
+    own: BundleRecord = {**record(), "lazy": True}
     config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
     assert "set(qola_LAZY TRUE)" in config
-    archive = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64}
-    files = cmake.package({**own, "static": archive})
+    files = cmake.package({**own, "static": ARCHIVE})
     forward = files["lib/cmake/qola/qola-mha_fwd.cmake"]
     assert 'set(_qola_mha_fwd_FILE "ns_libmha_fwd.so")' in forward
     assert 'set(qola_mha_fwd_ARCHS "gfx942" "gfx950")' in forward
@@ -223,8 +223,8 @@ def test_a_cmake_package_names_its_files() -> None:
     assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(own)
     assert "lib/cmake/qola/qola-mha_bwd.cmake" not in files
     # A checkout's name that CMake would parse as a list, a variable and an escape.
-    aiter = {"version": None, "id": 'a;b$c"d\\e'}
-    odd = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
+    aiter: AiterRecord = {**own["inputs"]["aiter"], "version": "", "id": 'a;b$c"d\\e'}
+    odd: BundleRecord = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
     config = cmake.package(odd)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_AITER_VERSION "a\\;b\\$c\\"d\\\\e")' in config
 
@@ -246,7 +246,7 @@ def test_pkg_config_files_of_what_is_there() -> None:
     assert list(pkgconfig.texts(own)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
     (text,) = pkgconfig.texts(own).values()
     assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
-    found = pkgconfig.texts({**own, "static": {"path": "lib/libqola_ns.a"}})
+    found = pkgconfig.texts({**own, "static": ARCHIVE})
     libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
     assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.build import BundleInputs, TritonInput, compiler_of
-from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, triton_record
+from qola.bundle.record import BundleRecord, FileFacts, LibraryFacts, manifest_record, triton_record
 from qola.json_types import reader
 from qola.triton.library import Built, pack
 from tests.support import plans
@@ -26,7 +26,7 @@ PACKS = {
 SYMBOLS = ("qola_ns_triton_find", "qola_ns_triton_launch")
 
 
-def record(**changes: Any) -> dict[str, Any]:
+def record(**changes: Any) -> BundleRecord:
     library = LibraryFacts("lib/ns_triton.so", 7, "1" * 64, SYMBOLS)
     return manifest_record(
         replace(PLAN, **changes),
@@ -54,7 +54,7 @@ def test_manifest_json_has_library_and_packs() -> None:
 def test_cmake_and_pkg_config_find_it() -> None:
     """Prevents: a library that find_package and pkg-config do not find, or for other archs."""
     # The archs of other libraries do not restrict it.
-    whole = {**record(), "archs": ["gfx942"]}
+    whole: BundleRecord = {**record(), "archs": ["gfx942"]}
     text = cmake.package(whole)["lib/cmake/qola/qola-triton.cmake"]
     assert 'set(_qola_triton_FILE "ns_triton.so")\nset(_qola_triton_SIZE 7)\n' in text
     assert 'set(qola_triton_ARCHS "gfx90a" "gfx942")\n' in text
@@ -81,7 +81,7 @@ def test_the_sbom_of_only_kernels_in_triton(tmp_path: Path) -> None:
 
 def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
     """Prevents: an SBOM with another Triton than compiled the kernels."""
-    metadata = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
+    metadata: Any = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
     file = tmp_path / "a.qpack"
     file.write_bytes(pack([Built("f", b"code", metadata)]))
     assert compiler_of({"gfx942": str(file)}) == "triton 3.9.0"

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -146,7 +147,7 @@ def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
     """Prevents: a wheel for older systems with kernels in a pack that need a newer one."""
     # Of libraries that are on any machine: Python's own program, which needs libc.
     program = Path(sys.executable).resolve().read_bytes()
-    label = {"name": "one", "arch": "gfx942", "triton": "3"}
+    label: Any = {"name": "one", "arch": "gfx942", "triton": "3"}
     content = pack(Built("k", code, label) for code in (program, program + b"more"))
     file = bundle / "share/qola/ns/packs/ns.qpack"
     file.parent.mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 
 from qola.errors import PlanError
 from qola.files import sha256_of, sha256_of_text
-from qola.lazy.__main__ import identity_line, layout, main
+from qola.lazy.__main__ import Settings, identity_line, layout, main
 from qola.lazy.index import Headers, Index, Kernel, code_digests, render_index, render_table
 from qola.plan.model import HeaderSet, PlannedFile
 from tests.support import plans
@@ -123,7 +123,7 @@ def test_a_compiler_that_says_nothing_is_refused() -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, Any]:
+def settings(tmp_path: Path) -> Settings:
     """What rules/private/lazy.bzl writes, for a tree of two headers."""
     headers = [f"tree/ck/{name}" for name in ("one.h", "two.h", "unused.h")]
     names = (*headers, "qola_kernel.h", "k1.cpp", "fwd.cpp", "script.ld")
@@ -164,7 +164,7 @@ PLAN = plans.plan(
 )
 
 
-def test_index_and_layout_go_together(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_index_and_layout_go_together(settings: Settings, tmp_path: Path) -> None:
     """Prevents: an index with a file that the compile does not find, or that is another."""
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     Path(settings["plan"]).write_text(PLAN.to_json())

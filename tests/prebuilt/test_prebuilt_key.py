@@ -36,7 +36,7 @@ name = "libmha_fwd"
 """
 GOLDEN = Path(__file__).resolve().parents[1] / "golden/prebuilt_key.json"
 PATCHES = [{"name": f"{n}.patch", "sha256": n * 64} for n in "ab"]
-AITER = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
+AITER: dict[str, Any] = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
 ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
 
 
@@ -177,7 +177,7 @@ def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     of = loads(TEXT, file="left.toml")
     chosen = ResolvedBuild(of, tmp_path / "te-left.toml", of.modules, aiter)
     found = identity.key_of(chosen, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
-    inputs = found.inputs
+    inputs: Any = found.inputs
     assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
     assert inputs["modules"] == [{"name": "libmha_fwd", "mode": of.mode}]
     assert (inputs["archs"], inputs["manifest"]["name"]) == (["gfx950"], "te_left")

@@ -17,7 +17,7 @@ from qola.triton.library import Built, pack, preferred, read_built, table
 
 
 def built(arch: str, block: int, hdim: int = 64, code: bytes = b"") -> Built:
-    told: dict[str, Any] = {
+    told: Any = {
         "arch": arch,
         "global_scratch_size": 0,
         "profile_scratch_size": 0,

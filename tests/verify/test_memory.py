@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
     """Prevents: a kernel that is handed other numbers than the reference."""
     given = tensors(problem, "gfx950")
     found = buffers(problem, "gfx950")
-    strides = entry_values(problem, "gfx950", ())
+    strides: Any = entry_values(problem, "gfx950", ())
     values = filled(problem, given)
     for name in ("q", "k", "v"):
         buffer = found[name]

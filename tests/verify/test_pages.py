@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def row_of(
 def test_tables_lead_to_the_values_of_the_reference(problem: AttentionProblem) -> None:
     """Prevents: a kernel that is handed other keys than the reference."""
     given, found = tensors(problem, "gfx950"), buffers(problem, "gfx950")
-    values, contents = entry_values(problem, "gfx950", ()), filled(problem, given)
+    values: Any = entry_values(problem, "gfx950", ())
+    contents = filled(problem, given)
     for name, hdim in (("k", problem.hdim_q), ("v", problem.hdim_v)):
         buffer = found[name]
         raw = buffer.written(contents[name])

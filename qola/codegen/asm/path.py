@@ -65,7 +65,7 @@ def generate_assembly_only(
     return KernelSet(
         kernels=(),
         sources=(),
-        warnings=(*_undropped(tree, config, selection), *asm.findings),
+        warnings=(*_undropped(config, selection), *asm.findings),
         code_objects=asm.code_objects,
         headers=tuple(table.name for table in asm.tables),
         tables=asm.tables,
@@ -120,7 +120,7 @@ def _problems(
         )
 
 
-def _undropped(tree: AiterTree, config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
+def _undropped(config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
     """Warn of directions of Composable Kernel that the manifest keeps and the flags disable."""
     for call in config.ck_calls:
         direction = call.option("-d", "--direction")

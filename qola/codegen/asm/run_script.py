@@ -36,7 +36,7 @@ from qola.system_errors import disk_error
 def chip_info(archs: Sequence[str]) -> ModuleType:
     """Return the module that generators import as `chip_info`, for these architectures.
 
-    Other attributes are those of AITER's module, with which later trees read tuning tables.
+    Later trees read tuning tables with it: its other attributes are those of AITER's own module.
     """
     module = ModuleType("chip_info")
     replaced = {"get_gfx_list": lambda: list(archs), "get_gfx": lambda: _only(archs)}

@@ -126,7 +126,7 @@ def offered_directory(cache, package, time):
     return "{}/offered/{}-{}".format(cache, package.replace("/", "-"), time or "none")
 
 def read_pins(rctx, lock):
-    """Reads a lock, or what stands in for it, and watches both.
+    """Reads a lock, or the newer lock that bazelw --refresh-lock offers in its place, and watches both.
 
     Args:
       rctx: the repository context.
@@ -134,7 +134,7 @@ def read_pins(rctx, lock):
 
     Returns:
       struct(cache (the cache directory), place (offered_directory), offered
-      (whether what is there is in use), text (of the lock in use)).
+      (whether the lock in `place` is in use), text (of the lock in use)).
     """
     text = rctx.read(lock)
     cache = _cache_directory(rctx)
