@@ -109,6 +109,12 @@ class QolaError(Exception):
     exit_code: ClassVar[int] = ExitCode.ERROR
     default_title: ClassVar[str] = "qola cannot go on"
 
+    def __init_subclass__(cls, *, title: str = "", exit_code: ExitCode | None = None) -> None:
+        """Set `default_title` and `exit_code` of a subclass; by default those of its base."""
+        super().__init_subclass__()
+        cls.default_title = title or cls.default_title
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+
     def __init__(self, findings: Finding | Iterable[Finding], title: str = "") -> None:
         self.findings = (findings,) if isinstance(findings, Finding) else tuple(findings)
         self.title = title or self.default_title
@@ -133,64 +139,45 @@ class QolaError(Exception):
         return json.dumps({"error": values}, indent=2, sort_keys=True)
 
 
-class ManifestError(QolaError):
+class ManifestError(QolaError, title="the manifest is not valid", exit_code=ExitCode.USAGE):
     """The manifest cannot be read, is not TOML, or has invalid keys or values."""
 
-    exit_code = ExitCode.USAGE
-    default_title = "the manifest is not valid"
 
-
-class AiterError(QolaError):
+class AiterError(QolaError, title="the AITER source tree cannot be used", exit_code=ExitCode.AITER):
     """The AITER source tree is missing, incomplete, or not understood."""
 
-    exit_code = ExitCode.AITER
-    default_title = "the AITER source tree cannot be used"
 
-
-class CodegenError(QolaError):
+class CodegenError(QolaError, title="kernel generation failed", exit_code=ExitCode.CODEGEN):
     """A kernel generator failed, or its output is wrong."""
 
-    exit_code = ExitCode.CODEGEN
-    default_title = "kernel generation failed"
 
-
-class ToolchainError(QolaError):
+class ToolchainError(
+    QolaError, title="the ROCm toolchain cannot be used", exit_code=ExitCode.TOOLCHAIN
+):
     """ROCm is missing, incomplete, or not the requested one."""
 
-    exit_code = ExitCode.TOOLCHAIN
-    default_title = "the ROCm toolchain cannot be used"
 
-
-class PlanError(QolaError):
+class PlanError(QolaError, title="the manifest cannot be planned", exit_code=ExitCode.PLAN):
     """Manifest, tree and toolchain are valid, but do not match."""
 
-    exit_code = ExitCode.PLAN
-    default_title = "the manifest cannot be planned"
 
-
-class BundleError(QolaError):
+class BundleError(QolaError, title="the bundle cannot be made", exit_code=ExitCode.BUNDLE):
     """The bundle of the libraries cannot be made or published."""
 
-    exit_code = ExitCode.BUNDLE
-    default_title = "the bundle cannot be made"
 
-
-class NoPrebuiltError(QolaError):
+class NoPrebuiltError(QolaError, title="no such prebuilt bundle", exit_code=ExitCode.NO_PREBUILT):
     """No source has the prebuilt bundle."""
 
-    exit_code = ExitCode.NO_PREBUILT
-    default_title = "no such prebuilt bundle"
 
-
-class NoAnswerError(NoPrebuiltError):
+class NoAnswerError(
+    NoPrebuiltError,
+    title="no prebuilt bundle, and a source does not answer",
+    exit_code=ExitCode.UNREACHABLE,
+):
     """No source that answers has the prebuilt bundle, and one did not answer."""
 
-    exit_code = ExitCode.UNREACHABLE
-    default_title = "no prebuilt bundle, and a source does not answer"
 
-
-class PrebuiltError(QolaError):
+class PrebuiltError(
+    QolaError, title="the prebuilt bundle must not be used", exit_code=ExitCode.PREBUILT
+):
     """A prebuilt bundle has a wrong digest, signature or content."""
-
-    exit_code = ExitCode.PREBUILT
-    default_title = "the prebuilt bundle must not be used"

@@ -14,11 +14,8 @@ from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, Mask, MaskType
 
 
-class ProblemError(QolaError):
+class ProblemError(QolaError, title="the problem is not valid", exit_code=ExitCode.USAGE):
     """A problem that is not valid, or arrays that do not fit their problem."""
-
-    exit_code = ExitCode.USAGE
-    default_title = "the problem is not valid"
 
 
 @dataclass(frozen=True)

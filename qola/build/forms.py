@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from qola.aiter.attention import ATTENTION
 from qola.errors import ExitCode, Finding, QolaError
@@ -25,11 +24,8 @@ _FULL, _LAZY = ("0", "false", "off", "auto"), ("1", "true", "on")
 """Values of CK_JIT in lower case for libraries with kernels, and for lazy libraries."""
 
 
-class ChoiceError(QolaError):
+class ChoiceError(QolaError, title="what to build is not clear", exit_code=ExitCode.USAGE):
     """Options or the environment are contradictory or invalid."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "what to build is not clear"
 
 
 def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:

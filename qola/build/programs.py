@@ -27,11 +27,8 @@ from qola.ruleset import ruleset_root
 _PROGRAMS = "programs"
 
 
-class NotBuiltError(QolaError):
+class NotBuiltError(QolaError, title="the libraries were not built", exit_code=ExitCode.NOT_BUILT):
     """Libraries that do not build."""
-
-    exit_code = ExitCode.NOT_BUILT
-    default_title = "the libraries were not built"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from qola.cli.console import Surroundings
 from qola.errors import ExitCode, Finding, QolaError, visible
@@ -55,11 +55,8 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-class UsageError(QolaError):
+class UsageError(QolaError, title="wrong usage", exit_code=ExitCode.USAGE):
     """A command line that argparse rejects, with argparse's text."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "wrong usage"
 
     def __init__(self, message: str, parser: argparse.ArgumentParser) -> None:
         usage = " ".join(parser.format_usage().removeprefix("usage: ").split())

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
@@ -25,11 +25,8 @@ _STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
 
 
-class InitError(QolaError):
+class InitError(QolaError, title="no manifest written", exit_code=ExitCode.USAGE):
     """The starter manifest cannot be written."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "no manifest written"
 
 
 def add_commands(commands: Any) -> None:

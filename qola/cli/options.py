@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 from qola.build.bazel import BuildOptions
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
@@ -23,11 +23,8 @@ DEFAULT_MANIFEST = "qola.toml"
 """The file that `qola init` writes unless another is named."""
 
 
-class NoManifestError(QolaError):
+class NoManifestError(QolaError, title="no manifest is named", exit_code=ExitCode.USAGE):
     """A command that needs a manifest was called without one."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "no manifest is named"
 
 
 def positive(text: str) -> int:

@@ -50,10 +50,8 @@ class Fault:
         return f"{self.place}: {self.kind}: {self.detail}"
 
 
-class EmulationError(QolaError):
+class EmulationError(QolaError, title="the kernel cannot be emulated"):
     """A kernel with a fault that ends its run."""
-
-    default_title = "the kernel cannot be emulated"
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(

@@ -28,11 +28,8 @@ from qola.verify.values import address_names, entry_values
 _TO_DEVICE, _TO_HOST = 1, 2
 
 
-class RunError(QolaError):
+class RunError(QolaError, title="the kernels did not run", exit_code=ExitCode.WRONG):
     """A device that does not exist, or a problem that the library did not run."""
-
-    exit_code = ExitCode.WRONG
-    default_title = "the kernels did not run"
 
 
 @dataclass(frozen=True)

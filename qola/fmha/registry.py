@@ -18,11 +18,8 @@ from qola.verify.dispatch import Dispatch
 from qola.verify.repository import Repository, is_asm_helper
 
 
-class RegistryError(QolaError):
+class RegistryError(QolaError, title="the registry cannot say", exit_code=ExitCode.USAGE):
     """A registry cannot answer, or a text is not a registry."""
-
-    exit_code = ExitCode.USAGE
-    default_title = "the registry cannot say"
 
 
 @dataclass(frozen=True, order=True)

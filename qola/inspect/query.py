@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import ClassVar
 
 from qola.codegen.types import Explanation, FieldValue
 from qola.errors import ExitCode, Finding, QolaError
@@ -21,11 +20,8 @@ YES, NO = "yes", "no"
 _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
 
 
-class QueryError(QolaError):
+class QueryError(QolaError, title="no kernel instance fits the query", exit_code=ExitCode.USAGE):
     """A query names an unknown field, value or kernel instance."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "no kernel instance fits the query"
 
 
 @dataclass(frozen=True)

@@ -63,11 +63,8 @@ Triple = tuple[int, int, int]
 _PART = re.compile(r"(b|r|w|o|maxq)(-?[0-9]{1,9}(?:x[0-9]{1,9})*)")
 
 
-class ConfigError(QolaError):
+class ConfigError(QolaError, title="not a kernel config", exit_code=ExitCode.USAGE):
     """A text or a kernel that is not a valid config."""
-
-    exit_code = ExitCode.USAGE
-    default_title = "not a kernel config"
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,8 @@ _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _COPIES = {"qr_async": 3}
 
 
-class InvalidError(QolaError):
+class InvalidError(QolaError, title="the config is not a valid kernel", exit_code=ExitCode.CODEGEN):
     """A config that breaks rules."""
-
-    exit_code = ExitCode.CODEGEN
-    default_title = "the config is not a valid kernel"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json
@@ -19,11 +19,10 @@ _MAX_LAYERS = 4096
 _MAX_NUMBER = 2**31 - 1
 
 
-class ModelError(QolaError):
+class ModelError(
+    QolaError, title="the model's configuration cannot be used", exit_code=ExitCode.USAGE
+):
     """A model's configuration that cannot be read, or has missing or wrong values."""
-
-    exit_code: ClassVar[int] = ExitCode.USAGE
-    default_title: ClassVar[str] = "the model's configuration cannot be used"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
 
 from qola.attention import AttentionProblem
 from qola.attention.ck import condition_text
@@ -16,7 +15,8 @@ from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.registry import Entry, Registry
 from qola.folder import Folder
 from qola.inspect.planned import plan_request
-from qola.manifest.toml import toml_document
+from qola.json_types import JsonValue
+from qola.manifest.toml import TomlTable, toml_document
 from qola.models.alternatives import find_alternatives
 from qola.models.config import LayerAttention, LayerGroup, Model
 from qola.models.problems import Phase, phases_of
@@ -30,11 +30,8 @@ MODULE = "libmha_fwd"
 _DIRECTIONS = ("fwd", "fwd_splitkv", "batch_prefill")
 
 
-class CoverageError(QolaError):
+class CoverageError(QolaError, title="no manifest for this model", exit_code=ExitCode.PLAN):
     """No kernel serves a model, or the manifest's plan does not serve what it is written for."""
-
-    exit_code: ClassVar[int] = ExitCode.PLAN
-    default_title: ClassVar[str] = "no manifest for this model"
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class ServedPhase:
     Attributes:
         kernels: main kernels of Composable Kernel, () if it is missing.
         assembly: code objects that host code prefers, if callers allow assembly kernels (use_asm).
-        missing: why there is no kernel, "" if there is one.
+        missing: why no kernel serves it, "" if one does.
         alternatives: what AITER's Python has instead.
     """
 
@@ -196,7 +193,7 @@ def _missing(model: Model, found: Iterable[ServedPhase]) -> Iterator[Finding]:
         yield Finding(place, missing, f"a kernel of {MODULE}", fix)
 
 
-def _variant(dtype: str, **more: Any) -> dict[str, Any]:
+def _variant(dtype: str, **more: JsonValue) -> TomlTable:
     plain = dict.fromkeys(("has_bias", "has_alibi", "has_dropout", "has_skip"), False)
     return {"dtype": dtype, **more, "mode": "group", **plain}
 
@@ -205,10 +202,10 @@ def _manifest(
     namespace: str,
     archs: Sequence[str],
     directions: Iterable[str],
-    variants: Sequence[Mapping[str, Any]],
+    variants: Sequence[TomlTable],
 ) -> str:
     dropped = [direction for direction in _DIRECTIONS if direction not in directions]
-    tables: dict[str, Any] = {
+    tables: dict[str, TomlTable | Sequence[TomlTable]] = {
         "qola": {"namespace": namespace},
         "build": {"architectures": [*archs], "mode": "cpp_itfs"},
         "modules": [{"name": MODULE, "drop_directions": dropped}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from qola.errors import Finding, QolaError
 from qola.json_types import WrongValueError, parse_json, reader
@@ -15,10 +15,8 @@ SCHEMA = 2
 """Version of the JSON, increased with each incompatible change."""
 
 
-class ReportError(QolaError):
+class ReportError(QolaError, title="the report cannot be made"):
     """The inputs of a report cannot be read, or do not belong together."""
-
-    default_title: ClassVar[str] = "the report cannot be made"
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,8 @@ MAX_INSTRUCTIONS = 100_000_000
 _ALIGNED = 256
 
 
-class ReplayError(QolaError):
+class ReplayError(QolaError, title="kernels could not be tried"):
     """A process that tried kernels died."""
-
-    default_title = "kernels could not be tried"
 
 
 def outcomes(

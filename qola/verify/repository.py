@@ -13,10 +13,8 @@ from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.verify.dispatch import AssemblyDispatch, Dispatch
 
 
-class VerifyError(QolaError):
+class VerifyError(QolaError, title="the library cannot be verified"):
     """A library that cannot be verified at all."""
-
-    default_title = "the library cannot be verified"
 
 
 @dataclass(frozen=True)
