@@ -25,7 +25,7 @@ from typing import Any
 from qola.errors import CodegenError, Finding
 from qola.files import sha256_of_text, write_if_changed
 from qola.rule_main import run_main
-from qola.triton.kernel import Instance, Kernel, Launch, expand
+from qola.triton.kernel import Instance, Kernel, LaunchRecord, expand
 
 #: Triton's environment: no line numbers, which contain paths; only the installed backends, which
 #: exclude other vendors' GPUs.
@@ -46,9 +46,9 @@ class Compiled:
     text: str
 
     @cached_property
-    def launch(self) -> Launch:
+    def launch(self) -> LaunchRecord:
         """The parsed metadata."""
-        found: Launch = json.loads(self.metadata)
+        found: LaunchRecord = json.loads(self.metadata)
         return found
 
 

@@ -50,7 +50,7 @@ class ArgumentRecord(TypedDict):
     type: str
 
 
-class Launch(TypedDict):
+class LaunchRecord(TypedDict):
     """The JSON file of a compiled kernel instance, with the parameters of its launch.
 
     Keys:

@@ -19,7 +19,7 @@ from qola.errors import Finding, ManifestError
 from qola.files import write_if_changed
 from qola.json_types import WrongValueError, parse_json
 from qola.rule_main import run_main
-from qola.triton.kernel import Argument, Launch
+from qola.triton.kernel import Argument, LaunchRecord
 
 #: From cc/runtime: magic numbers of a pack and of the trailer of its entries, QOLA_KERNEL_ABI.
 _PACK, _ENTRY, _ABI = b"QOLAPCK1", b"QOLAKRN1", 1
@@ -37,7 +37,7 @@ class Built:
 
     kernel: str
     code: bytes
-    metadata: Launch
+    metadata: LaunchRecord
     packed: bytes = b""
 
     @property
@@ -48,7 +48,7 @@ class Built:
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
     """Read a code object and its .json; raise ManifestError if it needs scratch memory."""
-    metadata: Launch = json.loads(code.with_suffix(".json").read_text("utf-8"))
+    metadata: LaunchRecord = json.loads(code.with_suffix(".json").read_text("utf-8"))
     # GPU memory that a launch must pass to some kernels; a library passes null pointers.
     scratch = {
         "global_scratch_size": metadata["global_scratch_size"],
@@ -140,7 +140,7 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     return "\n".join([*lines, "} // namespace qola_triton", ""])
 
 
-def _choices(metadata: Launch) -> list[tuple[str, str]]:
+def _choices(metadata: LaunchRecord) -> list[tuple[str, str]]:
     every = {**metadata["options"], **metadata["choices"], **metadata["constants"]}
     return [(name, _plain(value)) for name, value in sorted(every.items())]
 
@@ -150,7 +150,7 @@ def _plain(value: object) -> str:
     return {"True": "1", "False": "0"}.get(str(value), str(value))
 
 
-def _arguments(metadata: Launch) -> Iterator[str]:
+def _arguments(metadata: LaunchRecord) -> Iterator[str]:
     for one in metadata["arguments"]:
         try:
             letter = Argument(**one).format
