@@ -15,25 +15,25 @@ _PATHS = ("QOLA_TEST_FAKE_HIP", "QOLA_TEST_WHEEL")
 
 def test_in_the_python_with_torch(tmp_path: Path) -> None:
     """Prevents: attention, gradients or operators of wheels that differ from PyTorch's."""
-    needed = "import hypothesis, msgpack, numpy, pytest, sympy, tinygrad, torch"
-    found = subprocess.run([PYTHON, "-c", needed], capture_output=True, text=True, check=False)
+    paths = {name: str(Path(os.environ[name]).absolute()) for name in _PATHS if name in os.environ}
+    # Without the packages of Bazel's Python.
+    env = {
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(Path.cwd()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TEST_SRCDIR": os.environ["TEST_SRCDIR"],
+        **paths,
+    }
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PYTHON, *words], env=env, capture_output=True, text=True, check=False
+        )
+
+    found = run("-c", "import hypothesis, msgpack, numpy, pytest, sympy, tinygrad, torch")
     if found.returncode:
         missing = found.stderr.strip().rpartition("\n")[2]
         pytest.skip(f"{PYTHON} needs third_party/python/verify.txt and dev.txt: {missing}")
-    paths = {name: str(Path(os.environ[name]).absolute()) for name in _PATHS if name in os.environ}
-    run = subprocess.run(
-        [PYTHON, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'of-torch'}", FILE],
-        # Without the packages of Bazel's Python.
-        env={
-            "HOME": str(tmp_path),
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path.cwd()),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TEST_SRCDIR": os.environ["TEST_SRCDIR"],
-            **paths,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    tests = run("-m", "pytest", "-q", f"--basetemp={tmp_path / 'of-torch'}", FILE)
+    assert tests.returncode == 0, tests.stdout + tests.stderr
