@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
-from bench.ninja_build import NinjaBuild
+from bench.ninja_build import TIMED, NinjaBuild
 from bench.processes import Run
 from bench.setting import place_flags
 from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
@@ -89,7 +89,7 @@ def build_file(
         f"flags = {_words([*(f'-I{path}' for path in includes), *flags])}\n"
         f"ldflags = {_words(link_flags)}",
         "rule hip_compile\n"
-        "  command = hipcc -MMD -MF $out.d $flags $module_flags -c $in -o $out\n"
+        f"  command = {TIMED} hipcc -MMD -MF $out.d $flags $module_flags -c $in -o $out\n"
         "  depfile = $out.d\n"
         "  deps = gcc",
         "rule link\n"
@@ -100,7 +100,7 @@ def build_file(
     for module in modules:
         compiles, objects = [], []
         for source in sorted(module.sources):
-            object_file = f"{module.name}/{source.stem}.cuda.o"
+            object_file = object_path(module.name, source.stem)
             objects.append(object_file)
             compiles.append(
                 f"build {object_file}: hip_compile {_escape(source)}\n"
@@ -109,6 +109,11 @@ def build_file(
         blocks += ["\n".join(compiles), f"build {module.name}.so: link {' '.join(objects)}"]
     blocks.append("default " + " ".join(f"{module.name}.so" for module in modules))
     return "\n\n".join(blocks) + "\n"
+
+
+def object_path(module: str, source: str) -> str:
+    """Return the path of the object of a source of a module."""
+    return f"{module}/{source}.cuda.o"
 
 
 def _words(values: Sequence[object]) -> str:
@@ -124,8 +129,8 @@ class AiterNinja(NinjaBuild):
 
     name = "aiter"
 
-    def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Generate, write build.ninja and run ninja."""
+    def prepare(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Generate, and write build.ninja."""
         patterns = self.patterns(more=more)
         runs, modules = [], []
         for module in planned.plan.modules:
@@ -141,11 +146,11 @@ class AiterNinja(NinjaBuild):
             modules.append(Module(module.name, sources, tuple(module.copts)))
         self._check(planned)
         write_if_changed(self.directory / "build.ninja", self._build_file(modules))
-        return [*runs, self.ninja()]
+        return runs
 
-    def ninja(self) -> Run:
-        """Run ninja."""
-        return self.run(["ninja", "-v", "-j", str(self.setting.jobs)])
+    def object(self, direction: str, kernel: str) -> str:
+        """Return the path of a kernel's object."""
+        return object_path(MODULES[direction], kernel)
 
     def library(self, direction: str) -> Path:
         """Return the path of a direction's library."""

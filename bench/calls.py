@@ -118,9 +118,6 @@ Row = tuple[str, str, str, float]
 
 def seconds(value: float) -> str:
     """Format a time."""
-    for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
-        if value * scale < 1000:
-            return f"{value * scale:.3g} {unit}"
     return quantity(value, "s")
 
 

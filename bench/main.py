@@ -32,7 +32,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="bench/run",
         description="Build the same kernels with the same compiler with AITER's own flags and "
         "ninja, with CK's generate.py and CMake, and with this project, and compare time, memory "
-        "and size. Needs an idle machine; takes 20 to 45 minutes on two cores.",
+        "and size. Needs an idle machine, except for CPU times and sizes; takes 25 to 70 minutes "
+        "on two cores. Ctrl-C prints the rows of completed rounds.",
         epilog=_EPILOG + names,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,22 +115,24 @@ def _progress() -> Callable[[str], None]:
     return say
 
 
-def _measure(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None]:
-    """Measure; return the report, and the error that ended the measurement early."""
+def _measure(
+    args: argparse.Namespace,
+) -> tuple[dict[str, Any], QolaError | KeyboardInterrupt | None]:
+    """Measure; return the report, and the exception that ended the measurement early."""
     chosen = rows.choose(args.only)
     workload = WORKLOADS[args.workload]
     # Set by bench/python for this process only.
     own = ("PYTHONPATH", "QOLA_BENCH_PACKAGES")
     packages = Path(os.environ["QOLA_BENCH_PACKAGES"])
     environ = {key: value for key, value in os.environ.items() if key not in own}
-    failed = None
+    failed: QolaError | KeyboardInterrupt | None = None
     with _work_directory(args.keep) as work:
         bench = measure.Bench(
             work, packages, workload, rows.steps(chosen), args.jobs, environ, _progress()
         )
         try:
             bench.run()
-        except QolaError as error:
+        except (QolaError, KeyboardInterrupt) as error:
             # Report the measurements before the failure.
             failed = error
     found = bench.results
@@ -146,7 +149,7 @@ def _measure(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None
         machine=_machine(),
         versions=found.versions,
         jobs=args.jobs,
-        notes=[*found.notes, *(["Incomplete: a step failed."] if failed else [])],
+        notes=[*found.notes, *(["Incomplete: failed or interrupted."] if failed else [])],
     )
     return reported, failed
 
@@ -172,7 +175,7 @@ def _read_report(file: Path) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     args = _parser().parse_args(arguments)
-    failed: QolaError | None = None
+    failed: QolaError | KeyboardInterrupt | None = None
     try:
         if args.json and not args.json.parent.is_dir():
             raise BenchError(
@@ -191,10 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if found["rows"]:
         print(report.markdown(found) if args.markdown else report.text(found))
-    if failed:
+    if isinstance(failed, QolaError):
         print(failed, file=sys.stderr)
         return failed.exit_code
-    return 0
+    return 130 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The steps of bench/run: prepares compiler and sources, then measures one side after the other."""
+"""The steps of bench/run: prepares compiler and sources, and measures all sides in rounds."""
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections import Counter
@@ -10,23 +9,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from bench import ours, processes
 from bench.aiter_ninja import AiterNinja
 from bench.ck_cmake import CkCmake
-from bench.ninja_build import NinjaBuild
-from bench.ours import Ours
+from bench.first_load import first_load
+from bench.ninja_build import NinjaBuild, run_host_passes
+from bench.ours import Ours, Repeated
 from bench.processes import Run
+from bench.rounds import Batches, Compile, ours_per_kernel, sample, theirs_per_kernel
 from bench.rows import CONTENDERS
 from bench.setting import ROOT, Setting, as_distributed, sdk_facts
 from bench.workload import MODULES, Planned, Workload, plan
 from qola.aiter.tree import read_tree
 from qola.fetch.wheel import read_pin
+from qola.report.execution_log import Spawn
 from qola.version import __version__
 
 _REPETITIONS = 3
+# Names are sorted, and differ in properties with two values: not a power of two.
+_ROUNDS = 5
 
 Progress = Callable[[str], None]
+Costs = Mapping[str, Mapping[str, Compile]]
+"""Compiles by name, for each kind: kernel and host."""
 
 
 @dataclass
@@ -34,44 +41,93 @@ class Measurements:
     """Results so far.
 
     Attributes:
-        values: measurements by side and name; the name ends with the unit, seconds or bytes.
+        values: values of each measurement by side and name, in the order of rounds or repetitions;
+            the name ends with the unit, seconds or bytes.
         kernels: number of kernel instances by direction.
         more: the same with the further variant.
     """
 
-    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     kernels: dict[str, int] = field(default_factory=dict)
     more: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, side: str, values: Mapping[str, float]) -> None:
-        """Add measurements of a side by name."""
-        self.values.setdefault(side, {}).update(values)
+        """Add a value to measurements of a side by name."""
+        for name, value in values.items():
+            self.values.setdefault(side, {}).setdefault(name, []).append(value)
 
 
-def totals(runs: Sequence[Run]) -> dict[str, float]:
-    """Return the measurements of a cold build that consists of consecutive programs."""
+def totals(
+    runs: Sequence[Run], compiles: Mapping[str, Compile] = MappingProxyType({}), jobs: int = 1
+) -> dict[str, float]:
+    """Return the measurements of a cold build that consists of consecutive programs.
+
+    Args:
+        runs: programs before and after the compiles of kernels.
+        compiles: compiles of kernels that other programs ran, `jobs` at once. They count as if no
+            core had ever been idle, because rounds end with idle cores.
+    """
+    wall = sum(compile.wall for compile in compiles.values()) / jobs
+    cpu = sum(compile.cpu for compile in compiles.values())
     return {
-        "cold_seconds": sum(run.seconds for run in runs),
+        "cold_seconds": sum(run.seconds for run in runs) + wall,
+        "cold_cpu_seconds": sum(run.cpu_seconds for run in runs) + cpu,
+    }
+
+
+def peaks(runs: Sequence[Run]) -> dict[str, float]:
+    """Return the peak memory of programs."""
+    return {
         "compiler_peak_bytes": max(run.compiler_peak_bytes for run in runs),
         "build_peak_bytes": max(run.build_peak_bytes for run in runs),
     }
 
 
-def per_kernel(seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the mean time per kernel from sums by direction."""
-    return {f"kernel_{d}_seconds": total / counts[d] for d, total in seconds.items()}
-
-
-def sizes(library: Callable[[str], Path], counts: Mapping[str, int]) -> dict[str, float]:
+def sizes(library: Mapping[str, Path], counts: Mapping[str, int]) -> dict[str, float]:
     """Return the size of each direction's library, in total and per kernel."""
     found: dict[str, float] = {}
-    for direction, count in counts.items():
-        size = library(direction).stat().st_size
+    for direction, path in library.items():
+        size = path.stat().st_size
         found[f"library_{direction}_bytes"] = size
-        found[f"library_{direction}_bytes_per_kernel"] = size / count
+        found[f"library_{direction}_bytes_per_kernel"] = size / counts[direction]
     return found
+
+
+@dataclass
+class _Parts:
+    """The build of a contender, cut into rounds.
+
+    Attributes:
+        programs: programs that ran before and after the rounds.
+        rounds: runs of ninja that compiled kernels.
+        compiles: the last compile of each kernel.
+    """
+
+    build: NinjaBuild
+    programs: list[Run] = field(default_factory=list)
+    rounds: list[Run] = field(default_factory=list)
+    compiles: dict[str, Compile] = field(default_factory=dict)
+
+    def compile(self, base: Planned, index: int, rounds: int, *, host: bool) -> Costs:
+        """Compile a round's sample; also run the host pass of the first kernel of each batch."""
+        objects: dict[str, str] = {}
+        first: dict[str, str] = {}
+        for direction, batches in base.batches().items():
+            for names in batches.values():
+                chosen = sample(names, index, rounds)
+                paths = {name: self.build.object(direction, name) for name in chosen}
+                objects |= paths
+                first[chosen[0]] = paths[chosen[0]]
+        run, compiles = self.build.compile(objects)
+        self.rounds.append(run)
+        self.compiles |= compiles
+        costs = {"kernel": compiles}
+        if host:
+            commands = self.build.commands(first)
+            costs["host"] = run_host_passes(self.build.setting, self.build.directory, commands)
+        return costs
 
 
 @dataclass
@@ -100,23 +156,34 @@ class Bench:
         Raises:
             QolaError: a step failed.
         """
+        tools = link_tools(self.packages, self.work)
+        with self._step("preparing: compiler and AITER"):
+            setting = self._prepared(tools)
+        tree = read_tree(setting.aiter)
+        base = plan(self.workload, tree, self.work / "plan/base", more=False)
+        more = plan(self.workload, tree, self.work / "plan/more", more=True)
+        self.results.kernels, self.results.more = base.counts(), more.counts()
+        self.results.versions = versions(setting)
+        steps, disk_cache = self.steps["ours"], self.work / "disk_cache"
         with ExitStack() as stack:
-            tools = link_tools(self.packages, self.work)
-            with self._step("preparing: compiler and AITER"):
-                setting = stack.enter_context(self._prepared(tools))
-            tree = read_tree(setting.aiter)
-            base = plan(self.workload, tree, self.work / "plan/base", more=False)
-            more = plan(self.workload, tree, self.work / "plan/more", more=True)
-            self.results.kernels, self.results.more = base.counts(), more.counts()
-            self.results.versions = versions(setting)
-            flags = sdk_facts()["optional_flags"]
-            for side, contender in (
-                ("aiter", AiterNinja(setting, self.workload, flags)),
-                ("cmake", CkCmake(setting, self.workload, flags)),
-            ):
-                if side in self.steps:
-                    self._measure_contender(side, contender, base, more)
-        self._measure_ours(base)
+            url = stack.enter_context(self._remote()) if "remote" in steps else None
+            options = [f"--remote_cache={url}"] if url else []
+            first = self._ours("ours", disk_cache, *options)
+            with ours.stopped_at_end(first):
+                spawns = self._measure_first(first, base)
+                names = {name for batches in base.batches().values() for name in batches}
+                self._measure_contenders(setting, first.repeated(spawns, names), base, more)
+                if "change" in steps:
+                    first.build()  # restarts the server
+                    first.write(self.workload.manifest(more=True), wheel_pin())
+                    with self._step("ours: one-variant change"):
+                        self.results.add("ours", {"change_seconds": first.build().seconds})
+            if "disk" in steps:
+                second = self._ours("elsewhere/second", disk_cache)
+                self._measure_warm("disk_seconds", "disk cache", second)
+            if url:
+                third = self._ours("elsewhere/third", disk_cache, "--disk_cache=", *options)
+                self._measure_warm("remote_seconds", "remote cache", third)
         return self.results
 
     @contextmanager
@@ -126,8 +193,7 @@ class Bench:
         yield
         self.progress(f"  took {time.monotonic() - start:.1f} s")
 
-    @contextmanager
-    def _prepared(self, tools: Path) -> Iterator[Setting]:
+    def _prepared(self, tools: Path) -> Setting:
         """Fetch compiler and AITER, so that no measurement includes a download."""
         first = self._ours("prepare", self.work / "no_cache")
         with ours.stopped_at_end(first):
@@ -138,7 +204,7 @@ class Bench:
             as_distributed(first.external("qola_rocm_sdk", "sdk"), sdk)
             aiter = self.work / "aiter_tree"
             aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
-        yield Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)
+        return Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)
 
     def _ours(self, name: str, disk_cache: Path, *options: str) -> Ours:
         return Ours(
@@ -151,59 +217,80 @@ class Bench:
             options=options,
         )
 
-    def _measure_contender(
-        self, side: str, contender: NinjaBuild, base: Planned, more: Planned
-    ) -> None:
-        name, steps = CONTENDERS[side], self.steps[side]
-        with self._step(f"{name}: cold build"):
-            runs = contender.build(base, more=False)
-        self.results.add(side, totals(runs))
-        self.results.add(side, per_kernel(contender.kernel_seconds(base), base.counts()))
-        self.results.add(side, sizes(contender.library, base.counts()))
-        if "noop" in steps:
-            with self._step(f"{name}: no-op"):
-                self.results.add(side, {"noop_seconds": median(contender.ninja)})
-        if "change" in steps:
-            with self._step(f"{name}: one-variant change"):
-                runs = contender.build(more, more=True)
-            self.results.add(side, {"change_seconds": totals(runs)["cold_seconds"]})
-
-    def _measure_ours(self, base: Planned) -> None:
-        steps, disk_cache = self.steps["ours"], self.work / "disk_cache"
-        with ExitStack() as stack:
-            url = stack.enter_context(self._remote()) if "remote" in steps else None
-            options = [f"--remote_cache={url}"] if url else []
-            first = self._ours("ours", disk_cache, *options)
-            with ours.stopped_at_end(first):
-                self._measure_first(first, base)
-            if "disk" in steps:
-                second = self._ours("elsewhere/second", disk_cache)
-                self._measure_warm("disk_seconds", "disk cache", second)
-            if url:
-                third = self._ours("elsewhere/third", disk_cache, "--disk_cache=", *options)
-                self._measure_warm("remote_seconds", "remote cache", third)
-
-    def _measure_first(self, first: Ours, base: Planned) -> None:
-        steps, pin = self.steps["ours"], wheel_pin()
-        first.write(self.workload.manifest(more=False), pin)
+    def _measure_first(self, first: Ours, base: Planned) -> list[Spawn]:
+        """Measure a workspace without caches; return the actions of its cold build."""
+        first.write(self.workload.manifest(more=False), wheel_pin())
         with self._step("ours: fetch, plan, analysis"):
             fetched = first.build("--nobuild")
         with self._step("ours: cold build"):
             built, spawns = first.logged_build()
-        self.results.add("ours", totals([fetched, built]))
+        self.results.add("ours", totals([fetched, built]) | peaks([fetched, built]))
         self.results.add("ours", {"fetch_seconds": fetched.seconds, "build_seconds": built.seconds})
-        self.results.add(
-            "ours", per_kernel(ours.kernel_seconds(spawns, base.compiled()), base.counts())
-        )
         library = {direction: first.library(MODULES[direction]) for direction in base.kernels}
-        self.results.add("ours", sizes(library.__getitem__, base.counts()))
-        if "noop" in steps:
-            with self._step("ours: no-op"):
-                self.results.add("ours", {"noop_seconds": median(first.build)})
-        if "change" in steps:
-            first.write(self.workload.manifest(more=True), pin)
-            with self._step("ours: one-variant change"):
-                self.results.add("ours", {"change_seconds": first.build().seconds})
+        self._measure_libraries("ours", library, base)
+        self._measure_noop("ours", first.build)
+        return spawns
+
+    def _measure_contenders(
+        self, setting: Setting, repeated: Repeated, base: Planned, more: Planned
+    ) -> None:
+        """Measure the builds of the contenders, in rounds in which all sides compile."""
+        flags = sdk_facts()["optional_flags"]
+        every = AiterNinja(setting, self.workload, flags), CkCmake(setting, self.workload, flags)
+        builds = {build.name: _Parts(build) for build in every if build.name in self.steps}
+        for side, parts in builds.items():
+            with self._step(f"{CONTENDERS[side]}: preparing"):
+                parts.programs += parts.build.prepare(base, more=False)
+        kinds = {"kernel", "host"} & self.steps["ours"]
+        rounds = _ROUNDS if kinds else 1
+        for index in range(rounds):
+            for side, parts in builds.items():
+                with self._step(f"round {index + 1} of {rounds}: {CONTENDERS[side]}"):
+                    costs = parts.compile(base, index, rounds, host="host" in kinds)
+                    self._add_costs(side, theirs_per_kernel, costs, base)
+            if kinds:
+                with self._step(f"round {index + 1} of {rounds}: ours"):
+                    costs = repeated.compile(setting, host="host" in kinds)
+                    self._add_costs("ours", ours_per_kernel, costs, base)
+        for side, parts in builds.items():
+            with self._step(f"{CONTENDERS[side]}: dispatch and link"):
+                parts.programs.append(parts.build.ninja())
+            self.results.add(side, totals(parts.programs, parts.compiles, self.jobs))
+            self.results.add(side, peaks([*parts.programs, *parts.rounds]))
+            library = {direction: parts.build.library(direction) for direction in base.kernels}
+            self._measure_libraries(side, library, base)
+            self._measure_noop(side, parts.build.ninja)
+            if "change" in self.steps[side]:
+                with self._step(f"{CONTENDERS[side]}: one-variant change"):
+                    runs = [*parts.build.prepare(more, more=True), parts.build.ninja()]
+                self.results.add(side, {"change_seconds": sum(run.seconds for run in runs)})
+
+    def _add_costs(
+        self,
+        side: str,
+        per_kernel: Callable[[Batches, Mapping[str, float]], float],
+        costs: Costs,
+        base: Planned,
+    ) -> None:
+        for kind, compiles in costs.items():
+            cpu = {name: compile.cpu for name, compile in compiles.items()}
+            wall = {name: compile.wall for name, compile in compiles.items()}
+            for direction, batches in base.batches().items():
+                name = f"{kind}_{direction}"
+                self.results.add(side, {f"{name}_cpu_seconds": per_kernel(batches, cpu)})
+                self.results.add(side, {f"{name}_seconds": per_kernel(batches, wall)})
+
+    def _measure_libraries(self, side: str, library: Mapping[str, Path], base: Planned) -> None:
+        self.results.add(side, sizes(library, base.counts()))
+        if "load" in self.steps[side]:
+            loads = {f"load_{d}_seconds": first_load(path) for d, path in library.items()}
+            self.results.add(side, loads)
+
+    def _measure_noop(self, side: str, build: Callable[[], Run]) -> None:
+        if "noop" in self.steps[side]:
+            with self._step(f"{CONTENDERS.get(side, side)}: no-op"):
+                for _ in range(_REPETITIONS):
+                    self.results.add(side, {"noop_seconds": build().seconds})
 
     def _measure_warm(self, name: str, cache: str, elsewhere: Ours) -> None:
         elsewhere.write(self.workload.manifest(more=False), wheel_pin())
@@ -230,11 +317,6 @@ class Bench:
 
 # Bazel performs these itself, within milliseconds.
 _NEVER_CACHED = ("SymlinkTree", "FileWrite", "TemplateExpand")
-
-
-def median(build: Callable[[], Run]) -> float:
-    """Return the median seconds of a few builds."""
-    return statistics.median(build().seconds for _ in range(_REPETITIONS))
 
 
 def link_tools(packages: Path, work: Path) -> Path:

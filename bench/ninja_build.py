@@ -1,4 +1,4 @@
-"""Common parts of the two builds with ninja: the build directory, and compile times in its log."""
+"""Common parts of the builds with ninja: the build directory, and the times of compiles."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench import processes
-from bench.processes import BenchError, Run
+from bench.processes import Run
+from bench.rounds import Compile, read_compiles
 from bench.setting import Setting
 from bench.workload import Planned, Workload
-from qola.errors import Finding
+
+TIMED = Path(__file__).resolve().parent / "timed"
+"""A program that runs a compile and logs its times."""
 
 
 @dataclass
 class NinjaBuild(ABC):
-    """A build with ninja, in its own directory.
+    """A build with ninja, in its own directory. Its compiles run through TIMED.
 
     Attributes:
         optional_flags: flags of sdk_facts that the compiler accepts.
@@ -36,41 +39,42 @@ class NinjaBuild(ABC):
         return self.setting.work / self.name
 
     @abstractmethod
-    def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Generate and build; return the programs that ran, in order.
+    def prepare(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Generate the sources and build.ninja; return the programs that ran, in order.
 
         Raises:
-            BenchError: a program failed, or it would compile other sources than the plan.
+            BenchError: a program failed, or ninja would compile other sources than the plan.
         """
 
     @abstractmethod
-    def ninja(self) -> Run:
-        """Run ninja again in the existing build directory."""
+    def object(self, direction: str, kernel: str) -> str:
+        """Return the path of a kernel's object, relative to the build directory."""
 
     @abstractmethod
     def library(self, direction: str) -> Path:
         """Return the path of a direction's library."""
 
-    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
-        """Return the sum of the compile times of each direction's kernels, from .ninja_log.
+    def ninja(self, *targets: str) -> Run:
+        """Run ninja for some targets, or for all."""
+        return self.run(["ninja", "-j", str(self.setting.jobs), *targets])
 
-        A line of that log is "start end mtime output hash" between tabs; times in milliseconds.
+    def compile(self, objects: Mapping[str, str]) -> tuple[Run, dict[str, Compile]]:
+        """Compile kernels, again if their objects exist; return the times by kernel.
 
-        Raises:
-            BenchError: the log has no object of a kernel, so the sum would be too small.
+        Args:
+            objects: path by kernel.
         """
-        seconds = {}
-        log = (self.directory / ".ninja_log").read_text(encoding="utf-8")
-        for line in log.splitlines()[1:]:
-            start, end, _, output, _ = line.split("\t")
-            if output.endswith(".o"):
-                seconds[Path(output).name.partition(".")[0]] = (int(end) - int(start)) / 1000
-        missing = [name for names in planned.kernels.values() for name in names]
-        missing = sorted(set(missing) - seconds.keys())
-        if missing:
-            found = f"no object of {len(missing)} kernels, such as {missing[0]}"
-            raise BenchError(Finding(".ninja_log", found, "an object of each kernel"))
-        return {d: sum(seconds[name] for name in names) for d, names in planned.kernels.items()}
+        for path in objects.values():
+            (self.directory / path).unlink(missing_ok=True)
+        run = self.ninja(*objects.values())
+        return run, read_compiles(self.directory / "timed.log", objects)
+
+    def commands(self, objects: Mapping[str, str]) -> dict[str, str]:
+        """Return the shell commands that compile kernels, by kernel; `objects` as for `compile`."""
+        return {
+            name: self.run(["ninja", "-t", "commands", "-s", path]).output.strip()
+            for name, path in objects.items()
+        }
 
     def patterns(self, *, more: bool) -> Mapping[str, str]:
         """Return the pattern of generate.py by direction."""
@@ -81,3 +85,39 @@ class NinjaBuild(ABC):
         return processes.run(
             command, self.setting.log, cwd=self.directory, environ=self.setting.rocm_environ()
         )
+
+
+def run_commands(
+    setting: Setting, directory: Path, commands: Mapping[str, str]
+) -> dict[str, Compile]:
+    """Run compiles through TIMED, `setting.jobs` at once; return their times by name.
+
+    Args:
+        directory: working directory.
+        commands: shell commands by the name of the source, the first ones first.
+    """
+    lines = ["rule timed", "  command = $timed"]
+    for name, command in commands.items():
+        # Never written, so that ninja runs the command each time.
+        lines += [f"build {name}.timed: timed", f"  timed = {command.replace('$', '$$')}"]
+    (directory / "commands.ninja").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    processes.run(
+        ["ninja", "-f", "commands.ninja", "-j", str(setting.jobs)],
+        setting.log,
+        cwd=directory,
+        environ=setting.rocm_environ(),
+    )
+    return read_compiles(directory / "timed.log", commands)
+
+
+def run_host_passes(
+    setting: Setting, directory: Path, commands: Mapping[str, str]
+) -> dict[str, Compile]:
+    """Run only the host passes of compiles; arguments and result as of `run_commands`."""
+    host = {
+        # TIMED logs the last argument.
+        f"host_{name}": f"{command} --offload-host-only -Qunused-arguments -o host_{name}"
+        for name, command in commands.items()
+    }
+    found = run_commands(setting, directory, host)
+    return {name: found[f"host_{name}"] for name in commands}

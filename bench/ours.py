@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
+from bench.ninja_build import TIMED, run_commands, run_host_passes
 from bench.processes import BenchError, Run
-from bench.setting import ROOT
+from bench.rounds import Compile
+from bench.setting import ROOT, Setting
 from qola.build import workspace
 from qola.build.bazel import child_environment
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding
+from qola.files import sha256_of
 from qola.layout import KERNEL_COMPILE
 from qola.report.execution_log import Spawn, read_spawns
 from tools.remote.loopback import free_port, listening
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Compiles that Bazel logged.
+
+    Attributes:
+        directory: a directory with their inputs.
+        commands: shell commands by batch, which run through TIMED, the longest first.
+        digests: sha256 of the object that Bazel built, by batch.
+    """
+
+    directory: Path
+    commands: Mapping[str, str]
+    digests: Mapping[str, str]
+
+    def compile(self, setting: Setting, *, host: bool) -> dict[str, dict[str, Compile]]:
+        """Compile all batches; also run their host passes.
+
+        Raises:
+            BenchError: a compile failed, or its object differs from that of Bazel's compile.
+        """
+        found = {"kernel": run_commands(setting, self.directory, self.commands)}
+        for name, digest in self.digests.items():
+            repeated = sha256_of(self.directory / f"{name}.o")
+            if repeated != digest:
+                raise BenchError(Finding(f"{name}.o", f"sha256 {repeated}", f"{digest}, as Bazel"))
+        if host:
+            found["host"] = run_host_passes(setting, self.directory, self.commands)
+        return found
 
 
 @dataclass
@@ -114,6 +148,48 @@ class Ours:
             raise BenchError(Finding("Bazel's output base", count, "one"))
         return found[0]
 
+    def repeated(self, spawns: Iterable[Spawn], names: Collection[str]) -> Repeated:
+        """Return logged compiles, to run them again outside of Bazel.
+
+        Args:
+            spawns: actions of a build.
+            names: names of batches, and of kernel instances outside batches.
+
+        Raises:
+            BenchError: a compile is not in the log.
+        """
+        directory, commands, digests = self.directory / "repeated", {}, {}
+        for spawn in sorted(spawns, key=lambda spawn: -spawn.seconds):
+            if spawn.mnemonic == KERNEL_COMPILE and spawn.name in names:
+                arguments = list(spawn.arguments)
+                if "--" in arguments:
+                    # compile_batch.sh BATCH KERNEL... -- COMPILER ARGUMENT...
+                    arguments = [*arguments[arguments.index("--") + 1 :], arguments[1]]
+                arguments[arguments.index("-o") + 1] = f"{spawn.name}.o"
+                environ = [f"{name}={value}" for name, value in spawn.environment.items()]
+                commands[spawn.name] = shlex.join([str(TIMED), "env", "-i", *environ, *arguments])
+                (digests[spawn.name],) = spawn.output_digests.values()
+                source = arguments[-1]
+        if missing := sorted(set(names) - commands.keys()):
+            text = f"no action for {len(missing)} batches, such as {missing[0]}"
+            raise BenchError(Finding("execution log", text, "an action for each batch"))
+        self._link_inputs(directory, source)
+        return Repeated(directory, commands, digests)
+
+    def _link_inputs(self, directory: Path, source: str) -> None:
+        """Link all inputs of compiles to the paths that they have in a sandbox.
+
+        Args:
+            source: path of the source of a compile. Bazel writes "cfg" for the configuration.
+        """
+        (directory / "bazel-out").mkdir(parents=True)
+        (directory / "external").symlink_to(self.output_base / "external")
+        root = Path(self.bazel("info", "output_path").output.strip())
+        configuration, _, inside = source.removeprefix("bazel-out/").partition("/")
+        (found,) = root.glob(f"*/{inside}")
+        actual = root / found.relative_to(root).parts[0]
+        (directory / "bazel-out" / configuration).symlink_to(actual)
+
     def shutdown(self) -> None:
         """Stop the server."""
         if (self.directory / "workspace").is_dir():
@@ -140,32 +216,6 @@ def remove(directory: Path) -> None:
     """Remove a directory that contains read-only files of Bazel."""
     subprocess.run(["chmod", "-R", "u+w", "--", str(directory)], check=False, capture_output=True)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def kernel_seconds(
-    spawns: Iterable[Spawn], compiled: Mapping[str, Iterable[str]]
-) -> dict[str, float]:
-    """Return the sum of the compile times of each direction's kernels.
-
-    Args:
-        spawns: actions of a build without cache hits.
-        compiled: names of batches, and of kernel instances outside batches, by direction.
-
-    Raises:
-        BenchError: a compile is not in the log, or came from a cache.
-    """
-    sums = dict.fromkeys(compiled, 0.0)
-    direction_of = {name: direction for direction, names in compiled.items() for name in names}
-    for spawn in spawns:
-        if spawn.mnemonic == KERNEL_COMPILE and spawn.name in direction_of:
-            if spawn.cached:
-                found = f"{spawn.mnemonic} of {spawn.name} by {spawn.runner}"
-                raise BenchError(Finding("execution log", found, "a build without cache hits"))
-            sums[direction_of.pop(spawn.name)] += spawn.seconds
-    if direction_of:
-        found = f"no action for {len(direction_of)} kernels, such as {min(direction_of)}"
-        raise BenchError(Finding("execution log", found, "an action for each kernel"))
-    return sums
 
 
 def fetch_cache_server(work: Path, log: Path, environ: Mapping[str, str]) -> Path:

@@ -32,11 +32,13 @@ class Run:
 
     Attributes:
         seconds: wall time.
+        cpu_seconds: user and system time of all its processes.
         compiler_peak_bytes: largest resident set of one compiler process, 0 if none was seen.
         build_peak_bytes: largest sum of resident sets at one time.
     """
 
     seconds: float
+    cpu_seconds: float
     compiler_peak_bytes: int
     build_peak_bytes: int
     output: str
@@ -72,6 +74,19 @@ def _processes() -> dict[int, _Process]:
                 peak_bytes=int(values["VmHWM"]) * 1024,
             )
     return found
+
+
+def _cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes, with those of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        except OSError:
+            continue  # the process has ended
+        # utime, stime, cutime and cstime; the program's name before them may contain blanks.
+        total += sum(map(int, text.rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 @dataclass
@@ -117,7 +132,7 @@ def run(
 
     Args:
         log: file to which its standard error is appended.
-        roots: ids of further processes whose memory counts, such as a server.
+        roots: ids of further processes that count, such as a server.
 
     Raises:
         BenchError: the program failed; with the end of its output.
@@ -125,7 +140,7 @@ def run(
     with log.open("a", encoding="utf-8") as errors:
         errors.write("$ " + " ".join(map(str, command)) + "\n")
         errors.flush()
-        start = time.monotonic()
+        start, before = time.monotonic(), _cpu_seconds(roots())
         try:
             process = subprocess.Popen(
                 list(command),
@@ -140,12 +155,16 @@ def run(
             raise BenchError(Finding(str(command[0]), str(error), "a program")) from error
         try:
             with _Sampler(lambda: [process.pid, *roots()]) as sampler:
-                output, _ = process.communicate()
+                output = process.stdout.read() if process.stdout else ""
+                _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         except BaseException:
             process.terminate()
             process.wait()
             raise
         seconds = time.monotonic() - start
+        # A server that has just started was not there before; one that has ended is not there now.
+        cpu = usage.ru_utime + usage.ru_stime + max(0, _cpu_seconds(roots()) - before)
     if process.returncode != 0:
         end = (output + log.read_text(encoding="utf-8")).splitlines()[-_LOG_LINES:]
         raise BenchError(
@@ -156,4 +175,4 @@ def run(
                 "see log.txt in the directory of bench/run --keep DIRECTORY",
             )
         )
-    return Run(seconds, sampler.compiler_peak_bytes, sampler.build_peak_bytes, output)
+    return Run(seconds, cpu, sampler.compiler_peak_bytes, sampler.build_peak_bytes, output)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from bench.rows import CONTENDERS, Row, unit_of
 from qola.cli.console import align
 
-SCHEMA_VERSION = 1
-_HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "")
+SCHEMA_VERSION = 2
+_HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "Spread", "")
 
 
 def report(
     table: Sequence[Row],
-    measured: Mapping[str, Mapping[str, float]],
+    measured: Mapping[str, Mapping[str, Sequence[float]]],
     *,
     command: str,
     workload: Mapping[str, Any],
@@ -38,18 +39,20 @@ def report(
             {
                 "name": row.name,
                 "against": CONTENDERS[row.contender],
-                "ours": row.ours,
-                "theirs": row.theirs,
+                "ours": median(row.ours),
+                "theirs": median(row.theirs),
                 "unit": row.kind.unit,
                 "ratio": round(row.ratio, 3),
+                "least": round(row.ratios[0], 3),
+                "most": round(row.ratios[-1], 3),
                 "verdict": row.verdict,
             }
             for row in table
         ],
         "measured": {
             side: {
-                name: {"value": value, "unit": unit_of(name)}
-                for name, value in sorted(values.items())
+                name: {"values": list(found), "unit": unit_of(name)}
+                for name, found in sorted(values.items())
             }
             for side, values in sorted(measured.items())
         },
@@ -64,6 +67,9 @@ def report(
 def quantity(value: float, unit: str) -> str:
     """Format a measurement."""
     if unit == "s":
+        for small, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+            if value * scale < 1000:
+                return f"{value * scale:.3g} {small}"
         return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
     return f"{value / 1e6:,.1f} MB" if value >= 1e7 else f"{value / 1e3:,.1f} kB"
 
@@ -75,6 +81,7 @@ def _cells(found: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
             quantity(row["ours"], row["unit"]),
             quantity(row["theirs"], row["unit"]),
             f"{row['ratio']:.2f}",
+            f"{row['least']:.2f} to {row['most']:.2f}" if row["least"] < row["most"] else "",
             row["verdict"],
         )
 
@@ -103,7 +110,7 @@ def text(found: Mapping[str, Any]) -> str:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the table for docs/internals/performance.md, from the JSON object."""
-    lines = [_HEAD, ("---", "---:", "---:", "---:", "---"), *_cells(found)]
+    lines = [_HEAD, ("---", "---:", "---:", "---:", "---:", "---"), *_cells(found)]
     table = ["| " + " | ".join(line).rstrip() + " |" for line in lines]
     notes = ["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []
     return "\n".join([f"    {found['command']}", "", circumstances(found), "", *table, *notes])

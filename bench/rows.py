@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from bench.processes import BenchError
@@ -47,22 +48,32 @@ def _alike(name: str, measured: str) -> Kind:
 
 
 KINDS = (
-    _alike("kernel forward", "kernel_fwd_seconds"),
-    _alike("kernel backward", "kernel_bwd_seconds"),
+    _alike("kernel forward", "kernel_fwd_cpu_seconds"),
+    _alike("kernel forward, wall time", "kernel_fwd_seconds"),
+    _alike("kernel backward", "kernel_bwd_cpu_seconds"),
+    _alike("kernel backward, wall time", "kernel_bwd_seconds"),
+    _alike("host pass forward", "host_fwd_cpu_seconds"),
+    _alike("host pass backward", "host_bwd_cpu_seconds"),
     _alike("cold build", "cold_seconds"),
+    _alike("cold build, CPU time", "cold_cpu_seconds"),
     Kind("cold build, fetched", "build_seconds", "cold_seconds"),
     Kind("warm rebuild elsewhere, disk cache", "disk_seconds", "cold_seconds"),
     Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds"),
     _alike("no-op", "noop_seconds"),
     _alike("one-variant change", "change_seconds"),
-    _alike("library size forward", "library_fwd_bytes_per_kernel"),
-    _alike("library size backward", "library_bwd_bytes_per_kernel"),
+    _alike("shipped bytes forward", "library_fwd_bytes_per_kernel"),
+    _alike("shipped bytes backward", "library_bwd_bytes_per_kernel"),
+    _alike("first load forward", "load_fwd_seconds"),
+    _alike("first load backward", "load_bwd_seconds"),
     _alike("peak memory, compiler", "compiler_peak_bytes"),
     _alike("peak memory, build", "build_peak_bytes"),
 )
 """docs/internals/performance.md explains each of them."""
 
 _STEPS = {
+    **{f"kernel_{d}{cpu}_seconds": "kernel" for d in ("fwd", "bwd") for cpu in ("", "_cpu")},
+    **{f"host_{d}_cpu_seconds": "host" for d in ("fwd", "bwd")},
+    **{f"load_{d}_seconds": "load" for d in ("fwd", "bwd")},
     "disk_seconds": "disk",
     "remote_seconds": "remote",
     "noop_seconds": "noop",
@@ -75,19 +86,27 @@ class Row:
     """A line of the table.
 
     Attributes:
-        ours: our measurement, in the kind's unit.
+        ours: our measurements, in the kind's unit.
+        theirs: theirs, in the order of ours if they were taken in the same rounds.
     """
 
     name: str
     kind: Kind
     contender: str
-    ours: float
-    theirs: float
+    ours: Sequence[float]
+    theirs: Sequence[float]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Theirs divided by ours in ascending order: a ratio per round, or one of the medians."""
+        if len(self.ours) == len(self.theirs):
+            return sorted(t / o for o, t in zip(self.ours, self.theirs, strict=True))
+        return [median(self.theirs) / median(self.ours)]
 
     @property
     def ratio(self) -> float:
-        """Theirs divided by ours: above 1 if this project is better."""
-        return self.theirs / self.ours
+        """The median ratio: above 1 if this project is better."""
+        return median(self.ratios)
 
     @property
     def verdict(self) -> str:
@@ -131,7 +150,8 @@ def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
 
 
 def rows(
-    chosen: Iterable[tuple[Kind, str]], measured: Mapping[str, Mapping[str, float]]
+    chosen: Iterable[tuple[Kind, str]],
+    measured: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> list[Row]:
     """Return the rows with measurements of both sides, in the table's order.
 
@@ -142,10 +162,10 @@ def rows(
     for kind, contender in chosen:
         ours = measured.get("ours", {}).get(kind.ours)
         theirs = measured.get(contender, {}).get(kind.theirs)
-        if ours is None or theirs is None:
+        if not ours or not theirs:
             continue
         name = row_name(kind, contender)
-        if ours <= 0 or theirs <= 0:
+        if min(*ours, *theirs) <= 0:
             raise BenchError(Finding(name, f"ours {ours}, theirs {theirs}", "both above 0"))
         found.append(Row(name, kind, contender, ours, theirs))
     return found

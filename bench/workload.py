@@ -138,13 +138,16 @@ class Planned:
                     found[f"{source.name}.cpp"] = source.sha256
         return found
 
-    def compiled(self) -> dict[str, set[str]]:
-        """Return the names of batches, and of kernel instances outside batches, by direction."""
-        found: dict[str, set[str]] = {direction: set() for direction in self.kernels}
+    def batches(self) -> dict[str, dict[str, list[str]]]:
+        """Return the kernel instances of each batch by direction.
+
+        A kernel instance outside batches is a batch of its own name.
+        """
+        found: dict[str, dict[str, list[str]]] = {direction: {} for direction in self.kernels}
         for module in self.plan.modules:
             names = self.plan.compiled_as(module)
             for name, kernel in zip(names, self.plan.kernels_of(module), strict=True):
-                found[kernel.direction].add(name)
+                found[kernel.direction].setdefault(name, []).append(kernel.name)
         return found
 
     def counts(self) -> dict[str, int]:

@@ -115,16 +115,24 @@ def _compiler(comment: bytes) -> str:
     return ", ".join(visible(text)[:200] for text in texts if "clang version" in text)
 
 
+def read_bundles(elf: Elf) -> Iterator[memoryview]:
+    """Yield the offload bundle of each source, in the order of the file, and bytes after it.
+
+    Raises:
+        ValueError, struct.error: the library is damaged.
+    """
+    segment, addends = elf.section(".hipFatBinSegment"), elf.addends()
+    if segment and elf.section(".hip_fatbin"):
+        for address in range(segment.address, segment.address + segment.size, _WRAPPER.size):
+            _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(address))
+            yield elf.at(addends.get(address + 8, pointer))
+
+
 def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
     """Yield the code objects of each source, in the order of the file."""
-    fatbin, segment = elf.section(".hip_fatbin"), elf.section(".hipFatBinSegment")
-    if not fatbin or not segment:
-        return
-    addends = elf.addends()
-    unread = fatbin.stored
-    for address in range(segment.address, segment.address + segment.size, _WRAPPER.size):
-        _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(address))
-        bundle = elf.at(addends.get(address + 8, pointer))
+    fatbin = elf.section(".hip_fatbin")
+    unread = fatbin.stored if fatbin else 0
+    for bundle in read_bundles(elf):
         code = tuple(parse_code_object(data) for _, data in read_bundle(bundle))
         compressed = is_compressed(bundle)
         unread -= compressed_size(bundle) if compressed else sum(one.size for one in code)

@@ -41,6 +41,7 @@ def command(tool: str) -> list[str]:
             ".ci/run",
             "bench/python",
             "bench/run",
+            "bench/timed",
             "examples/ci/cache-credentials",
             "rules/rocm/missing_rocm.sh",
             *scripts,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import report, rows
+from bench import report, rounds, rows
+from bench.ninja_build import TIMED
 from bench.processes import BenchError
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
@@ -57,11 +58,39 @@ def test_unequal_lists_are_an_error() -> None:
     check_same(ours, dict(ours), "generate.py")
 
 
+def test_rounds_compile_each_kernel() -> None:
+    """Prevents: a kernel in no round, or a mean that counts a batch by the size of its sample."""
+    batches = {"large": [f"k{index}" for index in range(12)], "small": ["a", "b"]}
+    for names in batches.values():
+        drawn = [name for index in range(5) for name in rounds.sample(names, index, 5)]
+        assert set(drawn) == set(names)
+    seconds = {"k0": 10.0, "k5": 20.0, "b": 1.0}
+    assert rounds.theirs_per_kernel(batches, seconds) == (12 * 15 + 2 * 1) / 14
+    assert rounds.ours_per_kernel(batches, {"large": 27.0, "small": 1.0}) == 2
+
+
+def test_compiles_are_timed_with_their_children(tmp_path: Path) -> None:
+    """Prevents: CPU seconds without those of the compiler that a driver starts, or a lost error."""
+    work = "import sys, time\nwhile time.process_time() < 0.3: pass\nsys.exit(3)"
+    command = [str(TIMED), "sh", "-c", f"{sys.executable} -c '{work}'; exit $?", "src/a.cpp"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
+    found = rounds.read_compiles(tmp_path / "timed.log", ["a"])["a"]
+    assert 0.3 <= found.cpu < 3
+    assert found.wall >= 0.3
+    with pytest.raises(BenchError, match="no compile of 1 sources, such as b"):
+        rounds.read_compiles(tmp_path / "timed.log", ["a", "b"])
+
+
 def test_ratios_are_theirs_by_ours() -> None:
     """Prevents: a ratio upside down, or invented if one side is missing; a hidden loss."""
     measured = {
-        "ours": {"kernel_fwd_seconds": 10.0, "noop_seconds": 0.5, "library_fwd_bytes": 1e6},
-        "aiter": {"kernel_fwd_seconds": 21.0, "noop_seconds": 0.1},
+        "ours": {
+            "kernel_fwd_cpu_seconds": [10.0, 20.0, 10.0],
+            "noop_seconds": [0.5],
+            "library_fwd_bytes": [1e6],
+        },
+        # By rounds: 2.1, 2.0 and 4.0; the ratio of the medians would be 4.0.
+        "aiter": {"kernel_fwd_cpu_seconds": [21.0, 40.0, 40.0], "noop_seconds": [0.1, 0.1, 0.4]},
     }
     found = report.report(
         rows.rows(rows.choose([]), measured),
@@ -78,5 +107,7 @@ def test_ratios_are_theirs_by_ours() -> None:
         "no-op vs AITER with ninja": 0.2,
     }
     assert [row["verdict"] for row in found["rows"]] == ["ours is faster", "ours is slower"]
+    assert [(row["least"], row["most"]) for row in found["rows"]] == [(2.0, 4.0), (0.2, 0.2)]
+    assert "2.00 to 4.00" in report.markdown(found)
     with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
         rows.choose(["kernels"])
