@@ -118,7 +118,7 @@ def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> No
         ("import sys; print('why it failed'); sys.exit(3)", ["exit code 3", "why it failed"]),
         ("raise RuntimeError('in the generator')", ["exit code 1", "in the generator"]),
         ("pass", ["no file"]),
-        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: out/notes.txt"]),
+        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: build/module/out/notes.txt"]),
         ("import os; os.mkdir(OUT + '/d'); open(OUT + '/d/x.cpp', 'w')", ["out/d/x.cpp"]),
         ("open('stray.cpp', 'w')", ["unexpected files: cwd/stray.cpp"]),
         ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
