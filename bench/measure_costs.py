@@ -1,11 +1,21 @@
-"""Measures the compile costs that `qola plan --estimate` uses, and writes qola/inspect/costs.json.
+"""Measures the costs that `qola plan --estimate` uses, and writes qola/inspect/costs.json.
 
-    bench/python bench/measure_costs.py --aiter TREE        # C++: 8 minutes
+    bench/python bench/measure_costs.py --aiter TREE        # seconds of C++ compiles: 8 minutes
     python3 -m venv VENV && VENV/bin/pip install --require-hashes -r third_party/python/triton.txt
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --triton          # Triton: half a minute
 
+Bytes are those of built objects, read in a virtual environment with third_party/python/dev.txt:
+
+    ./bazelw build //:{quickstart,ci}_libmha_{fwd,bwd} //:te_libmha_fwd
+    ./bazelw build @qola_test_manifests//:{asm_libmha_bwd,{asm,paged,prefill,splitkv}_libmha_fwd}
+    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --sizes bazel-bin
+    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --compare bazel-bin
+
 Compiles sample kernel instances and dispatch sources, one after the other, with the flags of
 rules/rocm/flags.bzl. CPU seconds also hold on a busy machine.
+
+`--sizes` fits bytes to the objects of MANIFESTS. `--compare` writes nothing: it prints the forecast
+and the built size of each library, or of its finished batches if it is not linked yet.
 """
 
 from __future__ import annotations
@@ -19,16 +29,30 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.folder import Folder
+from qola.inspect.estimate import (
+    KERNEL,
+    OBJECT,
+    SHARED_BYTES,
+    Bytes,
+    called_kernels,
+    compiles,
+    estimate,
+    kernel_weights,
+    load_costs,
+    source_key,
+)
+from qola.json_types import json_fields
 from qola.manifest.load import loads
-from qola.plan.model import KernelInstance, Plan
+from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
@@ -39,6 +63,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
 COSTS = ROOT / "qola/inspect/costs.json"
+MANIFESTS = (
+    *(f"manifests/{name}.toml" for name in ("quickstart", "ci", "te")),
+    *(f"tests/manifests/{name}.toml" for name in ("asm", "paged", "prefill", "splitkv")),
+)
 TRITON_HDIMS = (64, 128, 256)
 SMALL = """
 [build]
@@ -96,16 +124,22 @@ KERNELS = (
 )
 # A dispatch of the full set takes minutes; the two directions suffice to estimate it.
 DISPATCHES = ("fwd", "bwd")
+#: Flag of sections that are loaded.
+_ALLOCATED = 2
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A hipcc with its version and flags, and llvm-size."""
+    """A hipcc with its version and flags.
+
+    Attributes:
+        kernel_flags: further flags of kernel instances.
+    """
 
     command: tuple[str, ...]
     version: str
     flags: tuple[str, ...]
-    size_tool: str
+    kernel_flags: tuple[str, ...]
 
 
 def _constants(path: Path) -> dict[str, Any]:
@@ -124,12 +158,11 @@ def find_compiler(hipcc: str) -> Compiler:
     settings = ("HIP_PLATFORM=amd", *(f"{k}={v}" for k, v in bzl["BUNDLE_FORMAT"].items()))
     command = ("env", "-u", "ROCM_PATH", *settings, hipcc)
     text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
-    found = dict(re.findall(r"^(HIP version|InstalledDir): (\S+)", text.stdout, re.MULTILINE))
+    hip = re.search(r"^HIP version: (\S+)", text.stdout, re.MULTILINE)
     clang = re.search(r"^(.*?clang version \S+)", text.stdout, re.MULTILINE)
-    if clang is None or len(found) != 2:
+    if clang is None or hip is None:
         sys.exit(f"{hipcc} --version names no clang:\n{text.stdout}")
-    flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"], *bzl["SMALL_HOST_FLAGS"]]
-    flags.append("--offload-compress")
+    flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"]]
     flags += [f"-D{define}" for define in bzl["ARCH_DEFINES"].get(ARCH, [])]
     for flag in bzl["OPTIONAL_FLAGS"]:
         if flag in bzl["AMD_CLANG_ONLY"] and "AMD" not in clang[1]:
@@ -138,8 +171,9 @@ def find_compiler(hipcc: str) -> Compiler:
         probe += ["/dev/null", "-o", "/dev/null"]
         done = subprocess.run(probe, capture_output=True, check=False)
         flags += flag if done.returncode == 0 else []
-    version = f"{clang[1].partition('(')[0].strip()}, HIP {found['HIP version']}"
-    return Compiler(command, version, tuple(flags), f"{found['InstalledDir']}/llvm-size")
+    version = f"{clang[1].partition('(')[0].strip()}, HIP {hip[1]}"
+    kernel_flags = (*bzl["SMALL_HOST_FLAGS"], "--offload-compress")
+    return Compiler(command, version, tuple(flags), kernel_flags)
 
 
 def _cpu_model() -> str:
@@ -164,53 +198,41 @@ class Bench:
 
     def plan(self, name: str, text: str) -> Plan:
         """Plan a manifest, below the working directory."""
-        (self._work / name).mkdir()
-        request = Request(name, loads(text, file=name), read_tree(self._tree))
-        return build_plan(resolve(request), Folder(self._work / name))
+        return _plan(self._work / name, text, self._tree)
 
     def compile(
-        self, plan: Plan, source: str, headers: str, copts: Sequence[str], *, host: bool
-    ) -> dict[str, Any]:
-        """Compile one source as Bazel does; return its cost.
+        self, plan: Plan, source: str, headers: str, copts: Sequence[str]
+    ) -> dict[str, float]:
+        """Compile a source of a library, below the plan's directory; return its seconds."""
+        return {"cpu_seconds": _cpu_seconds(self._command(plan, source, headers, copts))}
 
-        Args:
-            source: path below the plan's directory.
-            host: also measure the host pass separately.
-        """
-        object_file = self._work / "out.o"
-        command = [
-            *self._flags(plan, headers, copts),
-            *("-c", str(self._work / plan.name / source), "-o", str(object_file)),
-        ]
-        cost = {"cpu_seconds": _cpu_seconds(command)}
-        if host:
-            host_only = [*command, "--cuda-host-only", "-fsyntax-only"]
-            cost["host_cpu_seconds"] = _cpu_seconds(host_only)
-        # Fourth column: the part that ends up in a library, without relocations and symbols.
-        linked = self._sizes(object_file)[1].split()[3]
-        sections = dict(line.split()[:2] for line in self._sizes(object_file, "-A") if line.strip())
-        return {
-            **cost,
-            "object_bytes": object_file.stat().st_size,
-            "linked_bytes": int(linked),
-            "device_bytes": int(sections.get(".hip_fatbin", 0)),
-        }
+    def compile_kernels(self, plan: Plan, source: str, kernel: KernelInstance) -> dict[str, float]:
+        """Compile a kernel instance or its batch; return its seconds, and the host pass's."""
+        copts = [*plan.module(kernel.module).copts, *self._compiler.kernel_flags]
+        command = self._command(plan, source, kernel.direction, copts)
+        host_only = [*command, "--cuda-host-only", "-fsyntax-only"]
+        return {"cpu_seconds": _cpu_seconds(command), "host_cpu_seconds": _cpu_seconds(host_only)}
 
-    def _sizes(self, file: Path, *options: str) -> list[str]:
-        command = [self._compiler.size_tool, *options, str(file)]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
-        return run.stdout.splitlines()
-
-    def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
+    def _command(
+        self, plan: Plan, source: str, headers: str, copts: Sequence[str]
+    ) -> tuple[str, ...]:
         found = plan.header_set(headers)
-        return [
+        return (
             *self._compiler.command,
             *self._compiler.flags,
             *(f"-isystem{self._tree / d}" for d in found.include_dirs),
             f"--offload-arch={ARCH}",
             "-cuid=measured",
             *copts,
-        ]
+            *("-c", str(self._work / plan.name / source), "-o", str(self._work / "out.o")),
+        )
+
+
+def _plan(directory: Path, text: str, tree: Path) -> Plan:
+    """Plan a manifest with the name of a new directory, and write its sources there."""
+    directory.mkdir()
+    request = Request(directory.name, loads(text, file=directory.name), read_tree(tree))
+    return build_plan(resolve(request), Folder(directory))
 
 
 def _hdim(kernel: KernelInstance) -> object:
@@ -225,30 +247,28 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         if not matching:
             sys.exit(f"the plan has no {role} with hdim {hdim}")
         kernel = sorted(matching, key=lambda k: k.name)[len(matching) // 2]
-        copts = plan.module(kernel.module).copts
-        cost = bench.compile(plan, kernel.source, direction, copts, host=True)
+        cost = bench.compile_kernels(plan, kernel.source, kernel)
         cost |= _further(bench, plan, kernel, cost)
         entry = {"direction": direction, "role": role, "hdim": hdim}
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
 def _further(
-    bench: Bench, plan: Plan, kernel: KernelInstance, single: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the additional cost of a kernel instance within its batch.
+    bench: Bench, plan: Plan, kernel: KernelInstance, single: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the additional seconds of a kernel instance within its batch.
 
     Args:
-        single: its cost in a compile of its own.
+        single: its seconds in a compile of its own.
     """
-    fields = ("cpu_seconds", "linked_bytes", "device_bytes")
+    name = "cpu_seconds"
     for batch in plan.batches:
         members = [plan.kernels[index] for index in batch.kernels]
         if kernel in members:
-            copts = plan.module(kernel.module).copts
-            cost = bench.compile(plan, batch.file, kernel.direction, copts, host=False)
-            more = {name: (cost[name] - single[name]) / (len(members) - 1) for name in fields}
-            return {f"further_{name}": round(max(0.0, n), 1) for name, n in more.items()}
-    return {f"further_{name}": single[name] for name in fields}
+            cost = bench.compile_kernels(plan, batch.file, kernel)
+            more = (cost[name] - single[name]) / (len(members) - 1)
+            return {f"further_{name}": round(max(0.0, more), 1)}
+    return {f"further_{name}": single[name]}
 
 
 def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -259,10 +279,8 @@ def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
                 yield {
                     "direction": source.direction,
                     "role": source.role,
-                    "kernels": sum(
-                        k.direction == source.direction for k in plan.kernels_of(module)
-                    ),
-                    **bench.compile(plan, source.file, module.name, module.copts, host=False),
+                    "kernels": called_kernels(plan.kernels_of(module))[source.direction],
+                    **bench.compile(plan, source.file, module.name, module.copts),
                 }
 
 
@@ -282,6 +300,145 @@ def measure_triton(directory: Path) -> Iterator[dict[str, Any]]:
             yield {**entry, "object_bytes": size, "linked_bytes": size}
 
 
+class Built:
+    """Libraries and objects of directories bazel-bin.
+
+    Attributes:
+        batches: the object of a batch, or of a kernel instance without one, by its name.
+        sources: the object of a source of a library by the plan's name and its directory.
+    """
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        self._bins = [directory.resolve() for directory in directories]
+        # Kernel instances and libraries have configurations of their own.
+        external = [path for d in self._bins for path in d.parent.parent.glob("*/bin/external")]
+        objects = (path for d in external for path in d.glob("qola_compile*/*.pic.o"))
+        self.batches = {path.name.removesuffix(".pic.o"): path for path in objects}
+        objects = (path for d in external for path in d.glob("*qola_*/_objs/*/*.pic.o"))
+        names = ((path.parts[-4].rpartition("qola_")[2], path.parts[-2], path) for path in objects)
+        self.sources = {(plan, directory): path for plan, directory, path in names}
+
+    def library(self, file: str) -> Path | None:
+        """Return a linked library."""
+        places = ("", "external/qola_test_manifests~")
+        paths = (d / place / file for d in self._bins for place in places)
+        return next((path for path in paths if path.exists()), None)
+
+
+_Observed = tuple[Mapping[str, int], Bytes]
+_Groups = dict[tuple[str, str], dict[Path, _Observed]]
+
+
+def read_object(path: Path) -> Bytes:
+    """Return the bytes of an object by their use."""
+    from qola.code_object.elf import Elf  # noqa: PLC0415 - bench/python has no pyelftools
+
+    data = path.read_bytes()
+    linked: Counter[str] = Counter()
+    for section in Elf(data).sections:
+        linked[section.name] += section.stored if section.flags & _ALLOCATED else 0
+    device = linked.pop(".hip_fatbin", 0)
+    host = linked.total()
+    return Bytes(host, device, len(data) - host - device)
+
+
+def measure_sizes(plans: Sequence[Plan], built: Built) -> dict[str, list[dict[str, Any]]]:
+    """Return the bytes of kernel instances and sources by role, fitted to built objects."""
+    kernels: _Groups = {}
+    sources: _Groups = {}
+    for plan in plans:
+        for module in plan.modules:
+            for name, batch in _objects(plan, module).items():
+                if path := built.batches.get(name):
+                    size = read_object(path)
+                    host, device = size.host - SHARED_BYTES, size.device / len(batch[0].archs)
+                    observed = kernel_weights(batch), Bytes(host, device, size.symbols)
+                    key = batch[0].direction, batch[0].role
+                    kernels.setdefault(key, {})[path] = observed
+            called = called_kernels(plan.kernels_of(module))
+            for source in module.sources:
+                path = built.sources.get((plan.name, f"{module.name}.{source.name}"))
+                if path and source.archs in ((), plan.archs):
+                    number = called[source.direction] if source.role == "dispatch" else 0
+                    observed = {OBJECT: 1, KERNEL: number}, read_object(path)
+                    sources.setdefault(source_key(source), {})[path] = observed
+    return {"kernel_sizes": list(_rows(kernels)), "source_sizes": list(_rows(sources))}
+
+
+def _objects(plan: Plan, module: PlannedModule) -> dict[str, list[KernelInstance]]:
+    """Return the kernel instances of each object of a module."""
+    found: dict[str, list[KernelInstance]] = {}
+    for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
+        found.setdefault(name, []).append(kernel)
+    return found
+
+
+def _rows(groups: _Groups) -> Iterator[dict[str, Any]]:
+    for (direction, role), objects in sorted(groups.items()):
+        for per, size in fit(list(objects.values())).items():
+            bytes_ = {f"{name}_bytes": round(n) for name, n in json_fields(size).items()}
+            row = {"direction": direction, "role": role, "per": per}
+            yield {**row, **bytes_, "objects": len(objects)}
+
+
+def fit(observed: Sequence[_Observed]) -> dict[str, Bytes]:
+    """Return the bytes of each weight, by least squares.
+
+    A weight that is the same share of the first one in all objects is part of it.
+    """
+    first, *others = observed[0][0]
+    shares = {name: {row[name] / row[first] for row, _ in observed} for name in others}
+    names = [first, *(name for name in others if len(shares[name]) > 1)][: len(observed)]
+    rows = [[weights[name] for name in names] for weights, _ in observed]
+    columns = zip(*(astuple(size) for _, size in observed), strict=True)
+    sizes = zip(*(_least_squares(rows, column) for column in columns), strict=True)
+    return {name: Bytes(*size) for name, size in zip(names, sizes, strict=True)}
+
+
+def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Solve the normal equations by elimination.
+
+    Raises:
+        ZeroDivisionError: the columns depend on each other.
+    """
+    full = [[*row, value] for row, value in zip(rows, values, strict=True)]
+    width = range(len(rows[0]))
+    system = [[sum(row[i] * row[j] for row in full) for j in range(len(full[0]))] for i in width]
+    for i in width:
+        system[i] = [n / system[i][i] for n in system[i]]
+        for j in width:
+            if j != i:
+                factor = system[j][i]
+                pairs = zip(system[j], system[i], strict=True)
+                system[j] = [mine - factor * other for mine, other in pairs]
+    return [row[-1] for row in system]
+
+
+def compare(plans: Sequence[Plan], built: Built) -> Iterator[str]:
+    """Yield the lines of a table of forecast and built sizes."""
+    yield "| Library | Kernels | Forecast | Built | Difference |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    costs = load_costs()
+    for plan in plans:
+        forecast = estimate(plan, costs, 1).library_bytes()
+        for module in plan.modules:
+            listed = [c for c in compiles(plan, costs) if c.module == module.name and c.kernels]
+            paths = {c: built.batches.get(c.name.rpartition(":")[2]) for c in listed}
+            objects = {c: read_object(path) for c, path in paths.items() if path}
+            if library := built.library(module.library):
+                name, kernels = module.library, len(module.kernels)
+                expected, size = forecast[module.name], float(library.stat().st_size)
+            elif objects:
+                name = f"{module.library}: kernels of {len(objects)} of {len(listed)} batches"
+                kernels = sum(c.kernels for c in objects)
+                expected = sum(c.cost.linked_bytes for c in objects)
+                size = sum(o.host + o.device - SHARED_BYTES for o in objects.values())
+            else:
+                continue
+            more = 100 * (expected / size - 1)
+            yield f"| {name} | {kernels} | {expected:,.0f} | {size:,.0f} | {more:+.1f} % |"
+
+
 def _logged(costs: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for cost in costs:
         print(json.dumps(cost), file=sys.stderr)
@@ -294,19 +451,35 @@ def main() -> None:
     measured = parser.add_mutually_exclusive_group(required=True)
     measured.add_argument("--aiter", type=Path, help="AITER source tree: measure C++ kernels")
     measured.add_argument("--triton", action="store_true", help="measure kernels in Triton")
+    built = parser.add_mutually_exclusive_group()
+    for name, help_ in (
+        ("--sizes", "with --aiter: measure the bytes of the objects of bazel-bin instead"),
+        ("--compare", "with --aiter: compare forecasts with the libraries of bazel-bin"),
+    ):
+        built.add_argument(name, nargs="+", type=Path, metavar="BIN", help=help_)
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
     args = parser.parse_args()
     costs: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
+    with tempfile.TemporaryDirectory() as work:
+        directory = Path(work)
         if args.triton:
             costs["triton"] = f"triton {version('triton')}; {_cpu_model()}"
             costs["triton_kernels"] = list(_logged(measure_triton(directory)))
+        elif directories := args.sizes or args.compare:
+            files = [ROOT / manifest for manifest in MANIFESTS]
+            plans = [
+                _plan(directory / file.stem, file.read_text(encoding="utf-8"), args.aiter)
+                for file in files
+            ]
+            if args.compare:
+                print("\n".join(compare(plans, Built(directories))))
+                return
+            costs |= measure_sizes(plans, Built(directories))
         else:
             os.environ.pop("ROCM_PATH", None)
             compiler = find_compiler("hipcc")
             bench = Bench(compiler, args.aiter.resolve(), directory)
-            plans = bench.plan("small", SMALL), bench.plan("large", LARGE)
+            plans = [bench.plan("small", SMALL), bench.plan("large", LARGE)]
             costs |= {"compiler": compiler.version, "cpu": _cpu_model(), "arch": ARCH}
             costs["kernels"] = list(_logged(measure_kernels(bench, plans[0])))
             costs["sources"] = [c for plan in plans for c in _logged(measure_sources(bench, plan))]

@@ -1,6 +1,6 @@
 """Estimates what a plan costs to build, in time and size.
 
-bench/measure_costs.py measured the costs of single compiles.
+bench/measure_costs.py measured the seconds of single compiles, and the bytes of built objects.
 """
 
 from __future__ import annotations
@@ -10,18 +10,30 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from qola.json_types import JsonObject, json_fields
 from qola.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
 
-#: Entry points and C functions of a library, in //:ci_libmha_fwd; host code that launches
-#: assembly kernels, and the compressed share of their code objects, in //:quickstart_libmha_fwd.
-ENTRY_BYTES, _ASSEMBLY_BYTES, _ASSEMBLY_SHARE = 55_000, 90_000, 0.22
+#: A library without kernel instances: entry points and C functions, tables of the linker.
+ENTRY_BYTES = 70_000
+#: Functions of the C++ library and of Composable Kernel in each object with kernel instances, of
+#: which a library has one copy.
+SHARED_BYTES = 8_900
+#: Unwind index, relocations and name of a kernel instance, which the linker adds to its object.
+TABLE_BYTES = 500
+#: Part of a kernel instance's host code that its counterparts for other archs share.
+_SHARED_HOST = 0.75
+#: Compressed share of the code objects of assembly kernels.
+_ASSEMBLY_SHARE = 0.22
+#: Properties of kernel instances that change their size: name to field and value.
+_FEATURES = {"dropout": ("dropout", True), "qr": ("pipeline", "qr")}
+#: Source for the assembly kernels that a plan leaves out: small, unlike others of its role.
+UNPLANNED = "asm_unplanned"
 #: Role of the sources of a library that are not kernel instances.
 SOURCES = "dispatch, entry"
 
@@ -71,7 +83,8 @@ class Estimate:
         longest_seconds: duration of the longest compile, a lower bound for any number of cores.
         source: how the costs were measured.
         cpu: the processor of the measurement.
-        fixed_bytes: size of each library without the sources of `rows`.
+        fixed_bytes: what each library has in addition to the sources of `rows`; less than 0 if
+            kernel instances for several archs share more.
     """
 
     rows: tuple[Row, ...]
@@ -131,10 +144,11 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
         for key, batches in groups.items():
             measured = key in costs.kernels
             points = costs.kernels[key if measured else _borrowed_role(costs, key[0])]
+            sizes = _sizes_of(costs.kernel_sizes, *key)
             for name, batch in batches.items():
-                cost = _together(points, batch)
+                cost = _batch_cost(points, sizes, batch)
                 found.append(Compile(name, module.name, len(batch), *key, cost, measured))
-        called = Counter(kernel.direction for kernel in plan.kernels_of(module))
+        called = called_kernels(plan.kernels_of(module))
         for source in module.sources:
             if source.archs in ((), plan.archs):
                 name, cost = f"{module.name}:{source.name}", _source_cost(costs, source, called)
@@ -176,18 +190,48 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
     rows = tuple(_row(group) for group in groups.values())
     fixed = {
         module.name: ENTRY_BYTES
-        + (_ASSEMBLY_BYTES if module.code_objects else 0)
+        + SHARED_BYTES
+        + TABLE_BYTES * len(module.kernels)
+        - _SHARED_HOST * _counterpart_bytes(plan.kernels_of(module), costs)
         + _ASSEMBLY_SHARE * sum(one.size for one in module.code_objects)
         for module in plan.modules
     }
     return Estimate(rows, cores, longest, costs.source, costs.cpu, fixed)
 
 
+def called_kernels(kernels: Iterable[KernelInstance]) -> Counter[str]:
+    """Return the number of kernel instances that the dispatch of each direction calls."""
+    # Code for assembly kernels calls their helpers.
+    return Counter(kernel.direction for kernel in kernels if not kernel.role.startswith("asm_"))
+
+
+def source_key(source: GeneratedSource) -> tuple[str, str]:
+    """Return the direction of a source and its role, by which its bytes are measured."""
+    # The assembly kernels that a plan leaves out have one small source.
+    return source.direction, source.name if source.name == UNPLANNED else source.role
+
+
+def _counterpart_bytes(kernels: Sequence[KernelInstance], costs: Costs) -> float:
+    """Return the bytes of host code of kernel instances that differ from another in arch only."""
+    first: dict[str, tuple[str, ...]] = {}
+    total = 0.0
+    for kernel in kernels:
+        name = str((kernel.role, sorted((k, v) for k, v in kernel.fields.items() if k != "arch")))
+        if first.setdefault(name, kernel.archs) != kernel.archs:
+            sizes = _sizes_of(costs.kernel_sizes, kernel.direction, kernel.role)
+            total += _weighted(sizes, kernel_weights([kernel])).host
+    return total
+
+
 def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int]) -> Cost:
     """Return the cost of a source by the number of kernel instances that it calls."""
     points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
     number = called.get(source.direction, 0) if source.role == "dispatch" else 0
-    return _on_line(points, number)
+    direction, role = source_key(source)
+    own_role = {key: size for key, size in costs.source_sizes.items() if key[1] == role}
+    sizes = _sizes_of(own_role or costs.source_sizes, direction, role)
+    size = _weighted(sizes, {OBJECT: 1, KERNEL: number})
+    return Cost(_on_line(points, number).cpu, size.host + size.symbols, size.host)
 
 
 def _row(group: Sequence[Compile]) -> Row:
@@ -205,21 +249,43 @@ def _row(group: Sequence[Compile]) -> Row:
     )
 
 
-def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[KernelInstance]) -> Cost:
-    """Return the cost of a batch, whose further kernel instances cost less than the first."""
-    first, *others = (_at(points, _hdim(kernel)).for_archs(len(kernel.archs)) for kernel in batch)
-    for cost in others:
-        beyond_code = cost.object_bytes - cost.linked_bytes
-        further = replace(
-            cost,
-            cpu_seconds=cost.further_cpu_seconds,
-            host_cpu_seconds=0.0,
-            object_bytes=cost.further_linked_bytes + beyond_code,
-            linked_bytes=cost.further_linked_bytes,
-            device_bytes=cost.further_device_bytes,
-        )
-        first = first.scaled(1, further, 1)
-    return first
+def _batch_cost(
+    points: Sequence[tuple[int, Seconds]],
+    sizes: Mapping[str, Bytes],
+    batch: Sequence[KernelInstance],
+) -> Cost:
+    """Return the cost of a batch: further kernel instances take less time than the first."""
+    archs = len(batch[0].archs)
+    first, *others = (_at(points, _hdim(kernel)) for kernel in batch)
+    device = first.cpu - first.host + sum(other.further for other in others)
+    size = _weighted(sizes, kernel_weights(batch))
+    linked = size.host + archs * size.device
+    return Cost(first.host + archs * device, SHARED_BYTES + linked + size.symbols, linked)
+
+
+def kernel_weights(kernels: Sequence[KernelInstance]) -> dict[str, int]:
+    """Return the number of kernel instances, and of those with each property of `_FEATURES`."""
+    found = {
+        name: sum(kernel.fields.get(field) == value for kernel in kernels)
+        for name, (field, value) in _FEATURES.items()
+    }
+    return {KERNEL: len(kernels)} | found
+
+
+def _weighted(sizes: Mapping[str, Bytes], weights: Mapping[str, int]) -> Bytes:
+    """Return the sum of sizes by their weights."""
+    rows = [[weights[name] * n for n in astuple(size)] for name, size in sizes.items()]
+    return Bytes(*map(sum, zip(*rows, strict=True)))
+
+
+def _sizes_of(
+    sizes: Mapping[tuple[str, str], Mapping[str, Bytes]], direction: str, role: str
+) -> Mapping[str, Bytes]:
+    """Return the sizes of a role, else the largest ones of its direction, else of all."""
+    if (direction, role) in sizes:
+        return sizes[direction, role]
+    own = [key for key in sizes if key[0] == direction] or list(sizes)
+    return sizes[max(own, key=lambda key: (sum(astuple(next(iter(sizes[key].values())))), key))]
 
 
 def _hdim(kernel: KernelInstance) -> int:
@@ -230,10 +296,10 @@ def _hdim(kernel: KernelInstance) -> int:
 def _borrowed_role(costs: Costs, direction: str) -> tuple[str, str]:
     """Return the most expensive measured role of a direction, else of all directions."""
     own = [key for key in costs.kernels if key[0] == direction] or list(costs.kernels)
-    return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu_seconds, key))
+    return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu, key))
 
 
-def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+def _at(points: Sequence[tuple[int, _T]], place: int) -> _T:
     """Return the cost at a head dimension by linear interpolation."""
     for low, high in pairwise(points):
         if low[0] <= place <= high[0]:
@@ -241,13 +307,14 @@ def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
     return points[0][1] if place < points[0][0] else points[-1][1]
 
 
-def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+def _on_line(points: Sequence[tuple[int, _T]], place: int) -> _T:
     """Return the cost on the line through the first and the last measured point."""
     (left, low), (right, high) = points[0], points[-1]
     if left == right:
         return low
     share = (place - left) / (right - left)
-    return low.scaled(1 - share, high, share)
+    pairs = zip(astuple(low), astuple(high), strict=True)
+    return type(low)(*(max(0.0, one * (1 - share) + other * share) for one, other in pairs))
 
 
 def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
@@ -269,45 +336,54 @@ _COSTS = Path(__file__).with_name("costs.json")
 ALL = "all"
 
 
+#: What `Bytes` are measured for.
+OBJECT, KERNEL = "object", "kernel"
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """CPU seconds of compiles.
+
+    Attributes:
+        cpu: of one kernel instance, or of a source.
+        host: the part of `cpu` that does not depend on the number of archs.
+        further: of a further kernel instance in a batch.
+    """
+
+    cpu: float
+    host: float = 0.0
+    further: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of objects.
+
+    Attributes:
+        host: linked into a library.
+        device: compressed device code for one arch, linked into a library.
+        symbols: symbols, their names and relocations, not linked.
+    """
+
+    host: float
+    device: float
+    symbols: float
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of compiling one source.
 
     Attributes:
-        host_cpu_seconds: the part that does not depend on the number of archs.
         linked_bytes: the part of the object that is linked into a library.
-        device_bytes: the part of `linked_bytes` that depends on the number of archs.
-        further_...: of a further kernel instance in a batch.
     """
 
     cpu_seconds: float
-    host_cpu_seconds: float
-    further_cpu_seconds: float
     object_bytes: float
     linked_bytes: float
-    device_bytes: float
-    further_linked_bytes: float
-    further_device_bytes: float
 
-    def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
-        """Return the weighted sum of two costs, with negative parts as zero."""
-        pairs = zip(json_fields(self).values(), json_fields(other).values(), strict=True)
-        return Cost(*(max(0.0, mine * factor + others * other_factor) for mine, others in pairs))
 
-    def for_archs(self, archs: int) -> Cost:
-        """Return the cost of one source compiled for several archs at once."""
-        device = self.cpu_seconds - self.host_cpu_seconds
-        more = archs - 1
-        return Cost(
-            self.host_cpu_seconds + archs * device,
-            self.host_cpu_seconds,
-            archs * self.further_cpu_seconds,
-            self.object_bytes + more * self.device_bytes,
-            self.linked_bytes + more * self.device_bytes,
-            archs * self.device_bytes,
-            self.further_linked_bytes + more * self.further_device_bytes,
-            archs * self.further_device_bytes,
-        )
+_T = TypeVar("_T", Seconds, Cost)
 
 
 @dataclass(frozen=True)
@@ -315,15 +391,21 @@ class Costs:
     """Measured costs.
 
     Attributes:
-        kernels: (direction, role) to (head dimension, cost), ascending.
-        dispatches: direction to (number of kernels it calls, cost), ascending.
+        kernels: (direction, role) to (head dimension, seconds), ascending.
+        dispatches: direction to (number of kernels it calls, seconds), ascending.
         triton: function to (HDIM, cost), ascending.
+        kernel_sizes: (direction, role) to the bytes of a kernel instance, and the bytes that each
+            property in `kernel_weights` adds.
+        source_sizes: (direction, role) to the bytes of a source, and those per kernel instance that
+            it calls.
         source: processor, compiler, arch and program of the measurement.
     """
 
-    kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
-    dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
+    kernels: Mapping[tuple[str, str], Sequence[tuple[int, Seconds]]]
+    dispatches: Mapping[str, Sequence[tuple[int, Seconds]]]
     triton: Mapping[str, Sequence[tuple[int, Cost]]]
+    kernel_sizes: Mapping[tuple[str, str], Mapping[str, Bytes]]
+    source_sizes: Mapping[tuple[str, str], Mapping[str, Bytes]]
     source: str
     cpu: str
 
@@ -341,38 +423,60 @@ class _MeasuredCost(TypedDict, total=False):
     further_cpu_seconds: float
     object_bytes: float
     linked_bytes: float
-    further_linked_bytes: float
+
+
+class _MeasuredSize(TypedDict):
+    """An entry of costs.json: bytes of a kernel instance or a source, or of one of its weights."""
+
+    direction: str
+    role: str
+    per: str
+    host_bytes: float
     device_bytes: float
-    further_device_bytes: float
+    symbols_bytes: float
 
 
 def load_costs(path: Path = _COSTS) -> Costs:
     """Read the file that bench/measure_costs.py writes."""
     data = json.loads(path.read_bytes())
     return Costs(
-        _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
-        _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
-        _grouped(data["triton_kernels"], lambda e: (e["kernel"], e["hdim"])),
+        _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"]), _seconds),
+        _grouped(data["sources"], lambda e: (e["direction"], e["kernels"]), _seconds),
+        _grouped(data["triton_kernels"], lambda e: (e["kernel"], e["hdim"]), _cost),
+        _sizes(data["kernel_sizes"]),
+        _sizes(data["source_sizes"]),
         f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}; {data['triton']}",
         data["cpu"],
     )
 
 
+def _seconds(entry: _MeasuredCost) -> Seconds:
+    cpu = float(entry["cpu_seconds"])
+    further = float(entry.get("further_cpu_seconds", cpu))
+    return Seconds(cpu, float(entry.get("host_cpu_seconds", 0.0)), further)
+
+
+def _cost(entry: _MeasuredCost) -> Cost:
+    seconds, linked = float(entry["cpu_seconds"]), float(entry["linked_bytes"])
+    return Cost(seconds, float(entry["object_bytes"]), linked)
+
+
 def _grouped(
-    entries: Iterable[_MeasuredCost], key: Callable[[_MeasuredCost], tuple[Any, int]]
-) -> dict[Any, list[tuple[int, Cost]]]:
-    groups: dict[Any, list[tuple[int, Cost]]] = {}
+    entries: Iterable[_MeasuredCost],
+    key: Callable[[_MeasuredCost], tuple[Any, int]],
+    parse: Callable[[_MeasuredCost], _T],
+) -> dict[Any, list[tuple[int, _T]]]:
+    groups: dict[Any, list[tuple[int, _T]]] = {}
     for entry in entries:
         group, place = key(entry)
-        cost = Cost(
-            float(entry["cpu_seconds"]),
-            float(entry.get("host_cpu_seconds", 0.0)),
-            float(entry.get("further_cpu_seconds", entry["cpu_seconds"])),
-            float(entry["object_bytes"]),
-            float(entry["linked_bytes"]),
-            float(entry.get("device_bytes", 0.0)),
-            float(entry.get("further_linked_bytes", entry["linked_bytes"])),
-            float(entry.get("further_device_bytes", entry.get("device_bytes", 0.0))),
-        )
-        groups.setdefault(group, []).append((int(place), cost))
+        groups.setdefault(group, []).append((int(place), parse(entry)))
     return {group: sorted(costs, key=lambda pair: pair[0]) for group, costs in groups.items()}
+
+
+def _sizes(entries: Iterable[_MeasuredSize]) -> dict[tuple[str, str], dict[str, Bytes]]:
+    found: dict[tuple[str, str], dict[str, Bytes]] = {}
+    for entry in entries:
+        key = entry["direction"], entry["role"]
+        size = Bytes(entry["host_bytes"], entry["device_bytes"], entry["symbols_bytes"])
+        found.setdefault(key, {})[entry["per"]] = size
+    return found

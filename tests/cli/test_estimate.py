@@ -13,19 +13,34 @@ import pytest
 
 from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
-from qola.inspect.estimate import ENTRY_BYTES, Costs, available_cores, estimate, load_costs
+from qola.inspect.estimate import (
+    ENTRY_BYTES,
+    SHARED_BYTES,
+    TABLE_BYTES,
+    UNPLANNED,
+    Costs,
+    available_cores,
+    estimate,
+    load_costs,
+)
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.triton import own
 from tests.support import plans
 
-KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
-KERNEL |= {"further_cpu_seconds": 5, "device_bytes": 600}
+KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "further_cpu_seconds": 5}
 TRITON = {"object_bytes": 100, "linked_bytes": 100}
 DISPATCH = {"direction": "fwd", "role": "dispatch"}
+
+
+def size(role: str, per: str, host: int, device: int = 0, symbols: int = 0) -> dict[str, Any]:
+    sizes = {"host_bytes": host, "device_bytes": device, "symbols_bytes": symbols}
+    return {"direction": "fwd", "role": role, "per": per, **sizes}
+
+
 COSTS: dict[str, Any] = {
     **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
     "kernels": [
-        {**KERNEL, "linked_bytes": 800, "hdim": hdim, "cpu_seconds": seconds}
+        {**KERNEL, "hdim": hdim, "cpu_seconds": seconds}
         for hdim, seconds in ((256, 40), (64, 20), (128, 24))
     ],
     "triton": "triton 3.9.0",
@@ -35,22 +50,30 @@ COSTS: dict[str, Any] = {
         {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **TRITON},
     ],
     "sources": [
-        {**DISPATCH, "kernels": 10, "cpu_seconds": 6, "object_bytes": 1000, "linked_bytes": 100},
-        {
-            **DISPATCH,
-            "kernels": 110,
-            "cpu_seconds": 16,
-            "object_bytes": 11000,
-            "linked_bytes": 1100,
-        },
+        {**DISPATCH, "kernels": 10, "cpu_seconds": 6},
+        {**DISPATCH, "kernels": 110, "cpu_seconds": 16},
+    ],
+    "kernel_sizes": [
+        size("fwd", "kernel", 200, 600, 200),
+        size("fwd", "dropout", 40, 30),
+        size("fwd", "qr", 0, 500),
+    ],
+    "source_sizes": [
+        size("dispatch", "object", 50, symbols=7),
+        size("dispatch", "kernel", 10),
+        size("entry", "object", 300),
     ],
 }
 
 
 def kernel(
-    hdim: int, archs: tuple[str, ...] = ("gfx950",), direction: str = "fwd", role: str = "fwd"
+    hdim: int,
+    archs: tuple[str, ...] = ("gfx950",),
+    direction: str = "fwd",
+    role: str = "fwd",
+    **fields: Any,
 ) -> KernelInstance:
-    fields = {"hdim_q": hdim, "hdim_v": hdim}
+    fields = {"hdim_q": hdim, "hdim_v": hdim, **fields}
     return plans.kernel(f"k{hdim}", direction=direction, role=role, archs=archs, fields=fields)
 
 
@@ -75,7 +98,7 @@ def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, secon
     assert estimate(make_plan(kernel(hdim)), costs, 1).cpu_seconds == pytest.approx(seconds)
     both = estimate(make_plan(kernel(hdim, ("gfx942", "gfx950"))), costs, 1)
     assert both.cpu_seconds == pytest.approx(4 + 2 * (seconds - 4))
-    assert both.object_bytes == pytest.approx(1000 + 600)
+    assert both.object_bytes == pytest.approx(SHARED_BYTES + 200 + 2 * 600 + 200)
 
 
 def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
@@ -100,6 +123,22 @@ def test_kernels_in_triton_are_counted(costs: Costs) -> None:
     assert found.library_bytes() == {"triton": 300}
 
 
+def test_features_and_archs_change_sizes(costs: Costs) -> None:
+    """Prevents: kernels with dropout counted as small ones; host code counted for each arch."""
+
+    def library(*kernels: KernelInstance) -> float:
+        found = estimate(make_plan(*kernels), costs, 1).library_bytes()["libmha_fwd"]
+        return found - ENTRY_BYTES - SHARED_BYTES - len(kernels) * TABLE_BYTES
+
+    plain = 200 + 600
+    assert library(kernel(64)) == pytest.approx(plain)
+    assert library(kernel(64, dropout=True)) == pytest.approx(plain + 40 + 30)
+    assert library(kernel(64, dropout=True, pipeline="qr")) == pytest.approx(plain + 70 + 500)
+    other = kernel(64, ("gfx942",), arch="gfx9")
+    assert library(kernel(64), other) == pytest.approx(2 * plain - 0.75 * 200)
+    assert library(kernel(64), kernel(96, ("gfx942",))) == pytest.approx(2 * plain)
+
+
 def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
     """Prevents: an hour promised to whoever has a hundred cores for one long compile."""
     plan = make_plan(*[kernel(128)] * 10)
@@ -121,8 +160,10 @@ def test_a_dispatch_costs_by_what_it_calls(costs: Costs) -> None:
     assert row.compiles == 3
     # 60 kernels: 6 + 50 * 0.1; none: 6 - 10 * 0.1, twice.
     assert row.cpu_seconds == pytest.approx(11 + 2 * 5)
-    assert row.linked_bytes == pytest.approx(600)
-    assert found.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 600 + ENTRY_BYTES)}
+    # Each dispatch has 50 bytes and 10 for each kernel, the entry 300.
+    assert row.linked_bytes == pytest.approx(650 + 300 + 50)
+    own = ENTRY_BYTES + SHARED_BYTES + 60 * TABLE_BYTES
+    assert found.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 1000 + own)}
 
 
 def test_what_was_not_measured_is_borrowed_and_said(costs: Costs) -> None:
@@ -140,14 +181,14 @@ def test_the_words_say_what_it_is(costs: Costs) -> None:
     """Prevents: an estimate taken for a measurement of this machine."""
     found = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
     assert to_lines(found, {"libmha_fwd": "x.so"}) == [
-        "about 60 min on 2 cores, from an empty cache; x.so 295 kB",
+        "about 60 min on 2 cores, from an empty cache; x.so 469 kB",
         "an estimate, from costs measured on CPU",
     ]
     assert to_text(to_table(found)).splitlines() == [
         "Estimated cost",
         "module      direction  role  kernels  compiles  each  CPU time  objects",
-        "libmha_fwd  fwd        fwd       300       300  24 s       2 h   300 kB",
-        "total                            300       300             2 h   300 kB",
+        "libmha_fwd  fwd        fwd       300       300  24 s       2 h   3.0 MB",
+        "total                            300       300             2 h   3.0 MB",
     ]
 
 
@@ -156,7 +197,8 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
     data = estimate(make_plan(kernel(100)), costs, 2).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["cpu_seconds"] == data["longest_seconds"] == data["wall_seconds"] == 22
-    assert data["library_bytes"] == {"libmha_fwd": 800 + ENTRY_BYTES}
+    own = ENTRY_BYTES + SHARED_BYTES + TABLE_BYTES
+    assert data["library_bytes"] == {"libmha_fwd": 800 + own}
     assert data["rows"] == [
         {
             "module": "libmha_fwd",
@@ -165,7 +207,7 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
             "kernels": 1,
             "compiles": 1,
             "cpu_seconds": 22,
-            "object_bytes": 1000,
+            "object_bytes": 1000 + SHARED_BYTES,
             "linked_bytes": 800,
             "measured": True,
         }
@@ -182,10 +224,13 @@ def test_the_shipped_costs_cover_every_role() -> None:
     }
     assert set(costs.kernels) == roles
     assert set(costs.triton) == set(own.FILES)
+    assert roles < set(costs.kernel_sizes)
     for points in costs.kernels.values():
-        for _, cost in points:
-            assert 1 < cost.host_cpu_seconds < cost.cpu_seconds < 120
-            assert 1_000 < cost.linked_bytes < cost.object_bytes < 1_000_000
+        for _, seconds in points:
+            assert 1 < seconds.host < seconds.cpu < 120
+    for sizes in costs.kernel_sizes.values():
+        assert 4_000 < sizes["kernel"].host + sizes["kernel"].device < 20_000
+    assert {role for _, role in costs.source_sizes} == {"dispatch", "entry", "asm", UNPLANNED}
     counts = {direction: len(points) for direction, points in costs.dispatches.items()}
     assert counts == {"fwd": 2, "bwd": 2}
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
 from bench import report, rounds, rows
+from bench.measure_costs import fit
 from bench.ninja_build import TIMED
 from bench.processes import BenchError
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
 from qola.files import sha256_of
+from qola.inspect.estimate import Bytes
 
 GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
 
@@ -111,3 +114,16 @@ def test_ratios_are_theirs_by_ours() -> None:
     assert "2.00 to 4.00" in report.markdown(found)
     with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
         rows.choose(["kernels"])
+
+
+def test_fitted_sizes() -> None:
+    """Prevents: the bytes of dropout counted for each kernel; objects that all have a property."""
+    observed = [
+        ({"kernel": n, "dropout": dropout, "qr": n}, Bytes(10 * n + 3 * dropout, 4 * n, dropout))
+        for n, dropout in ((2, 0), (8, 4), (5, 1))
+    ]
+    found = fit(observed)
+    assert list(found) == ["kernel", "dropout"]
+    assert astuple(found["kernel"]) == pytest.approx((10, 4, 0))
+    assert astuple(found["dropout"]) == pytest.approx((3, 0, 1))
+    assert fit(observed[1:2]) == {"kernel": Bytes(92 / 8, 4, 0.5)}
