@@ -17,6 +17,8 @@ from qola.rule_main import run_main
 
 #: Families that the error names.
 _NAMED = 5
+#: Host code of entry points, C functions and dispatch in bytes, which no omitted family saves.
+ENTRY_BYTES = 100_000
 
 
 def check_size(report: Report, most: int) -> None:
@@ -45,18 +47,20 @@ def family_bytes(report: Report) -> dict[str, int]:
     """Return about how many bytes the library of a report loses without each family of kernels.
 
     Device code is compressed in batches: a family has the share of it that it has of uncompressed
-    code. Host code, which is alike for all kernels, counts by their number.
+    code. Host code counts by the number of kernel instances, of which some launch several kernels.
     """
     (library,) = report.libraries
     parts = {part.what: part.bytes for part in library.parts}
     host = sum(parts.get(name, 0) for name in (HOST, UNWIND, RELOCATIONS))
+    host = max(0, host - ENTRY_BYTES)
     code: Counter[str] = Counter()
-    count: Counter[str] = Counter()
+    instances: dict[str, set[str]] = {}
     for kernel in report.kernels:
         sizes = f"head dimension {kernel.hdim}" if kernel.hdim else ""
         name = " ".join(filter(None, (kernel.role, kernel.dtype, sizes, kernel.mode)))
         code[name] += kernel.code_bytes
-        count[name] += 1
+        instances.setdefault(name, set()).add(kernel.name or kernel.symbol)
+    count = Counter({name: len(members) for name, members in instances.items()})
     return {
         name: round(
             parts.get(DEVICE, 0) * code[name] / code.total() + host * count[name] / count.total()
