@@ -56,7 +56,6 @@ def _problems(
     **more: Any,
 ) -> Iterator[AttentionProblem]:
     """Yield causal problems; with `more`, other fields of them."""
-    plain = not (attention.has_sink or attention.logits_soft_cap)
     fields: dict[str, Any] = {
         "mask_type": "bottom_right",
         # A window of n keys contains the query's own.
@@ -64,8 +63,7 @@ def _problems(
         "window_size_right": 0,
         "has_sink": attention.has_sink,
         "logits_soft_cap": attention.logits_soft_cap,
-        # AITER's host code gives assembly kernels problems with a soft cap, which they ignore.
-        "use_asm": plain and direction == "fwd",
+        "use_asm": direction == "fwd",
     }
     if direction == "fwd_splitkv":
         fields["page_block_size"] = PAGE_BLOCK_SIZE

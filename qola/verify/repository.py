@@ -67,7 +67,9 @@ class Repository:
             NotUnderstoodError: the host code is of an unknown form, or that of a backward.
         """
         direction = problem.direction
-        if not problem.use_asm or not self.has_assembly(direction, arch):
+        # The library's entry point gives no others to assembly kernels (qola/plan/wrappers.py).
+        plain = not problem.logits_soft_cap and not problem.min_seqlen_q
+        if not (problem.use_asm and plain and self.has_assembly(direction, arch)):
             return ()
         files = [
             source.file

@@ -15,6 +15,7 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola.reference.masks import TOP_LEFT
 from qola.verify.dispatch import AssemblyDispatch, Dispatch
 from qola.verify.propose import propose
+from qola.verify.repository import Repository
 from qola.verify.sample import MAX_WORK
 from tests.verify.libraries import libraries
 
@@ -136,6 +137,15 @@ def test_the_assembly_kernel_of_a_problem(
     group = replace(PROBLEM, dtype="bf16", hdim_q=128, hdim_v=128, mode="group", use_asm=True)
     found = host_code.taken(replace(group, **changes), arch)
     assert found == tuple(f"{folder}/{file}" for file in files)
+
+
+def test_entry_points_keep_problems_from_assembly() -> None:
+    """Prevents: an assembly kernel for a soft cap, which it would ignore."""
+    problem = replace(PROBLEM, use_asm=True, mode="group")
+    # No file is read: the answer does not depend on the library.
+    library = Repository("libmha_fwd", Path("none"))
+    assert library.assembly(replace(problem, logits_soft_cap=30.0), "gfx950") == ()
+    assert library.assembly(replace(problem, min_seqlen_q=1), "gfx950") == ()
 
 
 def test_host_code_of_another_form_is_refused() -> None:
