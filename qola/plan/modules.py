@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.module_config import missing_ck
-from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sources
+from qola.aiter.module_kinds import ModuleKind, classify
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
 from qola.folder import Folder
@@ -22,8 +22,6 @@ from qola.processes import thread_pool
 from qola.progress import log
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
-#: AITER's class for a kernel in a file below $AITER_ASM_DIR; those of attention are embedded.
-_CODE_OBJECT = re.compile(r"\bAiterAsmKernel\b")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
 _TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
 #: The quoted expression of AITER's configuration at the beginning of an error.
@@ -38,8 +36,8 @@ class ModuleReport:
 
     Attributes:
         kind: C++ library, torch module, without torch (Python imports it) or C functions.
-        needs: torch, hipify, further libraries of ROCm, generators, tuning tables, files at
-            runtime; and the first arch that can be planned if it is not the first one tried.
+        needs: torch, hipify, further libraries of ROCm, generators, tuning tables; and the first
+            arch that can be planned if it is not the first one tried.
         built: it can be planned.
         why: the error if it cannot, else "".
         cause: the root cause of the error, the same text for all modules with this cause.
@@ -76,7 +74,7 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
         found = classify(tree, name)
     except AiterError as error:
         return refused("unknown", tuple(_needs(tree, name, None)), _line(error))
-    needs = (*_needs(tree, name, found), *_files(tree, name, found))
+    needs = tuple(_needs(tree, name, found))
     python = "without torch" if found.python is not None else "C functions"
     kind = python if found.torch is None else "torch module"
     if name in (*ATTENTION, *TORCH_ATTENTION):
@@ -139,12 +137,3 @@ def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str
         yield f"generators: {', '.join(scripts)}"
     if tables := dict.fromkeys(_TABLE.findall(command)):
         yield f"tuning tables: {', '.join(tables)}"
-
-
-def _files(tree: AiterTree, name: str, found: ModuleKind) -> Iterator[str]:
-    """Yield files that a module reads at runtime."""
-    embedded = found.torch is None and "/hsa/codegen.py" in tree.entry_text(name, "blob_gen_cmd")
-    if not is_attention(name) and not embedded:
-        own = sources(tree, deciding_config(tree, name), ())
-        if any(_CODE_OBJECT.search(tree.text(file)) for file in own):
-            yield "when it runs: code objects in $AITER_ASM_DIR"

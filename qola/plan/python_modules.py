@@ -15,7 +15,7 @@ from qola.aiter.attention import is_attention
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import Macros, defined_by, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.codegen.asm.later import code_objects
+from qola.codegen.asm.files import code_objects
 from qola.errors import Finding, PlanError
 from qola.folder import Folder
 from qola.layout import library_file
@@ -96,7 +96,7 @@ def plan_python_module(
         headers=headers,
         rocm=module.rocm,
         generated=module.generated_files,
-        code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs),
+        code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs, texts.values()),
         inputs=tuple(sorted({*module.tree_files, *headers})),
         source_copts=module.source_copts,
     )
@@ -172,6 +172,10 @@ def plan_torch_module(
         if attention or Path(source.name).stem in init
     }
     library = library_file(resolved.request.manifest.namespace, config.md_name or name)
+    objects = module.kernels.code_objects
+    if not attention:
+        subdirs = module.spec.hsa_subdirs
+        objects = code_objects(tree, config, resolved.archs, subdirs, read.values())
     planned = TorchModule(
         name=name,
         entry=config.name,
@@ -185,7 +189,7 @@ def plan_torch_module(
         host_only=tuple(sorted(host_only)),
         init=tuple(sorted(init)),
         headers=name,
-        code_objects=module.kernels.code_objects,
+        code_objects=objects,
         asm_tables=module.generated_files if attention else (),
         entry_sources=entry_sources,
         directions=module.kernels.directions,

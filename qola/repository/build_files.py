@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from qola.aiter.attention import is_attention
 from qola.codegen.types import arch_sets
 from qola.errors import visible
 from qola.layout import lazy_place
@@ -248,6 +249,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             "torch_module",
             name=name,
             archs=plan.archs,
+            asm_files=True if module.code_objects and not is_attention(module.entry) else None,
             asm_tables=[table.file for table in module.asm_tables] or None,
             **_module_attributes(plan, module, aiter),
             host_only=module.host_only,

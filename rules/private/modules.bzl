@@ -234,7 +234,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         plan = plan,
     )
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], generated = [], source_copts = {}):
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], source_copts = {}):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -256,6 +256,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
       asm_tables: headers by which AITER's own sources select assembly kernels.
+      asm_files: the sources load code objects from files, and get embedded ones instead.
       generated: generated files that sources include, in <name>/generated.
       source_copts: dict from the name of a source to further compiler flags.
     """
@@ -268,6 +269,9 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
     }) + [Label("@qola_rocm//:headers")] + _generated_headers(name, generated)
     if with_asm:
         deps = deps + _asm_headers(name, asm_tables)
+    if asm_files:
+        deps = deps + [Label("//cc/api:asm_files")]
+        copts = copts + _EMBEDDED_HSA + ["-include", "qola_asm_files.h"]
     init_copts = [
         "-DTORCH_EXTENSION_NAME=" + stem,
         # qola's init function calls AITER's, which has the same name.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from qola.launch.fake_hip import RUNTIME
 from tests.library.offload import code_objects
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
@@ -133,6 +134,31 @@ def test_later_sources_do_not_end_the_process() -> None:
     answer = _answer(_LATER, FULL, [], {})
     assert answer["ends"] == [1, 1, 1, 1, 1]
     assert answer["unload"] == 1
+
+
+_FILES = """
+import ctypes, json, sys
+library = ctypes.CDLL(sys.argv[1])
+message = ctypes.create_string_buffer(400)
+
+def load(file):
+    failed = library.asm_file_load(file.encode(), message, ctypes.c_size_t(len(message)))
+    return message.value.decode() if failed else ""
+
+print(json.dumps({file: load(file) for file in sys.argv[2:]}))
+"""
+
+
+@pytest.mark.parametrize("directory", ["", "/no/such/hsa/gfx942/"])
+def test_files_are_loaded_from_the_library(tmp_path: Path, directory: str) -> None:
+    """Prevents: a module that needs hsa/ on disk, or gets the code of another arch."""
+    (tmp_path / RUNTIME).symlink_to(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve())
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "AITER_ASM_DIR": directory}
+    own, other = "fmha_v3_bwd/bwd_hd64_fp16_a16.co", "fmha_v3_bwd/bwd_hd128_dq_shuffle.co"
+    files = [own, f"/{own}", other]
+    answer = _answer(_FILES, FULL, files, {**variables, "FAKE_HIP_ARCH": "gfx942"})
+    missing = f"hsa/gfx942/{other}: no such code object in this library"
+    assert answer == {own: "", f"/{own}": "", other: missing}
 
 
 def test_an_unknown_key_gives_null() -> None:

@@ -120,6 +120,24 @@ def test_what_decides_a_module_is_watched(plan: Planning) -> None:
     assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8.cu" in inputs
 
 
+def test_assembly_kernels_are_embedded(plan: Planning) -> None:
+    """Prevents: modules that need hsa/ on disk, by names in their sources or generated tables."""
+    (module,) = plan("module_mla_asm", archs='"gfx942", "gfx950"').torch_modules
+    keys = [found.key for found in module.code_objects]
+    assert len(keys) == len({*keys}) == 32
+    assert {key.split("/")[2] for key in keys} == {"mla"}
+    found = plan("module_gemm_a8w8_asm")
+    assert [code_object.key for code_object in found.torch_modules[0].code_objects] == [
+        f"hsa/gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_{tile}.co"
+        for tile in ("128x128", "192x128")
+    ]
+    build = manifest_build_file(found, source="m.toml", aiter="aiter")
+    assert "    asm_files = True," in build
+    assert "/hsa/gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co" in build
+    none = plan("module_activation")
+    assert "asm_files" not in manifest_build_file(none, source="m.toml", aiter="aiter")
+
+
 def test_files_of_one_arch_are_not_those_of_another(plan: Planning) -> None:
     """Prevents: a module for two archs with the tables of one of them."""
     (module,) = plan("module_gemm_a8w8_asm").torch_modules

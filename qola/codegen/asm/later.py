@@ -22,8 +22,8 @@ from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable, padded, read_tables, row_fits
 from qola.codegen.asm.domain import Variant
 from qola.codegen.asm.script import run_script
-from qola.codegen.asm.set import AsmSet, co_files, code_object, compare_files
-from qola.codegen.types import CodeObject, GeneratedSource, Selection
+from qola.codegen.asm.set import AsmSet, code_object, compare_files
+from qola.codegen.types import GeneratedSource, Selection
 from qola.errors import CodegenError, Finding
 from qola.files import lossy_text, write_if_changed
 from qola.folder import Folder
@@ -259,39 +259,4 @@ def _served(
                 for hdim in variant.hdim or ()
                 if all((arch, *padded(direction, *hdim)) in own for arch in archs)
             )
-    return found
-
-
-_HOOK = "AITER_EMBEDDED_HSA_MAP"
-
-
-def code_objects(
-    tree: AiterTree,
-    config: ModuleConfig,
-    archs: Sequence[str],
-    subdirs: Sequence[str] | None = None,
-) -> tuple[CodeObject, ...]:
-    """Return the code objects of a module outside attention, if AITER loads embedded ones.
-
-    These are all files in ``hsa/<arch>/<subdir>`` of the modules that its calls of `hsa/codegen.py`
-    name, or of `subdirs` only: the tables have a row for each.
-
-    Raises:
-        CodegenError: no arch has a code object.
-    """
-    named = named_modules(tree, config.generators)
-    header = f"{tree.csrc_dir}/include/aiter_hip_common.h"
-    if not named or _HOOK not in tree.text(header):
-        return ()
-    chosen = [name for name in named if subdirs is None or name in subdirs]
-    found = tuple(
-        code_object(tree, file, arch)
-        for arch in archs
-        for name in chosen
-        for file in co_files(tree, f"{tree.hsa_dir}/{arch}/{name}")
-    )
-    if chosen and not found:
-        missing = f"no code object in {', '.join(chosen)} for {', '.join(archs)}"
-        expected = f"an arch that {tree.hsa_dir} has some for"
-        raise CodegenError(Finding(f"module {config.name}", missing, expected))
     return found

@@ -1,0 +1,43 @@
+// Included before the sources of a Python module with embedded code objects (-include): AITER's classes
+// load $AITER_ASM_DIR<file> with hipModuleLoad, and get the embedded file instead. AITER's Python sets the
+// variable; no such directory needs to exist.
+#ifndef QOLA_ASM_FILES_H
+#define QOLA_ASM_FILES_H
+
+#include "qola_asm.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace qola_asm {
+
+/// Returns the key of a file of AITER's for an arch: "/hsa/gfx942//mla/a.co" with the directory
+/// "/hsa/gfx942/" is hsa/gfx942/mla/a.co, and so is "mla/a.co" with any directory.
+inline std::string key_of_file(std::string_view file, std::string_view directory, std::string_view arch)
+{
+    if(!directory.empty() && file.substr(0, directory.size()) == directory)
+        file.remove_prefix(directory.size());
+    while(!file.empty() && file.front() == '/')
+        file.remove_prefix(1);
+    return "hsa/" + std::string(arch) + "/" + std::string(file);
+}
+
+/// Loads the embedded code object of a file for the current device.
+/// Throws NotEmbedded if there is none, Error if HIP fails.
+inline hipError_t load_file(hipModule_t* module, const char* file)
+{
+    int device = 0;
+    hipDeviceProp_t properties;
+    check(hipGetDevice(&device), "hipGetDevice");
+    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
+    const std::string_view target = properties.gcnArchName;
+    const char* directory         = std::getenv("AITER_ASM_DIR");
+    load(module, key_of_file(file, directory ? directory : "", target.substr(0, target.find(':'))));
+    return hipSuccess;
+}
+
+} // namespace qola_asm
+
+#define hipModuleLoad(module, file) ::qola_asm::load_file((module), (file))
+
+#endif // QOLA_ASM_FILES_H

@@ -1,0 +1,22 @@
+// What AITER's class AiterAsmKernel of the 0.1.7 wheel does to load a kernel, in words of our own.
+// The build includes qola_asm_files.h before it.
+#include <cstring>
+#include <string>
+
+#define PROBE extern "C" __attribute__((visibility("default")))
+
+// 0 if the file is loaded, else 1 and the exception's text.
+PROBE int asm_file_load(const char* file, char* message, std::size_t length)
+{
+    try
+    {
+        const char* AITER_ASM_DIR = std::getenv("AITER_ASM_DIR");
+        hipModule_t module;
+        return hipModuleLoad(&module, (std::string(AITER_ASM_DIR) + file).c_str()) == hipSuccess ? 0 : 2;
+    }
+    catch(const std::runtime_error& error)
+    {
+        std::strncpy(message, error.what(), length - 1);
+        return 1;
+    }
+}
