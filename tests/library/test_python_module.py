@@ -71,3 +71,8 @@ def test_one_symbol_leaves_it() -> None:
 def test_its_name_is_the_one_python_looks_for() -> None:
     """Prevents: a prefix in the file's name, with which `import` does not find it."""
     assert LIBRARY.name == "module_aiter_enum.so"
+
+
+def test_it_names_its_archs() -> None:
+    """Prevents: AITER, which scans modules for archs, launching one on a GPU without its code."""
+    assert set(re.findall(rb"amdhsa--(gfx[0-9a-z]+)", LIBRARY.read_bytes())) == {b"gfx950"}
