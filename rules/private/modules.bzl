@@ -14,6 +14,9 @@ _CPU_CHECK = Label("//rules/torch:cpu_check")
 # AITER's sources find code objects in the library's table, not on disk.
 _EMBEDDED_HSA = ["-DAITER_EMBEDDED_HSA_HEADER=<qola_embedded_hsa.h>"]
 
+# The same for modules that are not attention, whose sources name files.
+_EMBEDDED_FILES = ["-DAITER_EMBEDDED_HSA_HEADER=<qola_embedded_hsa_files.h>"]
+
 def _asm_headers(name, headers):
     """Declares the headers that select assembly kernels, and returns the labels to depend on."""
     cc_library(
@@ -211,13 +214,13 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       source_copts: dict from the name of a source to further compiler flags.
     """
     if code_objects:
-        copts = copts + _EMBEDDED_HSA
+        copts = copts + _EMBEDDED_FILES
     parts = _compiled_sources(
         name,
         archs,
         {" ".join(selected): sources for selected in subsets(archs)},
         [headers] + deps + ([rocm_headers] if rocm_headers else []) + _generated_headers(name, generated) +
-        ([Label("//cc/api:asm")] if code_objects else []),
+        ([Label("//cc/api:asm_files")] if code_objects else []),
         lambda source, _selected: copts + source_copts.get(source, []),
         code_objects = code_objects or None,
     )
@@ -271,7 +274,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         deps = deps + _asm_headers(name, asm_tables)
     if asm_files:
         deps = deps + [Label("//cc/api:asm_files")]
-        copts = copts + _EMBEDDED_HSA + ["-include", "qola_asm_files.h"]
+        copts = copts + _EMBEDDED_FILES + ["-include", "qola_asm_files.h"]
     init_copts = [
         "-DTORCH_EXTENSION_NAME=" + stem,
         # qola's init function calls AITER's, which has the same name.

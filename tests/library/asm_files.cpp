@@ -1,5 +1,5 @@
-// What AITER's class AiterAsmKernel of the 0.1.7 wheel does to load a kernel, in words of our own.
-// The build includes qola_asm_files.h before it.
+// What AITER's class AiterAsmKernel does to load a kernel, in words of our own: first of the 0.1.7
+// wheel, then of later trees. The build includes qola_asm_files.h before it.
 #include <cstring>
 #include <string>
 
@@ -19,4 +19,13 @@ PROBE int asm_file_load(const char* file, char* message, std::size_t length)
         std::strncpy(message, error.what(), length - 1);
         return 1;
     }
+}
+
+#include AITER_EMBEDDED_HSA_HEADER
+
+// The size of a later tree's code object, 0 if there is none.
+PROBE std::size_t asm_file_size(const char* file)
+{
+    const auto found = AITER_EMBEDDED_HSA_MAP.find(std::string("hsa/gfx942/") + file);
+    return found == AITER_EMBEDDED_HSA_MAP.end() ? 0 : found->second.size();
 }

@@ -86,7 +86,8 @@ print(json.dumps({
 
 def read(library: Path, *keys: str, **variables: str) -> dict[str, Any]:
     """Return the table of a library, and what it says to some keys."""
-    return _answer(_READ, library, keys, variables)
+    answer: dict[str, Any] = _answer(_READ, library, keys, variables)
+    return answer
 
 
 def unpacked(found: Mapping[str, Any]) -> dict[str, list[tuple[str, bytes]]]:
@@ -95,9 +96,7 @@ def unpacked(found: Mapping[str, Any]) -> dict[str, list[tuple[str, bytes]]]:
     return {key: list(code_objects(bytes.fromhex(data))) for key, (_, data) in found.items()}
 
 
-def _answer(
-    program: str, library: Path, keys: Sequence[str], variables: Mapping[str, str]
-) -> dict[str, Any]:
+def _answer(program: str, library: Path, keys: Sequence[str], variables: Mapping[str, str]) -> Any:
     run = subprocess.run(
         [sys.executable, "-c", program, str(library), *keys],
         env={**os.environ, **variables},
@@ -105,8 +104,7 @@ def _answer(
         text=True,
         check=True,
     )
-    answer: dict[str, Any] = json.loads(run.stdout)
-    return answer
+    return json.loads(run.stdout)
 
 
 @pytest.mark.parametrize("variables", [{}, {"AITER_ASM_DIR": "/nonsense/"}])
@@ -145,7 +143,9 @@ def load(file):
     failed = library.asm_file_load(file.encode(), message, ctypes.c_size_t(len(message)))
     return message.value.decode() if failed else ""
 
-print(json.dumps({file: load(file) for file in sys.argv[2:]}))
+library.asm_file_size.restype = ctypes.c_size_t
+sizes = {file: library.asm_file_size(file.encode()) > 0 for file in sys.argv[2:]}
+print(json.dumps([{file: load(file) for file in sys.argv[2:]}, sizes]))
 """
 
 
@@ -156,9 +156,10 @@ def test_files_are_loaded_from_the_library(tmp_path: Path, directory: str) -> No
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "AITER_ASM_DIR": directory}
     own, other = "fmha_v3_bwd/bwd_hd64_fp16_a16.co", "fmha_v3_bwd/bwd_hd128_dq_shuffle.co"
     files = [own, f"/{own}", other]
-    answer = _answer(_FILES, FULL, files, {**variables, "FAKE_HIP_ARCH": "gfx942"})
+    loaded, found = _answer(_FILES, FULL, files, {**variables, "FAKE_HIP_ARCH": "gfx942"})
     missing = f"hsa/gfx942/{other}: no such code object in this library"
-    assert answer == {own: "", f"/{own}": "", other: missing}
+    assert loaded == {own: "", f"/{own}": "", other: missing}
+    assert found == {own: True, f"/{own}": True, other: False}
 
 
 def test_an_unknown_key_gives_null() -> None:
