@@ -1,4 +1,4 @@
-// The device and its properties.
+// The devices and their properties.
 #include "settings.h"
 
 #include <algorithm>
@@ -12,9 +12,12 @@ namespace {
 constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerCu    = 2048;
 
-hipDeviceProp_t properties()
+thread_local int current = 0;
+
+bool is_device(int device) { return device >= 0 && device < static_cast<int>(settings().archs.size()); }
+
+hipDeviceProp_t properties(const fake_hip::Arch& arch)
 {
-    const fake_hip::Arch& arch = settings().arch;
     hipDeviceProp_t result{};
     const auto text = [](auto& field, const std::string& value) { value.copy(field, sizeof field - 1); };
     text(result.name, "fake " + std::string(arch.name));
@@ -49,57 +52,64 @@ int pci_chip_id(const fake_hip::Arch& arch)
 
 } // namespace
 
+int fake_hip::current_device() { return current; }
+
+const fake_hip::Arch& fake_hip::current_arch() { return settings().archs[current]; }
+
 extern "C" {
 
 hipError_t hipGetDeviceCount(int* count)
 {
     FAKE_HIP_ENTER();
-    *count = 1;
+    *count = static_cast<int>(settings().archs.size());
     return hipSuccess;
 }
 
 hipError_t hipGetDevice(int* device)
 {
     FAKE_HIP_ENTER();
-    *device = 0;
+    *device = current;
     return hipSuccess;
 }
 
 hipError_t hipSetDevice(int device)
 {
     FAKE_HIP_ENTER();
-    return record(device == 0 ? hipSuccess : hipErrorInvalidDevice);
+    if(!is_device(device))
+        return record(hipErrorInvalidDevice);
+    current = device;
+    return hipSuccess;
 }
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* result, int device)
 {
     FAKE_HIP_ENTER();
-    if(device != 0)
+    if(!is_device(device))
         return record(hipErrorInvalidDevice);
-    *result = properties();
+    *result = properties(settings().archs[device]);
     return hipSuccess;
 }
 
 hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device)
 {
     FAKE_HIP_ENTER();
-    if(device != 0)
+    if(!is_device(device))
         return record(hipErrorInvalidDevice);
     if(attribute == hipDeviceAttributePciChipId)
     {
-        *value = pci_chip_id(settings().arch);
+        *value = pci_chip_id(settings().archs[device]);
         return hipSuccess;
     }
     if(attribute != hipDeviceAttributeMultiprocessorCount)
         fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
-    *value = properties().multiProcessorCount;
+    *value = properties(settings().archs[device]).multiProcessorCount;
     return hipSuccess;
 }
 
 hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, int* active)
 {
     FAKE_HIP_ENTER();
-    if(device != 0)
+    if(!is_device(device))
         return record(hipErrorInvalidDevice);
     *flags  = 0;
     *active = 1;

@@ -40,21 +40,24 @@ constexpr std::uint32_t kWrapperMagic = 0x48495046; // "HIPF"
 struct FatBinary
 {
     const void* image;
-    bool read = false; // on first use: loading a library needs no device
-    std::optional<fake_hip::CodeObject> code_object;
+    /// By device, on first use: loading a library needs no device.
+    std::map<int, std::optional<fake_hip::CodeObject>> code_objects;
 };
 
 struct Function
 {
     FatBinary* binary;
     std::string name;
-    std::unique_ptr<ihipModuleSymbol_t> handle; ///< once hipGetFuncBySymbol was asked for it
+    /// By device, once hipGetFuncBySymbol was asked for it.
+    std::map<int, std::unique_ptr<ihipModuleSymbol_t>> handles;
 };
 
-std::mutex mutex; // of both maps
+std::mutex mutex; // of all maps
 // Not destroyed: libraries unregister from their own static destructors.
 auto& functions() { static auto* all = new std::map<const void*, Function>; return *all; }
 auto& modules() { static auto* all = new std::map<hipModule_t, std::unique_ptr<ihipModule_t>>; return *all; }
+/// Where a kernel that is still loaded comes from, "fatbin" or "module".
+auto& sources() { static auto* all = new std::map<hipFunction_t, const char*>; return *all; }
 thread_local std::vector<CallConfiguration> configurations;
 
 struct Found
@@ -64,27 +67,28 @@ struct Found
     const Kernel* kernel                    = nullptr;
 };
 
-Found find(const void* host_function)
+Found find(const void* host_function, int device)
 {
     const std::scoped_lock lock(mutex);
     const auto function = functions().find(host_function);
     if(function == functions().end())
         return {hipErrorInvalidDeviceFunction};
     FatBinary& binary = *function->second.binary;
-    if(!binary.read)
-        binary.code_object = fake_hip::load_image(binary.image, settings().arch);
-    binary.read = true;
-    if(!binary.code_object)
+    const auto [at, added] = binary.code_objects.try_emplace(device);
+    auto& code_object      = at->second;
+    if(added)
+        code_object = fake_hip::load_image(binary.image, settings().archs[device]);
+    if(!code_object)
         return {hipErrorNoBinaryForGpu};
-    const auto kernel = binary.code_object->kernels.find(function->second.name);
-    if(kernel == binary.code_object->kernels.end())
+    const auto kernel = code_object->kernels.find(function->second.name);
+    if(kernel == code_object->kernels.end())
         return {hipErrorInvalidDeviceFunction};
-    return {hipSuccess, &*binary.code_object, &kernel->second};
+    return {hipSuccess, &*code_object, &kernel->second};
 }
 
 hipError_t launch(const void* host_function, const CallConfiguration& configuration, void** arguments)
 {
-    const Found found = find(host_function);
+    const Found found = find(host_function, fake_hip::stream_device(configuration.stream));
     if(found.error != hipSuccess)
         return record(found.error);
     const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
@@ -96,7 +100,7 @@ hipError_t load(hipModule_t* module, const void* image)
     *module = nullptr;
     if(!image)
         return record(hipErrorInvalidValue);
-    auto code_object = fake_hip::load_image(image, fake_hip::settings().arch);
+    auto code_object = fake_hip::load_image(image, fake_hip::current_arch());
     if(!code_object)
         return record(hipErrorNoBinaryForGpu);
     auto loaded = std::make_unique<ihipModule_t>();
@@ -104,23 +108,19 @@ hipError_t load(hipModule_t* module, const void* image)
     for(const auto& [name, kernel] : loaded->code_object.kernels)
         loaded->functions[name] = {&loaded->code_object, &kernel};
     const std::scoped_lock lock(mutex);
+    for(auto& [_, symbol] : loaded->functions)
+        sources()[&symbol] = "module";
     *module            = loaded.get();
     modules()[*module] = std::move(loaded);
     return hipSuccess;
 }
 
-/// Returns where a kernel that is still loaded comes from, "fatbin" or "module"; null for other kernels.
+/// Returns the entry of sources(), null for a kernel that is not loaded.
 const char* source_of(hipFunction_t function)
 {
     const std::scoped_lock lock(mutex);
-    for(const auto& [_, registered] : functions())
-        if(function && registered.handle.get() == function)
-            return "fatbin";
-    for(const auto& [_, module] : modules())
-        for(const auto& [_, symbol] : module->functions)
-            if(&symbol == function)
-                return "module";
-    return nullptr;
+    const auto found = sources().find(function);
+    return found == sources().end() ? nullptr : found->second;
 }
 
 // The form AITER uses: {POINTER, buffer, SIZE, &size, END}.
@@ -173,14 +173,20 @@ void** __hipRegisterFatBinary(const void* data)
     const auto* wrapper = static_cast<const FatBinaryWrapper*>(data);
     if(wrapper->magic != kWrapperMagic || wrapper->version != 1)
         fake_hip::refuse("__hipRegisterFatBinary: not a fat binary of version 1");
-    return reinterpret_cast<void**>(new FatBinary{wrapper->binary, false, {}});
+    return reinterpret_cast<void**>(new FatBinary{wrapper->binary, {}});
 }
 
 void __hipUnregisterFatBinary(void** handle)
 {
     const std::scoped_lock lock(mutex);
     auto* binary = reinterpret_cast<FatBinary*>(handle);
-    std::erase_if(functions(), [&](const auto& item) { return item.second.binary == binary; });
+    std::erase_if(functions(), [&](const auto& item) {
+        if(item.second.binary != binary)
+            return false;
+        for(const auto& [_, handle] : item.second.handles)
+            sources().erase(handle.get());
+        return true;
+    });
     delete binary;
 }
 
@@ -196,7 +202,7 @@ void __hipRegisterFunction(void** handle,
                            int*)
 {
     const std::scoped_lock lock(mutex);
-    functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name, nullptr};
+    functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name, {}};
 }
 
 // A __device__ variable: only functions that this runtime refuses could read or write it.
@@ -236,14 +242,16 @@ hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
 {
     FAKE_HIP_ENTER();
     *function         = nullptr;
-    const Found found = find(symbol);
+    const int device  = fake_hip::current_device();
+    const Found found = find(symbol, device);
     if(found.error != hipSuccess)
         return record(found.error);
     const std::scoped_lock lock(mutex);
-    auto& handle = functions().at(symbol).handle;
+    auto& handle = functions().at(symbol).handles[device];
     if(!handle)
         handle = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{found.code_object, found.kernel});
-    *function = handle.get();
+    *function            = handle.get();
+    sources()[*function] = "fatbin";
     return hipSuccess;
 }
 
@@ -274,7 +282,13 @@ hipError_t hipModuleUnload(hipModule_t module)
 {
     FAKE_HIP_ENTER();
     const std::scoped_lock lock(mutex);
-    return record(modules().erase(module) ? hipSuccess : hipErrorInvalidHandle);
+    const auto found = modules().find(module);
+    if(found == modules().end())
+        return record(hipErrorInvalidHandle);
+    for(auto& [_, symbol] : found->second->functions)
+        sources().erase(&symbol);
+    modules().erase(found);
+    return hipSuccess;
 }
 
 hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name)

@@ -40,7 +40,7 @@ std::string json(const Launch& launch, const std::string& kernarg)
         return "[" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + "]";
     };
     // Mangled names, arch names and digests have no character that JSON would escape.
-    out << "{\"kernel\": \"" << launch.kernel.symbol << "\", \"arch\": \"" << settings().arch.name
+    out << "{\"kernel\": \"" << launch.kernel.symbol << "\", \"arch\": \"" << settings().archs[stream_device(launch.stream)].name
         << "\", \"grid\": " << dim(launch.grid) << ", \"block\": " << dim(launch.block)
         << ", \"lds_static\": " << launch.kernel.lds_bytes << ", \"lds_dynamic\": " << launch.dynamic_lds_bytes
         << ", \"stream\": " << stream_number(launch.stream) << ", \"kernarg_bytes\": " << launch.kernel.kernarg_bytes
@@ -102,10 +102,10 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
     const auto threads   = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
     if(!valid(launch.grid) || !valid(launch.block) || threads > kernel.max_block)
         return record(hipErrorInvalidConfiguration);
-    if(kernel.lds_bytes + launch.dynamic_lds_bytes > settings().arch.lds_bytes)
-        return record(hipErrorInvalidValue);
     if(stream_number(launch.stream) < 0)
         return record(hipErrorInvalidHandle);
+    if(kernel.lds_bytes + launch.dynamic_lds_bytes > settings().archs[stream_device(launch.stream)].lds_bytes)
+        return record(hipErrorInvalidValue);
     if(!settings().log.empty())
         append(settings().log, json(launch, kernarg));
     return emulate(launch, kernarg);

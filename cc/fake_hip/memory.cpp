@@ -56,7 +56,7 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
     if(size == 0)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
-    if(allocated() + size > fake_hip::settings().arch.memory_bytes)
+    if(allocated() + size > fake_hip::current_arch().memory_bytes)
         return record(hipErrorOutOfMemory);
     // Shared: an emulator may run workgroups in processes of its own.
     void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -106,7 +106,7 @@ hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
 {
     FAKE_HIP_ENTER();
     const std::scoped_lock lock(mutex);
-    *total = fake_hip::settings().arch.memory_bytes;
+    *total = fake_hip::current_arch().memory_bytes;
     *free  = *total - allocated();
     return hipSuccess;
 }

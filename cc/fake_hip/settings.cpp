@@ -35,9 +35,8 @@ int number(const std::string& text, const std::string& place)
     return static_cast<int>(value);
 }
 
-Arch pretended()
+Arch pretended(std::string_view name)
 {
-    const std::string name = variable("FAKE_HIP_ARCH");
     for(Arch arch : kArchs)
     {
         if(arch.name != name)
@@ -46,7 +45,20 @@ Arch pretended()
             arch.cu_count = number(count, "FAKE_HIP_CU_COUNT");
         return arch;
     }
-    refuse("FAKE_HIP_ARCH: \"" + name + "\" is none of gfx942, gfx950, gfx1250");
+    refuse("FAKE_HIP_ARCH: \"" + std::string(name) + "\" is none of gfx942, gfx950, gfx1250");
+}
+
+std::vector<Arch> pretended_devices()
+{
+    const std::string names = variable("FAKE_HIP_ARCH");
+    std::vector<Arch> result;
+    for(std::size_t begin = 0; begin <= names.size();)
+    {
+        const std::size_t end = std::min(names.find(',', begin), names.size());
+        result.push_back(pretended(std::string_view(names).substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return result;
 }
 
 // A misspelt name would never fail, and the test that relies on it would test nothing.
@@ -86,7 +98,7 @@ std::map<std::string, Failure> failures(const std::string& text)
 
 const Settings& settings()
 {
-    static const Settings read{pretended(), variable("FAKE_HIP_LOG"), failures(variable("FAKE_HIP_FAIL"))};
+    static const Settings read{pretended_devices(), variable("FAKE_HIP_LOG"), failures(variable("FAKE_HIP_FAIL"))};
     return read;
 }
 

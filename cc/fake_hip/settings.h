@@ -1,4 +1,4 @@
-// The simulated device, and the functions that all parts of the fake runtime share. Only settings.cpp reads the
+// The simulated devices, and the functions that all parts of the fake runtime share. Only settings.cpp reads the
 // environment.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <hip/hip_runtime_api.h>
 
@@ -35,13 +36,17 @@ struct Failure
 /// The environment of the process, checked.
 struct Settings
 {
-    Arch arch;                           ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT
+    std::vector<Arch> archs;             ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT: of each device
     std::string log;                     ///< FAKE_HIP_LOG: where launches are written, empty for nowhere
     std::map<std::string, Failure> fail; ///< FAKE_HIP_FAIL: by name of the function
 };
 
 /// Returns the settings of this process, read once. Ends the process if they are wrong.
 const Settings& settings();
+
+/// Returns the thread's current device, and its arch.
+int current_device();
+const Arch& current_arch();
 
 /// Prints the reason to standard error and aborts: a test must not pass by accident.
 [[noreturn]] void refuse(const std::string& why);
@@ -55,6 +60,9 @@ hipError_t injected(const char* function);
 /// Ordinal of a stream: 0 for the default stream, then 1, 2, ... in order of creation; -1 for a
 /// handle that is not a stream of this process.
 int stream_number(hipStream_t stream);
+
+/// The device of a stream that stream_number knows.
+int stream_device(hipStream_t stream);
 
 } // namespace fake_hip
 

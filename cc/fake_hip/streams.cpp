@@ -14,11 +14,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+struct Stream
+{
+    int number;
+    int device;
+};
+
 std::mutex mutex;
 std::uintptr_t created = 0; // handles made; each is its own number, and never used again
 
 // Not destroyed: other static destructors may still destroy streams.
-auto& streams() { static auto* all = new std::map<hipStream_t, int>; return *all; }
+auto& streams() { static auto* all = new std::map<hipStream_t, Stream>; return *all; }
 auto& events() { static auto* all = new std::map<hipEvent_t, std::optional<Clock::time_point>>; return *all; }
 int stream_count = 0;
 
@@ -50,7 +56,14 @@ int stream_number(hipStream_t stream)
         return 0;
     const std::scoped_lock lock(mutex);
     const auto found = streams().find(stream);
-    return found == streams().end() ? -1 : found->second;
+    return found == streams().end() ? -1 : found->second.number;
+}
+
+int stream_device(hipStream_t stream)
+{
+    const std::scoped_lock lock(mutex);
+    const auto found = streams().find(stream);
+    return found == streams().end() ? current_device() : found->second.device;
 }
 
 } // namespace fake_hip
@@ -62,7 +75,7 @@ hipError_t hipStreamCreate(hipStream_t* stream)
     FAKE_HIP_ENTER();
     const std::scoped_lock lock(mutex);
     *stream            = new_handle<hipStream_t>();
-    streams()[*stream] = ++stream_count;
+    streams()[*stream] = {++stream_count, fake_hip::current_device()};
     return hipSuccess;
 }
 
@@ -86,6 +99,13 @@ hipError_t hipStreamDestroy(hipStream_t stream)
     FAKE_HIP_ENTER();
     const std::scoped_lock lock(mutex);
     return record(streams().erase(stream) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device)
+{
+    FAKE_HIP_ENTER();
+    *device = fake_hip::stream_device(stream);
+    return check_stream(stream);
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream)
