@@ -4,9 +4,11 @@
 #include "sha256.h"
 #include "text.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -94,6 +96,28 @@ std::string Pack::find(const std::string& key) const
     if(const std::string fault = fault_of_entry(bytes, key); !fault.empty())
         throw Problem(path_ + ": " + place.name + " for " + place.arch + " " + fault);
     return bytes;
+}
+
+std::string_view Pack::map_code(const std::string& key) const
+{
+    const Place& place       = places_.at(key);
+    const std::uint64_t page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t skip = place.offset % page;
+    const std::uint64_t code = place.size - std::min<std::uint64_t>(place.size, kTrailerBytes);
+    if(code == 0)
+        throw Problem(path_ + ": " + place.name + " for " + place.arch + " has no code");
+    void* const memory = mmap(
+        nullptr, code + skip, PROT_READ, MAP_PRIVATE, fd_.get(), static_cast<off_t>(place.offset - skip));
+    if(memory == MAP_FAILED)
+        throw SystemError("map " + path_, errno);
+    const std::string_view mapped(static_cast<const char*>(memory) + skip, code);
+    if(const std::string found = sha256(mapped); found != key)
+    {
+        munmap(memory, code + skip);
+        throw Problem(path_ + ": " + place.name + " for " + place.arch + " is damaged: its code has the digest " +
+                      found + ", expected " + key);
+    }
+    return mapped;
 }
 
 CompiledKernel Pack::of_another_compiler(const Kernel& kernel) const

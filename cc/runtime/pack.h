@@ -97,6 +97,10 @@ class Pack
     /// damaged.
     std::string find(const std::string& key) const;
 
+    /// Maps the code of an entry, aligned as in the file, for the life of the process; the key must be the digest of
+    /// the code. Throws Problem if the code has another digest.
+    std::string_view map_code(const std::string& key) const;
+
     /// Finds a kernel's entry of any compiler; returns its key and compiler, or an empty key.
     CompiledKernel of_another_compiler(const Kernel& kernel) const;
 

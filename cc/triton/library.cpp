@@ -1,19 +1,15 @@
 #include "library.h"
 
+#include "cc/runtime/arch_packs.h"
 #include "cc/runtime/device.h"
-#include "cc/runtime/pack.h"
-#include "cc/runtime/settings.h"
 #include "cc/runtime/sha256.h"
 #include "cc/runtime/text.h"
 
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
 namespace qola_triton {
@@ -36,32 +32,6 @@ int current_device()
 
 using namespace qola_runtime;
 
-std::string library_file()
-{
-    Dl_info info     = {};
-    const bool known = dladdr(reinterpret_cast<const void*>(&library_file), &info) != 0;
-    return known && info.dli_fname != nullptr ? absolute(info.dli_fname) : "";
-}
-
-/// Returns the places of a pack in search order, with their trusted owners: the environment, the library's
-/// directory, and the directories of its link targets.
-std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
-{
-    std::vector<std::pair<std::string, Trust>> places;
-    // Other named files may be packs of lazy libraries.
-    for(const std::string& path : settings().packs)
-        if(is_directory(path))
-            places.emplace_back(path + "/" + name, trust_in_user());
-        else if(base_name(path) == name)
-            places.emplace_back(path, trust_in_user());
-    const std::string library = library_file();
-    const Trust trust         = trust_in_owner_of(library);
-    for(const std::string& file : {library, real_path(library)})
-        if(!file.empty())
-            places.emplace_back(directory_of(file) + "/" + name, trust);
-    return places;
-}
-
 /// Checks that an entry's code is the code that the library was built with. The entry's own digest does not
 /// prove that, because a forger can change both.
 void check_code(const std::string& path, const Instance& instance, std::string_view entry)
@@ -72,47 +42,22 @@ void check_code(const std::string& path, const Instance& instance, std::string_v
                       " was built with: it has the digest " + found + ", expected " + instance.key);
 }
 
-/// Opens packs at their first use. Not thread-safe.
-class Packs
+/// Returns the code object of a kernel from the first pack that has it. Throws Problem if none has it, or an
+/// earlier pack is damaged.
+std::string code_of(const Instance& instance, ArchPacks& packs)
 {
-    public:
-    /// Returns the code object of a kernel from the first pack that has it. Throws Problem if none has it, or an
-    /// earlier pack is damaged.
-    std::string code_of(const Instance& instance)
+    const auto found = packs.find(instance.arch, {instance.key});
+    if(found.pack != nullptr)
     {
-        const std::string name = std::string(table.library) + "-" + instance.arch + ".qpack";
-        std::string lacking;
-        for(const auto& [path, trust] : places_of(name))
-        {
-            const Pack* const pack = at(path, trust);
-            if(pack == nullptr)
-                continue;
-            // It may belong to another build, and the next pack to this one.
-            if(std::string code = pack->find(instance.key); !code.empty())
-            {
-                check_code(path, instance, code);
-                return code;
-            }
-            lacking = path;
-        }
-        if(!lacking.empty())
-            throw Problem(lacking + " has no " + instance.name + " of this build of " + table.library);
-        const std::string beside = directory_of(library_file()) + "/" + name;
-        throw Problem(std::string("no pack of kernels for ") + instance.arch + ": " + beside);
+        std::string code = found.pack->find(instance.key);
+        check_code(found.pack->path(), instance, code);
+        return code;
     }
-
-    private:
-    /// Returns the pack at a path, or null if the file does not exist.
-    const Pack* at(const std::string& path, const Trust& trust)
-    {
-        auto& found = packs_[path];
-        if(!found && is_file(path))
-            found = std::make_unique<Pack>(path, trust);
-        return found.get();
-    }
-
-    std::map<std::string, std::unique_ptr<Pack>> packs_;
-};
+    if(!found.other.empty())
+        throw Problem(found.other + " has no " + instance.name + " of this build of " + table.library);
+    const std::string beside = directory_of(packs.file()) + "/" + packs.name_of(instance.arch);
+    throw Problem(std::string("no pack of kernels for ") + instance.arch + ": " + beside);
+}
 
 /// Open packs and loaded kernels; never freed, because kernels may be requested while a process ends.
 class Loaded
@@ -124,7 +69,7 @@ class Loaded
         auto& found = functions_[{current_device(), &instance}];
         if(found == nullptr)
         {
-            const std::string code = packs_.code_of(instance);
+            const std::string code = code_of(instance, packs_);
             hipModule_t module     = nullptr;
             check(hipModuleLoadData(&module, code.data()), std::string("load ") + instance.name);
             check(hipModuleGetFunction(&found, module, instance.symbol),
@@ -135,7 +80,7 @@ class Loaded
 
     private:
     std::mutex mutex_;
-    Packs packs_;
+    ArchPacks packs_{table.library, &table};
     std::map<std::pair<int, const Instance*>, hipFunction_t> functions_;
 };
 

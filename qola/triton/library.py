@@ -18,12 +18,10 @@ from pathlib import Path
 from qola.errors import Finding, ManifestError
 from qola.files import write_if_changed
 from qola.json_types import WrongValueError, parse_json
+from qola.packs import PackedCode, pack
 from qola.rule_main import run_main
 from qola.triton.kernel import Argument, LaunchRecord
 
-#: From cc/runtime: magic numbers of a pack and of the trailer of its entries, QOLA_KERNEL_ABI.
-_PACK, _ENTRY, _ABI = b"QOLAPCK1", b"QOLAKRN1", 1
-_ALIGNMENT = 16
 _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 64, "BLOCK_M": 128}]'
 
 
@@ -64,31 +62,17 @@ def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
     return Built(kernel, code.read_bytes(), metadata, packed.read_bytes() if packed else b"")
 
 
-def pack(built: Iterable[Built]) -> bytes:
+def pack_built(built: Iterable[Built]) -> bytes:
     """Return a pack of kernels. Its bytes do not depend on the order of `built`."""
-    entries = {
-        bytes.fromhex(one.key): one for one in sorted(built, key=lambda o: o.metadata["name"])
-    }
-    ordered = sorted(entries.items())
-    labels = "".join(
-        f"{one.metadata['name']}\t{one.metadata['arch']}\ttriton {one.metadata['triton']}\n"
-        for _, one in ordered
-    ).encode()
-    table = struct.pack("<8sII", _PACK, len(ordered), len(labels))
-    start = _aligned(len(table) + 48 * len(ordered) + len(labels) + 32)
-    body = b""
-    for key, one in ordered:
-        entry = (one.packed or one.code) + struct.pack("<8sII", _ENTRY, _ABI, 0) + key
-        entry += hashlib.sha256(entry).digest()
-        table += key + struct.pack("<QQ", start + len(body), len(entry))
-        body += entry.ljust(_aligned(len(entry)), b"\0")
-    table += labels
-    table += hashlib.sha256(table).digest()
-    return table.ljust(start, b"\0") + body
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    return pack(
+        PackedCode(
+            one.metadata["name"],
+            one.metadata["arch"],
+            f"triton {one.metadata['triton']}",
+            one.packed or one.code,
+        )
+        for one in built
+    )
 
 
 def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
@@ -187,7 +171,7 @@ def _write(arguments: Sequence[str]) -> None:
     if args.table:
         write_if_changed(args.table, table(built, args.namespace, args.library))
     if args.pack:
-        write_if_changed(args.pack, pack(built))
+        write_if_changed(args.pack, pack_built(built))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.build import BundleInputs, TritonInput, compiler_of
 from qola.bundle.record import BundleRecord, FileFacts, LibraryFacts, manifest_record, triton_record
 from qola.json_types import reader
-from qola.triton.library import Built, pack
+from qola.triton.library import Built, pack_built
 from tests.support import plans
 from tests.support.folders import write
 
@@ -83,7 +83,7 @@ def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
     """Prevents: an SBOM with another Triton than compiled the kernels."""
     metadata: Any = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
     file = tmp_path / "a.qpack"
-    file.write_bytes(pack([Built("f", b"code", metadata)]))
+    file.write_bytes(pack_built([Built("f", b"code", metadata)]))
     assert compiler_of({"gfx942": str(file)}) == "triton 3.9.0"
 
 

@@ -22,7 +22,7 @@ from qola.bundle.platform_policy import check_platform
 from qola.bundle.python_wheel import write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import BundleError
-from qola.triton.library import Built, pack
+from qola.triton.library import Built, pack_built
 from tests.support.folders import write
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
@@ -148,7 +148,7 @@ def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
     # Of libraries that are on any machine: Python's own program, which needs libc.
     program = Path(sys.executable).resolve().read_bytes()
     label: Any = {"name": "one", "arch": "gfx942", "triton": "3"}
-    content = pack(Built("k", code, label) for code in (program, program + b"more"))
+    content = pack_built(Built("k", code, label) for code in (program, program + b"more"))
     file = bundle / "share/qola/ns/packs/ns.qpack"
     file.parent.mkdir(parents=True)
     file.write_bytes(content)

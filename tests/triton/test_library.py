@@ -23,7 +23,7 @@ import pytest
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
 from qola.triton.kernel import Argument
-from qola.triton.library import Built, pack, read_built
+from qola.triton.library import Built, pack_built, read_built
 from tests.triton.c_library import Attention, Found, Library
 from tests.triton.problem import Memory, TritonCase, check_backward, check_forward, pack_arguments
 
@@ -248,8 +248,8 @@ def test_packs_of_others(tmp_path: Path) -> None:
             FILES[PACK].read_bytes().replace(b"QOLAPCK1", b"QOLAPCK2"),
             "it does not begin with QOLAPCK1",
         ),
-        "another build": (pack(other), "of this build of tests_triton"),
-        "no kernel": (pack([]), "of this build of tests_triton"),
+        "another build": (pack_built(other), "of this build of tests_triton"),
+        "no kernel": (pack_built([]), "of this build of tests_triton"),
     }
     files = [library_with(tmp_path / name, content) for name, (content, _) in contents.items()]
     for (status, error), (name, (_, words)) in zip(ask(files), contents.items(), strict=True):
@@ -323,7 +323,7 @@ def test_packs_elsewhere(tmp_path: Path) -> None:
     (found,) = ask([library], packs=str(tmp_path / "renamed/other.qpack"))
     assert found[0] == -4
     # One of another build does not hide the right one; where that is missing, it is named.
-    (tmp_path / "apart" / PACK).write_bytes(pack([]))
+    (tmp_path / "apart" / PACK).write_bytes(pack_built([]))
     assert ask([FILES[LIBRARY]], packs=str(tmp_path / "apart")) == [(0, "")]
     (found,) = ask([library], packs=str(tmp_path / "apart"))
     assert found[0] == -4
@@ -360,7 +360,7 @@ def test_damaged_packs(tmp_path: Path) -> None:
 def test_packs_are_those_of_the_kernels() -> None:
     """Prevents: a pack whose bytes depend on anything but the kernels in it."""
     every = list(built().values())
-    assert pack(every) == pack(every[::-1]) == UNCOMPRESSED[PACK].read_bytes()
+    assert pack_built(every) == pack_built(every[::-1]) == UNCOMPRESSED[PACK].read_bytes()
     names = {json.loads(path.read_text())["name"] for path in KERNELS if path.suffix == ".json"}
     assert names == set(built())
     assert {hashlib.sha256(one.code).hexdigest() for one in every} == {one.key for one in every}

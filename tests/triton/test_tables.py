@@ -13,7 +13,7 @@ import pytest
 from qola.bundle.elf_versions import read_needs
 from qola.bundle.pack_files import kernels_of_pack
 from qola.errors import ManifestError
-from qola.triton.library import Built, pack, preferred, read_built, table
+from qola.triton.library import Built, pack_built, preferred, read_built, table
 
 
 def built(arch: str, block: int, hdim: int = 64, code: bytes = b"") -> Built:
@@ -91,7 +91,7 @@ def test_a_compressed_kernel_has_a_key_of_its_own(tmp_path: Path) -> None:
     plain = built("gfx942", 64)
     file = tmp_path / "a.qpack"
     less = replace(plain, packed=b"CCOB less of it")
-    file.write_bytes(pack([less]))
+    file.write_bytes(pack_built([less]))
     (found,) = (library for _, library in kernels_of_pack(file, "a.qpack"))
     assert found.startswith(b"CCOB less of it")
     # What the library compares: bytes as they are, since it reads no compressed ones.
@@ -121,11 +121,11 @@ def test_scratch_memory_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_pack_is_one_of_lazy_libraries(tmp_path: Path) -> None:
     """Prevents: a pack that the readers of packs cannot read."""
     file = tmp_path / "a.qpack"
-    file.write_bytes(pack(KERNELS))
+    file.write_bytes(pack_built(KERNELS))
     found = dict(kernels_of_pack(file, "a.qpack"))
     assert {name.split(" ")[1] for name in found} == {"gfx942", "gfx950"}
     assert sorted(library[:-80] for library in found.values()) == sorted(k.code for k in KERNELS)
     # Two kernels with the same code are there once.
     twins = [built("gfx942", 64, code=b"same"), built("gfx942", 128, code=b"same")]
-    file.write_bytes(pack(twins))
+    file.write_bytes(pack_built(twins))
     assert len(list(kernels_of_pack(file, "a.qpack"))) == 1
