@@ -14,9 +14,8 @@ from statistics import median
 
 from bench.processes import BenchError
 from qola.code_object.elf import Elf
-from qola.code_object.offload import compressed_size, is_compressed, read_bundle
+from qola.code_object.offload import compressed_size, is_compressed, read_bundle, registered_bundles
 from qola.errors import Finding
-from qola.report.library import read_bundles
 
 _REPETITIONS = 100
 # amd_comgr.h
@@ -87,7 +86,7 @@ def first_load(library: Path) -> float:
     """
     comgr = _Comgr()
     seconds = []
-    for bundle in read_bundles(Elf(library.read_bytes())):
+    for _, bundle in registered_bundles(Elf(library.read_bytes())):
         ((target, _),) = read_bundle(bundle)
         find: Callable[[ctypes.Array[ctypes.c_char], bytes], None]
         compressed = is_compressed(bundle)

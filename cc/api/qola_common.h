@@ -38,7 +38,8 @@ constexpr float no_arch = -2;
 /// A call of the HIP runtime failed, or Composable Kernel refused the arguments.
 constexpr float failed = -3;
 /// Only lazy libraries: the kernel of the problem is neither in a cache nor in a pack, and could not
-/// be compiled. If the problem needs several kernels, some may have been launched.
+/// be compiled. Only split libraries: the pack of the device's arch is missing or refused. If the
+/// problem needs several kernels, some may have been launched.
 constexpr float unavailable = -4;
 } // namespace status
 

@@ -7,11 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
+from qola.bundle.parts import HOST, has_file
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import QolaError
@@ -30,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     archiver.add_argument("--prefix", required=True, help="the one directory in the tar file")
     wheel = commands.add_parser("wheel", help="pack a directory as a Python wheel")
     for packer in (archiver, wheel):
+        packer.add_argument(
+            "--part", default="", help=f"{HOST}, or an arch (default: the whole bundle)"
+        )
         packer.add_argument("--directory", required=True, type=Path, help="directory to pack")
         packer.add_argument("--output", required=True, type=Path, help="file to write")
     torch = commands.add_parser("torch-wheel", help="pack torch modules as a wheel")
@@ -47,11 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
     try:
         if args.command == "archive":
-            pack(args.directory, args.output, args.prefix)
+            whole = () if not args.part else (partial(has_file, args.part),)
+            pack(args.directory, args.output, args.prefix, *whole)
         elif args.command == "torch-wheel":
             write_torch_wheel(_read(args.inputs, TorchWheel), args.output)
         elif args.command == "wheel":
-            write_wheel(args.directory, args.output, args.external_library)
+            write_wheel(args.directory, args.output, args.external_library, args.part)
         else:
             build(_read(args.inputs, BundleInputs), args.output)
     except (QolaError, OSError) as error:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 from qola.files import writing
 
 
-def pack(directory: Path, output: Path, prefix: str) -> None:
+def _all(_path: str) -> bool:
+    return True
+
+
+def pack(directory: Path, output: Path, prefix: str, keep: Callable[[str], bool] = _all) -> None:
     """Write `output`, an uncompressed tar file of `directory` below the directory `prefix`.
+
+    `keep` selects files by path; directories that thereby have none are omitted.
 
     Entries are sorted, owned by 0:0 without names, with time 0; directories, libraries and programs
     (bin/) have mode 0755, other files 0644; symlinks are followed. Deflate's bytes would depend on
     the version of zlib.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
+    if keep is not _all:
+        files = {path for path in paths if keep(path.relative_to(directory).as_posix())}
+        files = {path for path in files if not path.is_dir()}
+        kept = files.union(*(path.parents for path in files))
+        paths = [path for path in paths if path in kept]
     with writing(output), tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(_entry(prefix, directory=True))
         for path in paths:

@@ -6,7 +6,7 @@ import json
 import posixpath
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -36,10 +36,15 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class LibraryInput:
-    """A built library with the include directories of its users, in the compiler's order."""
+    """A built library with the include directories of its users, in the compiler's order.
+
+    Attributes:
+        packs: of a split library, by arch.
+    """
 
     path: str
     include_dirs: tuple[str, ...]
+    packs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,10 +122,12 @@ def build(inputs: BundleInputs, output: Path) -> None:
     )
     files = _Files(output)
     facts = {}
+    packs = {}
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
         files.copy(library.path, f"lib/{name}", components)
         facts[name] = files.library_facts(f"lib/{name}")
+        packs[name] = _copy_packs(library.packs, files, components)
     static = None
     if inputs.static:
         name = f"lib/{posixpath.basename(inputs.static)}"
@@ -148,6 +155,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},
         generated_at=inputs.generated_at or None,
         lazy=inputs.lazy is not None,
+        packs=packs,
         static=static,
         triton=triton,
     )
@@ -205,16 +213,23 @@ def _copy_lazy(lazy: LazyInput, files: _Files, all_components: tuple[str, ...]) 
     files.copy(lazy.tool, "bin/qola-kernels", ("qola",)).chmod(0o755)
 
 
+def _copy_packs(
+    packs: Mapping[str, str], files: _Files, components: tuple[str, ...]
+) -> dict[str, FileFacts]:
+    """Copy the packs of a library next to it; return their facts by arch."""
+    names = {arch: f"lib/{posixpath.basename(pack)}" for arch, pack in sorted(packs.items())}
+    for arch, name in names.items():
+        files.copy(packs[arch], name, components)
+    return {arch: files.facts(name) for arch, name in names.items()}
+
+
 def _copy_triton(triton: TritonInput, plan: Plan, files: _Files) -> LibraryRecord:
     """Copy library, packs and headers; return the library's entry in manifest.json."""
     path = f"lib/{posixpath.basename(triton.library)}"
     files.copy(triton.library, path, ("qola",))
-    packs = {}
-    for arch, pack in sorted(triton.packs.items()):
-        name = f"lib/{posixpath.basename(pack)}"
-        # The license of a user's kernel is unknown.
-        files.copy(pack, name, ("qola",) if all(kernel.own for kernel in plan.triton) else ())
-        packs[arch] = files.facts(name)
+    # The license of a user's kernel is unknown.
+    components = ("qola",) if all(kernel.own for kernel in plan.triton) else ()
+    packs = _copy_packs(triton.packs, files, components)
     for name, header in sorted(triton.headers.items()):
         files.copy(header, f"include/{name}", ("qola",))
     return triton_record(plan, files.library_facts(path), packs, compiler_of(triton.packs))

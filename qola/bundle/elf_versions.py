@@ -20,8 +20,8 @@ from qola.errors import BundleError, Finding
 
 _MAGIC = b"\x7fELF"
 _MACHINE = "EM_X86_64"
-#: First bytes of a compressed offload bundle.
-_COMPRESSED = b"CCOB"
+#: First bytes of an offload bundle, compressed or not.
+_DEVICE_CODE = (b"CCOB", b"__CLANG_OFFLOAD_BUNDLE__")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
 def _needs_of_pack(path: Path, name: str) -> Iterator[ElfNeeds]:
     seen = set()
     for kernel, library in pack_files.kernels_of_pack(path, name):
-        if library.startswith(_COMPRESSED):
+        if library.startswith(_DEVICE_CODE):
             continue
         for needs in _read(f"{name}: {kernel}", io.BytesIO(library)):
             key = repr(replace(needs, path=""))

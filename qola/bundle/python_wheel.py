@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from zipfile import ZIP_STORED, ZipInfo
 
@@ -13,6 +13,7 @@ from wheel.wheelfile import WheelFile
 
 from qola.bundle.archive import is_executable
 from qola.bundle.elf_versions import read_needs, system_floor
+from qola.bundle.parts import HOST, has_file, part_of
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
 from qola.files import writing
@@ -71,6 +72,13 @@ Libraries of AMD GPU kernels, built by qola from AITER {aiter}:
 `python -m {package} --path` prints their directory, which also has headers, CMake and pkg-config
 files, licenses and an SBOM. manifest.json there says what each library was made of.
 """
+_PARTS = """
+The libraries have no device code inside: install the wheel of the GPU's arch, too. Wheels:
+{names}. `pip install {example}` installs both.
+"""
+_ARCH_DESCRIPTION = """\
+Device code for {arch} of the libraries in {host}, which this wheel installs next to them.
+"""
 #: Python modules of in_wheel/ in the package, verbatim.
 _MODULES = ("_c.py", "_operators.py", "torch.py")
 EPOCH = 315532800
@@ -80,8 +88,13 @@ its bytes depend only on contents: callers of `write_wheel` set SOURCE_DATE_EPOC
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str] = ()) -> None:
+def write_wheel(
+    directory: Path, output: Path, external_libraries: Iterable[str] = (), part: str = ""
+) -> None:
     """Write a bundle's directory as a wheel, qola_te-1.2.3-py3-none-linux_x86_64.whl.
+
+    `part` selects a part of a split bundle: HOST, or an arch, whose wheel is named
+    qola_te_gfx950-... and adds its packs to the package of the host part.
 
     Files are stored uncompressed, because deflate's bytes depend on the version of zlib. The system
     requirements of the files are checked against the platform, and recorded as Requires-External in
@@ -92,6 +105,9 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
         BundleError: the name is not a wheel's name, or as check_platform.
     """
     package, version, _ = parse_wheel_name(output.name)
+    if part not in ("", HOST):
+        _write_arch_wheel(directory, output, part)
+        return
     texts = {
         "__init__.py": _INIT.format(version=version),
         "__main__.py": _MAIN.format(package=package),
@@ -100,8 +116,45 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
     for name in _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
     description = _describe(directory / RECORD, package)
-    metadata = (f"Summary: {_SUMMARY}", _PYTHON)
-    pack_wheel(directory, output, texts, metadata, external_libraries, description, (CONFIGS,))
+    metadata = [f"Summary: {_SUMMARY}", _PYTHON]
+    if part:
+        archs = sorted({part_of(name) for name, _ in _files(directory)} - {HOST})
+        for arch in archs:
+            name = canonicalize_name(f"{package}-{arch}")
+            metadata.append(f"Provides-Extra: {arch}")
+            metadata.append(f"Requires-Dist: {name}=={version}; extra == '{arch}'")
+        description += _PARTS.format(
+            names=", ".join(canonicalize_name(f"{package}-{arch}") for arch in archs),
+            example=f"{canonicalize_name(package)}[{archs[0]}]=={version}",
+        )
+
+    def keep(name: str) -> bool:
+        return not name.startswith(f"{CONFIGS}/") and has_file(part, name)
+
+    pack_wheel(directory, output, texts, metadata, external_libraries, description, keep)
+
+
+def _write_arch_wheel(directory: Path, output: Path, arch: str) -> None:
+    """Write the wheel of an arch, without a package of its own: pip removes what it installs."""
+    name, version, _ = parse_wheel_name(output.name)
+    package = name.removesuffix(f"_{arch}")
+    if package == name:
+        expected = f"a package whose name ends in _{arch}"
+        raise BundleError(Finding(output.name, f'the package "{name}"', expected))
+    host = canonicalize_name(package)
+    info = f"{name}-{version}.dist-info"
+    metadata = (
+        f"Summary: {_SUMMARY}: device code for {arch}",
+        _PYTHON,
+        f"Requires-Dist: {host}=={version}",
+    )
+    files = {}
+    for path, file in _files(directory):
+        if has_file(arch, path):
+            licenses = path.startswith("licenses/")
+            files[f"{info}/{path}" if licenses else f"{package}/{path}"] = file
+    description = _ARCH_DESCRIPTION.format(host=host, arch=arch)
+    _write(output, files, _info_texts(output.name, metadata, description))
 
 
 def _describe(record: Path, package: str) -> str:
@@ -123,37 +176,50 @@ def pack_wheel(
     metadata: Iterable[str],
     external_libraries: Iterable[str],
     description: str,
-    omitted: tuple[str, ...] = (),
+    keep: Callable[[str], bool] = lambda _name: True,
 ) -> None:
     """Write a package of files and texts as a wheel.
 
     Args:
         texts: further files of the package, in addition to those of `directory`.
         metadata: lines of METADATA that differ between wheels.
-        omitted: directories of `directory` that the package omits.
+        keep: whether the package has a file of `directory`, by path.
 
     Raises:
         BundleError: as `write_wheel`.
     """
-    package, version, tag = parse_wheel_name(output.name)
+    package, _, tag = parse_wheel_name(output.name)
     needs = read_needs(directory)
     check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
     external = (f"Requires-External: {line}" for line in system_floor(needs))
-    info = f"{package}-{version}.dist-info"
     texts = {f"{package}/{name}": text for name, text in texts.items()}
-    texts[f"{info}/METADATA"] = _METADATA.format(
-        name=canonicalize_name(package),
-        version=version,
-        more="".join(f"{line}\n" for line in (*metadata, *external)),
-        description=description,
-    )
-    texts[f"{info}/WHEEL"] = _WHEEL.format(qola=__version__, tag=tag)
+    texts |= _info_texts(output.name, (*metadata, *external), description)
+    files = {f"{package}/{name}": path for name, path in _files(directory) if keep(name)}
+    _write(output, files, texts)
+
+
+def _write(output: Path, files: Mapping[str, Path], texts: Mapping[str, str]) -> None:
+    """Write a wheel of files and texts by path."""
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
-        for name, path in _files(directory):
-            if not name.startswith(tuple(f"{folder}/" for folder in omitted)):
-                wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
+        for name, path in files.items():
+            wheel.writestr(_entry(name), path.read_bytes())
         for name, text in texts.items():
             wheel.writestr(_entry(name), text)
+
+
+def _info_texts(name: str, metadata: Iterable[str], description: str) -> dict[str, str]:
+    """Return METADATA and WHEEL of a wheel by path."""
+    package, version, tag = parse_wheel_name(name)
+    info = f"{package}-{version}.dist-info"
+    return {
+        f"{info}/METADATA": _METADATA.format(
+            name=canonicalize_name(package),
+            version=version,
+            more="".join(f"{line}\n" for line in metadata),
+            description=description,
+        ),
+        f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
+    }
 
 
 def parse_wheel_name(name: str) -> tuple[str, str, str]:

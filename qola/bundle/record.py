@@ -44,7 +44,7 @@ class FileRecord(TypedDict):
 
 
 class PackRecord(FileRecord):
-    """A pack of Triton kernels for one arch."""
+    """A pack of device code for one arch."""
 
     arch: str
 
@@ -56,10 +56,13 @@ class KernelNames(TypedDict):
     names: list[str]
 
 
-class _OnlyTriton(TypedDict, total=False):
+class _Packs(TypedDict, total=False):
+    packs: list[PackRecord]
+
+
+class _OnlyTriton(_Packs, total=False):
     archs: list[str]
     compiler: str
-    packs: list[PackRecord]
 
 
 class LibraryRecord(_OnlyTriton):
@@ -137,6 +140,7 @@ def manifest_record(
     toolchain: Mapping[str, str],
     generated_at: str | None,
     lazy: bool = False,
+    packs: Mapping[str, Mapping[str, FileFacts]] | None = None,
     static: FileFacts | None = None,
     triton: LibraryRecord | None = None,
 ) -> BundleRecord:
@@ -144,11 +148,15 @@ def manifest_record(
 
     Args:
         libraries: the bundle's libraries by file name; modules without a library are omitted.
+        packs: the packs of split libraries by file name and arch.
         generated_at: a time to record; without it, equal bundles have equal bytes.
         triton: the entry of the library of kernels in Triton, see `triton_record`.
     """
-    modules = [
-        _module(plan, module, libraries[module.library], frozenset(archs))
+    modules: list[LibraryRecord] = [
+        {
+            **_module(plan, module, libraries[module.library], frozenset(archs)),
+            **_packs_record((packs or {}).get(module.library, {})),
+        }
         for module in plan.modules
         if module.library in libraries
     ]
@@ -214,8 +222,15 @@ def triton_record(
         **_library_record(TRITON, library, library.symbols, kernels),
         "archs": sorted(packs),
         "compiler": compiler,
-        "packs": [{"arch": arch, **_file_record(facts)} for arch, facts in sorted(packs.items())],
+        **_packs_record(packs),
     }
+
+
+def _packs_record(packs: Mapping[str, FileFacts]) -> _Packs:
+    """Return the packs of a library as in its entry, nothing for a library without packs."""
+    if not packs:
+        return {}
+    return {"packs": [{"arch": arch, **_file_record(of)} for arch, of in sorted(packs.items())]}
 
 
 def _library_record(

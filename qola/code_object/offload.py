@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import zstandard
 
+from qola.code_object.elf import Elf
+
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 """The first bytes of an uncompressed bundle."""
 
@@ -23,6 +25,25 @@ _HEADERS = {2: struct.Struct("<4sHHIIQ"), 3: struct.Struct("<4sHHQQQ")}
 _MOST_BYTES, _MOST_RATIO = 1 << 30, 1000
 
 
+_WRAPPER = struct.Struct("<IIQQ")
+"""Entry of .hipFatBinSegment, which registers a bundle: magic, version, pointer, 0."""
+
+
+def registered_bundles(elf: Elf) -> Iterator[tuple[int, memoryview]]:
+    """Yield address and content of each bundle that a library registers, in the file's order.
+
+    The content ends with the section, and more bundles may follow. Raises as the methods of `Elf`.
+    """
+    segment = elf.section(".hipFatBinSegment")
+    if not elf.section(".hip_fatbin") or not segment:
+        return
+    addends = elf.addends()
+    for wrapper in range(segment.address, segment.address + segment.size, _WRAPPER.size):
+        _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(wrapper))
+        address = addends.get(wrapper + 8, pointer)
+        yield address, elf.at(address)
+
+
 def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
     """Yield target and bytes of each code object; ``hipv4-amdgcn-amd-amdhsa--gfx950`` is a target.
 
@@ -37,6 +58,24 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
     """
     if is_compressed(bundle):
         bundle = decompress_bundle(bundle)
+    for target, offset, size in _entries(bundle):
+        if not target.startswith("host-"):
+            yield target, bundle[offset : offset + size]
+
+
+def bundle_size(bundle: memoryview) -> int:
+    """Return the bytes that a bundle, compressed or not, takes in its file.
+
+    Raises:
+        ValueError, struct.error: as `read_bundle` or `compressed_size`.
+    """
+    if is_compressed(bundle):
+        return compressed_size(bundle)
+    return max(offset + size for _, offset, size in _entries(bundle))
+
+
+def _entries(bundle: memoryview) -> Iterator[tuple[str, int, int]]:
+    """Yield target, offset and size of each entry of an uncompressed bundle."""
     if bytes(bundle[: len(MAGIC)]) != MAGIC:
         raise ValueError("device code in an unknown format")
     start = len(MAGIC) + 8
@@ -45,8 +84,7 @@ def read_bundle(bundle: memoryview) -> Iterator[tuple[str, memoryview]]:
         offset, size, length = struct.unpack_from("<QQQ", bundle, start)
         target = bytes(bundle[start + 24 : start + 24 + length]).decode("ascii")
         start += 24 + length
-        if not target.startswith("host-"):
-            yield target, bundle[offset : offset + size]
+        yield target, offset, size
 
 
 def is_compressed(bundle: memoryview) -> bool:

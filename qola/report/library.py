@@ -16,14 +16,12 @@ from qola.code_object.offload import (
     compressed_size,
     is_compressed,
     read_bundle,
+    registered_bundles,
 )
 from qola.code_object.reader import CodeObject, parse_code_object
 from qola.errors import Finding, visible
 from qola.files import UnfitFileError, check_regular
 from qola.report.data import Part, ReportError
-
-_WRAPPER = struct.Struct("<IIQQ")
-"""Entry of .hipFatBinSegment, which registers device code: magic, version, pointer, 0."""
 
 _AMDGPU = 224
 """e_machine of code objects."""
@@ -115,24 +113,11 @@ def _compiler(comment: bytes) -> str:
     return ", ".join(visible(text)[:200] for text in texts if "clang version" in text)
 
 
-def read_bundles(elf: Elf) -> Iterator[memoryview]:
-    """Yield the offload bundle of each source, in the order of the file, and bytes after it.
-
-    Raises:
-        ValueError, struct.error: the library is damaged.
-    """
-    segment, addends = elf.section(".hipFatBinSegment"), elf.addends()
-    if segment and elf.section(".hip_fatbin"):
-        for address in range(segment.address, segment.address + segment.size, _WRAPPER.size):
-            _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(address))
-            yield elf.at(addends.get(address + 8, pointer))
-
-
 def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
     """Yield the code objects of each source, in the order of the file."""
     fatbin = elf.section(".hip_fatbin")
     unread = fatbin.stored if fatbin else 0
-    for bundle in read_bundles(elf):
+    for _, bundle in registered_bundles(elf):
         code = tuple(parse_code_object(data) for _, data in read_bundle(bundle))
         compressed = is_compressed(bundle)
         unread -= compressed_size(bundle) if compressed else sum(one.size for one in code)

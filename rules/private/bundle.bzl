@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load(":finding.bzl", "finding")
-load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
+load(":providers.bzl", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _bundle_files_impl(ctx):
@@ -45,11 +45,15 @@ PACK_ATTRS = BUNDLE_TOOL_ATTRS | {
         allow_single_file = True,
         doc = "A qola_bundle: the directory, not the tar file.",
         mandatory = True,
+        providers = [QolaBundleInfo],
     ),
 }
 
+# The part of a split bundle without device code; the others are named by archs.
+_HOST = "host"
+
 def pack_bundle(ctx, command, output, options, mnemonic):
-    """Packs the directory of a bundle into one file.
+    """Packs the directory of a bundle, or a part of it, into one file.
 
     Args:
       ctx: context of a rule with PACK_ATTRS.
@@ -59,7 +63,7 @@ def pack_bundle(ctx, command, output, options, mnemonic):
       mnemonic: mnemonic of the action.
 
     Returns:
-      The providers of the rule.
+      `output`.
     """
     args = ctx.actions.args()
     args.add(command)
@@ -76,7 +80,29 @@ def pack_bundle(ctx, command, output, options, mnemonic):
         # The tool finds Python on it; with strict_action_env it is Bazel's own.
         use_default_shell_env = True,
     )
-    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
+    return output
+
+def _outputs(ctx, files):
+    return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
+
+def _check_split(ctx):
+    if ctx.attr.static:
+        fail(finding(
+            "a split bundle with an archive",
+            place = "{}: static".format(ctx.label),
+            found = ctx.attr.static.label,
+            expected = "no archive: it has the device code of all archs inside",
+            fix = "declare a qola_bundle for each",
+        ))
+    whole = [library.label for library in ctx.attr.libraries if not library[QolaLibraryInfo].split]
+    if whole:
+        fail(finding(
+            "libraries that cannot be split",
+            place = "{}: libraries".format(ctx.label),
+            found = ", ".join([str(label) for label in whole]),
+            expected = "full libraries of a manifest's attention modules",
+            fix = "remove split = True",
+        ))
 
 def _check_triton(ctx):
     plan = ctx.attr.triton[TritonLibraryInfo].plan
@@ -129,6 +155,8 @@ def _check_libraries(ctx):
                 fix = "rename one, or declare one qola_kernel_pack with the modules of both",
             ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
+    if ctx.attr.split:
+        _check_split(ctx)
     if ctx.attr.static:
         _check_static(ctx, first, ctx.attr.static)
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
@@ -224,6 +252,10 @@ def _qola_bundle_directory_impl(ctx):
         library[CcInfo].compilation_context.headers
         for library in ctx.attr.libraries
     ])
+    libraries = [
+        struct(library = one.split.library, packs = one.split.packs) if ctx.attr.split else struct(library = one.library, packs = {})
+        for one in infos
+    ]
     directory = ctx.actions.declare_directory(ctx.label.name)
     inputs = ctx.actions.declare_file(ctx.label.name + ".inputs.json")
     ctx.actions.write(inputs, json.encode_indent({
@@ -235,9 +267,10 @@ def _qola_bundle_directory_impl(ctx):
         "libraries": [
             {
                 "include_dirs": _include_dirs(library),
-                "path": library[QolaLibraryInfo].library.path,
+                "packs": {arch: file.path for arch, file in one.packs.items()},
+                "path": one.library.path,
             }
-            for library in ctx.attr.libraries
+            for library, one in zip(ctx.attr.libraries, libraries)
         ],
         "license_files": [file.path for file in info.bundle_files.license_files],
         "name": ctx.label.name,
@@ -253,7 +286,7 @@ def _qola_bundle_directory_impl(ctx):
         executable = ctx.executable._tool,
         inputs = depset(
             configs + info.bundle_files.license_files + lazy.files + ctx.files.static + triton.files +
-            [i.library for i in infos] +
+            [file for one in libraries for file in [one.library] + one.packs.values()] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],
         ),
@@ -269,6 +302,7 @@ def _qola_bundle_directory_impl(ctx):
             runfiles = ctx.runfiles([directory]),
         ),
         OutputGroupInfo(report = depset(_report(ctx, infos) if infos else [])),
+        QolaBundleInfo(parts = info.archs if ctx.attr.split else []),
     ]
 
 def _report(ctx, infos):
@@ -302,6 +336,7 @@ _qola_bundle_directory = rule(
             providers = [[QolaLibraryInfo, CcInfo]],
         ),
         "packs": attr.label_list(allow_files = [".qpack"]),
+        "split": attr.bool(),
         "static": attr.label(allow_single_file = [".a"], providers = [QolaStaticInfo]),
         "triton": attr.label(providers = [TritonLibraryInfo]),
         "_kernels": attr.label(
@@ -318,8 +353,14 @@ _qola_bundle_directory = rule(
 )
 
 def _qola_bundle_tar_impl(ctx):
-    output = ctx.actions.declare_file(ctx.attr.prefix + ".tar")
-    return pack_bundle(ctx, "archive", output, ["--prefix", ctx.attr.prefix], "QolaBundleTar")
+    parts = ctx.attr.bundle[QolaBundleInfo].parts
+    files = []
+    for part in [_HOST] + parts if parts else [None]:
+        name = ctx.attr.prefix if part in (None, _HOST) else "{}-{}".format(ctx.attr.prefix, part)
+        output = ctx.actions.declare_file(name + ".tar")
+        options = ["--prefix", ctx.attr.prefix] + (["--part", part] if part else [])
+        files.append(pack_bundle(ctx, "archive", output, options, "QolaBundleTar"))
+    return _outputs(ctx, files)
 
 _qola_bundle_tar = rule(
     implementation = _qola_bundle_tar_impl,
@@ -329,10 +370,10 @@ _qola_bundle_tar = rule(
             mandatory = True,
         ),
     },
-    doc = "A bundle's directory as a reproducible tar file.",
+    doc = "A bundle's directory as a reproducible tar file, or as one for each part.",
 )
 
-def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, generated_at = "", **kwargs):
+def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, split = False, generated_at = "", **kwargs):
     """Bundles libraries of one manifest with their headers, licenses and metadata.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -350,6 +391,10 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         lazy libraries.
       triton: label of the same manifest's library of kernels in Triton,
         `@qola_<manifest>//:triton_library`: adds library, packs and header.
+      split: whether the libraries have their device code in packs, one per arch,
+        `lib/<library>-<arch>.qpack`. `<name>_tar` then consists of <name>.tar without
+        packs, and <name>-<arch>.tar with those of an arch
+        (docs/guide/bundle.md#split-by-arch). Not with lazy libraries or `static`.
       generated_at: UTC time of generation in manifest.json, the SBOM and the
         report, such as "2026-01-31T00:00:00Z"; by default they contain none.
       **kwargs: attributes of both targets, such as tags and visibility.
@@ -359,6 +404,7 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         generated_at = generated_at,
         libraries = libraries,
         packs = packs,
+        split = split,
         static = static,
         triton = triton,
         **kwargs
@@ -371,14 +417,28 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
     )
 
 def _qola_wheel_impl(ctx):
-    # The tool reads package, version and platform from the file name.
-    wheel = ctx.actions.declare_file("{}-{}-py3-none-{}.whl".format(
-        ctx.attr.package,
-        ctx.attr.version,
-        ctx.attr.platform,
-    ))
+    parts = ctx.attr.bundle[QolaBundleInfo].parts
+    if ctx.attr.split and not parts:
+        fail(finding(
+            "a split wheel of an unsplit bundle",
+            place = "{}: split".format(ctx.label),
+            found = ctx.attr.bundle.label,
+            expected = "a qola_bundle with split = True",
+            fix = "add split = True to that qola_bundle, or remove it here",
+        ))
     external = ["--external-library=" + name for name in ctx.attr.external_libraries]
-    return pack_bundle(ctx, "wheel", wheel, external, "QolaWheel")
+    wheels = []
+    for part in [_HOST] + parts if ctx.attr.split else [None]:
+        # The tool reads package, version and platform from the file name. The wheel of an unsplit bundle may have the
+        # same as the host's.
+        wheel = ctx.actions.declare_file(("{}/".format(ctx.label.name) if part else "") + "{}-{}-py3-none-{}.whl".format(
+            ctx.attr.package if part in (None, _HOST) else "{}_{}".format(ctx.attr.package, part),
+            ctx.attr.version,
+            ctx.attr.platform,
+        ))
+        options = external + (["--part", part] if part else [])
+        wheels.append(pack_bundle(ctx, "wheel", wheel, options, "QolaWheel"))
+    return _outputs(ctx, wheels)
 
 qola_wheel = rule(
     implementation = _qola_wheel_impl,
@@ -393,6 +453,9 @@ qola_wheel = rule(
         "platform": attr.string(
             default = "linux_x86_64",
             doc = "Platform tag. `linux_x86_64` makes no promise about the system's libraries, `manylinux_2_28_x86_64` requires glibc 2.28 and the libraries of that policy. The build checks each program and library of the bundle against the tag; the error names the tag that fits.",
+        ),
+        "split": attr.bool(
+            doc = "Makes a wheel of the host part of a split bundle, and one for each arch, `<package>_<arch>-<version>-py3-none-<platform>.whl`. pip installs an arch by the name of its wheel, or as an extra of the host's: `pip install 'qola-te[gfx950]'`.",
         ),
         "version": attr.string(
             doc = "Version of the distribution, as Python writes it, such as 1.2.3.",

@@ -6,18 +6,24 @@ load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "l
 load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
+load(":split.bzl", "SPLIT_DIRECTORY", "SplitPacksInfo", "split_form")
 load(":static.bzl", "static_module")
 load(":transitions.bzl", "TRANSITION_ATTRS", "hip_transition", "kernel_transition")
 
-def _separate_symbols(ctx, linked):
+def _separate_symbols(ctx, linked, directory):
     """Declares the actions that move a library's symbols into a file of their own, by the same build-id.
+
+    Args:
+      ctx: the rule context.
+      linked: File, the library with its symbols.
+      directory: directory of the outputs below the package, with a slash at its end.
 
     Returns:
       struct(debug, library): Files.
     """
     toolchain = find_cpp_toolchain(ctx)
-    library = ctx.actions.declare_file(ctx.attr.directory + linked.basename)
-    debug = ctx.actions.declare_file(ctx.attr.directory + linked.basename + ".debug")
+    library = ctx.actions.declare_file(directory + linked.basename)
+    debug = ctx.actions.declare_file(directory + linked.basename + ".debug")
     args = ctx.actions.args()
     args.add("--only-keep-debug")
     args.add_all([linked, debug])
@@ -25,7 +31,7 @@ def _separate_symbols(ctx, linked):
 
     # AITER loads a module only if it names no GPUs or the machine's: _so_offload_archs in aiter/jit/core.py. Those in
     # compressed device code cannot be read.
-    marker = ctx.actions.declare_file(ctx.label.name + ".archs")
+    marker = ctx.actions.declare_file("{}.archs".format(library.basename), sibling = library)
     ctx.actions.write(marker, "".join(["amdhsa--{}\n".format(arch) for arch in ctx.attr.archs]))
     args = ctx.actions.args()
     args.add_all(["--strip-all", "--keep-section=.comment"])
@@ -57,8 +63,13 @@ def _size_check(ctx, library):
     )
     return [output]
 
+def _split(ctx):
+    separated = _separate_symbols(ctx, ctx.file.split, SPLIT_DIRECTORY)
+    packs = ctx.attr.split_packs[SplitPacksInfo].packs
+    return struct(debug = separated.debug, library = separated.library, packs = packs)
+
 def _linked_module_impl(ctx):
-    separated = _separate_symbols(ctx, ctx.file.linked)
+    separated = _separate_symbols(ctx, ctx.file.linked, ctx.attr.directory)
     library = separated.library
     return [
         # Bazel runs the actions of this group in each build of the target or of one that depends on it.
@@ -73,6 +84,7 @@ def _linked_module_impl(ctx):
             lazy = ctx.attr.lazy[LazySourcesInfo] if ctx.attr.lazy else None,
             library = library,
             plan = ctx.file.plan,
+            split = _split(ctx) if ctx.attr.split else None,
             static = static_module(
                 ctx,
                 ctx.attr.static_deps,
@@ -96,6 +108,8 @@ _linked_module = rule(
         "max_bytes": attr.int(doc = "Bytes of the library above which the build fails; 0 for no limit."),
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], mandatory = True),
+        "split": attr.label(allow_single_file = True, doc = "The host part of the library with its symbols; None for a library that cannot be split."),
+        "split_packs": attr.label(doc = "The packs of the host part.", providers = [SplitPacksInfo]),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
         "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
     },
@@ -105,9 +119,18 @@ _linked_module = rule(
     toolchains = use_cc_toolchain(),
 )
 
-def _in_package(ctx, info, file):
-    """Returns the library or its symbols as a file of this package."""
-    name = ("lazy/" if info.lazy else "") + file.basename
+def _split_in_package(ctx, info):
+    if not info.split:
+        return None
+    return struct(
+        debug = _in_package(ctx, SPLIT_DIRECTORY, info.split.debug),
+        library = _in_package(ctx, SPLIT_DIRECTORY, info.split.library),
+        packs = {arch: _in_package(ctx, SPLIT_DIRECTORY, pack) for arch, pack in info.split.packs.items()},
+    )
+
+def _in_package(ctx, directory, file):
+    """Returns a file of the library as a file of a directory of this package."""
+    name = directory + file.basename
     path = [ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package, name]
     if "/".join([part for part in path if part]) == file.path:
         # In a manifest's repository, under the transition of another qola_library.
@@ -119,10 +142,14 @@ def _in_package(ctx, info, file):
 def _qola_library_impl(ctx):
     # An attribute with an outgoing transition is a list of one.
     info = ctx.attr.library[0][QolaLibraryInfo]
-    library = _in_package(ctx, info, info.library)
+    directory = "lazy/" if info.lazy else ""
+    library = _in_package(ctx, directory, info.library)
     runfiles = [library]
-    debug = _in_package(ctx, info, info.debug)
+    debug = _in_package(ctx, directory, info.debug)
     groups = {"debug": depset([debug]), "plan": depset([info.plan])}
+    split = _split_in_package(ctx, info)
+    if split:
+        groups |= {"split": depset([split.library] + split.packs.values()), "split_debug": depset([split.debug])}
     if info.lazy:
         # The library looks for its sources there.
         root = ctx.actions.declare_directory(info.lazy.place)
@@ -150,6 +177,7 @@ def _qola_library_impl(ctx):
             lazy = info.lazy,
             library = library,
             plan = info.plan,
+            split = split,
             static = info.static,
         ),
     ]
@@ -180,6 +208,8 @@ share/qola/ (docs/guide/lazy.md).
 | `debug` | `<library>.debug`: the symbols of the library, for gdb and profilers. The library has the dynamic ones only |
 | `plan` | plan.json of the manifest |
 | `static` | the module as one relocatable object, the member of a qola_static_library; `joined` is the object before symbols are hidden |
+| `split` | the host part of the library, in the directory split/, and its packs, one per arch (docs/guide/bundle.md#split-by-arch) |
+| `split_debug` | the symbols of the host part |
 | `index`, `root` | of a lazy library: kernels.index, and the directory with the sources |
 
 Example:
@@ -197,7 +227,7 @@ Example:
     toolchains = use_cc_toolchain(),
 )
 
-def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", link_inputs = [], **kwargs):
+def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", link_inputs = [], split = False, **kwargs):
     """Declares a module's shared library.
 
     Declares `<name>.shared`, a cc_shared_library, `<name>.built`, which joins it
@@ -215,24 +245,29 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
       link_flags: further link flags.
       directory: directory of the library below the package, with a slash at its end.
       link_inputs: files that `link_flags` name.
+      split: whether the library can be split.
       **kwargs: further attributes of _linked_module.
     """
-    cc_shared_library(
-        name = name + ".shared",
+    link = dict(
         additional_linker_inputs = [
             export_list,
             LARGE_CODE,
         ] + link_inputs,
         deps = deps + [OLDER_SYSTEMS],
         features = ["-static_libgcc"],
-        shared_lib_name = "{}linked/{}".format(directory, file),
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname," + file,
         ] + link_flags + ["-lamdhip64"],
-        **KERNEL_TARGET
     )
+    cc_shared_library(
+        name = name + ".shared",
+        shared_lib_name = "{}linked/{}".format(directory, file),
+        **(KERNEL_TARGET | link)
+    )
+    if split:
+        kwargs |= split_form(name, file, archs, link)
     _linked_module(
         name = name + ".built",
         archs = by_archs(archs, lambda selected: selected),

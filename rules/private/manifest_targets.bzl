@@ -12,7 +12,7 @@ _WHEELS_FOR = dict(
     platform = "manylinux_2_28_x86_64",
 )
 
-def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, triton, version, tags, **kwargs):
+def _declare_packages(manifest, modules, repository, bundle, lazy, split, prefix, static, packs, triton, version, tags, **kwargs):
     """Declares the targets that are made of several modules; all but the bundle are manual."""
     manual = tags + ["manual"]
     qola_bundle(
@@ -47,6 +47,23 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         **kwargs
     )
     qola_bundle(
+        name = split,
+        libraries = ["{}:{}".format(repository, module) for module in modules],
+        split = True,
+        tags = manual,
+        triton = triton,
+        **kwargs
+    )
+    qola_wheel(
+        name = prefix + "split_wheel",
+        bundle = split,
+        package = "qola_" + manifest,
+        split = True,
+        tags = manual,
+        version = version,
+        **(_WHEELS_FOR | kwargs)
+    )
+    qola_bundle(
         name = lazy,
         libraries = ["{}:{}_lazy".format(repository, module) for module in modules],
         packs = [":{}pack".format(prefix)] if packs else [],
@@ -70,6 +87,7 @@ def manifest_targets(name, modules, version, triton = None):
     | --- | --- |
     | `bundle`, `bundle_tar`, `wheel` | a bundle of the libraries |
     | `lazy_bundle`, `lazy_bundle_tar`, `lazy_wheel` | a bundle of the lazy libraries |
+    | `split_bundle`, `split_bundle_tar`, `split_wheel` | a bundle of the split libraries |
     | `static` | a qola_static_library of the modules |
     | `pack` | a qola_kernel_pack of the modules |
     | `<module>_launch_test` | a test that each entry point launches its kernels |
@@ -91,6 +109,7 @@ def manifest_targets(name, modules, version, triton = None):
         packs = [],
         prefix = "",
         repository = "",
+        split = "split_bundle",
         static = False,
         tags = ["manual"],
         triton = triton,
@@ -133,11 +152,12 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
     | `<name>_<module>_lazy` | `<module>_lazy` | qola_library, lazy |
     | `<name>`, `<name>_tar` | `bundle`, `bundle_tar` | qola_bundle of the libraries |
     | `<name>_lazy`, `<name>_lazy_tar` | `lazy_bundle`, `lazy_bundle_tar` | qola_bundle of the lazy libraries |
-    | `<name>_wheel`, `<name>_lazy_wheel` | `wheel`, `lazy_wheel` | qola_wheel of the bundles, for manylinux_2_28 and ROCm 7 |
+    | `<name>_split`, `<name>_split_tar` | `split_bundle`, `split_bundle_tar` | qola_bundle of the libraries, split by arch |
+    | `<name>_wheel`, `<name>_lazy_wheel`, `<name>_split_wheel` | `wheel`, `lazy_wheel`, `split_wheel` | qola_wheel of the bundles, for manylinux_2_28 and ROCm 7 |
     | `<name>_static` | `static` | qola_static_library of the modules |
     | `<name>_pack` | `pack` | qola_kernel_pack of the modules |
 
-    Lazy libraries, wheels, archives and packs are `manual`: `//...` does not
+    Lazy and split libraries, wheels, archives and packs are `manual`: `//...` does not
     build them. The manifest's repository declares the targets of the second
     column without a call. To choose names or contents, call the rules directly.
 
@@ -180,6 +200,7 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
         packs = packs,
         prefix = name + "_",
         repository = repository,
+        split = name + "_split",
         static = static,
         tags = tags,
         triton = repository + ":triton_library" if triton else None,

@@ -175,6 +175,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     shared_form(
         name = name,
         namespace = namespace,
+        split = True,
         static_deps = deps + [OLDER_SYSTEMS_NAMES],
         deps = deps,
         **common

@@ -11,6 +11,7 @@ QolaLibraryInfo = provider(
         "lazy": "LazySourcesInfo of a lazy library, None for one that has its kernels inside",
         "library": "File: the shared library",
         "plan": "File: plan.json of the manifest",
+        "split": "struct(debug, library, packs) of the host part: two Files, and a dict from an arch to a File; None for a library that cannot be split",
         "static": "QolaStaticModuleInfo, None for a lazy library and for a module that Python imports",
     },
 )
@@ -84,6 +85,11 @@ TritonLibraryInfo = provider(
         "packs": "dict from an arch to a File: <namespace>_triton-<arch>.qpack",
         "plan": "File: plan.json of its manifest, None without one",
     },
+)
+
+QolaBundleInfo = provider(
+    doc = "A bundle.",
+    fields = {"parts": "list of strings: the archs of a split bundle, empty for an unsplit one"},
 )
 
 EmulatedModuleInfo = provider(

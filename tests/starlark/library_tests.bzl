@@ -34,7 +34,7 @@ def _max_bytes_test_impl(ctx):
     env = analysistest.begin(ctx)
     check = action_of(env, "QolaSize")
     has_all(env, check.argv, ["--max-bytes", "1000"])
-    strip = action_of(env, "QolaStrip")
+    strip = action_of(env, "QolaStrip", "starlark/ns_libsecond.so")
     asserts.true(env, strip.outputs.to_list()[0] in check.inputs.to_list(), "another file than is shipped")
     validated = analysistest.target_under_test(env)[OutputGroupInfo]._validation.to_list()
     asserts.equals(env, check.outputs.to_list(), validated)

@@ -1,16 +1,19 @@
 """Analysis tests of what does not go together: the words of the error."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "qola_bundle")
+load("//rules:defs.bzl", "qola_bundle", "qola_wheel")
 
 # Bundles of which nothing can be made.
 _BUNDLES = {
     "mixed": {"libraries": [":ns_libmodule", ":ns_libmodule_lazy"]},
     "packed": {"libraries": [":ns_libmodule"], "packs": [":pack_of_one"]},
+    "split_and_lazy": {"libraries": [":ns_libmodule_lazy"], "split": True},
+    "split_and_static": {"libraries": [":ns_libmodule"], "split": True, "static": ":static"},
     "static_and_lazy": {"libraries": [":ns_libmodule_lazy"], "static": ":static"},
     "static_of_another": {"libraries": [":other_libother"], "static": ":static"},
     "static_of_other_modules": {"libraries": [":ns_libmodule"], "static": ":static_of_more"},
     "two_manifests": {"libraries": [":ns_libmodule", ":other_libother"]},
+    "whole": {"libraries": [":ns_libmodule"]},
 }
 
 # By test: what is refused, and parts of the error.
@@ -25,6 +28,22 @@ _REFUSED = {
     "pack_without_lazy_test": (":packed", [
         "lazy and full libraries in one bundle",
         "pack pack_of_one.qpack",
+    ]),
+    # Prevents: a split wheel without any device code, because nothing is split.
+    "split_wheel_of_whole_bundle_test": (":split_wheel", [
+        "a split wheel of an unsplit bundle",
+        "//tests/starlark:split_wheel: split",
+        "add split = True to that qola_bundle",
+    ]),
+    # Prevents: a bundle that looks split, and whose libraries look for packs that nothing makes.
+    "split_lazy_bundle_test": (":split_and_lazy", [
+        "libraries that cannot be split",
+        "//tests/starlark:ns_libmodule_lazy",
+    ]),
+    # Prevents: a split bundle that still has the device code of all archs.
+    "split_static_bundle_test": (":split_and_static", [
+        "a split bundle with an archive",
+        "//tests/starlark:split_and_static: static",
     ]),
     # Prevents: a lazy bundle with all its kernels in an archive beside it.
     "static_lazy_bundle_test": (":static_and_lazy", [
@@ -90,6 +109,7 @@ def refusal_test_suite(name):
     """
     for bundle, attrs in _BUNDLES.items():
         qola_bundle(name = bundle, tags = ["manual"], **attrs)
+    qola_wheel(name = "split_wheel", bundle = ":whole", package = "ns", split = True, tags = ["manual"], version = "1.0")
     for test, (target, parts) in _REFUSED.items():
         refused_test(name = test, size = "small", parts = parts, target_under_test = target)
     native.test_suite(name = name, tests = _REFUSED.keys())

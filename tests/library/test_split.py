@@ -1,0 +1,263 @@
+"""Split libraries: what they launch with the packs of device code, and what they report without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from qola.launch.fake_hip import read_log
+from tests.library.run_calls import ASKED, HEADER, NAMESPACE, call, calls, python
+from tests.verify.run_consumer import BUNDLE
+from tests.verify.table import GFX942, GFX950, Device, Row, line_of
+
+SPLIT = Path(os.environ["QOLA_TEST_SPLIT"]).resolve()
+OK, UNAVAILABLE = 0, -4
+
+
+def launched(device: Device) -> list[Row]:
+    """Return the rows of a device with kernels, one of each direction first."""
+    rows = [row for row in ASKED if row.device == device and calls(device)[row][0]["status"] == OK]
+    first = {row.problem.direction: row for row in reversed(rows)}
+    return [*first.values(), *(row for row in rows if row not in first.values())]
+
+
+def packs(directory: Path, arch: str = "*") -> list[Path]:
+    """Return the packs of device code in a bundle."""
+    return sorted(directory.glob(f"lib/*-{arch}.qpack"))
+
+
+def copy(directory: Path, *archs: str) -> Path:
+    """Copy the libraries of the split bundle, with the packs of some archs."""
+    (directory / "lib").mkdir(parents=True)
+    kept = [pack for arch in archs for pack in packs(SPLIT, arch)]
+    for file in (*SPLIT.glob("lib/*.so"), *kept):
+        shutil.copyfile(file, directory / "lib" / file.name)
+    return directory
+
+
+def run(
+    bundle: Path, device: Device, log: Path, env: Mapping[str, str] | None = None
+) -> tuple[list[str], str]:
+    """Call the first problem of each direction twice; return the lines of answers and messages."""
+    rows = sorted(launched(device)[:2], key=lambda r: r.problem.direction, reverse=True) * 2
+    table = log.with_suffix(".table")
+    table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
+    program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
+    result = python(program, device, log, **(env or {}))
+    assert result.returncode == 0, result.stderr
+    return [line for line in result.stdout.splitlines() if '"status"' in line], result.stderr
+
+
+DEVICES: list[Device] = sorted({row.device for row in ASKED}, key=lambda device: device.name)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_launches_what_the_full_library_launches(device: Device) -> None:
+    """Prevents: device code of another kernel, or another answer than the full library's."""
+    rows = [row for row in ASKED if row.device == device]
+    for row, (answer, launches) in zip(rows, call(rows, device, SPLIT)[1], strict=True):
+        full, full_launches = calls(device)[row]
+        assert answer == full, row.name
+        assert [(x.kernel, x.grid, x.block, len(x.kernarg), x.lds_dynamic) for x in launches] == [
+            (x.kernel, x.grid, x.block, len(x.kernarg), x.lds_dynamic) for x in full_launches
+        ]
+        digests = [x.code_object_sha256 for x in launches]
+        assert digests == [x.code_object_sha256 for x in full_launches]
+
+
+def test_no_device_code_in_libraries() -> None:
+    """Prevents: a host part with the device code of one or all archs inside."""
+    for library in SPLIT.glob("lib/*.so"):
+        data = library.read_bytes()
+        assert b"CCOB" not in data
+        assert data.count(b"\x7fELF") == 1
+        assert b"amdhsa--gfx942\namdhsa--gfx950\n" in data
+        own = [pack for pack in packs(SPLIT) if pack.name.startswith(f"{library.stem}-")]
+        assert [pack.name for pack in own] == [
+            f"{library.stem}-{arch}.qpack" for arch in ("gfx942", "gfx950")
+        ]
+        assert len(data) < (BUNDLE / "lib" / library.name).stat().st_size + 300_000
+
+
+def test_a_missing_pack(tmp_path: Path) -> None:
+    """Prevents: a crash, a wrong status, or a message that does not lead to the missing file."""
+    bundle = copy(tmp_path / "alone", "gfx942")
+    answers, error = run(bundle, GFX950, tmp_path / "log")
+    assert len(answers) == 4
+    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+    if NAMESPACE == "ci":
+        # Composable Kernel's dispatch needs no device code; AITER loads assembly kernels for it.
+        assert all('"find": 0' in line for line in answers)
+    assert not (tmp_path / "log").exists()
+    for direction in ("fwd", "bwd"):
+        library = f"{NAMESPACE}_libmha_{direction}"
+        pack = f"{library}-gfx950.qpack"
+        # Once, although each is called twice.
+        (message,) = [line for line in error.splitlines() if f"{library}.so has" in line]
+        assert message == (
+            f"qola: {library}.so has no device code for gfx950: {pack} is missing; "
+            f"searched: {bundle}/lib/{pack}; fix: copy {pack} of the same build to {bundle}/lib, "
+            "or name it or its directory in QOLA_PACKS"
+        )
+    # The other arch has its packs.
+    answers, error = run(bundle, GFX942, tmp_path / "log")
+    assert all(f'"status": {OK}' in line for line in answers)
+    assert error == ""
+
+
+def test_packs_are_found_by_the_environment(tmp_path: Path) -> None:
+    """Prevents: QOLA_PACKS that is not read, or a directory or file that is not searched."""
+    bundle, other = copy(tmp_path / "alone"), copy(tmp_path / "other", "gfx950")
+    for value in (f"{other}/lib", ":".join(map(str, packs(other)))):
+        answers, error = run(bundle, GFX950, tmp_path / "log", {"QOLA_PACKS": value})
+        assert all(f'"status": {OK}' in line for line in answers), error
+    answers, error = run(bundle, GFX942, tmp_path / "log", {"QOLA_PACKS": f"{other}/lib"})
+    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+    assert f"searched: {other}/lib/{NAMESPACE}_libmha_fwd-gfx942.qpack, {bundle}/lib/" in error
+
+
+def test_packs_are_found_through_a_link(tmp_path: Path) -> None:
+    """Prevents: a linked library that does not find the packs next to its file."""
+    target, bundle = copy(tmp_path / "target", "gfx950"), tmp_path / "links"
+    (bundle / "lib").mkdir(parents=True)
+    for library in target.glob("lib/*.so"):
+        (bundle / "lib" / library.name).symlink_to(library)
+    answers, error = run(bundle, GFX950, tmp_path / "log")
+    assert all(f'"status": {OK}' in line for line in answers), error
+
+
+def test_a_wheel_names_its_package(tmp_path: Path) -> None:
+    """Prevents: a command that installs another version's device code, or a wrong name."""
+    bundle = copy(tmp_path / "site/qola_te_x")
+    (bundle / "__init__.py").touch()
+    (tmp_path / "site/qola_te_x-1.2.3rc1.dist-info").mkdir()
+    (tmp_path / "site/qola_te_x_gfx942-1.2.3rc1.dist-info").mkdir()
+    _, error = run(bundle, GFX950, tmp_path / "log")
+    assert "; fix: pip install qola-te-x-gfx950==1.2.3rc1\n" in error
+
+
+def test_packs_of_another_build_and_damaged_ones(tmp_path: Path) -> None:
+    """Prevents: code of another build or changed code launched, or an error without its place."""
+    library = f"{NAMESPACE}_libmha_fwd"
+    right = (SPLIT / f"lib/{library}-gfx950.qpack").read_bytes()
+    other = (SPLIT / f"lib/{library}-gfx942.qpack").read_bytes()
+    changed = bytearray(right)
+    # Each byte of the code in the middle of an entry, so that any kernel's is changed.
+    start = right.index(b"CCOB")
+    changed[start + 64 :: 512] = bytes(b ^ 1 for b in changed[start + 64 :: 512])
+    for name, data, expected in (
+        ("other", other, "is not of the same build as"),
+        ("changed", bytes(changed), "is damaged: its code has the digest "),
+        ("cut", right[:-4000], "goes beyond its "),
+        ("table", right[:20] + b"\1" + right[21:], "does not have the digest behind it"),
+        ("empty", b"", "it does not begin with QOLAPCK1"),
+    ):
+        bundle = copy(tmp_path / name, "gfx950")
+        pack = bundle / f"lib/{library}-gfx950.qpack"
+        pack.write_bytes(data)
+        answers, error = run(bundle, GFX950, tmp_path / f"{name}.log")
+        statuses = [f'"status": {UNAVAILABLE}' in line for line in answers]
+        assert statuses == [True, False, True, False], (name, answers, error)
+        (message,) = [line for line in error.splitlines() if str(pack) in line]
+        assert expected in message
+
+
+def test_a_pack_that_others_may_write(tmp_path: Path) -> None:
+    """Prevents: device code that another user wrote launched in this user's process."""
+    bundle = copy(tmp_path / "open", "gfx950")
+    for pack in packs(bundle):
+        pack.chmod(0o666)
+    answers, error = run(bundle, GFX950, tmp_path / "log")
+    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+    assert f"{packs(bundle)[0]}" in error
+
+
+def program(code: str, rows: list[Row], archs: str, tmp_path: Path, bundle: Path) -> str:
+    """Run Python with a Caller and the fields of rows; return its output."""
+    head = (
+        "import os, sys, threading\nfrom pathlib import Path\n"
+        "from tests.library.calls import Caller\n"
+        "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
+        "rows = [dict(word.split('=', 1) for word in row.split()) for row in sys.argv[4:]]\n"
+    )
+    lines = [line_of(row.problem) for row in rows]
+    command: list[str | Path] = ["-c", head + code, bundle, NAMESPACE, HEADER, *lines]
+    log = tmp_path / "log"
+    result: subprocess.CompletedProcess[str] = python(command, GFX950, log, FAKE_HIP_ARCH=archs)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def log_archs(tmp_path: Path) -> list[str]:
+    """Return the archs of logged launches, without repetitions in a row."""
+    archs = [launch.arch for launch in read_log(tmp_path / "log")]
+    return [arch for at, arch in enumerate(archs) if at == 0 or archs[at - 1] != arch]
+
+
+def test_devices_of_several_archs(tmp_path: Path) -> None:
+    """Prevents: the code of the first device's arch on all devices, or one missing pack for all."""
+    rows = launched(GFX950)[:2]
+    code = (
+        "for device in (0, 1, 2, 1, 0):\n"
+        "    assert caller.hip.hipSetDevice(device) == 0\n"
+        "    print(device, *(caller.answers(row)['status'] for row in rows))\n"
+    )
+
+    def statuses(bundle: Path) -> list[list[int]]:
+        (tmp_path / "log").unlink(missing_ok=True)
+        output = program(code, rows, "gfx950,gfx942,gfx950", tmp_path, bundle)
+        lines = [line for line in output.splitlines() if line[:2] in ("0 ", "1 ", "2 ")]
+        assert [line[0] for line in lines] == ["0", "1", "2", "1", "0"]
+        return [[int(word) for word in line.split()[1:]] for line in lines]
+
+    # AITER loads an assembly kernel for the first device only: its backward then fails.
+    full = statuses(BUNDLE)
+    archs = log_archs(tmp_path)
+    assert archs == ["gfx950", "gfx942", "gfx950", "gfx942", "gfx950"]
+    assert statuses(SPLIT) == full
+    assert log_archs(tmp_path) == archs
+    one_arch = statuses(copy(tmp_path / "one", "gfx950"))
+    assert [one_arch[at] for at in (0, 2, 4)] == [full[at] for at in (0, 2, 4)]
+    assert OK not in one_arch[1] + one_arch[3]
+    assert UNAVAILABLE in one_arch[1]
+
+
+def test_first_calls_of_threads(tmp_path: Path) -> None:
+    """Prevents: a race between first calls: a kernel twice, none, or a wrong status."""
+    rows = launched(GFX950)
+    code = (
+        "got = []\n"
+        "ready = threading.Barrier(8)\n"
+        "def work():\n"
+        "    ready.wait()\n"
+        "    got.extend(caller.answers(row)['status'] for row in rows)\n"
+        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "print('\\n', len(got), sum(got))\n"
+    )
+    output = program(code, rows, "gfx950", tmp_path, SPLIT)
+    assert f" {8 * len(rows)} 0\n" in output
+
+
+def test_processes_and_unloading(tmp_path: Path) -> None:
+    """Prevents: a forked child, or a library that is loaded again, without device code."""
+    rows = launched(GFX950)[:1]
+    code = (
+        "child = os.fork()\n"
+        "status = caller.answers(rows[0])['status']\n"
+        "if child == 0: os._exit(status & 255)\n"
+        "print('\\nforked', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), status)\n"
+        "for library in caller.libraries.values(): caller.ffi.dlclose(library)\n"
+        "del caller\n"
+        "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
+        "print('\\nagain', caller.answers(rows[0])['status'])\n"
+    )
+    output = program(code, rows, "gfx950", tmp_path, SPLIT)
+    assert "\nforked 0 0\n" in output
+    assert "\nagain 0\n" in output
