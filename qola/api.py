@@ -8,13 +8,14 @@ from pathlib import Path
 
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, build_all, install_build
-from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
+from qola.build.forms import Forms, check_split, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS, Level
-from qola.manifest.archs import choose_modules, split
+from qola.manifest.archs import choose_modules
+from qola.manifest.archs import split as split_archs
 from qola.manifest.load import load
 from qola.manifest.types import BuildMode
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -42,6 +43,7 @@ def build_kernels(
     bazel_args: Sequence[str] = (),
     lazy: bool | None = None,
     static: bool = False,
+    split: bool = False,
     wheel: str = "",
     require: Level = LEVELS[0],
     prebuilt: PrebuiltOptions | None = None,
@@ -61,6 +63,8 @@ def build_kernels(
         patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
         skip_checkout: use aiter_root unchanged, without `aiter_commit` and `patches_dir`.
         lazy: by default NVTE_CK_JIT decides. Python modules are never lazy.
+        split: device code in packs, one per arch (docs/guide/bundle.md#split-by-arch); prebuilt
+            bundles are not used.
         wheel: version of a Python wheel of the bundle in dist/, "" for none; with a wheel, prebuilt
             bundles are not used.
         require: required level of each direction of Composable Kernel; above opaque, prebuilt
@@ -86,7 +90,7 @@ def build_kernels(
     environ = os.environ if environ is None else environ
     request = BuildRequest(
         manifest_path,
-        BuildSpec(split(archs or ()), build_mode, require),
+        BuildSpec(split_archs(archs or ()), build_mode, require),
         AiterOptions(aiter_root, aiter_commit, aiter_remote, patches_dir, skip_checkout),
         tuple(groups or ()),
     )
@@ -99,11 +103,14 @@ def build_kernels(
     )
     output = Path(output_dir).absolute()
     with library_progress(quiet=quiet):
-        forms = Forms(choose_lazy(lazy, environ), static)
+        forms = Forms(choose_lazy(lazy, environ), static, split)
         chosen = resolve_build(request, environ)
         check_wheel(wheel, chosen.modules, chosen.triton)
+        check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:
             log.info(f"--require {require}: a plan decides it, so prebuilt bundles are not used")
+        elif split:
+            log.info("--split: prebuilt bundles, which are not split, are not used")
         elif wheel:
             log.info("--wheel: Bazel packs its own bundle, so prebuilt bundles are not used")
         else:

@@ -52,7 +52,7 @@ def build_all(
     """
     chosen, directory = setup.chosen, setup.directory
     file, names = chosen.manifest.file, chosen.names
-    kind = "lazy libraries, " if forms.lazy else ""
+    kind = "lazy libraries, " if forms.lazy else "split by arch, " if forms.split else ""
     log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
     # A lazy build compiles no kernels.
@@ -84,7 +84,7 @@ class Built:
     Attributes:
         broken: kernel instances and other targets that did not build, by module.
         bundle: directory of the bundle of the successful modules, None if there is none.
-        wheel: its Python wheel, None if there is none.
+        wheels: its Python wheel, or those of its parts, the host's first; none if there is none.
         bundle_error: why the bundle or the wheel could not be made, "" if they were or need not be.
     """
 
@@ -92,12 +92,14 @@ class Built:
     errors: Mapping[str, str]
     broken: Mapping[str, list[str]]
     bundle: Path | None = None
-    wheel: Path | None = None
+    wheels: tuple[Path, ...] = ()
     bundle_error: str = ""
 
 
-def _bundle(events: EventReader, targets: Sequence[str]) -> tuple[Path | None, Path | None, str]:
-    """Return the bundle and its wheel, and the error of a missing one."""
+def _bundle(
+    events: EventReader, targets: Sequence[str]
+) -> tuple[Path | None, tuple[Path, ...], str]:
+    """Return the bundle and its wheels, and the error of a missing one."""
     results = {label: events.targets.get(label) for label in targets}
     outputs = {
         label: result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
@@ -107,14 +109,15 @@ def _bundle(events: EventReader, targets: Sequence[str]) -> tuple[Path | None, P
     found = [path if path.is_dir() else path.parent for path in outputs[workspace.BUNDLE]]
     holding = [path for path in found if (path / RECORD).is_file()]
     directory = min(holding, key=lambda path: len(path.parts)) if holding else None
-    wheel = next(iter(outputs.get(workspace.WHEEL, ())), None)
-    if directory and (wheel or workspace.WHEEL not in targets):
-        return directory, wheel, ""
+    # The names of the others begin with the host's package.
+    wheels = tuple(sorted(outputs.get(workspace.WHEEL, ()), key=lambda path: len(path.name)))
+    if directory and (wheels or workspace.WHEEL not in targets):
+        return directory, wheels, ""
     # Actions write errors to standard error; rules and BUILD files call fail.
     messages = [messages_of(action).strip() for _, action in sorted(events.failed.items())]
     texts = [text for text in (*messages, *events.errors()) if text]
     reasons = [result.reason for result in results.values() if result and result.reason]
-    return directory, None, "\n".join(texts or reasons) or f"{events.told} says why"
+    return directory, (), "\n".join(texts or reasons) or f"{events.told} says why"
 
 
 def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> BuildResult:
@@ -126,8 +129,7 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
         paths = sorted(path for path in built.bundle.rglob("*") if path.is_file())
         files = {path.relative_to(built.bundle).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
-    if built.wheel:
-        files[f"{WHEELS}/{built.wheel.name}"] = built.wheel
+    files |= {f"{WHEELS}/{wheel.name}": wheel for wheel in built.wheels}
     failed = not_made(namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)
@@ -141,7 +143,8 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
                 library = file
         place = f"lib/{library.name if library else library_files[name]}"
         if library:
-            files.setdefault(place, library)
+            # The bundle has the host part of a split library.
+            library = files.setdefault(place, library)
             packs = [file for file in outputs if file.suffix == SUFFIX]
             files |= {f"lib/{pack.name}": pack for pack in packs if f"lib/{pack.name}" not in files}
         else:
@@ -152,8 +155,11 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
     are_lazy = lazy and any(name in ATTENTION for name in names)
     run = run_record(chosen, records, archs, lazy=are_lazy, bundle_error=built.bundle_error)
     whole = cast(BuildResult, {**bundled, **run})
-    if built.wheel:
-        whole["wheel"] = str(output / WHEELS / built.wheel.name)
+    if built.wheels:
+        host, *others = (str(output / WHEELS / wheel.name) for wheel in built.wheels)
+        whole["wheel"] = host
+        if others:
+            whole["arch_wheels"] = others
     own: list[str] = []
     if not lazy or built.bundle:
         good = [module["name"] for module in records if module["success"]]

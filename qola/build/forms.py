@@ -84,6 +84,35 @@ def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> Non
         )
 
 
+def check_split(
+    split: bool, lazy: bool, static: bool, modules: Sequence[ModuleSpec], triton: bool
+) -> None:
+    """Raise ChoiceError if libraries that have no device code of their own are to be split."""
+    if not split:
+        return
+    if lazy or static:
+        found = "lazy libraries, which have no device code" if lazy else "--static, an archive"
+        other = "--lazy" if lazy else "--static"
+        raise ChoiceError(
+            Finding(
+                "--split",
+                found,
+                "full libraries: their device code moves to one pack per arch",
+                f"leave out {other} or --split"
+                + ("; --no-lazy if NVTE_CK_JIT is set" if lazy else ""),
+            )
+        )
+    if not triton and not any(module.name in ATTENTION for module in modules):
+        raise ChoiceError(
+            Finding(
+                "--split",
+                ", ".join(module.name for module in modules),
+                f"{' or '.join(ATTENTION)} among the modules: others are not split",
+                "leave out --split, or build another --group",
+            )
+        )
+
+
 def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:
     """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module."""
     if not version:
@@ -122,11 +151,14 @@ class Forms:
     Attributes:
         lazy: lazy libraries instead of libraries that contain their kernels.
         static: also an archive of the attention modules.
+        split: device code of attention modules in packs, one per arch.
     """
 
     lazy: bool = False
     static: bool = False
+    split: bool = False
 
     def to_json(self) -> dict[str, bool]:
         """Return the forms as in keys of prebuilt bundles."""
-        return {"lazy": self.lazy, "static": self.static}
+        split = {"split": True} if self.split else {}
+        return {"lazy": self.lazy, "static": self.static, **split}

@@ -26,6 +26,7 @@ from qola.layout import (
     component_files,
     component_of,
     lazy_place,
+    library_file,
     triton_file,
 )
 from qola.manifest.constants import NATIVE
@@ -97,6 +98,7 @@ class PrebuiltRecord(TypedDict):
 class _Requested(TypedDict, total=False):
     wheel: str
     prebuilt: PrebuiltRecord
+    arch_wheels: list[str]
 
 
 class BuildResult(_Requested):
@@ -104,7 +106,8 @@ class BuildResult(_Requested):
 
     `aiter` describes the source. `bundle_error` says why headers, licenses and SBOM, or the wheel,
     are missing; it is "" on success. `lazy` is true if the attention libraries are lazy. `wheel`
-    is the absolute path of a requested wheel. Only `qola fetch` writes `prebuilt`.
+    is the absolute path of a requested wheel, `arch_wheels` has those of a split one's archs. Only
+    `qola fetch` writes `prebuilt`.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None if no directory was named;
     `gpu_archs` has the archs, separated by ;.
@@ -228,13 +231,15 @@ def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> l
 def outdated(namespace: str, modules: Iterable[str], output: Path) -> list[str]:
     """Return directories and files whose earlier content must not stay.
 
-    An earlier lazy library had other sources than the new one, and packs of Triton kernels may be
-    for archs that are not built any more.
+    An earlier lazy library had other sources than the new one; packs of device code may be for
+    archs that are no longer built, or of a split library that no longer is.
     """
     modules = tuple(modules)
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
-    if TRITON in modules:
-        packs = output.glob(f"lib/{Path(triton_file(namespace)).stem}-*.qpack")
+    libraries = [library_file(namespace, name) for name in modules if name in ATTENTION]
+    libraries += [triton_file(namespace)] if TRITON in modules else []
+    for library in libraries:
+        packs = output.glob(f"lib/{Path(library).stem}-gfx*.qpack")
         found += [path.relative_to(output).as_posix() for path in packs]
     # Lazy modules of other groups still need the program.
     indices = output.glob("share/qola/**/kernels.index")

@@ -121,6 +121,7 @@ class Workspace:
             "qola_bundle",
             name="bundle",
             libraries=targets(modules, lazy),
+            split=forms.split or None,
             static=":static" if static else None,
             triton=self._triton_library if in_triton else None,
         )
@@ -136,6 +137,7 @@ class Workspace:
                     external_libraries=["libamdhip64.so.7"],
                     package=f"qola_{self.name}{_LAZY if lazy else ''}",
                     platform="manylinux_2_28_x86_64",
+                    split=forms.split or None,
                     version=wheel,
                 )
             )

@@ -43,6 +43,13 @@ def add_commands(commands: Any) -> None:
         f"{WHEELS}/qola_MANIFEST-VERSION-py3-none-PLATFORM.whl",
     )
     build.add_argument(
+        "--split",
+        action="store_true",
+        help="libraries without device code, and a pack of it for each arch next to each, "
+        "lib/LIBRARY-ARCH.qpack; with --wheel a wheel for each arch, too; prebuilt bundles are not "
+        "used",
+    )
+    build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
         action="store_false",
@@ -91,6 +98,7 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         bazel_args=args.bazel_arg,
         lazy=args.lazy,
         static=args.static,
+        split=args.split,
         wheel=args.wheel,
         require=args.require,
         prebuilt=options.prebuilt_options(args, around, enabled=args.use_prebuilt),
@@ -103,7 +111,8 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         print_modules(result, console)
         _print_summary(result, console)
         if "wheel" in result:
-            console.line(result["wheel"])
+            for wheel in (result["wheel"], *result.get("arch_wheels", ())):
+                console.line(wheel)
     if result["bundle_error"]:
         missing = "the bundle or its wheel" if args.wheel else "the bundle"
         console.note(

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from qola.build.forms import ChoiceError, check_static, check_wheel, choose_lazy
+from qola.build.forms import ChoiceError, check_split, check_static, check_wheel, choose_lazy
 from qola.checkout.request import choose_patches
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest.archs import choose_archs, choose_modules
@@ -198,6 +198,21 @@ def test_an_archive_of_no_modules() -> None:
     with pytest.raises(ChoiceError, match="module_aiter_enum"):
         check_static(True, False, none)
     check_static(False, False, none)
+
+
+def test_nothing_to_split() -> None:
+    """Prevents: --split without effect, or an error after all kernels were compiled."""
+    modules = manifest().modules
+    with pytest.raises(ChoiceError, match="leave out --lazy or --split; --no-lazy if NVTE_CK_JIT"):
+        check_split(True, True, False, modules, False)
+    with pytest.raises(ChoiceError, match="leave out --static or --split"):
+        check_split(True, False, True, modules, False)
+    other = [replace(modules[0], name="module_aiter_enum")]
+    with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
+        check_split(True, False, False, other, False)
+    check_split(True, False, False, other, True)
+    check_split(True, False, False, modules, False)
+    check_split(False, True, True, other, False)
 
 
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])

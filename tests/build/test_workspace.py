@@ -55,10 +55,11 @@ def test_every_choice_is_written() -> None:
     golden("everything.txt", everything.module_file())
 
 
-@pytest.mark.parametrize("kind", ["", "lazy", "static"])
+@pytest.mark.parametrize("kind", ["", "lazy", "split", "static"])
 def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
-    text = PLAIN.bundle_file(PLAIN.modules, Forms(kind == "lazy", kind == "static"))
+    forms = Forms(kind == "lazy", kind == "static", kind == "split")
+    text = PLAIN.bundle_file(PLAIN.modules, forms, "1.0" if kind == "split" else "")
     golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 

@@ -140,6 +140,33 @@ def test_wheel(user: User) -> None:
     assert len(list(wheel.parent.iterdir())) == 2
 
 
+def test_split_by_arch(user: User) -> None:
+    """Prevents: device code in an installed library, an arch without pack or wheel, stale packs."""
+    of_good = ("two.toml", "--arch", "gfx950", "--group", "good", disk_cache_option())
+    found = user.qola("build", *of_good, "-o", "split", "--split", "--wheel", "1.2.3")
+    output = user.directory / "split"
+    result = json.loads((output / "manifest.json").read_text())
+    wheels = [
+        f"qola_two{arch}-1.2.3-py3-none-manylinux_2_28_x86_64.whl" for arch in ("", "_gfx950")
+    ]
+    expected = [str(output / "dist" / wheel) for wheel in wheels]
+    assert [result["wheel"], *result["arch_wheels"]] == expected
+    assert found.stdout.splitlines()[-2:] == expected
+    (module,) = result["modules"]
+    library = output / "lib/left_libmha_fwd.so"
+    assert module["size"] == library.stat().st_size
+    assert b"CCOB" not in library.read_bytes()
+    (pack,) = module["packs"]
+    assert pack["arch"] == "gfx950"
+    data = (output / pack["path"]).read_bytes()
+    assert (len(data), hashlib.sha256(data).hexdigest()) == (pack["size"], pack["sha256"])
+    assert zipfile.ZipFile(expected[1]).read("qola_two/" + pack["path"]) == data
+    check_sbom(output)
+    user.qola("build", *of_good, "-o", "split")
+    assert b"CCOB" in library.read_bytes()
+    assert not list(output.glob("lib/*.qpack"))
+
+
 def test_second_build_does_nothing(user: User) -> None:
     """Prevents: a workspace made anew for each call, in which everything is planned again."""
     user.build("two.toml", "--mode", "cpp_itfs", "--arch", "gfx950;gfx950", code=7)
