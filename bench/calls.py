@@ -1,12 +1,13 @@
-"""Measures first calls, calls of loaded kernels and loading, of lazy and full libraries.
+"""Measures first calls, calls of loaded kernels and loading, of lazy, split and full libraries.
 
-    ./bazelw build //cc/fake_hip @qola_quickstart//:bundle @qola_quickstart//:lazy_bundle
-    python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --sdk SDK --work EMPTY_DIRECTORY \
-        --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
+    ./bazelw build //cc/fake_hip @qola_quickstart//:{bundle,lazy_bundle,split_bundle}
+    python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --split SPLIT_BUNDLE --sdk SDK \
+        --work EMPTY_DIRECTORY --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
 
-Prints a table. The fake HIP runtime is the device, so a call ends where the kernel would start.
-Problems are bf16 with head dimension 128. Compiles are compared with a distribution's clang, one
-command per kernel, one after the other, like ck-jit; the other rows with the full library.
+Prints a table; without --lazy, only the rows of split libraries. The fake HIP runtime is the
+device, so a call ends where the kernel would start. Problems are bf16 with head dimension 128.
+Compiles are compared with a distribution's clang, one command per kernel, one after the other,
+like ck-jit; the other rows with the full library.
 """
 
 from __future__ import annotations
@@ -167,6 +168,34 @@ def loads(caller: Caller, full: Side, cached: Side, pack: Side) -> list[Row]:
     return rows
 
 
+def split_loads(caller: Caller, full: Side, split: Side) -> list[Row]:
+    """Measure split libraries with the pack next to them, against the full ones.
+
+    The bundles may be of one direction.
+    """
+    rows: list[Row] = []
+    for entry, of in (("mha_fwd", "forward"), ("mha_bwd", "backward")):
+        if not any(full.bundle.glob(f"lib/*lib{entry}.so")):
+            continue
+        # In turns: the machine may be busy with something else for a while.
+        runs = [
+            [caller.call(side, entry, calls=_CALLS) for side in (split, full)]
+            for _ in range(_REPETITIONS)
+        ]
+        ours, theirs = (
+            {key: min(run[at][key] for run in runs) for key in runs[0][0]} for at in (0, 1)
+        )
+        for name, key in (
+            ("a call of loaded kernels", "call_seconds"),
+            ("first call", "first_call_seconds"),
+            ("dlopen", "dlopen_seconds"),
+        ):
+            rows.append(row(f"split: {name}, {of}", ours[key], theirs[key], seconds))
+        memory = (ours["resident_bytes"], theirs["resident_bytes"])
+        rows.append(row(f"split: resident after dlopen, {of}", *memory, kilobytes))
+    return rows
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -176,12 +205,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for name, text in (
         ("full", "the bundle"),
-        ("lazy", "the lazy bundle of the same manifest"),
         ("runtime", "the fake HIP runtime"),
         ("sdk", "the pinned SDK, @qola_rocm_sdk's sdk/"),
+        ("split", "the split bundle of the same manifest"),
         ("work", "a directory for caches, new or empty"),
     ):
         parser.add_argument(f"--{name}", required=True, type=Path, help=text)
+    parser.add_argument("--lazy", type=Path, help="the lazy bundle of the same manifest")
     parser.add_argument("--arch", default="gfx950", help="arch of the device")
     args = parser.parse_args(argv)
     try:
@@ -189,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except QolaError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print("| Row | Lazy | Theirs | Theirs / lazy |\n| --- | ---: | ---: | ---: |")
+    print("| Row | Ours | Theirs | Theirs / ours |\n| --- | ---: | ---: | ---: |")
     for name, ours, theirs, ratio in rows:
         print(f"| {name} | {ours} | {theirs} | {ratio:.2f} |")
     return 0
@@ -199,10 +229,6 @@ def measure(args: argparse.Namespace) -> list[Row]:
     """Measure everything; return the table's rows."""
     args.work.mkdir(parents=True, exist_ok=True)
     sdk, work = args.sdk.absolute(), args.work.resolve()
-    # Caches reject bundles that others may write to, or that contain links.
-    lazy = Path(shutil.copytree(args.lazy, work / "lazy", copy_function=shutil.copyfile))
-    (lazy / "bin/qola-kernels").chmod(0o755)
-    shutil.rmtree(next((lazy / "share/qola").iterdir()) / "packs", ignore_errors=True)
     program = work / "calls"
     build_caller(sdk, args.full, program)
     device = {
@@ -211,10 +237,20 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "PATH": os.environ["PATH"],
     }
     caller = Caller(program, device)
-    sides = compiles(work, lazy, sdk)
-    rows = first_calls(caller, sides)
     full = Side(args.full.resolve(), {})
-    return rows + loads(caller, full, sides["ours"], packed(sides["ours"], work))
+    rows = split_loads(caller, full, Side(args.split.resolve(), {}))
+    if args.lazy is None:
+        return rows
+    # Caches reject bundles that others may write to, or that contain links.
+    lazy = Path(shutil.copytree(args.lazy, work / "lazy", copy_function=shutil.copyfile))
+    (lazy / "bin/qola-kernels").chmod(0o755)
+    shutil.rmtree(next((lazy / "share/qola").iterdir()) / "packs", ignore_errors=True)
+    sides = compiles(work, lazy, sdk)
+    return [
+        *first_calls(caller, sides),
+        *loads(caller, full, sides["ours"], packed(sides["ours"], work)),
+        *rows,
+    ]
 
 
 if __name__ == "__main__":
