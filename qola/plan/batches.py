@@ -22,6 +22,10 @@ FAMILY = ("role", "dtype", "tile", "pipeline", "trload")
 dropout, padding or mode share most of their templates; those of another tile or pipeline share half
 of them (measured, docs/internals/batches.md)."""
 
+_PIPELINE_BATCH = 8
+"""Number of kernel instances of a pipeline's small families that fill a batch without another
+pipeline's. A variant often adds a pipeline."""
+
 
 def write_batches(
     instances: Sequence[KernelInstance],
@@ -66,6 +70,11 @@ def _family(kernel: KernelInstance) -> tuple[str, ...]:
     return (kernel.role, *(str(kernel.fields.get(name)) for name in FAMILY[1:]))
 
 
+def _pipeline(kernel: KernelInstance) -> tuple[str, ...]:
+    """Return role, dtype and pipeline, which is "" if the kernel instance has none."""
+    return (kernel.role, *(str(kernel.fields.get(name, "")) for name in ("dtype", "pipeline")))
+
+
 def in_order(kernels: Iterable[KernelInstance]) -> list[KernelInstance]:
     """Sort kernel instances for `cut`: those of a variant are neighbours."""
 
@@ -83,7 +92,7 @@ def cut(kernels: Iterable[KernelInstance], size: int) -> Iterator[tuple[KernelIn
     """Yield the batches of sorted kernel instances, of `size` at most.
 
     A family with half of `size` or more is cut separately, so that other families do not move its
-    cuts. Smaller families are cut together.
+    cuts. Smaller families are cut together, sorted by pipeline.
     """
     enough = max(2, size // 2)
     few: list[KernelInstance] = []
@@ -93,7 +102,7 @@ def cut(kernels: Iterable[KernelInstance], size: int) -> Iterator[tuple[KernelIn
             few += members
         else:
             yield from _cut(members, size, enough)
-    yield from _cut(few, size, enough)
+    yield from _cut(sorted(few, key=_pipeline), size, enough)
 
 
 def _cut(
@@ -102,15 +111,19 @@ def _cut(
     """Yield batches that end, once they have `enough`, at a cut.
 
     A cut is the end of a family, or a kernel instance whose name's digest is divisible by `enough`.
+    At the end of a pipeline, `_PIPELINE_BATCH` are enough.
     """
     batch: list[KernelInstance] = []
     for left, kernel in zip(range(len(kernels) - 1, -1, -1), kernels, strict=True):
         batch.append(kernel)
         ends = not left or _family(kernels[-left]) != _family(kernel)
         is_cut = ends or int(sha256_of_text(kernel.name)[:8], 16) % enough == 0
+        pipeline = _pipeline(kernel)
+        ends_pipeline = pipeline[-1] and left and _pipeline(kernels[-left]) != pipeline
+        needed = min(enough, _PIPELINE_BATCH) if ends_pipeline else enough
         # Too few for a batch of their own are added to this one.
-        takes_rest = 0 < left < enough and len(batch) + left <= size
-        if not left or len(batch) == size or (is_cut and len(batch) >= enough and not takes_rest):
+        takes_rest = 0 < left < needed and len(batch) + left <= size
+        if not left or len(batch) == size or (is_cut and len(batch) >= needed and not takes_rest):
             yield tuple(batch)
             batch = []
 

@@ -148,6 +148,16 @@ def test_families_are_not_mixed_without_need() -> None:
     assert len(both) == 1, "a compile of two kernels costs nearly as much as one of four"
 
 
+def test_a_further_pipeline_leaves_the_batch_of_another() -> None:
+    """Prevents: a large `batch` whose small families all change for one more pipeline."""
+    qr = [kernel(f"q{n}", tile=f"b{n // 4}") for n in range(12)]
+    # Their tile sorts them between those of the other pipeline.
+    added = [kernel(f"a{n}", tile="b1", pipeline="qr_async") for n in range(8)]
+    assert [len(batch) for batch in names(qr, 32)] == [12]
+    assert {*names([*qr, *added], 32)} == {*names(qr, 32), *names(added, 32)}
+    assert len(names([*qr, *added[:2]], 32)) == 1, "a compile for two kernels of a pipeline"
+
+
 def test_a_name_stands_for_its_kernels() -> None:
     """Prevents: two batches of one name in the repository that manifests share."""
     one, two = FAMILY[:1], FAMILY[:2]
