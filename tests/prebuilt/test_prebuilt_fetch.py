@@ -301,7 +301,7 @@ def test_a_full_bundle_serves_where_lazy_libraries_are_asked_for(user: User) -> 
     assert record["lazy"] is False
     assert record["prebuilt"]["key"] == user.key.text
     # A lazy one goes first.
-    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     user.put("other", key=lazy)
     said = user.build("published", "--lazy")
     assert f"prebuilt {lazy.text} from" in said
@@ -314,7 +314,7 @@ def test_no_bundle_of_either_kind(user: User) -> None:
     """Prevents: a miss that names one of the two keys that were looked for."""
     (user.directory / "empty").mkdir()
     said = user.fetch("empty", "--lazy", code=9)
-    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     assert f"error: {lazy.text}" in said
     assert f"empty: full libraries, {user.key.text}: not there" in said
     # An archive is in no bundle without one.
@@ -323,7 +323,7 @@ def test_no_bundle_of_either_kind(user: User) -> None:
 
 def test_a_wrong_lazy_bundle_is_not_passed_over(user: User) -> None:
     """Prevents: a damaged or forged bundle that goes unnoticed because another serves."""
-    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     user.put("other", key=lazy)
     (user.published / archive_name(lazy.text)).write_bytes(b"forged")
     user.build("published", "--lazy", code=10)
