@@ -2,7 +2,7 @@
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "cc_common", "cc_library")
-load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "SMALL_HOST_FLAGS")
+load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "KERNEL_FLAGS")
 load(":cc.bzl", "KERNEL_TARGET", "cc_features")
 
 # Line tables, if --@qola//rules/rocm:debug is set.
@@ -61,7 +61,7 @@ def hip_command(ctx, archs, copts, headers):
         feature_configuration = found.features,
         preprocessor_defines = depset(_defines(archs)),
         use_pic = True,
-        user_compile_flags = _offload(archs) + copts + SMALL_HOST_FLAGS,
+        user_compile_flags = _offload(archs) + copts + KERNEL_FLAGS,
     )
     action = dict(action_name = ACTION_NAMES.cpp_compile, feature_configuration = found.features)
     return struct(

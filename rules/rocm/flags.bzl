@@ -82,10 +82,19 @@ AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 # runtime of ROCm 7.
 BUNDLE_FORMAT = {"COMPRESSED_BUNDLE_FORMAT_VERSION": "2"}
 
-# Given after all others to compiles of kernel instances. Their host code launches a kernel and composes its name for
-# logs: compiled for size it has a third of the bytes. AITER's -mcmodel=large is for libraries of more than 2 GB, which
-# their host code does not reach.
-SMALL_HOST_FLAGS = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
+# Given after all others to compiles of kernel instances.
+KERNEL_FLAGS = [
+    # Host code launches a kernel and composes its name for logs: compiled for size it has a third of the bytes. AITER's
+    # -mcmodel=large is for libraries of more than 2 GB, which the host code of kernels does not reach.
+    "-Xarch_host",
+    "-Oz",
+    "-Xarch_host",
+    "-mcmodel=small",
+    # GlobalsAA walks all functions whenever one is deleted, and a batch deletes 40,000 inlined ones. LLVM 16 and
+    # later have the option, and gfx942 needs LLVM 17.
+    "-Xarch_device",
+    "-mllvm=-enable-global-analyses=false",
+]
 
 # Defines that depend on the arch a target is compiled for.
 ARCH_DEFINES = {
