@@ -87,7 +87,7 @@ class Row:
 
     Attributes:
         ours: our measurements, in the kind's unit.
-        theirs: theirs, in the order of ours if they were taken in the same rounds.
+        theirs: theirs, in the order of the same rounds.
     """
 
     name: str
@@ -98,10 +98,8 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
-        """Theirs divided by ours in ascending order: a ratio per round, or one of the medians."""
-        if len(self.ours) == len(self.theirs):
-            return sorted(t / o for o, t in zip(self.ours, self.theirs, strict=True))
-        return [median(self.theirs) / median(self.ours)]
+        """Theirs divided by ours in ascending order, for each round that both sides completed."""
+        return sorted(t / o for o, t in zip(self.ours, self.theirs, strict=False))
 
     @property
     def ratio(self) -> float:

@@ -92,8 +92,8 @@ def test_ratios_are_theirs_by_ours() -> None:
             "noop_seconds": [0.5],
             "library_fwd_bytes": [1e6],
         },
-        # By rounds: 2.1, 2.0 and 4.0; the ratio of the medians would be 4.0.
-        "aiter": {"kernel_fwd_cpu_seconds": [21.0, 40.0, 40.0], "noop_seconds": [0.1, 0.1, 0.4]},
+        # By rounds: 2.1, 2.0 and 4.0; ours did not complete the last.
+        "aiter": {"kernel_fwd_cpu_seconds": [21.0, 40.0, 40.0, 1.0], "noop_seconds": [0.1]},
     }
     found = report.report(
         rows.rows(rows.choose([]), measured),
