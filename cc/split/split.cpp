@@ -205,7 +205,8 @@ class Code
     Device& device_of(hipStream_t stream)
     {
         int number = 0;
-        if(stream == nullptr)
+        // HIP's streams without an object, 0 to 2, are of the current device.
+        if(reinterpret_cast<std::uintptr_t>(stream) <= 2)
             check(hipGetDevice(&number), "hipGetDevice");
         else
             check(hipStreamGetDevice(stream, &number), "hipStreamGetDevice");

@@ -30,8 +30,8 @@ _ROW = struct.Struct("<QQQ")
 
 #: HIP's functions that find device code by an address in the library.
 _BY_ADDRESS = re.compile(
-    r"__hipRegister\w+|hipFunc\w+|hip\w*Occupancy\w+|hip\w*Symbol\w*|hipGetFuncBySymbol"
-    r"|hip\w*Launch\w*Kernel\w*|hipKernelNameRefByPtr|hipModuleLoad\w*|hipLibraryLoad\w*"
+    r"__hipRegister\w+|hipFunc\w+|hip\w*Occupancy\w+|hip\w*Symbol\w*"
+    r"|hip\w*Launch\w*Kernel\w*|hipKernelNameRefByPtr|hip(Module|Library)Load\w+"
 )
 #: Those that work in split libraries (cc/split/split.cpp).
 _SERVED = {
