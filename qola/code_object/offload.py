@@ -34,9 +34,11 @@ def registered_bundles(elf: Elf) -> Iterator[tuple[int, memoryview]]:
 
     The content ends with the section, and more bundles may follow. Raises as the methods of `Elf`.
     """
-    segment = elf.section(".hipFatBinSegment")
-    if not elf.section(".hip_fatbin") or not segment:
+    code, segment = elf.section(".hip_fatbin"), elf.section(".hipFatBinSegment")
+    if not code or not segment:
         return
+    if code.size and not code.stored:
+        raise ValueError("the host part of a split library, whose device code is in packs")
     addends = elf.addends()
     for wrapper in range(segment.address, segment.address + segment.size, _WRAPPER.size):
         _, _, pointer, _ = _WRAPPER.unpack_from(elf.at(wrapper))

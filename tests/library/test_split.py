@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from qola.launch.fake_hip import read_log
+from qola.report.data import ReportError
+from qola.report.library import read_library
 from tests.library.run_calls import ASKED, HEADER, NAMESPACE, call, calls, python
 from tests.verify.run_consumer import BUNDLE
 from tests.verify.table import GFX942, GFX950, Device, Row, line_of
@@ -82,6 +84,13 @@ def test_no_device_code_in_libraries() -> None:
             f"{library.stem}-{arch}.qpack" for arch in ("gfx942", "gfx950")
         ]
         assert len(data) < (BUNDLE / "lib" / library.name).stat().st_size + 300_000
+
+
+def test_a_report_of_a_host_part() -> None:
+    """Prevents: a report without kernels, or an error that does not say where the code is."""
+    for library in SPLIT.glob("lib/*.so"):
+        with pytest.raises(ReportError, match="host part of a split library, whose device code is"):
+            read_library(library)
 
 
 def test_a_missing_pack(tmp_path: Path) -> None:
