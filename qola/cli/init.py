@@ -1,4 +1,4 @@
-"""``qola init``: writes a starter manifest unless the file exists."""
+"""``qola init``: writes a starter manifest, of a model or of AITER, unless the file exists."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.cli.init_model import CODES, add_model_options, model_manifest
+from qola.cli.init_serving import add_serving_options, conflicts, serving_text
 from qola.cli.options import DEFAULT_MANIFEST, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import write_if_changed
@@ -40,7 +41,6 @@ def add_commands(commands: Any) -> None:
     )
     parser.add_argument(
         "--namespace",
-        default=DEFAULT_NAMESPACE,
         metavar="NAME",
         help="C++ namespace below qola:: and prefix of the libraries' names "
         f"(default: {DEFAULT_NAMESPACE})",
@@ -55,13 +55,15 @@ def add_commands(commands: Any) -> None:
         help=f"also write {json_schema.FILE} next to it, for editors that support TOML schemas",
     )
     add_options(parser, "overwrite", help="replace existing files")
+    add_serving_options(parser)
     add_model_options(parser)
 
 
 def _init(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola init``."""
     word, *rest = args.words or [DEFAULT_MANIFEST]
-    wrong = []
+    wrong = [*conflicts(args)]
+    args.namespace = args.namespace or DEFAULT_NAMESPACE
     if rest:
         words = " ".join(args.words)
         wrong.append(Finding("the command line", words, "one file", f"qola init {word}"))
@@ -73,6 +75,8 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
         text = _checked_text(args, DEFAULT_MANIFEST, "")
         if args.model:
             text = model_manifest(args, around, report=False)
+        elif args.user:
+            text = _checked(serving_text(args, around, DEFAULT_MANIFEST, ""), DEFAULT_MANIFEST)
         around.console.out.write(text)
         return
     schema = f"./{json_schema.FILE}" if args.schema else ""
@@ -85,6 +89,9 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
     _refuse_present(files, around.directory, args.overwrite)
     if args.model:
         files[word] = f"#:schema {schema}\n" * bool(schema) + model_manifest(args, around)
+    elif args.user:
+        name = visible(Path(word).name)
+        files[word] = _checked(serving_text(args, around, name, schema), word)
     _write(files, around.directory)
     around.console.line(f"{' and '.join(files)} written; next: qola plan {word}")
 
@@ -92,7 +99,11 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
 def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
     """Return the manifest's text; a finding in it names the option that caused it."""
     archs = split(args.arch) or DEFAULT_ARCHS
-    text = starter_manifest(args.namespace, archs, file=visible(Path(file).name), schema=schema)
+    name = visible(Path(file).name)
+    return _checked(starter_manifest(args.namespace, archs, file=name, schema=schema), file)
+
+
+def _checked(text: str, file: str) -> str:
     try:
         loads(text, file=file)
     except ManifestError as error:

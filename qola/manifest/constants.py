@@ -32,6 +32,10 @@ KERNEL_KINDS = ("assembly", "composable_kernel", "triton")
 """Kinds of kernels by the names of qola_order.hpp, in the default order of preference."""
 
 BUILD_MODES = ("pybind", "cpp_itfs")
+"""Modes of a module."""
+
+AITER = "aiter"
+"""Mode of a manifest whose modules AITER's own Python imports."""
 
 NATIVE = "native"
 """The architectures of the GPUs in this machine."""

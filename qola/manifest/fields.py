@@ -11,6 +11,7 @@ from typing import Any
 
 from qola.manifest.constants import (
     ADDABLE,
+    AITER,
     BATCH,
     BUILD_MODES,
     BWD_DTYPES,
@@ -251,9 +252,10 @@ BUILD = TableSpec(
         Field(
             "mode",
             Kind.TEXT,
-            "pybind: Python modules; cpp_itfs: C++ libraries",
+            "pybind: Python modules; cpp_itfs: C++ libraries; aiter: the modules that AITER's own "
+            "Python imports",
             "`pybind`",
-            allowed=BUILD_MODES,
+            allowed=(*BUILD_MODES, AITER),
         ),
         Field(
             "keep_unreachable",

@@ -12,7 +12,15 @@ from qola.errors import Finding, ManifestError, Severity, visible
 from qola.files import UnfitFileError, bounded_bytes, too_long
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest import fields, toml
-from qola.manifest.constants import BATCH, BIAS_KINDS, CAUSAL_MASKS, FMHA_MODES, MAX_ITEMS, NATIVE
+from qola.manifest.constants import (
+    AITER,
+    BATCH,
+    BIAS_KINDS,
+    CAUSAL_MASKS,
+    FMHA_MODES,
+    MAX_ITEMS,
+    NATIVE,
+)
 from qola.manifest.fields import Kind, TableSpec, flags
 from qola.manifest.types import (
     BwdVariant,
@@ -102,10 +110,13 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
         tables[t] for t in (fields.QOLA, fields.BUILD, fields.PREBUILT, fields.ORDER)
     )
     # Forward variants become torch modules of their own (qola.plan.torch_variants).
-    expanded = bool(tables[fields.FWD_VARIANTS]) and build.get("mode") != "cpp_itfs"
+    mode = build.get("mode", "pybind")
+    expanded = bool(tables[fields.FWD_VARIANTS]) and mode == "pybind"
     _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
     optional = expanded or bool(tables[fields.TRITON])
     _check_modules(reader, tables[fields.MODULES], document.get("modules"), optional=optional)
+    if mode == AITER:
+        _check_for_aiter(reader, qola, tables)
     _check_triton(reader, tables[fields.TRITON], document.get("triton"))
     _check_order(reader, order, tables)
     for table in fields.FILTERED:
@@ -121,7 +132,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
         patches_dir=qola.get("patches_dir"),
         rocm_versions=_sorted(qola, "rocm_versions"),
         architectures=_sorted(build, "architectures"),
-        mode=build.get("mode", "pybind"),
+        mode=mode,
         keep_unreachable=build.get("keep_unreachable", False),
         batch=build.get("batch", BATCH),
         max_bytes=build.get("max_bytes"),
@@ -294,6 +305,39 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, optio
             fix = f"merge the two [[modules]] tables of {name}"
             reader.check_once(first, name, ("modules", n, "name"), "every module once", fix)
         _check_directions(reader, module, ("modules", n, "add_directions"))
+
+
+def _check_for_aiter(
+    reader: _Reader, qola: Values, tables: Mapping[TableSpec, list[Values]]
+) -> None:
+    """Report all content of a manifest in mode aiter that AITER's Python would not find."""
+    if qola.get("namespace"):
+        reader.report(
+            ("qola", "namespace"),
+            f"namespace {quote(qola['namespace'])} in mode aiter",
+            "no namespace: AITER imports modules by its own names",
+            "remove namespace",
+        )
+    for n, module in enumerate(tables[fields.MODULES]):
+        if "mode" in module:
+            found = f"mode {quote(module['mode'])} of a module in mode aiter"
+            expected = "modules without a mode of their own"
+            reader.report(("modules", n, "mode"), found, expected, "remove this mode")
+        elif module.get("name", "").startswith("lib"):
+            reader.report(
+                ("modules", n, "name"),
+                f"{module['name']} in mode aiter",
+                "modules that Python imports: no Python calls this C++ library",
+                f'a manifest of its own with mode = "cpp_itfs" for {module["name"]}',
+            )
+    for table in (fields.TRITON, fields.KERNELS):
+        if tables[table]:
+            reader.report(
+                (table.name, 0),
+                f"{table.header} in mode aiter",
+                "modules of AITER only",
+                f"remove {table.header}, or move it to a manifest in mode cpp_itfs",
+            )
 
 
 def _check_directions(reader: _Reader, module: Values, path: toml.Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BuildMode = Literal["pybind", "cpp_itfs"]
+ManifestMode = Literal["pybind", "cpp_itfs", "aiter"]
 Hdims = tuple[tuple[int, int], ...]
 
 
@@ -198,7 +199,7 @@ class Manifest:
     patches_dir: str | None
     rocm_versions: tuple[str, ...]
     architectures: tuple[str, ...]
-    mode: BuildMode
+    mode: ManifestMode
     keep_unreachable: bool
     batch: int
     max_bytes: int | None
@@ -219,7 +220,12 @@ class Manifest:
 
     def module_mode(self, module: ModuleSpec, requested: BuildMode | None = None) -> BuildMode:
         """Return the mode of a module: its own, the command line's, or that of ``[build]``."""
-        return module.mode or requested or self.mode
+        return module.mode or requested or ("pybind" if self.mode == "aiter" else self.mode)
+
+    @property
+    def for_aiter(self) -> bool:
+        """Whether AITER's own Python imports the modules."""
+        return self.mode == "aiter"
 
     def to_json(self) -> JsonObject:
         """Return the request in a fixed order, without file and lines."""

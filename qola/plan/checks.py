@@ -136,6 +136,13 @@ def _check_modules(manifest: Manifest, known: frozenset[str]) -> Iterator[Findin
 
 def _check_modes(request: Request, known: frozenset[str]) -> Iterator[Finding]:
     manifest, mode = request.manifest, request.spec.mode
+    if mode and manifest.for_aiter:
+        yield Finding(
+            manifest.place("build", "mode"),
+            f"mode aiter, and --mode {mode}",
+            "modules of a manifest in mode aiter in this mode only",
+            "leave out --mode, or write another manifest",
+        )
     for module in manifest.modules:
         attention = module.name in known and module.name in ATTENTION
         if attention and manifest.module_mode(module, mode) == "pybind":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
@@ -51,22 +51,26 @@ class ModuleReport:
     cause: str = ""
 
 
-def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
-    """Return a report of each module, in the order of the configuration."""
+def module_reports(tree: AiterTree, archs: Sequence[str] = ()) -> tuple[ModuleReport, ...]:
+    """Return a report of each module, in the order of the configuration.
+
+    Args:
+        archs: plan each module for all of these together; () to find one arch that it has.
+    """
     names = tree.module_names()
     log.info(f"planning each of {len(names)} modules")
     step = -(-len(names) // _STEPS)
     reports: list[ModuleReport] = []
     with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
-        for report in pool.map(lambda name: _report(tree, name), names):
+        for report in pool.map(lambda name: _report(tree, name, tuple(archs)), names):
             reports.append(report)
             if len(reports) % step == 0 and len(reports) < len(names):
                 log.info(f"{len(reports)} of {len(names)} modules planned")
     return tuple(reports)
 
 
-def _report(tree: AiterTree, name: str) -> ModuleReport:
+def _report(tree: AiterTree, name: str, archs: tuple[str, ...]) -> ModuleReport:
     def refused(kind: str, needs: tuple[str, ...], why: str) -> ModuleReport:
         return ModuleReport(name, kind, needs, built=False, why=why, cause=_cause(tree, name, why))
 
@@ -80,14 +84,18 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
     if name in (*ATTENTION, *TORCH_ATTENTION):
         kind = "C++ library" if name in ATTENTION else kind
         # Not generated: their generators take minutes, and serve every arch and variant.
-        if why := _refusal(tree, name, TESTED_ARCHS[0], generate=False):
+        if why := _refusal(tree, name, archs or TESTED_ARCHS[:1], generate=False):
+            return refused(kind, needs, why)
+        return ModuleReport(name, kind, needs, built=True, why="")
+    if archs:
+        if why := _refusal(tree, name, archs):
             return refused(kind, needs, why)
         return ModuleReport(name, kind, needs, built=True, why="")
     refusals: list[str] = []
     # Some modules support only one of the archs with assembly kernels.
     asm_archs = sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
     for arch in dict.fromkeys((*TESTED_ARCHS, *asm_archs)):
-        if why := _refusal(tree, name, arch):
+        if why := _refusal(tree, name, (arch,)):
             refusals.append(why)
             continue
         needs = (*needs, f"not for {TESTED_ARCHS[0]}, for {arch}") if refusals else needs
@@ -95,9 +103,10 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
     return refused(kind, needs, refusals[0])
 
 
-def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) -> str:
-    """Return the error of planning a module for an arch, "" if it can be planned."""
-    text = f'[build]\narchitectures = ["{arch}"]\n[[modules]]\nname = "{name}"\n'
+def _refusal(tree: AiterTree, name: str, archs: Sequence[str], *, generate: bool = True) -> str:
+    """Return the error of planning a module for some archs, "" if it can be planned."""
+    listed = ", ".join(f'"{arch}"' for arch in archs)
+    text = f'[build]\narchitectures = [{listed}]\n[[modules]]\nname = "{name}"\n'
     try:
         resolved = resolve(Request(name, loads(text, file=name), tree))
         if generate:

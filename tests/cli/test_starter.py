@@ -15,6 +15,7 @@ from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
 from qola.manifest.starter import starter_manifest
+from tests.support.later_tree import write_pybind_tree
 
 Init = Callable[..., tuple[int, str, str]]
 
@@ -144,3 +145,40 @@ def test_a_name_that_is_not_utf_8(init: Init, tmp_path: Path) -> None:
         code, _, said = init(name)
         assert code == 0, said
         assert load(tmp_path / name).namespace
+
+
+def test_all_modules_that_aiter_s_python_imports(init: Init, tmp_path: Path) -> None:
+    """Prevents: a manifest with a module that cannot be planned, or that hides why."""
+    tree = write_pybind_tree(tmp_path / "tree")
+    options = ("--for", "aiter", "--aiter-root", str(tree), "--arch", "gfx950")
+    code, out, err = init("serve.toml", *options)
+    assert (code, out) == (0, "serve.toml written; next: qola plan serve.toml\n"), err
+    manifest = load(tmp_path / "serve.toml")
+    assert manifest.for_aiter
+    assert [module.name for module in manifest.modules] == ["module_custom", "module_literal"]
+    text = (tmp_path / "serve.toml").read_text("utf-8")
+    reason = "PyInit_module_another, while Python calls"
+    assert re.search(rf'{reason}.*\n#[^[]*\[\[modules]]\n#name = "module_other"\n', text)
+    assert "libmha_fwd" not in text
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    plan = plan_of(tmp_path / "serve.toml", aiter_root=tree, environ=environ)
+    assert [m.symbol for m in plan.python_modules] == [
+        "PyInit_module_custom",
+        "PyInit_module_literal",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--for", "aiter", "--namespace", "te"), "--namespace te and --for aiter"),
+        (("--aiter-root", "."), "--aiter-root . without --for aiter"),
+        (("--for", "aiter", "--arch", "gfx95", "--aiter-root", "."), '"gfx95"'),
+    ],
+)
+def test_options_that_do_not_go_together(init: Init, words: tuple[str, ...], found: str) -> None:
+    """Prevents: an option without effect, and an arch that is refused once for each module."""
+    code, out, err = init(*words)
+    assert (code, out) == (2, "")
+    assert found in err
+    assert err.count("error:") == 1

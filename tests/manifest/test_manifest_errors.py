@@ -65,6 +65,49 @@ def test_each_wrong_table_is_named(
     check(the_error(text), place, found, expected, fix)
 
 
+AITER = '[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "found", "expected", "fix"),
+    [
+        ('mode = "pybind"', "5 [[modules]].mode", 'mode "pybind" of', "without", "remove this"),
+        (
+            '[qola]\nnamespace = "te"',
+            "6 [qola].namespace",
+            'namespace "te" in mode aiter',
+            "no namespace",
+            "remove namespace",
+        ),
+        (
+            '[[modules]]\nname = "libmha_fwd"',
+            "6 [[modules]].name",
+            "libmha_fwd in mode aiter",
+            "modules that Python imports",
+            'mode = "cpp_itfs"',
+        ),
+        (
+            '[[triton]]\nkernels = ["attention_forward"]',
+            "5 [[triton]]",
+            "[[triton]] in mode aiter",
+            "modules of AITER only",
+            "remove [[triton]]",
+        ),
+    ],
+)
+def test_all_that_aiter_s_python_would_not_find_is_named(
+    more: str, place: str, found: str, expected: str, fix: str
+) -> None:
+    """Prevents: a build for AITER's Python with libraries that it does not look for."""
+    check(the_error(f"{AITER}{more}\n"), place, found, expected, fix)
+
+
+def test_variants_alone_are_no_modules_for_aiter() -> None:
+    """Prevents: modules with ROCm/QoLA's names, which AITER never asks for."""
+    errors = errors_of('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
+    assert "no [[modules]] table" in [error.found for error in errors]
+
+
 QOLA_KEYS = "aiter_commit, namespace, patches_dir or rocm_versions"
 
 

@@ -1,0 +1,60 @@
+"""``qola init --for``: a manifest of the modules that AITER's own Python imports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from qola.aiter.tree import read_tree
+from qola.checkout.default_tree import find_tree
+from qola.cli.console import Surroundings
+from qola.cli.options import place_of
+from qola.errors import Finding
+from qola.fetch.fetched import tree_answers
+from qola.fetch.pins import pinned_id
+from qola.inspect.serving import serving_manifest
+from qola.manifest.archs import split
+from qola.manifest.constants import AITER
+from qola.manifest.starter import DEFAULT_ARCHS
+from qola.plan.modules import ModuleReport, module_reports
+
+
+def add_serving_options(parser: argparse.ArgumentParser) -> None:
+    """Add --for."""
+    parser.add_argument(
+        "--for",
+        dest="user",
+        choices=(AITER,),
+        help="all modules that AITER's own Python imports; those that cannot be planned are "
+        "comments with the reason",
+    )
+
+
+def conflicts(args: argparse.Namespace) -> Iterator[Finding]:
+    """Yield a finding for each option that has no effect with or without --for."""
+    for option, value in (("--namespace", args.namespace), ("--model", args.model)):
+        if args.user and value:
+            found = f"{option} {value} and --for {args.user}"
+            expected = "libraries of a namespace or a model, or modules by AITER's names"
+            yield Finding("the command line", found, expected, f"leave out {option}")
+    if args.aiter_root and not (args.user or args.model):
+        found = f"--aiter-root {args.aiter_root} without --for {AITER} or --model"
+        expected = "a tree for one of the two"
+        yield Finding("the command line", found, expected, "leave out --aiter-root")
+
+
+def serving_text(args: argparse.Namespace, around: Surroundings, file: str, schema: str) -> str:
+    """Return the manifest of --for; plans each module of the tree.
+
+    Args:
+        file: the manifest's name, for the command in its first lines.
+    """
+    archs = split(args.arch) or DEFAULT_ARCHS
+    tree = find_tree(place_of(args.aiter_root, around), around.environ)
+    with tree_answers(tree, around.environ) as answers:
+        reports = answers.find(
+            ["modules", *archs],
+            tuple[ModuleReport, ...],
+            lambda: module_reports(read_tree(tree), archs),
+        )
+    return serving_manifest(reports, archs, aiter_id=pinned_id(tree), file=file, schema=schema)

@@ -1,0 +1,46 @@
+"""Manifests in mode aiter: the names by which AITER's own Python finds modules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import ManifestError
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.planner import build_plan
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
+from qola.plan.spec import BuildSpec
+from tests.support.later_tree import write_pybind_tree
+
+TEXT = '[build]\narchitectures = ["gfx950"]\nmode = "aiter"\n[[modules]]\nname = "{}"\n'
+
+
+def request(module: str, tree: AiterTree) -> Request:
+    return Request("serve", loads(TEXT.format(module), file="serve.toml"), tree)
+
+
+def test_modules_have_aiters_names(tree: AiterTree) -> None:
+    """Prevents: a module under a name, or with an init function, that AITER does not look for."""
+    plan = build_plan(resolve(request("module_aiter_unary", tree)), Folder())
+    (module,) = plan.torch_modules
+    assert (module.library, module.symbol) == (
+        "module_aiter_unary.so",
+        "PyInit_module_aiter_unary",
+    )
+    assert plan.manifest["mode"] == "aiter"
+
+
+def test_another_mode_is_refused(tmp_path: Path) -> None:
+    """Prevents: an option that leaves a server without the directory that AITER looks into."""
+    wanted = request("module_custom", read_tree(write_pybind_tree(tmp_path)))
+    with pytest.raises(ManifestError) as caught:
+        resolve(replace(wanted, spec=BuildSpec(mode="pybind")))
+    (finding,) = caught.value.findings
+    assert finding.place == "serve.toml:3 [build].mode"
+    assert finding.found == "mode aiter, and --mode pybind"
+    assert finding.fix.startswith("leave out --mode")
