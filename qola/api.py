@@ -105,7 +105,7 @@ def build_kernels(
     with library_progress(quiet=quiet):
         forms = Forms(choose_lazy(lazy, environ), static, split)
         chosen = resolve_build(request, environ)
-        check_wheel(wheel, chosen.modules, chosen.triton)
+        check_wheel(wheel, chosen.modules, chosen.triton, chosen.manifest.for_aiter)
         check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:
             log.info(f"--require {require}: a plan decides it, so prebuilt bundles are not used")

@@ -61,6 +61,9 @@ RECORD = "manifest.json"
 CONFIGS = "configs"
 """Directory of AITER's tuning tables; ROCm/QoLA uses the same."""
 
+AITER_JIT = "aiter_jit"
+"""Directory of the modules that AITER's own Python imports, for AITER_JIT_DIR."""
+
 WHEELS = "dist"
 """Directory of Python wheels in an output directory."""
 

@@ -27,7 +27,7 @@ from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
 from qola.build.setup import ResolvedBuild, Setup
 from qola.files import write_if_changed
-from qola.layout import RECORD, TRITON, WHEELS, library_file, triton_file
+from qola.layout import AITER_JIT, RECORD, TRITON, WHEELS, library_file, triton_file
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 from qola.progress import log
 
@@ -62,7 +62,8 @@ def build_all(
     # Read now: the next run of Bazel removes the output of failed actions.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
     broken = {n: broken_below(r, events) for n, r in results.items()}
-    good = [name for name in names if name in (*ATTENTION, TRITON) and results[name].success]
+    bundled = names if chosen.manifest.for_aiter else (*ATTENTION, TRITON)
+    good = [name for name in names if name in bundled and results[name].success]
     if not good:
         # The file of an earlier build names other libraries.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
@@ -131,6 +132,7 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
     files |= {f"{WHEELS}/{wheel.name}": wheel for wheel in built.wheels}
     failed = not_made(namespace, names, files)
+    directory = AITER_JIT if chosen.manifest.for_aiter else "lib"
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)
     archs = bundled.get("archs") or chosen.spec.archs or chosen.manifest.architectures
@@ -141,7 +143,7 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
         for file in outputs:
             if file.suffix == ".so" and library is None:
                 library = file
-        place = f"lib/{library.name if library else library_files[name]}"
+        place = f"{directory}/{library.name if library else library_files[name]}"
         if library:
             # The bundle has the host part of a split library.
             library = files.setdefault(place, library)
@@ -164,6 +166,8 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
     if not lazy or built.bundle:
         good = [module["name"] for module in records if module["success"]]
         own = outdated(namespace, good, output)
+        if chosen.manifest.for_aiter and len(good) == len(chosen.manifest.modules):
+            own.append(AITER_JIT)
     install(output, files, failed, whole, own)
     return whole
 

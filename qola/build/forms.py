@@ -113,13 +113,21 @@ def check_split(
         )
 
 
-def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:
-    """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module."""
+def check_wheel(
+    version: str, modules: Sequence[ModuleSpec], triton: bool, for_aiter: bool = False
+) -> None:
+    """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module.
+
+    Args:
+        for_aiter: a wheel of modules that AITER's own Python imports.
+    """
     if not version:
         return
     if not _VERSION.fullmatch(version):
         expected = "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
         raise ChoiceError(Finding("--wheel", version, expected))
+    if for_aiter:
+        return
     others = [module.name for module in modules if module.name not in ATTENTION]
     if len(others) == len(modules) and not triton:
         raise ChoiceError(
@@ -128,7 +136,8 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
                 ", ".join(others),
                 f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
                 "qola_torch_wheel packages modules that Python imports "
-                f"({docs_url('guide/pybind.md')})",
+                f'({docs_url("guide/pybind.md")}), mode = "aiter" those for AITER\'s own Python '
+                f"({docs_url('guide/serving.md')})",
             )
         )
     if others:

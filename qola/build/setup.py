@@ -131,6 +131,7 @@ def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
         disk_cache=cache / "disk",
         python=triton_files(manifest, file),
         triton=bool(manifest.triton),
+        for_aiter=manifest.for_aiter,
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")

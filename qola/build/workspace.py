@@ -51,6 +51,7 @@ class Workspace:
         modules: modules that get a target.
         python: Python files of the manifest's Triton kernels, by path.
         triton: the manifest has Triton kernels.
+        for_aiter: AITER's own Python imports the modules.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Workspace:
     spec: BuildSpec = field(default_factory=BuildSpec)
     python: Mapping[str, str] = field(default_factory=dict)
     triton: bool = False
+    for_aiter: bool = False
 
     def files(self, version: str, directory: Path, output_base: Path) -> Mapping[str, str]:
         """Return the workspace's files by name; `version` is for Bazelisk."""
@@ -109,6 +111,8 @@ class Workspace:
 
     def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
         """Return BUNDLE_FILE for modules and TRITON; `wheel` is a version, "" for no wheel."""
+        if self.for_aiter:
+            return self._aiter_bundle(modules, wheel)
         in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
         static, lazy = forms.static and bool(modules), forms.lazy
         rules = ["qola_bundle"]
@@ -143,6 +147,19 @@ class Workspace:
             )
         load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
+
+    def _aiter_bundle(self, modules: Sequence[str], wheel: str) -> str:
+        """Return BUNDLE_FILE for modules that AITER's own Python imports."""
+        libraries = targets(modules)
+        rule = starlark.rule("qola_bundle", name="bundle", for_aiter=True, libraries=libraries)
+        rules = {"qola_bundle": rule}
+        if wheel:
+            package = f"qola_{self.name}"
+            rules["qola_wheel"] = starlark.rule(
+                "qola_wheel", name="wheel", bundle=":bundle", package=package, version=wheel
+            )
+        load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
+        return "\n\n".join([_HEADER, load, *rules.values()]) + "\n"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""

@@ -18,18 +18,23 @@ from qola.bundle.record import (
     FileFacts,
     LibraryFacts,
     LibraryRecord,
+    TorchFacts,
     manifest_record,
     to_json,
     triton_record,
 )
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
-from qola.layout import CONFIGS, RECORD, SBOM
+from qola.layout import AITER_JIT, CONFIGS, RECORD, SBOM
 from qola.plan.model import Plan
 
 #: The C API and its C++ wrapper, which the other public headers need not include.
 C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
 _CONFIGS = "aiter/configs/"
+_IN_WHEEL = Path(__file__).with_name("in_wheel")
+AITER_MODULES = "aiter_modules.py"
+"""File that lists and checks the modules for AITER's Python."""
+_BUILD = "AITER creates this directory when it is imported, also where nothing can be written.\n"
 _TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")
 _EPOCH = "1970-01-01T00:00:00Z"
 
@@ -81,6 +86,8 @@ class BundleInputs:
         generated_at: a UTC time such as 2026-01-31T00:00:00Z for manifest.json, "" for none.
         lazy: files of lazy libraries; None if the libraries contain their kernels.
         static: an archive of the same modules, or None.
+        torch: the libraries are modules that AITER's Python imports, for this PyTorch; None if
+            they are C++ libraries.
     """
 
     name: str
@@ -97,6 +104,7 @@ class BundleInputs:
     lazy: LazyInput | None = None
     static: str | None = None
     triton: TritonInput | None = None
+    torch: TorchFacts | None = None
 
 
 def build(inputs: BundleInputs, output: Path) -> None:
@@ -113,8 +121,9 @@ def build(inputs: BundleInputs, output: Path) -> None:
         finding = Finding("generated_at", f'"{inputs.generated_at}"', expected)
         raise BundleError(finding) from None
     plan = Plan.from_json(_text(inputs.plan))
-    public_headers = _public_headers(plan, inputs)
-    headers = (file for headers in plan.header_sets for file in headers.files)
+    public_headers = {} if inputs.torch else _public_headers(plan, inputs)
+    headers = [file for headers in plan.header_sets for file in headers.files]
+    headers += [file for module in plan.python_modules for file in module.headers]
     # Kernels in Triton contain no code of AITER.
     components = licenses.needed(headers) if inputs.libraries else ("qola",)
     texts = licenses.collect(
@@ -123,17 +132,22 @@ def build(inputs: BundleInputs, output: Path) -> None:
     files = _Files(output)
     facts = {}
     packs = {}
+    directory = AITER_JIT if inputs.torch else "lib"
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
-        files.copy(library.path, f"lib/{name}", components)
-        facts[name] = files.library_facts(f"lib/{name}")
+        files.copy(library.path, f"{directory}/{name}", components)
+        facts[name] = files.library_facts(f"{directory}/{name}")
         packs[name] = _copy_packs(library.packs, files, components)
+    if inputs.torch:
+        files.copy(str(_IN_WHEEL / AITER_MODULES), AITER_MODULES, ("qola",))
+        files.write(_BUILD, f"{AITER_JIT}/build/README", ("qola",))
     static = None
     if inputs.static:
         name = f"lib/{posixpath.basename(inputs.static)}"
         files.copy(inputs.static, name, components)
         static = files.facts(name)
-    for name, file in _find_headers(inputs, public_headers).items():
+    found = {} if inputs.torch else _find_headers(inputs, public_headers)
+    for name, file in found.items():
         of_tree = file.startswith(inputs.tree + "/")
         component = licenses.component_of(file) if of_tree else "qola"
         files.copy(file, f"include/{name}", (component,))
@@ -158,9 +172,11 @@ def build(inputs: BundleInputs, output: Path) -> None:
         packs=packs,
         static=static,
         triton=triton,
+        torch=inputs.torch,
     )
-    for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
-        files.write(text, path, ("qola",))
+    if not inputs.torch:
+        for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
+            files.write(text, path, ("qola",))
     own = (output, files.components, texts)
     document = sbom.document(record, *own, name=inputs.name, created=created)
     # The SBOM omits manifest.json, because `qola build` replaces it by a record of its run.

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_STORED, ZipInfo
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -49,6 +50,33 @@ parser.add_argument("--version", action="version", version=__version__)
 place = parser.parse_args().place
 print(path() / place if place in ("lib", "include") else path())
 '''
+_AITER_INIT = '''\
+"""Modules that AITER's own Python imports, a bundle of qola: see manifest.json beside this file.
+
+Python runs {package}.pth when it starts: `import aiter` then finds the modules.
+"""
+
+__version__ = {version!r}
+'''
+_AITER_MAIN = '''\
+"""python -m {package}: lists and checks the modules."""
+
+import sys
+
+from {package}.aiter_modules import main
+
+sys.exit(main())
+'''
+#: Python executes the lines of .pth files that begin with import.
+_PTH = "import sys; from {package}.aiter_modules import Hook; sys.meta_path.insert(0, Hook())\n"
+_AITER_SUMMARY = "Modules of AITER, built by qola: AITER's Python imports them and compiles none"
+_AITER_DESCRIPTION = """\
+Modules of AITER {aiter} for PyTorch {torch}, built by qola:
+
+{libraries}
+`import aiter` finds them. `python -m {package}` lists them, `python -m {package} check` compares
+PyTorch, AITER and the GPUs with those that they are for.
+"""
 _METADATA = """\
 Metadata-Version: 2.1
 Name: {name}
@@ -105,6 +133,10 @@ def write_wheel(
         BundleError: the name is not a wheel's name, or as check_platform.
     """
     package, version, _ = parse_wheel_name(output.name)
+    bundle = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+    if "aiter_jit" in bundle:
+        _write_aiter_wheel(directory, output, bundle, external_libraries)
+        return
     if part not in ("", HOST):
         _write_arch_wheel(directory, output, part)
         return
@@ -115,7 +147,7 @@ def write_wheel(
     modules = Path(__file__).with_name("in_wheel")
     for name in _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
-    description = _describe(directory / RECORD, package)
+    description = _describe(bundle, package)
     metadata = [f"Summary: {_SUMMARY}", _PYTHON]
     if part:
         archs = sorted({part_of(name) for name, _ in _files(directory)} - {HOST})
@@ -157,15 +189,38 @@ def _write_arch_wheel(directory: Path, output: Path, arch: str) -> None:
     _write(output, files, _info_texts(output.name, metadata, description))
 
 
-def _describe(record: Path, package: str) -> str:
+def _write_aiter_wheel(
+    directory: Path, output: Path, bundle: Mapping[str, Any], external_libraries: Iterable[str]
+) -> None:
+    """Write a bundle of modules for AITER's Python as a wheel for one Python and PyTorch."""
+    package, version, _ = parse_wheel_name(output.name)
+    built = bundle["aiter_jit"]
+    texts = {
+        "__init__.py": _AITER_INIT.format(package=package, version=version),
+        "__main__.py": _AITER_MAIN.format(package=package),
+    }
+    metadata = (
+        f"Summary: {_AITER_SUMMARY}",
+        f"Requires-Python: =={built['python']}.*",
+        f"Requires-Dist: torch=={built['torch']}",
+    )
+    pth = {f"{package}.pth": _PTH.format(package=package)}
+    description = _describe(bundle, package, _AITER_DESCRIPTION)
+    more = (metadata, external_libraries, description)
+    pack_wheel(directory, output, texts, *more, beside=pth)
+
+
+def _describe(bundle: Mapping[str, Any], package: str, text: str = _DESCRIPTION) -> str:
     """Return the description of a wheel: its libraries and their location."""
-    bundle = json.loads(record.read_text(encoding="utf-8"))
     libraries = [
         f"- {module['library']} ({module['name']}), for {', '.join(bundle['archs'])}\n"
         for module in bundle["modules"]
     ]
-    return _DESCRIPTION.format(
-        aiter=bundle["inputs"]["aiter"]["id"], libraries="".join(libraries), package=package
+    return text.format(
+        aiter=bundle["inputs"]["aiter"]["id"],
+        libraries="".join(libraries),
+        package=package,
+        torch=bundle.get("aiter_jit", {}).get("torch"),
     )
 
 
@@ -177,6 +232,7 @@ def pack_wheel(
     external_libraries: Iterable[str],
     description: str,
     keep: Callable[[str], bool] = lambda _name: True,
+    beside: Mapping[str, str] | None = None,
 ) -> None:
     """Write a package of files and texts as a wheel.
 
@@ -184,6 +240,7 @@ def pack_wheel(
         texts: further files of the package, in addition to those of `directory`.
         metadata: lines of METADATA that differ between wheels.
         keep: whether the package has a file of `directory`, by path.
+        beside: files next to the package.
 
     Raises:
         BundleError: as `write_wheel`.
@@ -193,7 +250,7 @@ def pack_wheel(
     check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
     external = (f"Requires-External: {line}" for line in system_floor(needs))
     texts = {f"{package}/{name}": text for name, text in texts.items()}
-    texts |= _info_texts(output.name, (*metadata, *external), description)
+    texts |= {**(beside or {}), **_info_texts(output.name, (*metadata, *external), description)}
     files = {f"{package}/{name}": path for name, path in _files(directory) if keep(name)}
     _write(output, files, texts)
 

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 from urllib.parse import urlsplit, urlunsplit
 
 from qola.files import sha256_of_json
-from qola.layout import TRITON
-from qola.plan.model import Plan, PlannedModule
+from qola.layout import AITER_JIT, TRITON
+from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 
 SCHEMA_VERSION = 1
 """Incremented with every incompatible change of manifest.json."""
@@ -26,6 +26,14 @@ class FileFacts:
     path: str
     size: int
     sha256: str
+
+
+@dataclass(frozen=True)
+class TorchFacts:
+    """The version of a PyTorch, and that of its Python, such as 3.11."""
+
+    torch: str
+    python: str
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,20 @@ class SummaryRecord(TypedDict):
     failed: int
 
 
-class BundleRecord(TypedDict):
+class AiterJitRecord(TypedDict):
+    """All that must be the same where AITER's Python imports the modules of `directory`."""
+
+    directory: str
+    torch: str
+    python: str
+    files: dict[str, str]
+
+
+class _OnlyAiter(TypedDict, total=False):
+    aiter_jit: AiterJitRecord
+
+
+class BundleRecord(_OnlyAiter):
     """The content of manifest.json (docs/guide/bundle.md)."""
 
     schema: int
@@ -143,6 +164,7 @@ def manifest_record(
     packs: Mapping[str, Mapping[str, FileFacts]] | None = None,
     static: FileFacts | None = None,
     triton: LibraryRecord | None = None,
+    torch: TorchFacts | None = None,
 ) -> BundleRecord:
     """Return manifest.json as data.
 
@@ -151,13 +173,16 @@ def manifest_record(
         packs: the packs of split libraries by file name and arch.
         generated_at: a time to record; without it, equal bundles have equal bytes.
         triton: the entry of the library of kernels in Triton, see `triton_record`.
+        torch: of modules for AITER's Python; None for a bundle of libraries.
     """
+    planned: list[PlannedModule | PythonModule | TorchModule] = [*plan.modules]
+    planned += [*plan.python_modules, *plan.torch_modules]
     modules: list[LibraryRecord] = [
         {
             **_module(plan, module, libraries[module.library], frozenset(archs)),
             **_packs_record((packs or {}).get(module.library, {})),
         }
-        for module in plan.modules
+        for module in planned
         if module.library in libraries
     ]
     if triton:
@@ -182,6 +207,7 @@ def manifest_record(
             "plan": {"sha256": plan_sha256},
             "toolchain": dict(toolchain),
         },
+        **({"aiter_jit": _aiter_jit(plan, torch)} if torch else {}),
         "modules": modules,
         "summary": {"total": len(modules), "success": len(modules), "failed": 0},
         # Further keys of ROCm/QoLA's manifest.json.
@@ -194,6 +220,15 @@ def manifest_record(
 
 def _file_record(facts: FileFacts) -> FileRecord:
     return {"path": facts.path, "size": facts.size, "sha256": facts.sha256}
+
+
+def _aiter_jit(plan: Plan, torch: TorchFacts) -> AiterJitRecord:
+    return {
+        "directory": AITER_JIT,
+        "torch": torch.torch,
+        "python": torch.python,
+        "files": dict(plan.aiter_python),
+    }
 
 
 def _source(origin: Mapping[str, Any]) -> dict[str, str]:
@@ -259,19 +294,26 @@ def _library_record(
 
 
 def _module(
-    plan: Plan, module: PlannedModule, library: LibraryFacts, archs: frozenset[str]
+    plan: Plan,
+    module: PlannedModule | PythonModule | TorchModule,
+    library: LibraryFacts,
+    archs: frozenset[str],
 ) -> LibraryRecord:
     kernels: dict[str, list[str]] = {}
-    for kernel in plan.kernels_of(module):
+    own = [] if isinstance(module, PythonModule) else plan.kernels_of(module)
+    directions = () if isinstance(module, PythonModule) else module.directions
+    for kernel in own:
         if not archs.isdisjoint(kernel.archs):
             kernels.setdefault(kernel.direction, []).append(kernel.name)
     namespace = plan.namespace
     scope = f"qola::{namespace}::" if namespace else "qola::"
     entry_points = {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
+    if not isinstance(module, PlannedModule):
+        entry_points = {module.symbol} if module.symbol else {*library.symbols}
     sorted_kernels = {direction: sorted(names) for direction, names in sorted(kernels.items())}
     return {
         **_library_record(module.name, library, sorted(entry_points), sorted_kernels),
-        "levels": {d.name: d.level for d in module.directions},
+        "levels": {d.name: d.level for d in directions},
         "code_objects": [
             dict(sorted(vars(code_object).items()))
             for code_object in module.code_objects

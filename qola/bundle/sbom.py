@@ -38,6 +38,7 @@ from qola.bundle.record import BundleRecord
 from qola.files import sha256_of, sha256_of_json
 from qola.layout import RECORD, SBOM
 
+_CONTENT = {False: "AMD GPU attention libraries", True: "Modules of AITER for its own Python"}
 _DOCUMENT = "SPDXRef-DOCUMENT"
 _BUNDLE = "SPDXRef-bundle"
 _ROCM = "SPDXRef-rocm"
@@ -178,7 +179,7 @@ def _bundle(
         files_analyzed=True,
         verification_code=code,
         license_concluded=_expression(licenses, list(licenses)),
-        summary=f"AMD GPU attention libraries for {', '.join(record['archs'])}",
+        summary=f"{_CONTENT['aiter_jit' in record]} for {', '.join(record['archs'])}",
     )
 
 

@@ -39,8 +39,8 @@ def add_commands(commands: Any) -> None:
         "--wheel",
         default="",
         metavar="VERSION",
-        help="also a Python wheel of the attention and Triton libraries with this version, "
-        f"{WHEELS}/qola_MANIFEST-VERSION-py3-none-PLATFORM.whl",
+        help="also a Python wheel of the attention and Triton libraries, or of all modules in mode "
+        f"aiter, with this version, {WHEELS}/qola_MANIFEST-VERSION-PYTHON-PLATFORM.whl",
     )
     build.add_argument(
         "--split",

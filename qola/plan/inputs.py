@@ -9,8 +9,12 @@ from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
 from qola.errors import AiterError, Finding
+from qola.files import sha256_of
 from qola.plan.model import HeaderSet
 from qola.plan.request import ResolvedRequest
+
+_DECLARES = "compile_ops("
+"""In AITER's Python, declares a function of a module."""
 
 
 def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
@@ -40,6 +44,14 @@ def input_files(
         scripts = (tree.root / directory).rglob("*.py")
         files.update(path.relative_to(tree.root).as_posix() for path in scripts)
     return tuple(sorted(files))
+
+
+def calling_files(tree: AiterTree) -> dict[str, str]:
+    """Return the digests of AITER's Python that declares modules and their functions, by path."""
+    package = (tree.root / CONFIG_FILE).parents[1]
+    scripts = (p.relative_to(tree.root).as_posix() for p in package.rglob("*.py"))
+    files = [CONFIG_FILE, *(file for file in scripts if _DECLARES in tree.text(file))]
+    return {file: sha256_of(tree.root / file) for file in sorted(files)}
 
 
 def find_headers(

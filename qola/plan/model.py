@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qola.codegen.types import CodeObject, Direction, GeneratedSource, KernelInstance
@@ -222,6 +222,7 @@ class Plan:
     batches: tuple[PlannedBatch, ...]
     torch_modules: tuple[TorchModule, ...]
     triton: tuple[TritonKernel, ...] = ()
+    aiter_python: Mapping[str, str] = field(default_factory=dict)
     qola: str = __version__
 
     @staticmethod

@@ -14,7 +14,7 @@ from qola.folder import Folder
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
 from qola.plan.generate import generate_further, generate_module, launch_findings
-from qola.plan.inputs import input_files
+from qola.plan.inputs import calling_files, input_files
 from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
 from qola.plan.python_modules import plan_python_module
@@ -119,6 +119,8 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     header_sets = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in (*generated, *others) for file in module.tree_files]
     sources += [file for python in python_modules for file in python.inputs]
+    aiter_python = calling_files(tree) if request.manifest.for_aiter else {}
+    sources += aiter_python
     return Plan(
         name=request.name,
         namespace=request.manifest.namespace,
@@ -141,4 +143,5 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         inputs=input_files(tree, header_sets, sources),
         configs=configs(tree),
         licenses=licenses(tree),
+        aiter_python=aiter_python,
     )

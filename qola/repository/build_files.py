@@ -13,6 +13,7 @@ from qola.aiter.attention import is_attention
 from qola.codegen.types import arch_sets
 from qola.errors import visible
 from qola.layout import lazy_place
+from qola.manifest.constants import AITER
 from qola.plan.model import (
     GeneratedSource,
     HeaderSet,
@@ -117,23 +118,31 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     if plan.triton:
         calls.append(_triton_library(plan))
         symbols += ["qola_triton_kernel", "qola_triton_library"]
-    names = sorted(module.name for module in plan.modules)
-    if names or plan.triton:
+    libraries = sorted(module.name for module in plan.modules)
+    if libraries or plan.triton:
         calls.append(
             _call(
                 "manifest_targets",
                 name=plan.name,
-                modules=tuple(names),
+                modules=tuple(libraries),
                 triton=":triton_library" if plan.triton else None,
                 version=__version__,
             )
         )
         symbols += ["manifest_targets"]
-        symbols += ["module_library", "public_headers"] if names else []
+        symbols += ["module_library", "public_headers"] if libraries else []
     symbols += ["python_module"] if plan.python_modules else []
-    if plan.torch_modules:
+    symbols += ["torch_module"] if plan.torch_modules else []
+    if plan.manifest.get("mode") == AITER:
+        names = [module.name for module in plan.python_modules]
+        names += [module.name for module in plan.torch_modules]
+        calls.append(
+            _call("aiter_targets", name=plan.name, modules=sorted(names), version=__version__)
+        )
+        symbols += ["aiter_targets"]
+    elif plan.torch_modules:
         calls.append(_torch_wheel(plan))
-        symbols += ["torch_module", "qola_torch_wheel"]
+        symbols += ["qola_torch_wheel"]
     return _file(source, symbols, calls)
 
 

@@ -1,6 +1,7 @@
 """Bundles of a manifest's libraries: directory, tar file, Python wheel."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
+load("//rules/torch:torch_info.bzl", "TorchInfo")
 load(":finding.bzl", "finding")
 load(":providers.bzl", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
@@ -242,8 +243,10 @@ def _qola_bundle_directory_impl(ctx):
     triton_info = ctx.attr.triton[TritonLibraryInfo] if ctx.attr.triton else None
     info = infos[0] if infos else triton_info
 
-    # Kernels in Triton do not read AITER's tuning data.
-    configs = info.bundle_files.configs if infos else []
+    torch = ctx.attr.torch[TorchInfo] if ctx.attr.torch else None
+
+    # Kernels in Triton do not read AITER's tuning data, and AITER's Python reads its own.
+    configs = info.bundle_files.configs if infos and not torch else []
     lazy = _lazy(ctx, infos)
 
     # For bundles with several kinds of kernels.
@@ -251,6 +254,7 @@ def _qola_bundle_directory_impl(ctx):
     headers = depset(transitive = [
         library[CcInfo].compilation_context.headers
         for library in ctx.attr.libraries
+        if not torch
     ])
     libraries = [
         struct(library = one.split.library, packs = one.split.packs) if ctx.attr.split else struct(library = one.library, packs = {})
@@ -266,7 +270,7 @@ def _qola_bundle_directory_impl(ctx):
         "headers": [file.path for file in headers.to_list()],
         "libraries": [
             {
-                "include_dirs": _include_dirs(library),
+                "include_dirs": [] if torch else _include_dirs(library),
                 "packs": {arch: file.path for arch, file in one.packs.items()},
                 "path": one.library.path,
             }
@@ -278,6 +282,7 @@ def _qola_bundle_directory_impl(ctx):
         "qola_license": ctx.file._license.path,
         "rocm": ctx.file._rocm.path,
         "static": ctx.file.static.path if ctx.file.static else None,
+        "torch": {"python": torch.python, "torch": torch.version} if torch else None,
         "tree": info.bundle_files.tree.dirname,
         "triton": triton.settings,
     }) + "\n")
@@ -302,7 +307,10 @@ def _qola_bundle_directory_impl(ctx):
             runfiles = ctx.runfiles([directory]),
         ),
         OutputGroupInfo(report = depset(_report(ctx, infos) if infos else [])),
-        QolaBundleInfo(parts = info.archs if ctx.attr.split else []),
+        QolaBundleInfo(
+            parts = info.archs if ctx.attr.split else [],
+            tag = "cp{0}-cp{0}".format(torch.python.replace(".", "")) if torch else "py3-none",
+        ),
     ]
 
 def _report(ctx, infos):
@@ -338,6 +346,7 @@ _qola_bundle_directory = rule(
         "packs": attr.label_list(allow_files = [".qpack"]),
         "split": attr.bool(),
         "static": attr.label(allow_single_file = [".a"], providers = [QolaStaticInfo]),
+        "torch": attr.label(providers = [TorchInfo]),
         "triton": attr.label(providers = [TritonLibraryInfo]),
         "_kernels": attr.label(
             allow_single_file = True,
@@ -373,7 +382,7 @@ _qola_bundle_tar = rule(
     doc = "A bundle's directory as a reproducible tar file, or as one for each part.",
 )
 
-def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, split = False, generated_at = "", **kwargs):
+def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, split = False, for_aiter = False, generated_at = "", **kwargs):
     """Bundles libraries of one manifest with their headers, licenses and metadata.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -395,6 +404,8 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         `lib/<library>-<arch>.qpack`. `<name>_tar` then consists of <name>.tar without
         packs, and <name>-<arch>.tar with those of an arch
         (docs/guide/bundle.md#split-by-arch). Not with lazy libraries or `static`.
+      for_aiter: whether the libraries are modules that AITER's own Python imports,
+        for the PyTorch of QOLA_TORCH (docs/guide/serving.md).
       generated_at: UTC time of generation in manifest.json, the SBOM and the
         report, such as "2026-01-31T00:00:00Z"; by default they contain none.
       **kwargs: attributes of both targets, such as tags and visibility.
@@ -406,6 +417,7 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         packs = packs,
         split = split,
         static = static,
+        torch = Label("@qola_torch//:info") if for_aiter else None,
         triton = triton,
         **kwargs
     )
@@ -431,9 +443,10 @@ def _qola_wheel_impl(ctx):
     for part in [_HOST] + parts if ctx.attr.split else [None]:
         # The tool reads package, version and platform from the file name. The wheel of an unsplit bundle may have the
         # same as the host's.
-        wheel = ctx.actions.declare_file(("{}/".format(ctx.label.name) if part else "") + "{}-{}-py3-none-{}.whl".format(
+        wheel = ctx.actions.declare_file(("{}/".format(ctx.label.name) if part else "") + "{}-{}-{}-{}.whl".format(
             ctx.attr.package if part in (None, _HOST) else "{}_{}".format(ctx.attr.package, part),
             ctx.attr.version,
+            ctx.attr.bundle[QolaBundleInfo].tag,
             ctx.attr.platform,
         ))
         options = external + (["--part", part] if part else [])

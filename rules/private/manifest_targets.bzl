@@ -143,6 +143,32 @@ def manifest_targets(name, modules, version, triton = None):
             visibility = ["//visibility:private"],
         )
 
+def aiter_targets(name, modules, version):
+    """Declares the targets `bundle`, `bundle_tar` and `wheel` of modules that AITER's own Python imports.
+
+    Args:
+      name: the manifest.
+      modules: its modules.
+      version: version of the wheel.
+    """
+    common = dict(
+        tags = ["manual"],
+        visibility = ["//visibility:public"],
+    )
+    qola_bundle(
+        name = "bundle",
+        for_aiter = True,
+        libraries = [":" + module for module in modules],
+        **common
+    )
+    qola_wheel(
+        name = "wheel",
+        bundle = "bundle",
+        package = "qola_" + name,
+        version = version,
+        **common
+    )
+
 def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = [], triton = False, version = "", tags = [], **kwargs):
     """Declares the targets of a manifest in the calling package.
 

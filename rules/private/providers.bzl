@@ -89,7 +89,10 @@ TritonLibraryInfo = provider(
 
 QolaBundleInfo = provider(
     doc = "A bundle.",
-    fields = {"parts": "list of strings: the archs of a split bundle, empty for an unsplit one"},
+    fields = {
+        "parts": "list of strings: the archs of a split bundle, empty for an unsplit one",
+        "tag": "string: tags of Python and ABI of its wheels, such as py3-none",
+    },
 )
 
 EmulatedModuleInfo = provider(

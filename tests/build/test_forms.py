@@ -235,6 +235,7 @@ def test_modules_that_no_wheel_has(logged: list[str]) -> None:
     other = replace(manifest().modules[0], name="module_aiter_enum")
     with pytest.raises(ChoiceError, match="qola_torch_wheel packages modules that Python imports"):
         check_wheel("1.0", [other], False)
+    check_wheel("1.0", [other], False, for_aiter=True)
     check_wheel("1.0", [*manifest().modules, other], False)
     check_wheel("1.0", [other], True)
     words = "not in the wheel, since Python imports them by themselves: module_aiter_enum"

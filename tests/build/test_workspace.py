@@ -63,6 +63,12 @@ def test_bundle(kind: str) -> None:
     golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 
+def test_modules_for_aiter_s_python() -> None:
+    """Prevents: a directory or a wheel without a module, or for an installed qola only."""
+    made = replace(PLAIN, for_aiter=True)
+    golden("aiter_bundle.txt", made.bundle_file(["module_norm", "module_quant"], Forms(), "1.2"))
+
+
 def test_files_of_kernels_in_triton() -> None:
     """Prevents: a manifest that cannot be planned because its Python files are left behind."""
     made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})

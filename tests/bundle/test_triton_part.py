@@ -93,7 +93,7 @@ def test_inputs_as_the_rule_writes_them() -> None:
     texts = ("name", "plan", "tree", "qola_license", "rocm", "generated_at")
     triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}
     data: dict[str, Any] = {key: [] for key in lists} | dict.fromkeys(texts, "x")
-    data |= {"lazy": None, "static": None}
+    data |= {"lazy": None, "static": None, "torch": None}
     inputs = reader(BundleInputs)({**data, "triton": triton})
     assert inputs.triton == TritonInput("a.so", {"gfx942": "a.qpack"}, {"a.h": "b/a.h"})
     assert reader(BundleInputs)({**data, "triton": None}).triton is None

@@ -129,10 +129,11 @@ PLAN = plans.plan(
 def test_the_text_has_a_kernel_a_line() -> None:
     """Prevents: two plans whose difference cannot be read with diff."""
     text = PLAN.to_json()
-    assert text.splitlines()[:13] == [
+    assert text.splitlines()[:14] == [
         "{",
         '  "aiter": {"generation": "wheel", "id": "", "patches": [{"name": "a.patch", "sha256": '
         f'"{"4" * 64}"}}], "version": "1"}},',
+        '  "aiter_python": {},',
         '  "archs": [',
         '    "gfx950"',
         "  ],",
@@ -231,6 +232,7 @@ def documented(repo_root: Path) -> dict[str, set[str]]:
 
 
 _NAMED = (
+    "aiter_python",
     "manifest.modules.overrides",
     "modules.macros",
     "python_modules.source_copts",

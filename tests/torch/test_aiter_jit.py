@@ -1,0 +1,246 @@
+"""Modules in mode aiter, under the Python of AITER's wheel, on a machine without a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from qola.launch.fake_hip import RUNTIME
+
+BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
+COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ninja")
+#: Tables that AITER merges with pandas when it is imported, unless one is named.
+TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
+START = "import os, site, sys, torch\nsite.addsitedir(sys.argv[1])\n"
+#: Packages that a Python may lack are empty: only Triton's kernels and tables need them.
+ABSENT = """\
+import importlib.util, types
+from unittest.mock import MagicMock
+import torch._dynamo
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("einops", "pandas", "psutil", "triton"):
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+    def create_module(self, spec):
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: MagicMock()
+        return module
+    def exec_module(self, module): pass
+
+sys.meta_path.append(Absent())
+"""
+IMPORT = """\
+import aiter
+from aiter.jit import core
+def refuse(name, *args, **kwargs):
+    raise SystemExit(f"AITER compiles {name}")
+core.build_module = refuse
+unary = core.get_module("module_aiter_unary")
+assert aiter.ActivationType.Silu.__module__ == "module_aiter_enum", aiter.ActivationType.Silu
+try:
+    aiter.sigmoid(torch.ones(4))
+except IndexError as error:
+    print(error)
+print(unary.__file__, flush=True)
+# PyTorch 2.13 fails to remove AITER's operators at exit.
+os._exit(0)
+"""
+#: Ranks of a server: each goes on alone, after PyTorch's import.
+RANKS = """\
+children = []
+for _ in range(8):
+    child = os.fork()
+    if not child:
+        break
+    children.append(child)
+else:
+    sys.exit(max(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, aiter_tree: Path) -> Path:
+    """Return a directory with AITER in site/, and tools in bin/: each compiler is an error."""
+    for name in ("bin", "site"):
+        (tmp_path / name).mkdir()
+    for name in ("aiter", "aiter_meta"):
+        (tmp_path / "site" / name).symlink_to(aiter_tree / name)
+    (tmp_path / "bin" / RUNTIME).symlink_to(FAKE)
+    tools = {name: f"echo {name} >> {tmp_path}/compiled; exit 1" for name in COMPILERS}
+    for name, script in {**tools, "hipconfig": "echo 7.2.53211"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def command(machine: Path, code: str) -> list[str]:
+    return [PYTHON, "-c", START + code, str(machine / "site")]
+
+
+def environment(machine: Path, more: Mapping[str, str]) -> dict[str, str]:
+    tables = {f"AITER_CONFIG_GEMM_A8W8_{name}": str(machine / "none.csv") for name in TABLES}
+    places = {"PATH": f"{machine}/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"{machine}/bin"}
+    return {**places, **tables, "GPU_ARCHS": "gfx942", "HOME": str(machine), **more}
+
+
+def run(machine: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the Python whose PyTorch the modules are for."""
+    return subprocess.run(
+        command(machine, code),
+        env=environment(machine, more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def install(machine: Path) -> Path:
+    """Unpack the wheel into site/ as pip does; return its package."""
+    with zipfile.ZipFile(WHEEL) as wheel:
+        wheel.extractall(machine / "site")
+    return machine / "site/qola_aiter"
+
+
+def listed(directory: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
+
+
+def test_aiter_imports_the_directory_without_a_compiler(machine: Path) -> None:
+    """Prevents: a directory whose modules AITER does not find, or cannot use."""
+    directory = BUNDLE / "aiter_jit"
+    before = listed(BUNDLE)
+    ran = run(machine, ABSENT + IMPORT, AITER_JIT_DIR=str(directory))
+    assert ran.returncode == 0, ran.stderr
+    error, place = ran.stdout.splitlines()
+    assert error.startswith("Dimension out of range"), "of module_aiter_unary's own C++"
+    assert Path(place) == directory / "module_aiter_unary.so"
+    assert not (machine / "compiled").exists()
+    assert listed(BUNDLE) == before
+
+
+def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
+    """Prevents: ranks that wait for each other, or that fail where nothing can be written."""
+    directory = shutil.copytree(BUNDLE / "aiter_jit", machine / "ro")
+    script = (
+        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! mkdir "$0/x" && exec "$@"'
+    )
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script]
+    ran = subprocess.run(
+        [*unshare, str(directory), *command(machine, ABSENT + RANKS + IMPORT)],
+        env=environment(machine, {"AITER_JIT_DIR": str(directory)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip(f"no file systems can be mounted here: {ran.stderr}")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines().count(str(directory / "module_aiter_unary.so")) == 8
+    assert not (machine / "compiled").exists()
+
+
+def test_the_wheel_needs_no_variable(machine: Path) -> None:
+    """Prevents: an installed wheel that AITER passes over."""
+    package = install(machine)
+    ran = run(machine, ABSENT + IMPORT)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
+    assert not (machine / "compiled").exists()
+    # A directory that somebody names has precedence.
+    own = machine / "own"
+    code = "import importlib.util as u\nu.find_spec('aiter')\nprint(os.environ['AITER_JIT_DIR'])"
+    assert run(machine, code, AITER_JIT_DIR=str(own)).stdout == f"{own}\n"
+
+
+def test_the_wheel_is_for_one_python_and_pytorch(machine: Path) -> None:
+    """Prevents: a wheel that pip installs for a Python or a PyTorch that cannot import it."""
+    package = install(machine)
+    code = "print(*sys.version_info[:2], torch.__version__)"
+    major, minor, torch = run(machine, code).stdout.split()
+    tag = f"cp{major}{minor}"
+    assert WHEEL.name == f"qola_aiter-0.1.0-{tag}-{tag}-linux_x86_64.whl"
+    text = (machine / "site/qola_aiter-0.1.0.dist-info/METADATA").read_text("utf-8")
+    metadata = Parser().parsestr(text)
+    assert metadata["Requires-Dist"] == f"torch=={torch}"
+    assert metadata["Requires-Python"] == f"=={major}.{minor}.*"
+    assert (package / "licenses/composable_kernel/LICENSE").is_file()
+    assert (machine / "site/qola_aiter.pth").read_text("utf-8").startswith("import ")
+
+
+def test_the_modules_are_listed(machine: Path) -> None:
+    """Prevents: an image of which nobody can tell what it has."""
+    package = install(machine)
+    command = [sys.executable, "-m", "qola_aiter", "modules"]
+    listing = subprocess.check_output(command, cwd=package.parent, text=True).splitlines()
+    built = json.loads((package / "manifest.json").read_text("utf-8"))["aiter_jit"]
+    assert listing[0] == (
+        f"AITER 0.1.7.post2.dev18, PyTorch {built['torch']}, Python {built['python']}, "
+        "gfx942, gfx950"
+    )
+    names = [line.partition(":")[0] for line in listing[1:]]
+    assert names == ["module_aiter_enum", "module_aiter_unary"]
+    # The directory of the bundle has the same program.
+    alone = subprocess.check_output([sys.executable, BUNDLE / "aiter_modules.py"], text=True)
+    assert alone.splitlines() == listing
+
+
+def edited(package: Path, **changes: object) -> None:
+    """Change what the modules are for, as it would be elsewhere."""
+    record = json.loads((package / "manifest.json").read_text("utf-8"))
+    for key, value in changes.items():
+        (record["aiter_jit"] if key in record["aiter_jit"] else record)[key] = value
+    (package / "manifest.json").write_text(json.dumps(record), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"torch": "1.0+other"}, ", built for 1.0+other"),
+        ({"python": "3.99"}, ", built for 3.99"),
+        ({"files": {"aiter/ops/mha.py": "0" * 64}}, "(aiter/ops/mha.py), built for AITER 0.1.7.p"),
+    ],
+    ids=("torch", "python", "aiter"),
+)
+def test_something_else_is_refused_by_name(
+    machine: Path, changes: dict[str, object], said: str
+) -> None:
+    """Prevents: modules of another AITER, PyTorch or Python that crash a server, or mislead it."""
+    edited(install(machine), **changes)
+    ran = run(machine, "import aiter")
+    assert ran.returncode == 1
+    assert f"ImportError: the modules in {machine}/site/qola_aiter are for something else:" in (
+        ran.stderr
+    )
+    assert said in ran.stderr
+    checked = run(machine, "sys.argv[1:] = ['check']\nimport runpy\nrunpy.run_module('qola_aiter')")
+    assert checked.returncode == 1
+    assert said in checked.stderr
+
+
+def test_another_gpu_is_refused_by_name(machine: Path) -> None:
+    """Prevents: modules for another GPU, which fail at the first launch."""
+    package = install(machine)
+    for node, version in enumerate((0, 90010)):
+        (machine / f"nodes/{node}").mkdir(parents=True)
+        properties = f"cpu_cores_count 0\ngfx_target_version {version}\n"
+        (machine / f"nodes/{node}/properties").write_text(properties, "utf-8")
+    code = (
+        "from pathlib import Path\nimport qola_aiter.aiter_modules as m\n"
+        f"print(m.differences(Path({str(machine / 'nodes')!r})))"
+    )
+    assert run(machine, code).stdout == "['gfx90a, built for gfx942, gfx950']\n"
+    edited(package, archs=["gfx90a"])
+    assert run(machine, code).stdout == "[]\n"
