@@ -88,6 +88,7 @@ class BundleInputs:
         static: an archive of the same modules, or None.
         torch: the libraries are modules that AITER's Python imports, for this PyTorch; None if
             they are C++ libraries.
+        names: directories with a library for each further name of the modules.
     """
 
     name: str
@@ -105,6 +106,7 @@ class BundleInputs:
     static: str | None = None
     triton: TritonInput | None = None
     torch: TorchFacts | None = None
+    names: tuple[str, ...] = ()
 
 
 def build(inputs: BundleInputs, output: Path) -> None:
@@ -138,6 +140,9 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.copy(library.path, f"{directory}/{name}", components)
         facts[name] = files.library_facts(f"{directory}/{name}")
         packs[name] = _copy_packs(library.packs, files, components)
+    for folder in inputs.names:
+        for shim in sorted(Path(folder).glob("*.so")):
+            files.copy(str(shim), f"{directory}/{shim.name}", ("qola",))
     if inputs.torch:
         files.copy(str(_IN_WHEEL / AITER_MODULES), AITER_MODULES, ("qola",))
         files.write(_BUILD, f"{AITER_JIT}/build/README", ("qola",))

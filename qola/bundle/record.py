@@ -68,7 +68,11 @@ class _Packs(TypedDict, total=False):
     packs: list[PackRecord]
 
 
-class _OnlyTriton(_Packs, total=False):
+class _OnlyAiterModules(TypedDict, total=False):
+    names: list[str]
+
+
+class _OnlyTriton(_Packs, _OnlyAiterModules, total=False):
     archs: list[str]
     compiler: str
 
@@ -187,7 +191,7 @@ def manifest_record(
     ]
     if triton:
         modules.append(triton)
-    return {
+    record: BundleRecord = {
         "schema": SCHEMA_VERSION,
         "qola": plan.qola,
         "name": plan.name,
@@ -207,7 +211,6 @@ def manifest_record(
             "plan": {"sha256": plan_sha256},
             "toolchain": dict(toolchain),
         },
-        **({"aiter_jit": _aiter_jit(plan, torch)} if torch else {}),
         "modules": modules,
         "summary": {"total": len(modules), "success": len(modules), "failed": 0},
         # Further keys of ROCm/QoLA's manifest.json.
@@ -216,6 +219,9 @@ def manifest_record(
         "aiter_root": None,
         "manifest_src": None,
     }
+    if torch:
+        record["aiter_jit"] = _aiter_jit(plan, torch)
+    return record
 
 
 def _file_record(facts: FileFacts) -> FileRecord:
@@ -311,7 +317,7 @@ def _module(
     if not isinstance(module, PlannedModule):
         entry_points = {module.symbol} if module.symbol else {*library.symbols}
     sorted_kernels = {direction: sorted(names) for direction, names in sorted(kernels.items())}
-    return {
+    record: LibraryRecord = {
         **_library_record(module.name, library, sorted(entry_points), sorted_kernels),
         "levels": {d.name: d.level for d in directions},
         "code_objects": [
@@ -320,6 +326,9 @@ def _module(
             if code_object.arch in archs
         ],
     }
+    if names := plan.further_names(module.name):
+        record["names"] = names
+    return record
 
 
 def to_json(record: BundleRecord) -> str:

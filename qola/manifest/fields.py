@@ -313,6 +313,16 @@ _MODULE_KEYS = (
     ),
     Field("group", Kind.TEXT, "a name to build several modules by", "none", example="attention"),
     Field(
+        "names",
+        Kind.TEXT_LIST,
+        "in mode aiter, further names by which AITER's Python imports the module: its variants",
+        "none",
+        pattern=r"[A-Za-z_][A-Za-z0-9_]*",
+        pattern_doc="names of Python modules",
+        may_be_empty=True,
+        example=["mha_fwd_bf16_nbias_nmask_nlse_ndropout"],
+    ),
+    Field(
         "drop_srcs",
         Kind.TEXT_LIST,
         "source files to leave out, by file name",

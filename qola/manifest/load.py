@@ -22,6 +22,7 @@ from qola.manifest.constants import (
     NATIVE,
 )
 from qola.manifest.fields import Kind, TableSpec, flags
+from qola.manifest.further_names import unserved
 from qola.manifest.types import (
     BwdVariant,
     FwdVariant,
@@ -122,6 +123,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
     for table in fields.FILTERED:
         _check_variants(reader, table, tables, expanded=expanded and table is fields.FWD_VARIANTS)
     kernels = tuple(_read_kernels(reader, tables[fields.KERNELS]))
+    _check_further_names(reader, tables, for_aiter=mode == AITER)
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings, f"{file} is not a valid manifest")
@@ -340,6 +342,47 @@ def _check_for_aiter(
             )
 
 
+def _check_further_names(
+    reader: _Reader, tables: Mapping[TableSpec, list[Values]], *, for_aiter: bool
+) -> None:
+    """Report names that are used twice, or for which the manifest selects no kernels."""
+    first: dict[str, toml.Path] = {}
+    for n, module in enumerate(tables[fields.MODULES]):
+        path = ("modules", n, "names")
+        if module.get("names") and not for_aiter:
+            expected = 'mode = "aiter" under [build]: no other Python looks for them'
+            reader.warn(path, "names of a module", expected, "remove names, or set that mode")
+            continue
+        for name in module.get("names", ()):
+            reader.check_once(first, name, path, "every name once", f"remove {name} here")
+            if name in {other.get("name") for other in tables[fields.MODULES]}:
+                found = f"{name}, which is a module of this manifest"
+                reader.report(path, found, "names of no module", f"remove {name}")
+        _check_kernels_of(reader, tables, module, path)
+
+
+def _check_kernels_of(
+    reader: _Reader, tables: Mapping[TableSpec, list[Values]], module: Values, path: toml.Path
+) -> None:
+    """Report names of a module whose kernels its variants leave out."""
+    for table, kind in ((fields.FWD_VARIANTS, FwdVariant), (fields.BWD_VARIANTS, BwdVariant)):
+        if module.get("name") not in fields.FILTERED[table] or not tables[table]:
+            continue
+        variants = list(_variants(reader, kind, table, tables))
+        lacking = {
+            name: fault for name in module.get("names", ()) if (fault := unserved(name, variants))
+        }
+        for name, fault in [*lacking.items()][:1]:
+            more = f" and {len(lacking) - 1} more names" if len(lacking) > 1 else ""
+            line, names = reader.lines.of((table.name, 0)), "names" if more else "name"
+            reader.report(
+                path,
+                f"{name}{more}, and no {table.header} table selects kernels with {fault}",
+                "names whose kernels the module has",
+                f"add the value to {table.header} in line {line}, or remove the {names}",
+            )
+
+
 def _check_directions(reader: _Reader, module: Values, path: toml.Path) -> None:
     added = tuple(dict.fromkeys(module.get("add_directions", ())))
     name = module.get("name", "libmha_fwd")
@@ -487,7 +530,7 @@ def _sorted(values: Values, key: str) -> tuple[str, ...]:
 
 def _module(index: int, module: Values) -> ModuleSpec:
     own: Values = {key: value for key, value in module.items() if key not in fields.OVERRIDE_KEYS}
-    for key in ("drop_srcs", "drop_directions", "add_directions"):
+    for key in ("drop_srcs", "drop_directions", "add_directions", "names"):
         own[key] = _sorted(module, key)
     return ModuleSpec(
         **own,

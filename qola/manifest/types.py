@@ -40,6 +40,7 @@ class ModuleSpec:
 
     Attributes:
         hsa_subdirs: None if not given (the module's own apply); () embeds nothing.
+        names: further names of a module that AITER's Python imports, sorted.
         overrides: the optCompilerConfig.json keys in alphabetical order, lists as tuples, tables as
             tuples of (key, value).
     """
@@ -53,10 +54,11 @@ class ModuleSpec:
     add_directions: tuple[str, ...] = ()
     hsa_subdirs: tuple[str, ...] | None = None
     overrides: tuple[tuple[str, Any], ...] = ()
+    names: tuple[str, ...] = ()
     index: int = 0
 
     def to_json(self) -> JsonObject:
-        """Return the canonical form; digests of manifests without add_directions lack this key."""
+        """Return the canonical form, without empty `add_directions` and `names`."""
         overrides = {
             key: {k: _lists(v) for k, v in value}
             if key == "flags_extra_hip_per_source"
@@ -64,8 +66,9 @@ class ModuleSpec:
             for key, value in self.overrides
         }
         data = _canonical(self, overrides=overrides)
-        if not self.add_directions:
-            del data["add_directions"]
+        for key in ("add_directions", "names"):
+            if not data[key]:
+                del data[key]
         return data
 
 

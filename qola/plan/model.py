@@ -259,6 +259,12 @@ class Plan:
         """Return the header set with this name."""
         return _find(self.header_sets, name)
 
+    def further_names(self, module: str) -> list[str]:
+        """Return the further names by which AITER's Python imports a module."""
+        specs = self.manifest.get("modules", ())
+        named = (spec.get("names", ()) for spec in specs if spec["name"] == module)
+        return [name for names in named for name in names]
+
     @property
     def with_kernels(self) -> tuple[PlannedModule | TorchModule, ...]:
         """The libraries and the torch modules."""

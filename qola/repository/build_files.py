@@ -283,6 +283,7 @@ def _module_attributes(
         "file": module.library,
         "generated": [found.file for found in module.generated] or None,
         "headers": f":{module.name}.headers",
+        "names": plan.further_names(module.name) or None,
         "source_copts": {name: list(flags) for name, flags in module.source_copts.items()} or None,
     }
 

@@ -278,6 +278,7 @@ def _qola_bundle_directory_impl(ctx):
         ],
         "license_files": [file.path for file in info.bundle_files.license_files],
         "name": ctx.label.name,
+        "names": [info.names.path for info in infos if info.names],
         "plan": info.plan.path,
         "qola_license": ctx.file._license.path,
         "rocm": ctx.file._rocm.path,
@@ -292,6 +293,7 @@ def _qola_bundle_directory_impl(ctx):
         inputs = depset(
             configs + info.bundle_files.license_files + lazy.files + ctx.files.static + triton.files +
             [file for one in libraries for file in [one.library] + one.packs.values()] +
+            [i.names for i in infos if i.names] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],
         ),

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action")
+load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action", "llvm_program")
 load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
@@ -63,6 +63,26 @@ def _size_check(ctx, library):
     )
     return [output]
 
+def _further_names(ctx, library):
+    """Declares the libraries by which Python imports the module under further names, in a directory."""
+    if not ctx.attr.names:
+        return None
+    toolchain = find_cpp_toolchain(ctx)
+    output = ctx.actions.declare_directory(ctx.label.name + ".names")
+    args = ctx.actions.args()
+    args.add_all([llvm_program(toolchain, "clang++"), llvm_program(toolchain, "lld")])
+    args.add_all([ctx.file._name_source, library, output], expand_directories = False)
+    args.add_all(ctx.attr.names)
+    ctx.actions.run_shell(
+        arguments = [args],
+        command = _FURTHER_NAMES,
+        inputs = depset([ctx.file._name_source, library], transitive = [toolchain.all_files]),
+        mnemonic = "QolaNames",
+        outputs = [output],
+        progress_message = "Linking the names of %{label}",
+    )
+    return output
+
 def _split(ctx):
     separated = _separate_symbols(ctx, ctx.file.split, SPLIT_DIRECTORY)
     packs = ctx.attr.split_packs[SplitPacksInfo].packs
@@ -83,6 +103,7 @@ def _linked_module_impl(ctx):
             headers = ctx.attr.headers[CcInfo],
             lazy = ctx.attr.lazy[LazySourcesInfo] if ctx.attr.lazy else None,
             library = library,
+            names = _further_names(ctx, library),
             plan = ctx.file.plan,
             split = _split(ctx) if ctx.attr.split else None,
             static = static_module(
@@ -96,6 +117,20 @@ def _linked_module_impl(ctx):
         ),
     ]
 
+# Each forwards to the module, which is beside it, and has no code of its own beyond that.
+_FURTHER_NAMES = """
+set -eu
+clang=$1 lld=$2 source=$3 library=$4 output=$5
+shift 5
+module=$(basename "$library" .so)
+for name; do
+    object=$output/$name.o
+    "$clang" -x c++ -O1 -fPIC -DQOLA_MODULE="$module" -DQOLA_NAME="$name" -c "$source" -o "$object"
+    "$lld" -flavor gnu -shared -s -soname "$name.so" -rpath '$ORIGIN' "$object" "$library" -o "$output/$name.so"
+    rm "$object"
+done
+"""
+
 _linked_module = rule(
     implementation = _linked_module_impl,
     attrs = {
@@ -106,11 +141,13 @@ _linked_module = rule(
         "lazy": attr.label(providers = [LazySourcesInfo]),
         "linked": attr.label(allow_single_file = True, doc = "The library with its symbols.", mandatory = True),
         "max_bytes": attr.int(doc = "Bytes of the library above which the build fails; 0 for no limit."),
+        "names": attr.string_list(doc = "Further names by which Python imports the module."),
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], mandatory = True),
         "split": attr.label(allow_single_file = True, doc = "The host part of the library with its symbols; None for a library that cannot be split."),
         "split_packs": attr.label(doc = "The packs of the host part.", providers = [SplitPacksInfo]),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
+        "_name_source": attr.label(allow_single_file = True, default = "//cc/torch:name.cpp"),
         "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
@@ -176,6 +213,7 @@ def _qola_library_impl(ctx):
             headers = info.headers,
             lazy = info.lazy,
             library = library,
+            names = info.names,
             plan = info.plan,
             split = split,
             static = info.static,

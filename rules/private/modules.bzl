@@ -194,7 +194,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             **common
         )
 
-def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None, source_copts = {}):
+def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None, source_copts = {}, names = []):
     """Declares a module that Python imports without PyTorch, or whose C functions it calls.
 
     Args:
@@ -213,6 +213,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         its key.
       rocm_headers: label of the headers of ROCm's libraries, if the module includes some.
       source_copts: dict from the name of a source to further compiler flags.
+      names: further names by which Python imports the module.
     """
     if code_objects:
         copts = copts + _EMBEDDED_FILES
@@ -235,10 +236,11 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         headers = headers,
         # The interpreter that loads the module defines Python's symbols.
         link_flags = ["-Wl,--as-needed"] + ([] if deps else ["-Wl,-z,defs"]),
+        names = names,
         plan = plan,
     )
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], source_copts = {}):
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], source_copts = {}, names = []):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -263,6 +265,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       asm_files: the sources load code objects from files, and get embedded ones instead.
       generated: generated files that sources include, in <name>/generated.
       source_copts: dict from the name of a source to further compiler flags.
+      names: further names by which Python imports the module.
     """
     stem = file.removesuffix(".so")
     with_asm = bool(code_objects or asm_tables)
@@ -320,5 +323,6 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
             _CPU_CHECK: [],
             "//conditions:default": ["$(location {}//:lib/{})".format(torch, library) for library in FURTHER_LIBRARIES],
         }),
+        names = names,
         plan = plan,
     )

@@ -10,6 +10,7 @@ QolaLibraryInfo = provider(
         "headers": "CcInfo: public headers and the AITER and CK headers they include",
         "lazy": "LazySourcesInfo of a lazy library, None for one that has its kernels inside",
         "library": "File: the shared library",
+        "names": "File: directory with a library for each further name of a Python module; None without one",
         "plan": "File: plan.json of the manifest",
         "split": "struct(debug, library, packs) of the host part: two Files, and a dict from an arch to a File; None for a library that cannot be split",
         "static": "QolaStaticModuleInfo, None for a lazy library and for a module that Python imports",

@@ -89,7 +89,7 @@ def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
 
 def test_inputs_as_the_rule_writes_them() -> None:
     """Prevents: a library among the inputs that the bundle lacks."""
-    lists = ("archs", "libraries", "headers", "configs", "license_files")
+    lists = ("archs", "names", "libraries", "headers", "configs", "license_files")
     texts = ("name", "plan", "tree", "qola_license", "rocm", "generated_at")
     triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}
     data: dict[str, Any] = {key: [] for key in lists} | dict.fromkeys(texts, "x")

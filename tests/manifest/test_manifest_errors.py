@@ -102,6 +102,52 @@ def test_all_that_aiter_s_python_would_not_find_is_named(
     check(the_error(f"{AITER}{more}\n"), place, found, expected, fix)
 
 
+MHA = AITER.replace("module_norm", "module_mha_fwd")
+NAME = "mha_fwd_{}_nbias_nmask_nlse_ndropout"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found", "expected", "fix"),
+    [
+        (
+            f'{AITER}names = ["module_norm"]',
+            "5 [[modules]].names",
+            "module_norm, which is a module",
+            "names of no module",
+            "remove module_norm",
+        ),
+        (
+            f'{AITER}names = ["a"]\n[[modules]]\nname = "b"\nnames = ["a"]',
+            "8 [[modules]].names",
+            '"a", which line 5 declares already',
+            "every name once",
+            "remove a here",
+        ),
+        (
+            f'{MHA}names = ["{NAME.format("fp16")}"]\n[[mha_fwd_variants]]\ndtype = "bf16"',
+            "5 [[modules]].names",
+            f"{NAME.format('fp16')}, and no [[mha_fwd_variants]] table selects kernels with dtype "
+            "= fp16",
+            "names whose kernels the module has",
+            "add the value to [[mha_fwd_variants]] in line 6",
+        ),
+    ],
+)
+def test_each_wrong_name_of_a_module_is_named(
+    text: str, place: str, found: str, expected: str, fix: str
+) -> None:
+    """Prevents: a name under which AITER finds a module that has none of its kernels."""
+    check(the_error(text), place, found, expected, fix)
+
+
+def test_names_whose_kernels_a_module_has() -> None:
+    """Prevents: a name refused though one of several tables selects its kernels."""
+    names = f'names = ["{NAME.format("fp16")}", "{NAME.format("bf16")}", "other"]\n'
+    tables = '[[mha_fwd_variants]]\ndtype = "fp16"\n[[mha_fwd_variants]]\ndtype = "bf16"\n'
+    (module,) = loads(f"{MHA}{names}{tables}", file="m.toml").modules
+    assert len(module.names) == 3
+
+
 def test_variants_alone_are_no_modules_for_aiter() -> None:
     """Prevents: modules with ROCm/QoLA's names, which AITER never asks for."""
     errors = errors_of('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
@@ -217,6 +263,7 @@ WARNINGS = [
     ('[[modules]]\nname = "a"\n[[mha_bwd_variants]]', ":3 ", "without the module it filters", ""),
     (f'{MODULES}drop_srcs = ["a", "b", "a"]', ":5 ", '"a" more than once', ""),
     (f'{MODULES}[build]\narchitectures = ["gfx942", "gfx942"]', ":6 ", "more than once", ""),
+    (f'{MODULES}names = ["a"]', ":5 [[modules]].names", "names of a module", "remove names"),
     (f"{MODULES}{ORDER}", ":5 [order]", "[order] without [[triton]]", "add [[triton]], or remove"),
     (f"{TRITON}{ORDER}", ":3 [order]", "[order] without [[modules]]", "add [[modules]], or remove"),
 ]

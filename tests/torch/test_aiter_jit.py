@@ -49,6 +49,8 @@ def refuse(name, *args, **kwargs):
     raise SystemExit(f"AITER compiles {name}")
 core.build_module = refuse
 unary = core.get_module("module_aiter_unary")
+variant = core.get_module("module_aiter_unary_variant")
+assert variant.sigmoid.__doc__ == unary.sigmoid.__doc__
 assert aiter.ActivationType.Silu.__module__ == "module_aiter_enum", aiter.ActivationType.Silu
 try:
     aiter.sigmoid(torch.ones(4))
@@ -191,7 +193,8 @@ def test_the_modules_are_listed(machine: Path) -> None:
         "gfx942, gfx950"
     )
     names = [line.partition(":")[0] for line in listing[1:]]
-    assert names == ["module_aiter_enum", "module_aiter_unary"]
+    assert names == ["module_aiter_enum", "module_aiter_unary", "  module_aiter_unary_variant"]
+    assert (package / "aiter_jit/module_aiter_unary_variant.so").stat().st_size < 20_000
     # The directory of the bundle has the same program.
     alone = subprocess.check_output([sys.executable, BUNDLE / "aiter_modules.py"], text=True)
     assert alone.splitlines() == listing

@@ -135,6 +135,8 @@ def main() -> int:
         )
         for module in bundle["modules"]:
             print(f"{module['name']}: {module['size'] / 1e6:.1f} MB, {module['sha256'][:16]}")
+            for name in module.get("names", ()):
+                print(f"  {name}")
     return 0
 
 
