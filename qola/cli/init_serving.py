@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from qola.aiter.called_modules import called_modules
 from qola.aiter.tree import read_tree
+from qola.aiter.variant_names import variant_names
 from qola.checkout.default_tree import find_tree
 from qola.cli.console import Surroundings
 from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
-from qola.inspect.serving import serving_manifest
+from qola.inspect.serving import SERVERS, Calls, read_server, serving_manifest
 from qola.manifest.archs import split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
@@ -24,9 +26,9 @@ def add_serving_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="user",
-        choices=(AITER,),
-        help="all modules that AITER's own Python imports; those that cannot be planned are "
-        "comments with the reason",
+        choices=(AITER, *SERVERS),
+        help="all modules that AITER's own Python imports, or those that a server calls; modules "
+        "that cannot be planned are comments with the reason",
     )
 
 
@@ -51,10 +53,16 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
     """
     archs = split(args.arch) or DEFAULT_ARCHS
     tree = find_tree(place_of(args.aiter_root, around), around.environ)
+    names = variant_names(read_tree(tree))
+    calls = None
+    if args.user in SERVERS:
+        server = read_server(args.user)
+        calls = Calls(server, called_modules(read_tree(tree), server.functions))
     with tree_answers(tree, around.environ) as answers:
         reports = answers.find(
             ["modules", *archs],
             tuple[ModuleReport, ...],
             lambda: module_reports(read_tree(tree), archs),
         )
-    return serving_manifest(reports, archs, aiter_id=pinned_id(tree), file=file, schema=schema)
+    own = {"aiter_id": pinned_id(tree), "file": file, "schema": schema}
+    return serving_manifest(reports, archs, names=names, calls=calls, **own)

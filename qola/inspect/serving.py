@@ -1,10 +1,14 @@
-"""Writes a manifest of all modules that AITER's own Python imports."""
+"""Writes a manifest of the modules that AITER's own Python imports, all or those of a server."""
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from qola.json_types import reader
 from qola.manifest.constants import AITER
 from qola.manifest.toml import toml_line
 from qola.plan.modules import ModuleReport
@@ -18,12 +22,51 @@ _LINKED = ("hipblaslt", "rocblas", "rocsolver")
 """Libraries of ROCm that the pinned ROCm does not have."""
 
 
+_BACKWARD = "_bwd"
+"""Part of the name of a module of backward kernels."""
+
+_SERVERS = Path(__file__).with_name("servers.json")
+SERVERS = ("sglang", "vllm")
+"""The servers of servers.json."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server whose source was read for its calls of AITER.
+
+    Attributes:
+        repository: its owner and name.
+        files: the files that were read, each with the commit.
+        functions: the functions and values of AITER that they use, without kernels in Triton.
+    """
+
+    repository: str
+    files: Mapping[str, str]
+    functions: tuple[str, ...]
+
+
+def read_server(name: str) -> Server:
+    """Return a server of `SERVERS`."""
+    found: Server = reader(Server)(json.loads(_SERVERS.read_text(encoding="utf-8"))[name])
+    return found
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of a server into one AITER: functions by module."""
+
+    server: Server
+    modules: Mapping[str, Sequence[str]]
+
+
 def serving_manifest(
     reports: Iterable[ModuleReport],
     archs: Sequence[str],
     *,
     aiter_id: str,
     file: str,
+    names: Mapping[str, Sequence[str]],
+    calls: Calls | None = None,
     schema: str = "",
 ) -> str:
     """Return a manifest in mode aiter; modules that cannot be planned are comments with the reason.
@@ -31,24 +74,42 @@ def serving_manifest(
     Args:
         reports: of all modules of the tree, for these archs.
         aiter_id: commit or version of the tree, "" if unknown.
+        names: the names of variants, by module.
+        calls: take only the modules that a server calls; None for all modules.
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
     lines = [f"#:schema {schema}"] if schema else []
     lines += _prose("Modules that AITER's own Python imports, so that it compiles none of them.")
+    if calls:
+        read = ", ".join(f"{path} ({commit[:12]})" for path, commit in calls.server.files.items())
+        lines += _prose(f"Those that {calls.server.repository} calls, in {read}.")
+        known = {function for functions in calls.modules.values() for function in functions}
+        if absent := [name for name in calls.server.functions if name not in known]:
+            lines += _prose(f"It uses no module of this AITER by: {', '.join(absent)}.")
     lines += _prose(f"qola build {file} --wheel 1.0 builds them: {docs_url('guide/serving.md')}")
     lines += ["", "[qola]", *([toml_line("aiter_commit", aiter_id)] if aiter_id else [])]
     lines += ["", "[build]", toml_line("architectures", tuple(archs)), toml_line("mode", AITER)]
     for report in reports:
-        if report.kind != _LIBRARY:
-            lines += ["", *_module(report)]
+        if report.kind == _LIBRARY or (calls and report.name not in calls.modules):
+            continue
+        used = calls.modules[report.name] if calls else ()
+        why = _why_not(report)
+        if calls and _BACKWARD in report.name:
+            why = why or "backward kernels, which a server does not call"
+        lines += ["", *_module(report, names.get(report.name, ()), used, why)]
     return "\n".join(lines) + "\n"
 
 
-def _module(report: ModuleReport) -> Iterator[str]:
-    """Yield the lines of a module's table."""
+def _module(
+    report: ModuleReport, names: Sequence[str], used: Sequence[str], why: str
+) -> Iterator[str]:
+    """Yield the lines of a module's table: comments if there is a reason to leave it out."""
+    if used:
+        yield from _prose(f"for {', '.join(used)}")
     table = ["[[modules]]", toml_line("name", report.name)]
-    if why := _why_not(report):
+    table += toml_line("names", tuple(names)).splitlines() if names else []
+    if why:
         yield from _prose(why)
         table = [f"#{line}" for line in table]
     yield from table

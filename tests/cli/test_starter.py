@@ -168,6 +168,31 @@ def test_all_modules_that_aiter_s_python_imports(init: Init, tmp_path: Path) -> 
     ]
 
 
+CALLS = """
+@compile_ops("module_custom")
+def rms_norm(x): ...
+
+@compile_ops("module_other")
+def topk_softmax(x): ...
+"""
+
+
+def test_modules_that_a_server_calls(init: Init, tmp_path: Path) -> None:
+    """Prevents: a manifest with modules that the server never calls, or without their reason."""
+    tree = write_pybind_tree(tmp_path / "tree")
+    (tree / "aiter/ops").mkdir()
+    (tree / "aiter/ops/all.py").write_text(CALLS, "utf-8")
+    options = ("--for", "vllm", "--aiter-root", str(tree), "--arch", "gfx950")
+    code, _, err = init("serve.toml", *options)
+    assert code == 0, err
+    text = (tmp_path / "serve.toml").read_text("utf-8")
+    assert [module.name for module in load(tmp_path / "serve.toml").modules] == ["module_custom"]
+    assert '# for rms_norm\n[[modules]]\nname = "module_custom"\n' in text
+    assert '#name = "module_other"' in text
+    assert "module_literal" not in text
+    assert "# Those that vllm-project/vllm calls, in vllm/_aiter_ops.py (" in text
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [

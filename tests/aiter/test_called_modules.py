@@ -1,0 +1,61 @@
+"""The modules behind functions of AITER's Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qola.aiter.called_modules import called_modules
+from qola.aiter.tree import read_tree
+from qola.inspect.serving import SERVERS, read_server
+from tests.support.later_tree import write_later_tree
+
+OPS = """
+from ..jit.core import compile_ops
+import aiter
+
+MD_NAME = "module_sort"
+
+@compile_ops("module_quant")
+def quant(x): ...
+
+@compile_ops(MD_NAME)
+def sort(x): ...
+
+@compile_ops("module_other")
+def other(x): ...
+
+def stage(x):
+    return aiter.quant(sort(x))
+
+def fused_moe(x):
+    return stage(x)
+
+class Gemm:
+    def mm(self, x):
+        return other(x)
+
+gemm = Gemm()
+"""
+
+
+def test_calls_are_followed(tmp_path: Path) -> None:
+    """Prevents: a module that a function calls by way of others, and that the manifest lacks."""
+    root = write_later_tree(tmp_path)
+    (root / "aiter/ops").mkdir()
+    (root / "aiter/ops/moe.py").write_text(OPS, "utf-8")
+    assert called_modules(read_tree(root), ["fused_moe", "gemm", "quant", "absent"]) == {
+        "module_other": ("gemm",),
+        "module_quant": ("fused_moe", "quant"),
+        "module_sort": ("fused_moe",),
+    }
+
+
+def test_servers_call_modules_of_the_wheel(aiter_tree: Path) -> None:
+    """Prevents: a list of calls that names nothing of a real tree, or everything."""
+    tree = read_tree(aiter_tree)
+    found = {name: called_modules(tree, read_server(name).functions) for name in SERVERS}
+    both = {"module_rmsnorm", "module_moe_asm", "module_mha_varlen_fwd", "module_mla_asm"}
+    assert all(both <= modules.keys() for modules in found.values())
+    assert "module_mla_metadata" in found["sglang"]
+    assert "module_attention_asm" in found["vllm"]
+    assert all(20 <= len(modules) <= 30 for modules in found.values())
