@@ -15,6 +15,7 @@ from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
+from qola.repository.build_files import manifest_build_file
 from tests.support.later_tree import write_pybind_tree
 
 TEXT = '[build]\narchitectures = ["gfx950"]\nmode = "aiter"\n[[modules]]\nname = "{}"\n'
@@ -33,6 +34,18 @@ def test_modules_have_aiters_names(tree: AiterTree) -> None:
         "PyInit_module_aiter_unary",
     )
     assert plan.manifest["mode"] == "aiter"
+
+
+def test_the_build_file_has_the_names_of_variants(tmp_path: Path) -> None:
+    """Prevents: a bundle without modules, or a module without the names of its variants."""
+    tree = read_tree(write_pybind_tree(tmp_path))
+    text = f'{TEXT.format("module_custom")}names = ["custom_fp16", "custom_bf16"]\n'
+    wanted = Request("serve", loads(text, file="serve.toml"), tree)
+    plan = build_plan(resolve(wanted), Folder())
+    file = manifest_build_file(plan, source="serve.toml", aiter="aiter")
+    assert 'names = [\n        "custom_bf16",\n        "custom_fp16",\n    ],' in file
+    assert 'aiter_targets(\n    name = "serve",\n    modules = [' in file
+    assert "torch_wheel" not in file
 
 
 def test_another_mode_is_refused(tmp_path: Path) -> None:
