@@ -398,7 +398,10 @@ def _tables(record: Record, archs: Sequence[str]) -> Iterator[str]:
         yield "[[modules]]"
         yield f"name = {json.dumps(name)}"
         variants = sorted(v for v, base in record.variants.items() if base == name and v != name)
-        yield from (f"# variant: {variant}" for variant in variants)
+        if variants:
+            yield "names = ["
+            yield from (f"  {json.dumps(variant)}," for variant in variants)
+            yield "]"
         if {name, *variants} & {*record.built}:
             yield "# compiled by AITER's JIT while it was recorded"
 
