@@ -42,6 +42,9 @@ if __name__ != _HOOK:
 VARIABLE = "QOLA_AITER_RECORD"
 """Names the record's file, an absolute path, in each recorded process."""
 
+#: A line of a record, before its values are checked.
+_Values = dict[str, Any]
+
 _FIRST_LINE = "# Written by qola.aiter_record"
 #: AITER's modules with functions that request kernels.
 _CORE, _CPP_ITFS = "aiter.jit.core", "csrc.cpp_itfs.utils"
@@ -305,7 +308,7 @@ class Record:
         self.modules: list[str] = []
         self.variants: dict[str, str] = {}
         self.built: list[str] = []
-        self.functions: dict[str, dict[str, Any]] = {}
+        self.functions: dict[str, _Values] = {}
         self.errors: list[str] = []
         self.unread = 0
         names: set[str] = set()
@@ -317,7 +320,7 @@ class Record:
                     self.unread += 1
         self.modules = sorted((names - set(self.variants)) | set(self.variants.values()))
 
-    def _read(self, values: dict[str, Any], names: set[str]) -> None:
+    def _read(self, values: _Values, names: set[str]) -> None:
         event = values["event"]
         if event == "aiter":
             for key in ("version", "python", "torch"):
@@ -342,7 +345,7 @@ class Record:
         seen = self.versions.setdefault(key, [])
         seen += [value for value in found if value and value not in seen]
 
-    def _function(self, name: str, values: dict[str, Any]) -> None:
+    def _function(self, name: str, values: _Values) -> None:
         args = values["args"]
         if not isinstance(args, (dict, list)):
             raise TypeError(type(args).__name__)

@@ -23,8 +23,7 @@ KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 def record() -> dict[str, Any]:
     """Return manifest.json."""
-    read: dict[str, Any] = json.loads((HERE / "manifest.json").read_text(encoding="utf-8"))
-    return read
+    return dict(json.loads((HERE / "manifest.json").read_text(encoding="utf-8")))
 
 
 def directory() -> Path:
