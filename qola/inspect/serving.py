@@ -121,8 +121,9 @@ def _why_not(report: ModuleReport) -> str:
         return report.cause
     if report.name.endswith(_TUNER):
         return "only AITER's tuner imports it"
-    if any(library in need for need in report.needs for library in _LINKED):
-        return f"needs {'; '.join(report.needs)} on this machine: QOLA_ROCM=/opt/rocm"
+    linked = [library for library in _LINKED if any(library in need for need in report.needs)]
+    if linked:
+        return f"needs {', '.join(linked)} of a ROCm on this machine: QOLA_ROCM=/opt/rocm"
     return ""
 
 

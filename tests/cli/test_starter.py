@@ -11,10 +11,12 @@ import pytest
 
 from qola.cli import command_line as cli
 from qola.inspect.planned import plan_of
+from qola.inspect.serving import serving_manifest
 from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
 from qola.manifest.starter import starter_manifest
+from qola.plan.modules import ModuleReport
 from tests.support.later_tree import write_pybind_tree
 
 Init = Callable[..., tuple[int, str, str]]
@@ -166,6 +168,18 @@ def test_all_modules_that_aiter_s_python_imports(init: Init, tmp_path: Path) -> 
         "PyInit_module_custom",
         "PyInit_module_literal",
     ]
+
+
+def test_modules_that_do_not_link_or_that_nothing_calls() -> None:
+    """Prevents: hours of a build that fails, or that makes modules for AITER's tuner."""
+    rocm = ModuleReport("module_hipb", "torch module", ("torch", "of ROCm: hipblaslt"), True, "")
+    tuner = ModuleReport("module_gemm_tune", "torch module", ("torch",), True, "")
+    fine = ModuleReport("module_norm", "torch module", ("torch", "of ROCm: hipcub"), True, "")
+    reports = (rocm, tuner, fine)
+    text = serving_manifest(reports, ("gfx950",), aiter_id="", file="m.toml", names={})
+    assert [module.name for module in loads(text, file="m.toml").modules] == ["module_norm"]
+    assert "# needs hipblaslt of a ROCm on this machine: QOLA_ROCM=/opt/rocm\n#[[modules]]" in text
+    assert "# only AITER's tuner imports it\n#[[modules]]" in text
 
 
 CALLS = """
