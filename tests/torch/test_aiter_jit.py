@@ -17,6 +17,7 @@ import pytest
 from qola.launch.fake_hip import RUNTIME
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
@@ -74,12 +75,12 @@ else:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, aiter_tree: Path) -> Path:
+def machine(tmp_path: Path) -> Path:
     """Return a directory with AITER in site/, and tools in bin/: each compiler is an error."""
     for name in ("bin", "site"):
         (tmp_path / name).mkdir()
     for name in ("aiter", "aiter_meta"):
-        (tmp_path / "site" / name).symlink_to(aiter_tree / name)
+        (tmp_path / "site" / name).symlink_to(TREE / name)
     (tmp_path / "bin" / RUNTIME).symlink_to(FAKE)
     tools = {name: f"echo {name} >> {tmp_path}/compiled; exit 1" for name in COMPILERS}
     for name, script in {**tools, "hipconfig": "echo 7.2.53211"}.items():
@@ -186,7 +187,8 @@ def test_the_modules_are_listed(machine: Path) -> None:
     """Prevents: an image of which nobody can tell what it has."""
     package = install(machine)
     command = [sys.executable, "-m", "qola_aiter", "modules"]
-    listing = subprocess.check_output(command, cwd=package.parent, text=True).splitlines()
+    path = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONSAFEPATH": ""}
+    listing = subprocess.check_output(command, env=path, text=True).splitlines()
     built = json.loads((package / "manifest.json").read_text("utf-8"))["aiter_jit"]
     assert listing[0] == (
         f"AITER 0.1.7.post2.dev18, PyTorch {built['torch']}, Python {built['python']}, "
