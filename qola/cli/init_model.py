@@ -13,8 +13,7 @@ from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
 from qola.errors import ExitCode, Finding, ToolchainError
-from qola.manifest.archs import native_archs, split
-from qola.manifest.constants import NATIVE
+from qola.manifest.archs import named_archs, split
 from qola.manifest.starter import DEFAULT_ARCHS
 from qola.plan.spec import BuildRequest, BuildSpec
 
@@ -51,8 +50,9 @@ def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bo
         raise config.ModelError(Finding(file, words, "a readable file")) from None
     model = config.parse_model(text, file)
     archs = split(args.arch) or DEFAULT_ARCHS
-    spec = BuildSpec(native_archs() if archs == (NATIVE,) else archs)
-    build = BuildRequest(Path(), spec, AiterOptions(place_of(args.aiter_root, around)))
+    build = BuildRequest(
+        Path(), BuildSpec(named_archs(archs)), AiterOptions(place_of(args.aiter_root, around))
+    )
     found = coverage.find_coverage(model, build, args.namespace, around.environ)
     if report:
         for line in reports.report_lines(found):

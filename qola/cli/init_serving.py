@@ -15,7 +15,7 @@ from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
 from qola.inspect.serving import SERVERS, Calls, read_server, serving_manifest
-from qola.manifest.archs import split
+from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
 from qola.plan.modules import ModuleReport, module_reports
@@ -51,7 +51,7 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
     Args:
         file: the manifest's name, for the command in its first lines.
     """
-    archs = split(args.arch) or DEFAULT_ARCHS
+    archs = named_archs(split(args.arch) or DEFAULT_ARCHS)
     tree = find_tree(place_of(args.aiter_root, around), around.environ)
     names = variant_names(read_tree(tree))
     calls = None

@@ -108,6 +108,11 @@ def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
     return tuple(sorted(map(arch_of_version, versions)))
 
 
+def named_archs(archs: tuple[str, ...]) -> tuple[str, ...]:
+    """Replace `native` by the archs of this machine's GPUs; none is a ToolchainError."""
+    return native_archs() if archs == (NATIVE,) else archs
+
+
 def arch_of_version(version: int) -> str:
     """Return the LLVM name of a gfx_target_version: 90402 is gfx942, 90010 is gfx90a.
 

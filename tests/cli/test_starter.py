@@ -207,6 +207,18 @@ def test_modules_that_a_server_calls(init: Init, tmp_path: Path) -> None:
     assert "# Those that vllm-project/vllm calls, in vllm/_aiter_ops.py (" in text
 
 
+def test_native_archs_of_modules(
+    init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: modules planned for an arch of the name native, which all are refused."""
+    write_pybind_tree(tmp_path / "aiter")
+    monkeypatch.setattr("qola.manifest.archs.native_archs", lambda: ("gfx942",))
+    words = ("--for", "aiter", "--arch", "native", "--aiter-root", "aiter")
+    code, out, _ = init("-", *words)
+    assert code == 0
+    assert loads(out, file="-").architectures == ("gfx942",)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
