@@ -178,14 +178,17 @@ class _Keys:
         text = "left out" if found is None else _shown(found)
         self._wrong.append(Finding(f"{self._file} {self._prefix}{key}", text, expected, fix))
 
-    def whole(self, key: str, default: int | None = None, most: int = _MAX_NUMBER) -> int:
-        """Return a positive whole number; 0 if it is wrong."""
+    def whole(
+        self, key: str, default: int | None = None, most: int = _MAX_NUMBER, least: int = 1
+    ) -> int:
+        """Return a whole number in a range; 0 if it is wrong."""
         value = self.find(key)
         if value is None and default is not None:
             return default
-        if type(value) is int and 0 < value <= most:
+        if type(value) is int and least <= value <= most:
             return value
-        self.add(key, value, f"a whole number, 1 to {most}" if most != _MAX_NUMBER else _POSITIVE)
+        above = f"a whole number above {least - 1}" if least else "a whole number of at least 0"
+        self.add(key, value, f"a whole number, {least} to {most}" if most != _MAX_NUMBER else above)
         return 0
 
     def _model_type(self) -> str:
@@ -227,10 +230,10 @@ class _Keys:
             found = len(given) if isinstance(given, list) else given
             self.add("layer_types", found, f"a list of {count} kinds, as num_hidden_layers says")
             return ()
-        for place, kind in enumerate(given):
-            if kind not in _KINDS:
-                self.add(f"layer_types[{place}]", kind, either(_KINDS))
-        return tuple(given)
+        wrong = {place: kind for place, kind in enumerate(given) if kind not in _KINDS}
+        for place, kind in wrong.items():
+            self.add(f"layer_types[{place}]", kind, either(_KINDS))
+        return () if wrong else tuple(given)
 
     def _attention(self, known: _ModelType) -> LayerAttention:
         """Return the attention of a layer without a window."""
@@ -276,7 +279,6 @@ class _Keys:
         return tuple(LayerGroup(tuple(found), attention) for attention, found in layers.items())
 
 
-_POSITIVE = "a whole number above 0"
 _LATENT_KEYS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
@@ -291,9 +293,9 @@ def _window_everywhere(keys: _Keys, count: int) -> Iterable[str]:
 
 def _window_above(keys: _Keys, count: int) -> Iterable[str]:
     """Layers from max_window_layers on have the window, if use_sliding_window is set: Qwen."""
-    if not keys.find("use_sliding_window"):
+    if not keys.find("use_sliding_window") or keys.find("sliding_window") is None:
         return [FULL] * count
-    first = keys.whole("max_window_layers")
+    first = keys.whole("max_window_layers", least=0)
     return [FULL if layer < first else SLIDING for layer in range(count)]
 
 

@@ -104,6 +104,7 @@ def findings(values: Any) -> list[tuple[str, str, str, str]]:
         ({"attn_logit_softcapping": -1}, "attn_logit_softcapping", "-1", "at least 0"),
         ({"layer_types": ["full_attention"]}, "layer_types", "1", "a list of 4 kinds"),
         ({"layer_types": ["sliding"] * 4}, "layer_types[0]", '"sliding"', "sliding_attention"),
+        ({"layer_types": [["sliding"]] * 4}, "layer_types[0]", '["sliding"]', "sliding_attention"),
         ({"num_local_experts": 8}, "num_experts_per_tok", "left out", "a whole number above 0"),
         (
             {"layer_types": ["sliding_attention"] * 4},
@@ -117,6 +118,18 @@ def test_wrong_values(changes: dict[str, Any], place: str, found: str, expected:
     first = findings({**BASE, **changes})[0]
     assert first[:2] == (f"my.json {place}", found)
     assert expected in first[2]
+
+
+@pytest.mark.parametrize(
+    ("window", "first", "windows"),
+    [(4096, 0, {4096: 4}), (4096, 3, {0: 3, 4096: 1}), (None, 0, {0: 4})],
+)
+def test_windows_of_qwen(window: int | None, first: int, windows: dict[int, int]) -> None:
+    """Prevents: a valid configuration that is refused: a window in all layers, or in none."""
+    more = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": first}
+    model = parse_model(json.dumps({**BASE, "model_type": "qwen2", **more}), "my.json")
+    found = {group.attention.window: len(group.layers) for group in model.groups if group.attention}
+    assert found == windows
 
 
 def test_unknown_model_types() -> None:
