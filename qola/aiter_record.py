@@ -485,6 +485,13 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
+def _check_files(output: Path, record_file: Path) -> None:
+    """Raise an error if the manifest would replace the record."""
+    if output.resolve() == record_file.resolve():
+        expected = "a manifest next to the record: -o FILE.toml"
+        raise RecordError(str(output), "the record's own file", expected)
+
+
 def _check_output(file: Path) -> None:
     """Raise an error unless a file can be written, and is new or this program's manifest."""
     is_new = not file.exists()
@@ -536,7 +543,11 @@ def _parser() -> argparse.ArgumentParser:
         help="file of requests, to which processes append (default: the manifest's, .jsonl)",
     )
     parser.add_argument(
-        "--arch", action="append", default=[], metavar="ARCH", help="of the manifest; repeatable"
+        "--arch",
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help="of the manifest; repeatable, or a list with ; or , between",
     )
     parser.add_argument(
         "--from",
@@ -563,11 +574,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:end])
     args.command = words[end + 1 :]
+    # As in qola: repeatable, or a list.
+    args.arch = [arch for text in args.arch for arch in re.split(r"[;,\s]+", text) if arch]
     if sum(map(bool, (args.command, args.source, args.hook))) != 1:
         parser.error("expected one of: -- COMMAND..., --from FILE, --hook DIR")
     record_file = (args.record or args.output.with_suffix(".jsonl")).absolute()
     try:
         if not args.hook:
+            _check_files(args.output, args.source or record_file)
             _check_output(args.output)
         if args.source:
             _write_manifest(args.source, args.output, args.arch)

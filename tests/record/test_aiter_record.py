@@ -306,6 +306,26 @@ def test_files_of_others_are_kept(run: Run, tmp_path: Path) -> None:
     assert all(f"mha_fwd_{argument}_nbias" in text for argument in ("first", "second"))
 
 
+def test_the_record_is_no_manifest(run: Run, tmp_path: Path) -> None:
+    """Prevents: a record that its own manifest replaces."""
+    ran = run("print('ran')", "-o", "aiter.jsonl")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "found     the record's own file" in ran.stderr
+    record = tmp_path / "a.jsonl"
+    record.write_text(json.dumps({"event": "module", "name": "module_norm"}), "utf-8")
+    assert aiter_record.main(["--from", str(record), "-o", str(record)]) == 2
+    assert Record(record.read_bytes()).modules == ["module_norm"]
+
+
+def test_archs_may_be_a_list(tmp_path: Path) -> None:
+    """Prevents: one arch of two names, which every later command refuses."""
+    record, output = tmp_path / "a.jsonl", tmp_path / "a.toml"
+    record.write_text(json.dumps({"event": "module", "name": "module_norm"}), "utf-8")
+    options = ["--arch", "gfx942,gfx950", "--arch=gfx90a"]
+    assert aiter_record.main(["--from", str(record), "-o", str(output), *options]) == 0
+    assert load(output).architectures == ("gfx90a", "gfx942", "gfx950")
+
+
 def test_the_hook(environ: dict[str, str], tmp_path: Path) -> None:
     """Prevents: servers that something else starts, such as Kubernetes, and nobody can record."""
     command = [sys.executable, str(RECORDER), "--hook", "hook", "--record", "a.jsonl"]
