@@ -32,10 +32,17 @@ def directory() -> Path:
 
 
 def machine_archs(nodes: Path = KFD_NODES) -> list[str]:
-    """Return the archs of this machine's GPUs, as its driver reports them; [] if there is none."""
+    """Return the archs of this machine's GPUs, as its driver reports them; [] if there is none.
+
+    A container may read the files of its own GPUs only.
+    """
     found = set()
     for file in nodes.glob("*/properties"):
-        match = re.search(r"^gfx_target_version (\d+)$", file.read_text("utf-8"), re.MULTILINE)
+        try:
+            text = file.read_text("utf-8")
+        except OSError:
+            continue
+        match = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
         if match and int(match[1]):
             major, rest = divmod(int(match[1]), 10000)
             found.add(f"gfx{major}{rest // 100:x}{rest % 100:x}")
@@ -99,7 +106,8 @@ class Hook:
         """
         if name == "aiter" and self in sys.meta_path:
             sys.meta_path.remove(self)
-            if VARIABLE not in os.environ:
+            # Without AITER, programs that look for it find none.
+            if VARIABLE not in os.environ and importlib.util.find_spec(name):
                 found = differences()
                 if found:
                     sys.meta_path.insert(0, self)
