@@ -167,6 +167,8 @@ def test_equal_times_keep_the_first_row(tmp_path: Path) -> None:
         ("e4048607", "gfx,M,us\ngfx942,1,3\n", "M,us\n1,3\n", "no column gfx"),
         ("merge_df = sample(merge_df)", "M,us\n1,3\n", "M,us\n1,3\n", "by a rule that qola does"),
         ("wheel", "M,us\n1,3\n", "", "no columns to parse from file"),
+        ("wheel", "M,N\n1,3\n", "M,N\n1,3\n", "columns M, N(.|\n)*a column us"),
+        ("wheel", "M,us\n1,3\n", f"M,us\n{'1' * 200_000},3\n", "field larger than field limit"),
     ],
 )
 def test_tables_that_aiter_cannot_merge(

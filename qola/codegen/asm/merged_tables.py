@@ -9,6 +9,7 @@ tests/codegen/test_merged_tables.py compares the tables with AITER's own functio
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def merge_tables(root: Path, table: MergedTable) -> str:
 def _read(root: Path, file: str) -> Frame:
     try:
         return read_csv(root / file)
-    except (FrameError, OSError, UnicodeDecodeError) as error:
+    except (FrameError, OSError, UnicodeDecodeError, csv.Error) as error:
         raise CodegenError(Finding(file, str(error), "a CSV table with a header")) from None
 
 
@@ -95,6 +96,9 @@ def _fastest(merged: Frame, keys: Sequence[str], table: MergedTable) -> Frame:
     of the tree, so that its next call has the same result.
     """
     columns = {name: merged[name].values for name in merged.columns}
+    if "us" not in columns:
+        found, expected = f"columns {', '.join(columns)}", "a column us, the time of each row"
+        raise CodegenError(Finding(", ".join(table.files), found, expected))
     times = [time for time in columns["us"] if isinstance(time, int | float)]
     if len(times) < len(merged):
         found, expected = "a text in place of a time", "a number in each row"
