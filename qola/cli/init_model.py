@@ -14,7 +14,7 @@ from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.manifest.archs import named_archs, split
-from qola.manifest.starter import DEFAULT_ARCHS
+from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
 from qola.plan.spec import BuildRequest, BuildSpec
 
 CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
@@ -58,6 +58,10 @@ def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bo
         for line in reports.report_lines(found):
             around.console.line(line)
     command = ["qola", "init", *args.words, "--model", file, *(f"--arch={arch}" for arch in archs)]
+    if args.namespace != DEFAULT_NAMESPACE:
+        command.append(f"--namespace={args.namespace}")
+    if args.aiter_root:
+        command.append(f"--aiter-root={args.aiter_root}")
     made: str = reports.manifest_text(found, shlex.join(command))
     return made
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from qola.attention import AttentionProblem
 from qola.attention.ck import condition_text
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.errors import ExitCode, Finding, QolaError
+from qola.errors import CodegenError, ExitCode, Finding, QolaError
 from qola.fmha.registry import Entry, Registry
 from qola.folder import Folder
 from qola.inspect.planned import plan_request
@@ -27,6 +27,8 @@ from qola.verify.dispatch import Dispatch
 from qola.verify.repository import Repository
 
 MODULE = "libmha_fwd"
+_FILE = "model.toml"
+"""Name of manifests that are planned, and that nobody gets."""
 _DIRECTIONS = ("fwd", "fwd_splitkv", "batch_prefill")
 
 
@@ -88,7 +90,17 @@ def find_coverage(
     everything = _manifest(namespace, archs, _DIRECTIONS[:2], [_variant(model.dtype)])
     with tempfile.TemporaryDirectory(prefix="qola-") as name:
         folder = Path(name)
-        wide = _Library(everything, folder / "all", build, environ)
+        try:
+            wide = _Library(everything, folder / "all", build, environ)
+        except CodegenError as error:
+            # Findings about the variant name a manifest that the user does not have.
+            place = f"{model.file}, attention in {model.dtype}"
+            raise CoverageError(
+                Finding(place, f.found, f.expected, "another torch_dtype")
+                if _FILE in f.place
+                else f
+                for f in error.findings
+            ) from None
         found = list(_find_all(model, wide, archs))
         used = {entry for one in found for entry in one.kernels}
         if not used:
@@ -107,7 +119,7 @@ class _Library:
         self, text: str, folder: Path, build: BuildRequest, environ: Mapping[str, str]
     ) -> None:
         folder.mkdir()
-        manifest = folder / "model.toml"
+        manifest = folder / _FILE
         manifest.write_text(text, encoding="utf-8")
         request = plan_request(replace(build, manifest_path=manifest), manifest.name, environ)
         plan = planner.make_plan(request, Folder(folder))

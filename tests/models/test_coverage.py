@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,25 @@ def test_no_manifest_without_a_kernel(init: Init, tmp_path: Path) -> None:
     assert "attention sinks: the tree's Composable Kernel has no kernel with them" in result.err
     assert "Triton: aiter/ops/triton/unified_attention.py" in result.err
     assert not [*tmp_path.iterdir()]
+
+
+def test_no_manifest_without_the_data_type(init: Init, tmp_path: Path) -> None:
+    """Prevents: an error in a manifest that the user does not have."""
+    config = json.loads((CONFIGS / "llama-3.1-8b.json").read_text("utf-8"))
+    (tmp_path / "f32.json").write_text(json.dumps({**config, "torch_dtype": "float32"}), "utf-8")
+    result = init(str(tmp_path / "f32"), "-")
+    assert result.code == 6
+    assert f"error: {tmp_path}/f32.json, attention in fp32\n" in result.err
+    assert "dtype: wanted fp32, there is only bf16" in result.err
+    assert "model.toml" not in result.err
+
+
+@pytest.mark.thorough
+def test_the_command_makes_the_same_manifest(init: Init, tmp_path: Path, aiter_tree: Path) -> None:
+    """Prevents: a manifest whose first line makes another one."""
+    assert init("llama-3.1-8b", "qola.toml", "--namespace", "te").code == 0
+    first = (tmp_path / "qola.toml").read_text("utf-8").splitlines()[0]
+    assert first.endswith(f" --arch=gfx950 --namespace=te --aiter-root={aiter_tree}")
 
 
 def test_files_are_refused_before_planning(init: Init, tmp_path: Path) -> None:
