@@ -14,11 +14,12 @@ from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
-from qola.inspect.serving import SERVERS, Calls, read_server, serving_manifest
+from qola.inspect.serving import SERVERS, Calls, left_out, read_server, serving_manifest
 from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
 from qola.plan.modules import ModuleReport, module_reports
+from qola.progress import log
 
 
 def add_serving_options(parser: argparse.ArgumentParser) -> None:
@@ -64,5 +65,8 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
             tuple[ModuleReport, ...],
             lambda: module_reports(read_tree(tree), archs),
         )
+    if missing := left_out(reports, calls):
+        found = f"{len(missing)} modules are comments with the reason: {', '.join(missing)}"
+        log.warning(found if len(missing) > 1 else f"{missing[0]} is a comment with the reason")
     own = {"aiter_id": pinned_id(tree), "file": file, "schema": schema}
     return serving_manifest(reports, archs, names=names, calls=calls, **own)

@@ -101,6 +101,19 @@ def serving_manifest(
     return "\n".join(lines) + "\n"
 
 
+def left_out(reports: Iterable[ModuleReport], calls: Calls | None = None) -> tuple[str, ...]:
+    """Return the modules that AITER's Python or a server calls, and that are comments."""
+    return tuple(
+        report.name
+        for report in reports
+        if report.kind != _LIBRARY
+        and (calls is None or report.name in calls.modules)
+        and not (calls and _BACKWARD in report.name)
+        and not report.name.endswith(_TUNER)
+        and _why_not(report)
+    )
+
+
 def _module(
     report: ModuleReport, names: Sequence[str], used: Sequence[str], why: str
 ) -> Iterator[str]:

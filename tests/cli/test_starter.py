@@ -203,6 +203,7 @@ def test_modules_that_a_server_calls(init: Init, tmp_path: Path) -> None:
     assert [module.name for module in load(tmp_path / "serve.toml").modules] == ["module_custom"]
     assert '# for rms_norm\n[[modules]]\nname = "module_custom"\n' in text
     assert '#name = "module_other"' in text
+    assert "module_other is a comment with the reason" in err
     assert "module_literal" not in text
     assert "# Those that vllm-project/vllm calls, in vllm/_aiter_ops.py (" in text
 
