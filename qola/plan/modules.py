@@ -122,7 +122,8 @@ def _cause(tree: AiterTree, name: str, why: str) -> str:
     missing = missing_ck(tree.root, tree.ck_dir, name)
     if missing.found in why:
         return f"no Composable Kernel in {tree.ck_dir}: {missing.fix}"
-    return _EXPRESSION.sub("", why.replace(f" {name}.", " ")).replace(name, "the module")
+    why = _EXPRESSION.sub("", why.replace(f" {name}.", " "))
+    return why.replace(f"module {name}", "the module").replace(name, "the module")
 
 
 def _line(error: QolaError) -> str:

@@ -57,6 +57,18 @@ def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
     assert found["libmha_fwd"].cause.startswith(missing)
 
 
+def test_causes_have_no_names_of_modules(tmp_path: Path) -> None:
+    """Prevents: "module the module" in manifests and reports, or a cause for each module."""
+    root = write_later_tree(tmp_path)
+    embed_code_objects(root)
+    command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'"
+    sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
+    add_modules(root, {"module_sink": {"srcs": sources, "blob_gen_cmd": command}})
+    reports = {report.name: report for report in module_reports(read_tree(root), ("gfx942",))}
+    cause = "the module: no code object in fmha_fwd_bf16 for gfx942"
+    assert reports["module_sink"].cause == cause
+
+
 def test_progress_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Prevents: a command that is silent for two minutes."""
     caplog.set_level(logging.INFO)
