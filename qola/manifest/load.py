@@ -115,7 +115,11 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
     expanded = bool(tables[fields.FWD_VARIANTS]) and mode == "pybind"
     _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
     optional = expanded or bool(tables[fields.TRITON])
-    _check_modules(reader, tables[fields.MODULES], document.get("modules"), optional=optional)
+    example = (
+        'name = "module_mha_fwd"' if mode == AITER else 'name = "libmha_fwd"\nmode = "cpp_itfs"'
+    )
+    raw = document.get("modules")
+    _check_modules(reader, tables[fields.MODULES], raw, optional=optional, example=example)
     if mode == AITER:
         _check_for_aiter(reader, qola, tables)
     _check_triton(reader, tables[fields.TRITON], document.get("triton"))
@@ -290,13 +294,15 @@ def _check_names(reader: _Reader, namespace: str, archs: tuple[str, ...]) -> Non
         )
 
 
-def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, optional: bool) -> None:
+def _check_modules(
+    reader: _Reader, modules: list[Values], raw: object, *, optional: bool, example: str
+) -> None:
     if raw is None and not optional:
         reader.report(
             (),
             "no [[modules]] table",
             "at least one library to build",
-            'add the lines\n[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"',
+            f"add the lines\n[[modules]]\n{example}",
         )
     elif raw == []:
         reader.report(("modules",), "no module", "at least one [[modules]] table")

@@ -151,7 +151,9 @@ def test_names_whose_kernels_a_module_has() -> None:
 def test_variants_alone_are_no_modules_for_aiter() -> None:
     """Prevents: modules with ROCm/QoLA's names, which AITER never asks for."""
     errors = errors_of('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
-    assert "no [[modules]] table" in [error.found for error in errors]
+    (fix,) = [error.fix for error in errors if error.found == "no [[modules]] table"]
+    lines = fix.partition("\n")[2]
+    assert [m.name for m in loads(f'[build]\nmode = "aiter"\n{lines}', file="m.toml").modules]
 
 
 QOLA_KEYS = "aiter_commit, namespace, patches_dir or rocm_versions"
