@@ -44,7 +44,7 @@ def _read(tree: AiterTree) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
         if _TRITON in place.parts or place.parts[0] == "jit":
             continue
         constants: dict[str, str] = {}
-        for node in ast.parse(tree.text(path.relative_to(tree.root).as_posix())).body:
+        for node in tree.syntax_tree(path.relative_to(tree.root).as_posix()).body:
             for name in _defined(node):
                 mentions.setdefault(name, set()).update(_mentioned(node))
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):

@@ -10,8 +10,10 @@ entries distinguishes three generations of its configuration:
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import platform
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from qola.aiter.core_file import ck_directory, core_defines
-from qola.aiter.expressions import ARCH_TOKEN, Names
+from qola.aiter.expressions import ARCH_TOKEN, Names, parse
 from qola.aiter.module_config import (
     CK_MACRO,
     CONFIG_FILE,
@@ -92,6 +94,23 @@ class AiterTree:
     def text(self, path: str) -> str:
         """Return the text of a file of the tree; invalid UTF-8 becomes a replacement mark."""
         return lossy_text(self.root / path)
+
+    def syntax_tree(self, path: str) -> ast.Module:
+        """Return the syntax tree of a Python file of the tree.
+
+        Raises:
+            AiterError: the Python that runs qola does not understand it.
+        """
+        try:
+            found: ast.Module = parse(self.text(path))
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            place = f"{path}:{line}" if line else path
+            expected = f"a file that Python {platform.python_version()} can parse"
+            fix = "run qola with the Python for which this AITER is"
+            text = getattr(error, "msg", str(error))
+            raise AiterError(Finding(place, text, expected, fix)) from None
+        return found
 
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.

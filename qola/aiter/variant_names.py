@@ -28,9 +28,10 @@ def variant_names(tree: AiterTree) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     package = (tree.root / CONFIG_FILE).parents[1]
     for path in sorted(package.glob("ops/*.py")):
-        text = tree.text(path.relative_to(tree.root).as_posix())
+        file = path.relative_to(tree.root).as_posix()
+        text = tree.text(file)
         if _NAME in text and _DECLARES in text:
-            for module, names in _declared(ast.parse(text)):
+            for module, names in _declared(tree.syntax_tree(file)):
                 found.setdefault(module, set()).update(names)
     typed = {m: {n for n in names if _TYPED.search(n)} for m, names in found.items()}
     return {module: tuple(sorted(names)) for module, names in typed.items() if names}

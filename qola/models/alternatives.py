@@ -37,7 +37,7 @@ def _unified(tree: AiterTree, attention: LayerAttention) -> Iterator[str]:
     needed = {"sinks"} if attention.has_sink else set()
     needed |= {"window_size"} if attention.window else set()
     needed |= {"softcap"} if attention.logits_soft_cap else set()
-    for node in ast.walk(ast.parse(tree.text(_UNIFIED))):
+    for node in ast.walk(tree.syntax_tree(_UNIFIED)):
         if isinstance(node, ast.FunctionDef) and node.name == _UNIFIED_FUNCTION:
             names = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
             if needed <= names:

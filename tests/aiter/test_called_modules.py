@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from qola.aiter.called_modules import called_modules
 from qola.aiter.tree import read_tree
+from qola.aiter.variant_names import variant_names
+from qola.errors import AiterError
 from qola.inspect.serving import SERVERS, read_server
 from tests.support.later_tree import write_later_tree
 
@@ -48,6 +52,19 @@ def test_calls_are_followed(tmp_path: Path) -> None:
         "module_quant": ("fused_moe", "quant"),
         "module_sort": ("fused_moe",),
     }
+
+
+def test_files_of_another_python(tmp_path: Path) -> None:
+    """Prevents: a traceback for a tree of a later Python, or modules that are left out silently."""
+    root = write_later_tree(tmp_path)
+    (root / "aiter/ops").mkdir()
+    text = 'md_name = ""\n@compile_ops("module_quant")\ndef quant(x) later: ...\n'
+    (root / "aiter/ops/moe.py").write_text(text, "utf-8")
+    tree = read_tree(root)
+    for read in (variant_names, lambda tree: called_modules(tree, ["quant"])):
+        with pytest.raises(AiterError) as caught:
+            read(tree)
+        assert caught.value.findings[0].place == "aiter/ops/moe.py:3"
 
 
 def test_servers_call_modules_of_the_wheel(aiter_tree: Path) -> None:
