@@ -520,6 +520,9 @@ def _write_manifest(record_file: Path, output: Path, archs: Sequence[str]) -> No
     counts = f"{len(record.modules)} modules, {len(record.variants)} variants"
     more = f"{counts}, {len(record.functions)} functions of csrc/cpp_itfs"
     print(f"qola.aiter_record: {output}: {more}", file=sys.stderr)
+    if not record.modules:
+        fix = "send requests to the server" if record.versions else "no process imported AITER"
+        print(f"qola.aiter_record: nothing to build: {fix}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

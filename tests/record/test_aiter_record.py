@@ -317,6 +317,12 @@ def test_the_record_is_no_manifest(run: Run, tmp_path: Path) -> None:
     assert Record(record.read_bytes()).modules == ["module_norm"]
 
 
+def test_programs_without_aiter(run: Run) -> None:
+    """Prevents: a manifest without modules, and no word of the reason."""
+    assert "nothing to build: no process imported AITER" in run("print()").stderr
+    assert "nothing to build: send requests to the server" in run("import ops").stderr
+
+
 def test_archs_may_be_a_list(tmp_path: Path) -> None:
     """Prevents: one arch of two names, which every later command refuses."""
     record, output = tmp_path / "a.jsonl", tmp_path / "a.toml"
