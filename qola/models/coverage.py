@@ -94,6 +94,8 @@ def find_coverage(
             wide = _Library(everything, folder / "all", build, environ)
         except CodegenError as error:
             # Findings about the variant name a manifest that the user does not have.
+            if not any(_FILE in finding.place for finding in error.findings):
+                raise
             place = f"{model.file}, attention in {model.dtype}"
             raise CoverageError(
                 Finding(place, f.found, f.expected, "another torch_dtype")
