@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,17 @@ import importlib.util, os, sys
 sys.path[:0] = sys.argv[1:]
 from aiter_modules import Hook
 sys.meta_path.insert(0, Hook())
-print(importlib.util.find_spec("aiter"), "AITER_JIT_DIR" in os.environ)
+print(importlib.util.find_spec("aiter") is not None, "AITER_JIT_DIR" in os.environ)
+import aiter
 """
+
+
+def look(place: Path) -> tuple[str, str]:
+    """Look for AITER, then import it, in a Python that finds what is in `place`."""
+    shutil.copy(aiter_modules.__file__, place)
+    command = [sys.executable, "-I", "-c", LOOK, str(place)]
+    looked = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+    return looked.stdout, looked.stderr
 
 
 def test_gpus_of_other_containers(tmp_path: Path) -> None:
@@ -31,7 +41,20 @@ def test_gpus_of_other_containers(tmp_path: Path) -> None:
 
 def test_machines_without_aiter(tmp_path: Path) -> None:
     """Prevents: a server that only asks whether AITER is installed, and gets an error."""
-    shutil.copy(aiter_modules.__file__, tmp_path)
-    command = [sys.executable, "-I", "-c", LOOK, str(tmp_path)]
-    looked = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
-    assert (looked.stderr, looked.stdout) == ("", "None False\n")
+    out, err = look(tmp_path)
+    assert out == "False False\n"
+    assert err.endswith("ModuleNotFoundError: No module named 'aiter'\n")
+
+
+def test_modules_for_something_else(tmp_path: Path) -> None:
+    """Prevents: a server that looks for AITER without using it, and does not start."""
+    built = {"python": "3.1", "torch": "2", "files": {"aiter/__init__.py": "of another one"}}
+    inputs = {"aiter": {"id": "0.1.7", "version": ""}}
+    bundle = {"aiter_jit": built, "inputs": inputs, "archs": ["gfx942"]}
+    (tmp_path / "manifest.json").write_text(json.dumps(bundle), "utf-8")
+    (tmp_path / "aiter").mkdir()
+    (tmp_path / "aiter/__init__.py").write_text("print('imported')\n", "utf-8")
+    out, err = look(tmp_path)
+    assert out == "True False\n"
+    for words in ("ImportError: ", "built for 3.1\n", "PyTorch", "built for AITER 0.1.7\n"):
+        assert words in err

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.abc
 import importlib.util
 import json
 import os
 import platform
 import re
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -98,21 +101,30 @@ def explain(found: list[str]) -> str:
 class Hook:
     """Sets AITER_JIT_DIR when AITER is about to be imported, unless it is set."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Find nothing.
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Find nothing, or a module whose import fails if Python, PyTorch, AITER or GPU differ.
 
-        Raises:
-            ImportError: the modules are for another Python, PyTorch, AITER or arch.
+        Servers that only ask whether AITER is installed do not import it.
         """
-        if name == "aiter" and self in sys.meta_path:
-            sys.meta_path.remove(self)
-            # Without AITER, programs that look for it find none.
-            if VARIABLE not in os.environ and importlib.util.find_spec(name):
-                found = differences()
-                if found:
-                    sys.meta_path.insert(0, self)
-                    raise ImportError(explain(found))
-                os.environ[VARIABLE] = str(directory())
+        if name != "aiter" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        if VARIABLE in os.environ or importlib.util.find_spec(name) is None:
+            return None
+        found = differences()
+        if found:
+            sys.meta_path.insert(0, self)
+            return ModuleSpec(name, _Refusal(explain(found)))
+        os.environ[VARIABLE] = str(directory())
+        return None
+
+
+class _Refusal(importlib.abc.Loader):
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ImportError(self._why)
 
 
 def main() -> int:
