@@ -6,7 +6,7 @@ import re
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,12 @@ _TABLE = "qola_asm_table"
 
 _ROW = struct.Struct("<QQQ")
 
-#: HIP's functions that find device code by an address in the library.
+#: HIP's functions that find device code by an address in the library, or return such functions.
 _BY_ADDRESS = re.compile(
     r"__hipRegister\w+|hipFunc\w+|hip\w*Occupancy\w+|hip\w*Symbol\w*"
     r"|hip\w*Launch\w*Kernel\w*|hipKernelNameRefByPtr|hip(Module|Library)Load\w+"
+    r"|hipGraph\w*KernelNode\w*|hipGraph(Add|Exec|)Node(SetParams)?|hipLaunchByPtr\w*"
+    r"|hipGet(ProcAddress|DriverEntryPoint)\w*"
 )
 #: Those that work in split libraries (cc/split/split.cpp).
 _SERVED = {
@@ -93,6 +95,11 @@ class DeviceCode:
         return bundler.bundle(own, compress=is_compressed(self.bundle)) if own else b""
 
 
+def unserved(functions: Iterable[str]) -> list[str]:
+    """Select HIP functions that find device code by address and do not work in split libraries."""
+    return sorted({name for name in functions if _BY_ADDRESS.fullmatch(name)} - _SERVED)
+
+
 def read_device_code(library: Path) -> list[DeviceCode]:
     """Read a linked library that still has its symbols.
 
@@ -102,14 +109,7 @@ def read_device_code(library: Path) -> list[DeviceCode]:
     found = Finding(str(library), "not a library that can be read", "a library linked by qola")
     with explain_errors(found, BundleError):
         elf = Elf(library.read_bytes())
-        lacking = sorted(
-            {
-                symbol.name
-                for symbol in elf.symbols(".dynsym")
-                if not symbol.address and _BY_ADDRESS.fullmatch(symbol.name)
-            }
-            - _SERVED
-        )
+        lacking = unserved(s.name for s in elf.symbols(".dynsym") if not s.address)
         code = [*_bundles(elf), *_code_objects(elf)]
     if lacking:
         raise BundleError(

@@ -19,7 +19,14 @@ from qola.code_object.offload import (
 )
 from qola.errors import BundleError
 from qola.split.__main__ import ArchRows, Row, make_pack, table
-from qola.split.device_code import BUNDLES, CODE_OBJECTS, Bundler, DeviceCode, read_device_code
+from qola.split.device_code import (
+    BUNDLES,
+    CODE_OBJECTS,
+    Bundler,
+    DeviceCode,
+    read_device_code,
+    unserved,
+)
 
 PROGRAMS = {
     Path(path).name.removeprefix("probe_"): Path(path)
@@ -74,9 +81,9 @@ def test_code_of_one_arch_stays_as_it_is(bundler: Bundler) -> None:
 
 
 def test_a_pack_and_its_rows(bundler: Bundler, tmp_path: Path) -> None:
-    """Prevents: a table with other digests than the pack, or code that is not at a page."""
+    """Prevents: a table out of order or with digests that the pack lacks; code not at a page."""
     codes = [*code_of("both"), DeviceCode(CODE_OBJECTS, 0, memoryview(b"CCOB 942"), "gfx942")]
-    data, found = make_pack(codes, "gfx942", bundler)
+    data, found = make_pack(reversed(codes), "gfx942", bundler)
     assert found.arch == "gfx942"
     assert [(row.section, row.offset) for row in found.rows] == [
         (code.section, code.offset) for code in codes
@@ -97,6 +104,18 @@ def test_a_program_that_cannot_be_split() -> None:
         read_device_code(PROGRAMS["both"])
     with pytest.raises(BundleError, match="not a library that can be read"):
         read_device_code(Path(__file__))
+
+
+def test_functions_that_need_device_code_inside() -> None:
+    """Prevents: a split library whose call fails at run time, since HIP has no code for it."""
+    lacking = [
+        *("__hipRegisterVar", "hipExtLaunchKernel", "hipFuncGetAttributes", "hipGetProcAddress"),
+        *("hipGraphAddKernelNode", "hipGraphAddNode", "hipGraphExecNodeSetParams"),
+        *("hipLaunchByPtr", "hipLaunchKernel_spt", "hipMemcpyToSymbol", "hipModuleLoadDataEx"),
+    ]
+    served = ["__hipRegisterFunction", "hipLaunchKernel", "hipModuleLoadData"]
+    others = ["hipGraphAddMemcpyNode", "hipGraphLaunch", "hipLaunchHostFunc", "hipModuleLoad"]
+    assert unserved([*others, *reversed(lacking), *served, "memcpy"]) == lacking
 
 
 def test_the_table() -> None:
