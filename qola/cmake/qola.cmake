@@ -408,7 +408,8 @@ function(qola_bundle)
   set(qola_INSTALL_PREFIX "${QOLA_INSTALL_PREFIX_value}")
   foreach(variable IN ITEMS qola_LIBRARIES qola_PREFIX qola_INSTALL_PREFIX qola_VERSION
       qola_NAMESPACE qola_ARCHS qola_AITER_VERSION qola_ROCM_VERSION qola_LAZY
-      qola_mha_fwd_ARCHS qola_mha_bwd_ARCHS qola_triton_ARCHS qola_static_ARCHS qola_triton_PACKS)
+      qola_mha_fwd_ARCHS qola_mha_bwd_ARCHS qola_triton_ARCHS qola_static_ARCHS
+      qola_mha_fwd_PACKS qola_mha_bwd_PACKS qola_triton_PACKS)
     set(${variable} "${${variable}}" PARENT_SCOPE)
   endforeach()
 endfunction()

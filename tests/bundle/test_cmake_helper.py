@@ -16,7 +16,7 @@ from tests.bundle.project import Project, bundle, fails, succeeds
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUNDLE, FORWARD = bundle("QOLA_TEST_BUNDLE"), bundle("QOLA_TEST_FORWARD")
-TRITON = bundle("QOLA_TEST_TRITON")
+SPLIT, TRITON = bundle("QOLA_TEST_SPLIT"), bundle("QOLA_TEST_TRITON")
 
 # The summary without options.
 DEFAULTS = """\
@@ -54,11 +54,17 @@ def test_what_is_in_each_component(project: Project) -> None:
     """Prevents: packs that a project cannot install, since they are not named; archs likewise."""
     both = "gfx942;gfx950"
     said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
-    assert f"-- archs: {both}, {both}, , {both}\n-- packs: \n" in said
+    assert f"-- archs: {both}, {both}, , {both}\n-- packs: , , \n" in said
+    said = succeeds(project.configure(f"-DQOLA_BUNDLE={SPLIT}"))
+    packs = [
+        ";".join(f"{SPLIT}/lib/ci_libmha_{direction}-{arch}.qpack" for arch in both.split(";"))
+        for direction in ("fwd", "bwd")
+    ]
+    assert f"-- packs: {packs[0]}, {packs[1]}, \n" in said
     components = "-DARGUMENTS=COMPONENTS;triton"
     said = succeeds(project.configure(components, f"-DQOLA_BUNDLE={TRITON}"))
     packs = [f"{TRITON}/lib/qola_triton-{arch}.qpack" for arch in both.split(";")]
-    assert f"-- archs: , , {both}, \n-- packs: {';'.join(packs)}\n" in said
+    assert f"-- archs: , , {both}, \n-- packs: , , {';'.join(packs)}\n" in said
 
 
 def test_the_documentation_has_every_name() -> None:
