@@ -4,24 +4,9 @@
 
 #include <algorithm>
 
-#include <dlfcn.h>
-
 namespace qola_runtime {
-namespace {
 
-std::string file_with(const void* address)
-{
-    Dl_info info     = {};
-    const bool known = dladdr(address, &info) != 0;
-    return known && info.dli_fname != nullptr ? absolute(info.dli_fname) : "";
-}
-
-} // namespace
-
-ArchPacks::ArchPacks(std::string library, const void* address)
-    : library_(std::move(library)), file_(file_with(address))
-{
-}
+ArchPacks::ArchPacks(std::string library) : library_(std::move(library)), file_(own_file()) {}
 
 ArchPacks::Found ArchPacks::find(const std::string& arch, const std::vector<std::string>& keys)
 {

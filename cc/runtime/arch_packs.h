@@ -17,8 +17,8 @@ namespace qola_runtime {
 class ArchPacks
 {
     public:
-    /// `library` is the library's file name without .so, `address` an address in it.
-    ArchPacks(std::string library, const void* address);
+    /// `library` is the library's file name without .so.
+    explicit ArchPacks(std::string library);
 
     /// Result of a search.
     struct Found

@@ -99,6 +99,10 @@ bool is_program(const std::string& path);
 /// Makes a path absolute without resolving links.
 std::string absolute(const std::string& path);
 
+/// Returns the absolute path of the library or program that contains this function, with the working directory of the
+/// time when it was loaded; empty if it is unknown.
+const std::string& own_file();
+
 /// Resolves all symbolic links of a path; empty if it does not exist.
 std::string real_path(const std::string& path);
 

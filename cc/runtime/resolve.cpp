@@ -40,9 +40,6 @@ std::string file_of(const void* address)
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// Returns the file of this library.
-std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
-
 /// Finds the directory of the module's sources next to the library: next to each symbolic link that leads
 /// to it, then next to the resolved path.
 std::string root_beside()
@@ -51,14 +48,14 @@ std::string root_beside()
         const std::string root = directory_of(path) + "/" + module.root;
         return is_directory(root) ? real_path(root) : std::string{};
     };
-    std::string path = library();
+    std::string path = own_file();
     for(int links = 0; links < 40 && !path.empty(); ++links)
     {
         if(std::string root = root_of_file(path); !root.empty())
             return root;
         path = target_of(path);
     }
-    const std::string real = real_path(library());
+    const std::string real = real_path(own_file());
     return real.empty() ? std::string{} : root_of_file(real);
 }
 
@@ -158,7 +155,7 @@ class Runtime
     Runtime()
         : settings_(settings()),
           root_(root_of(settings_, module.name, root_beside())),
-          store_(settings_, packs_beside(root_), library()),
+          store_(settings_, packs_beside(root_), own_file()),
           obtainer_(settings_, store_, hip_runtime())
     {
         for(const std::string& note : settings_.notes)
@@ -272,7 +269,7 @@ class Runtime
                 throw Problem(join(settings_.errors, "\nqola: "));
             const qola_runtime::Kernel wanted{kernel.name, kernel.arch, kernel.code};
             const Library found =
-                compile ? obtainer_.obtain(wanted, {module.identity, root_, module.index, trust_in_owner_of(library())})
+                compile ? obtainer_.obtain(wanted, {module.identity, root_, module.index, trust_in_owner_of(own_file())})
                         : store_.find(wanted, module.identity);
             if(!found)
                 return false;

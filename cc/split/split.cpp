@@ -318,7 +318,7 @@ class Code
     }
 
     std::mutex mutex_; ///< protects the members below, except devices_
-    ArchPacks packs_{table.library, &table};
+    ArchPacks packs_{table.library};
     std::map<std::string, Part> parts_;
     std::map<int, std::unique_ptr<Device>> all_devices_;
     /// Those of all_devices_ with a small number, for calls without a lock.

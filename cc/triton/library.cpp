@@ -80,7 +80,7 @@ class Loaded
 
     private:
     std::mutex mutex_;
-    ArchPacks packs_{table.library, &table};
+    ArchPacks packs_{table.library};
     std::map<std::pair<int, const Instance*>, hipFunction_t> functions_;
 };
 

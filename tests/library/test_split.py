@@ -19,6 +19,7 @@ from tests.verify.table import GFX942, GFX950, Device, Row, line_of
 
 SPLIT = Path(os.environ["QOLA_TEST_SPLIT"]).resolve()
 OK, UNAVAILABLE = 0, -4
+CALLER = "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
 
 
 def launched(device: Device) -> list[Row]:
@@ -140,6 +141,19 @@ def test_packs_are_found_through_a_link(tmp_path: Path) -> None:
     assert all(f'"status": {OK}' in line for line in answers), error
 
 
+def test_packs_of_a_library_with_a_relative_path(tmp_path: Path) -> None:
+    """Prevents: packs that a process cannot find once it has changed its working directory."""
+    bundle = copy(tmp_path / "bundle", "gfx950")
+    code = (
+        "os.chdir(sys.argv[1])\n"
+        "caller = Caller(Path(), sys.argv[2], Path(sys.argv[3]))\n"
+        "os.chdir('/')\n"
+        "print('\\nstatus', caller.answers(rows[0])['status'])\n"
+    )
+    output = program(code, launched(GFX950)[:1], "gfx950", tmp_path, bundle, caller=False)
+    assert "\nstatus 0\n" in output
+
+
 def test_a_wheel_names_its_package(tmp_path: Path) -> None:
     """Prevents: a command that installs another version's device code, or a wrong name."""
     bundle = copy(tmp_path / "site/qola_te_x")
@@ -186,12 +200,14 @@ def test_a_pack_that_others_may_write(tmp_path: Path) -> None:
     assert f"{packs(bundle)[0]}" in error
 
 
-def program(code: str, rows: list[Row], archs: str, tmp_path: Path, bundle: Path) -> str:
-    """Run Python with a Caller and the fields of rows; return its output."""
+def program(
+    code: str, rows: list[Row], archs: str, tmp_path: Path, bundle: Path, *, caller: bool = True
+) -> str:
+    """Run Python with the fields of rows and, with `caller`, a Caller; return its output."""
     head = (
         "import os, sys, threading\nfrom pathlib import Path\n"
         "from tests.library.calls import Caller\n"
-        "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
+        f"{CALLER if caller else ''}"
         "rows = [dict(word.split('=', 1) for word in row.split()) for row in sys.argv[4:]]\n"
     )
     lines = [line_of(row.problem) for row in rows]
@@ -263,8 +279,7 @@ def test_processes_and_unloading(tmp_path: Path) -> None:
         "if child == 0: os._exit(status & 255)\n"
         "print('\\nforked', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), status)\n"
         "for library in caller.libraries.values(): caller.ffi.dlclose(library)\n"
-        "del caller\n"
-        "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
+        f"del caller\n{CALLER}"
         "print('\\nagain', caller.answers(rows[0])['status'])\n"
     )
     output = program(code, rows, "gfx950", tmp_path, SPLIT)
