@@ -17,6 +17,7 @@ struct ihipModuleSymbol_t
 {
     const fake_hip::CodeObject* code_object;
     const Kernel* kernel;
+    int device;
 };
 
 struct ihipModule_t
@@ -106,7 +107,7 @@ hipError_t load(hipModule_t* module, const void* image)
     auto loaded = std::make_unique<ihipModule_t>();
     loaded->code_object = std::move(*code_object);
     for(const auto& [name, kernel] : loaded->code_object.kernels)
-        loaded->functions[name] = {&loaded->code_object, &kernel};
+        loaded->functions[name] = {&loaded->code_object, &kernel, fake_hip::current_device()};
     const std::scoped_lock lock(mutex);
     for(auto& [_, symbol] : loaded->functions)
         sources()[&symbol] = "module";
@@ -147,6 +148,9 @@ hipError_t launch(hipFunction_t function, const CallConfiguration& configuration
     const char* const source = source_of(function);
     if(!source)
         return record(hipErrorInvalidHandle);
+    // HIP loads a module for one device.
+    if(function->device != fake_hip::stream_device(configuration.stream))
+        return record(hipErrorInvalidDevice);
     if(parameters && extra)
         return record(hipErrorInvalidValue);
     const fake_hip::Launch launch{configuration, *function->code_object, *function->kernel, source};
@@ -249,7 +253,7 @@ hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
     const std::scoped_lock lock(mutex);
     auto& handle = functions().at(symbol).handles[device];
     if(!handle)
-        handle = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{found.code_object, found.kernel});
+        handle = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{found.code_object, found.kernel, device});
     *function            = handle.get();
     sources()[*function] = "fatbin";
     return hipSuccess;

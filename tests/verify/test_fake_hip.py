@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ REAL = Path(os.environ["QOLA_TEST_REAL_HIP"]).absolute()
 ARCHS = ("gfx942", "gfx950")
 
 INVALID_DEVICE_FUNCTION = 98
+INVALID_DEVICE = 101
 NO_BINARY_FOR_GPU = 209
 SCALE = "_Z5scalePfid"
 FILL = "_Z4fillILi4EEvPi"
@@ -164,6 +166,30 @@ def test_module_of_another_arch(tmp_path: Path) -> None:
     lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
     assert lines == [f"hipModuleLoad{data} {NO_BINARY_FOR_GPU}" for data in ("", "Data")]
     assert launches == []
+
+
+#: Launches a module's kernel on the device that it was loaded on, and on the other one.
+_TWO_DEVICES = """\
+import ctypes, sys
+hip = ctypes.CDLL("libamdhip64.so.7")
+module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+assert hip.hipModuleLoad(ctypes.byref(module), sys.argv[1].encode()) == 0
+assert hip.hipModuleGetFunction(ctypes.byref(kernel), module, sys.argv[2].encode()) == 0
+buffer, size = ctypes.create_string_buffer(8), ctypes.c_size_t(8)
+extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 3)
+for device in (0, 1):
+    assert hip.hipSetDevice(device) == 0
+    print(hip.hipModuleLaunchKernel(kernel, 1, 1, 1, 256, 1, 1, 0, None, None, extra))
+"""
+
+
+def test_a_module_on_another_device(tmp_path: Path) -> None:
+    """Prevents: a library that loads code for the first of several devices, and passes."""
+    hip = FakeHip(FAKE, "gfx942,gfx942")
+    command: list[str | Path] = [sys.executable, "-c", _TWO_DEVICES, *module_of("gfx942")]
+    result = hip.run(command, tmp_path / "log")
+    assert result.stdout.split() == ["0", str(INVALID_DEVICE)], result.stderr
+    assert len(read_log(tmp_path / "log")) == 1
 
 
 @pytest.mark.parametrize(
