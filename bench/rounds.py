@@ -36,8 +36,10 @@ def read_compiles(log: Path, names: Iterable[str]) -> dict[str, Compile]:
     """
     found = {}
     for line in log.read_text(encoding="utf-8").splitlines():
-        user, system, wall, path = line.split(maxsplit=3)
-        found[Path(path).name.partition(".")[0]] = Compile(float(user) + float(system), float(wall))
+        *texts, path = line.split(maxsplit=3)
+        # bash writes the decimal separator of the locale.
+        user, system, wall = (float(text.replace(",", ".")) for text in texts)
+        found[Path(path).name.partition(".")[0]] = Compile(user + system, wall)
     missing = sorted(set(names) - found.keys())
     if missing:
         text = f"no compile of {len(missing)} sources, such as {missing[0]}"

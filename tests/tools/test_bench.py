@@ -84,6 +84,14 @@ def test_compiles_are_timed_with_their_children(tmp_path: Path) -> None:
         rounds.read_compiles(tmp_path / "timed.log", ["a", "b"])
 
 
+def test_times_of_another_locale(tmp_path: Path) -> None:
+    """Prevents: a crash after an hour on a machine whose language writes 0,5 for a half."""
+    log = tmp_path / "timed.log"
+    log.write_text("1,5 0,25 2,000 src/a.cpp\n0.5 0.25 1.000 src/with blank/b.cpp\n")
+    compiles = rounds.read_compiles(log, ["a", "b"])
+    assert compiles == {"a": rounds.Compile(1.75, 2.0), "b": rounds.Compile(0.75, 1.0)}
+
+
 def test_ratios_are_theirs_by_ours() -> None:
     """Prevents: a ratio upside down, or invented if one side is missing; a hidden loss."""
     measured = {
