@@ -303,7 +303,9 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     if found.longest_seconds * found.cores > found.cpu_seconds:
         lines.append("the longest compile decides, not the number of cores")
     if any(not row.measured for row in found.rows):
-        lines.append("(borrowed): not measured; the cost is that of the most similar one")
+        lines.append(
+            "(borrowed): not measured; the cost is that of a similar role, or the highest one"
+        )
     if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
         lines.append("PyTorch's headers: sources of torch modules take several times as long")
     return [*lines, f"an estimate, from costs measured on {found.cpu}"]

@@ -143,7 +143,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
         for key, batches in groups.items():
             measured = key in costs.kernels
-            points = costs.kernels[key if measured else _borrowed_role(costs, key[0])]
+            points = costs.kernels[key if measured else _borrowed_role(costs, *key)]
             sizes = _sizes_of(costs.kernel_sizes, *key)
             for name, batch in batches.items():
                 cost = _batch_cost(points, sizes, batch)
@@ -293,8 +293,15 @@ def _hdim(kernel: KernelInstance) -> int:
     return max((v for k, v in fields if k.startswith("hdim_") and isinstance(v, int)), default=0)
 
 
-def _borrowed_role(costs: Costs, direction: str) -> tuple[str, str]:
-    """Return the most expensive measured role of a direction, else of all directions."""
+def _borrowed_role(costs: Costs, direction: str, role: str) -> tuple[str, str]:
+    """Return the measured role whose costs stand for those of another.
+
+    Helpers of assembly kernels cost as much as those of Composable Kernel's. Other roles cost as
+    much as the most expensive one of their direction, else of all directions.
+    """
+    helper = direction, role.removeprefix("asm_")
+    if helper in costs.kernels:
+        return helper
     own = [key for key in costs.kernels if key[0] == direction] or list(costs.kernels)
     return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu, key))
 

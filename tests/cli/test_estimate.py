@@ -40,8 +40,11 @@ def size(role: str, per: str, host: int, device: int = 0, symbols: int = 0) -> d
 COSTS: dict[str, Any] = {
     **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
     "kernels": [
-        {**KERNEL, "hdim": hdim, "cpu_seconds": seconds}
-        for hdim, seconds in ((256, 40), (64, 20), (128, 24))
+        {**KERNEL, "role": role, "hdim": hdim, "cpu_seconds": seconds}
+        for role, hdim, seconds in (
+            *(("fwd", 256, 40), ("fwd", 64, 20), ("fwd", 128, 24)),
+            ("helper", 128, 9),
+        )
     ],
     "triton": "triton 3.9.0",
     "triton_kernels": [
@@ -173,6 +176,9 @@ def test_what_was_not_measured_is_borrowed_and_said(costs: Costs) -> None:
     measured = [(row.role, row.measured) for row in found.rows]
     assert measured == [("fwd", True), ("new", False), ("x", False)]
     assert found.cpu_seconds == pytest.approx(24 + 24 + 20)
+    helper = estimate(make_plan(kernel(128, role="asm_helper")), costs, 1)
+    assert helper.cpu_seconds == pytest.approx(9)
+    assert not helper.rows[0].measured
     assert "new (borrowed)" in to_text(to_table(found))
     assert "(borrowed): not measured" in "\n".join(to_lines(found, {"libmha_fwd": "x.so"}))
 
