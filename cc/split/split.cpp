@@ -276,7 +276,7 @@ class Code
             if(found.pack == nullptr)
                 part.problem = missing(arch, found);
         }
-        catch(const Problem& problem)
+        catch(const std::exception& problem)
         {
             part.problem = problem.what();
         }
