@@ -72,10 +72,12 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
 
 
 def _with_signs(one: Instruction, operation: Operation) -> Operation:
-    """An operation for its modifiers: moves of bits take signs as floats do, integers have none.
+    """Return the operation that an instruction with sign modifiers (neg, abs) does.
+
+    V_MOV_B32 and V_CNDMASK_B32 move bits; with a modifier they move floats.
 
     Raises:
-        UnsupportedError: a modifier that would be passed over.
+        UnsupportedError: a modifier of an integer operand, or op_sel of one of 32 bits.
     """
     if one.name in ("V_BITOP3_B32", "V_BITOP3_B16"):
         return operation

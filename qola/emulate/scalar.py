@@ -125,7 +125,7 @@ scalar("S_PACK_HH_B32_B16", "u32 u32 -> u32", lambda a, b: a >> U32(16) | b & U3
 
 
 def _bfe(value: Array, field: Array) -> Array:
-    """Extract bits; a register has their offset, and their number in bits 16 to 22."""
+    """Return the bits that `field` selects: their offset, and in its bits 16 to 22 their number."""
     return extracted(value, field, field >> U32(16) & U32(0x7F))
 
 

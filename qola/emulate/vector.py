@@ -167,7 +167,7 @@ def _sad_u16(a: Array, b: Array, c: Array) -> Array:
 
 
 def _shifted(high: Array, low: Array, distance: Array) -> Array:
-    """The lower half of two registers that are shifted to the right."""
+    """Shift the 64 bits of two registers to the right, and return the lower 32."""
     return ((high.astype(U64) << U64(32) | low) >> distance).astype(U32)
 
 

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def tflops(self) -> float | None:
-        """Multiplications and additions of keys that are seen, in 10^12 a second of a GPU."""
+        """Rate on the GPU in 10^12 operations per second; hidden keys do not count."""
         seconds = self.done.seconds
         return self.problem.operations() / seconds / 1e12 if seconds else None
 

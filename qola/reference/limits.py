@@ -118,7 +118,7 @@ def backward_limits(steps: Gradients, o: F64, lse: F64, arithmetic: Arithmetic) 
     """Return the limits of dq, dk, dv and dbias.
 
     Args:
-        steps: of the reference, from the same O and LSE.
+        steps: the reference's intermediate values, computed from the same O and LSE.
         o, lse: as the kernel reads them.
     """
     of, attention, p = steps.of, steps.attention, steps.steps

@@ -90,7 +90,7 @@ class Series:
 
     @property
     def str(self) -> Series:
-        """The column itself, whose values are texts."""
+        """The column itself: `startswith` needs no accessor here, as it does in pandas."""
         return self
 
     def startswith(self, start: builtins.str) -> Series:
