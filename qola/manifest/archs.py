@@ -71,7 +71,7 @@ def choose_archs(
     gpu_archs: str,
     native: Callable[[], tuple[str, ...]],
 ) -> tuple[str, ...]:
-    """Return the archs that replace the manifest's, () if these are to be built.
+    """Return the archs that replace the manifest's, () to keep those.
 
     Args:
         requested: of the command line; items may be lists, as in `gpu_archs` ($GPU_ARCHS).
