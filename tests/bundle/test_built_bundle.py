@@ -258,7 +258,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
 
     inputs = {
         "name": "forward",
-        "libraries": [{"path": "forward_libmha_fwd.so", "include_dirs": ["headers"]}],
+        "libraries": [{"path": "forward_libmha_fwd.so", "include_dirs": ["headers"], "packs": {}}],
         "headers": below("headers"),
         "plan": "plan.json",
         "tree": "tree",
@@ -271,6 +271,8 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "lazy": None,
         "static": None,
         "triton": None,
+        "torch": None,
+        "names": [],
     }
     (root / "inputs.json").write_text(json.dumps(inputs))
     for path in root.rglob("*"):
