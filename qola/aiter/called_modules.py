@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
-from qola.aiter.tree import CONFIG_FILE, AiterTree
+from qola.aiter.tree import AiterTree
 
-_DECLARES = "compile_ops"
+DECORATOR = "compile_ops"
+"""In AITER's Python, declares a function of a module."""
+
 _TRITON = "triton"
 """Directory of kernels in Triton, which are not compiled into modules."""
 
@@ -37,14 +40,13 @@ def _read(tree: AiterTree) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return the names that each definition mentions, and the modules that it declares."""
     mentions: dict[str, set[str]] = {}
     modules: dict[str, set[str]] = {}
-    package = (tree.root / CONFIG_FILE).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        place = path.relative_to(package)
+    for file in tree.python_files():
         # core.py defines the decorator, whose body mentions its own helpers only.
-        if _TRITON in place.parts or place.parts[0] == "jit":
+        _, *parts = PurePosixPath(file).parts
+        if _TRITON in parts or parts[0] == "jit":
             continue
         constants: dict[str, str] = {}
-        for node in tree.syntax_tree(path.relative_to(tree.root).as_posix()).body:
+        for node in tree.syntax_tree(file).body:
             for name in _defined(node):
                 mentions.setdefault(name, set()).update(_mentioned(node))
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -72,10 +74,16 @@ def _mentioned(node: ast.stmt) -> set[str]:
 
 def _declared(node: ast.stmt, constants: dict[str, str]) -> str:
     """Return the module of a function that is declared with AITER's decorator, else ""."""
-    for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == _DECLARES and call.args:
-            name = call.args[0]
-            if isinstance(name, ast.Constant):
-                return str(name.value)
-            return constants.get(ast.unparse(name), "")
+    for call in declaring_calls(node):
+        name = call.args[0]
+        if isinstance(name, ast.Constant):
+            return str(name.value)
+        return constants.get(ast.unparse(name), "")
     return ""
+
+
+def declaring_calls(node: ast.stmt) -> Iterator[ast.Call]:
+    """Yield the calls of AITER's decorator on a function; the first argument is the module."""
+    for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == DECORATOR and call.args:
+            yield call

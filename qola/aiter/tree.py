@@ -112,6 +112,11 @@ class AiterTree:
             raise AiterError(Finding(place, text, expected, fix)) from None
         return found
 
+    def python_files(self, pattern: str = "**/*.py") -> list[str]:
+        """Return the tree-relative files of AITER's Python package, sorted."""
+        package = (self.root / CONFIG_FILE).parents[1]
+        return sorted(path.relative_to(self.root).as_posix() for path in package.glob(pattern))
+
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.
 

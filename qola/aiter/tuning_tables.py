@@ -24,6 +24,22 @@ _MERGED = f"{TREE_TOKEN}/{CONFIGS}/merged"
 
 
 @dataclass(frozen=True)
+class MergeRule:
+    """How core.py merges tables.
+
+    Attributes:
+        more_keys: columns that identify a problem, in addition to those of the untuned table.
+        is_sorted: AITER sorts the rows by time, and keeps the first of each problem. If not, it
+            refuses tables with two rows of a problem.
+        is_filled: a table may lack columns.
+    """
+
+    more_keys: tuple[str, ...]
+    is_sorted: bool
+    is_filled: bool
+
+
+@dataclass(frozen=True)
 class MergedTable:
     """A tuning table that AITER merges from several.
 
@@ -32,20 +48,13 @@ class MergedTable:
         files: tree-relative tables, in the order of the merge: the default one first.
         untuned: tree-relative table of the problems to tune, "" if there is none. Its columns
             identify a problem.
-        more_keys: further columns that identify a problem.
-        is_sorted: AITER sorts the rows by time, and keeps the first of each problem. If not, it
-            refuses tables with two rows of a problem.
-        is_filled: a table may lack columns.
-        has_rule: core.py has a function that qola understands.
+        rule: None if core.py has no rule that qola knows.
     """
 
     path: str
     files: tuple[str, ...]
-    untuned: str = ""
-    more_keys: tuple[str, ...] = ()
-    is_sorted: bool = False
-    is_filled: bool = False
-    has_rule: bool = False
+    untuned: str
+    rule: MergeRule | None
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ def tuning_tables(root: Path, core: str) -> TuningTables:
     names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
     models = [name for name in names if name.endswith(".csv") and "untuned" not in name]
     tree = parse_core(core)
+    rule = _merge_rule(tree)
     paths: dict[str, str] = {}
     merged: dict[str, MergedTable] = {}
     for name, stem in _named_tables(tree):
@@ -77,7 +87,7 @@ def tuning_tables(root: Path, core: str) -> TuningTables:
             untuned = f"{CONFIGS}/{'untuned'.join(stem.rsplit('tuned', 1))}.csv"
             untuned = untuned if (root / untuned).is_file() else ""
             files = tuple(file for file in (own, *more) if (root / file).is_file())
-            merged[paths[name]] = _with_rule(MergedTable(paths[name], files, untuned), tree)
+            merged[paths[name]] = MergedTable(paths[name], files, untuned, rule)
     return TuningTables(paths, merged)
 
 
@@ -98,27 +108,20 @@ def _named_tables(core: ast.Module) -> Iterator[tuple[str, str]]:
                     yield name, str(stem.value)
 
 
-def _with_rule(table: MergedTable, core: ast.Module) -> MergedTable:
-    """Add the rule of core.py's function `update_config_files`."""
-    for function in ast.walk(core):
-        if isinstance(function, ast.FunctionDef) and function.name == "update_config_files":
-            break
-    else:
-        return table
+def _merge_rule(core: ast.Module) -> MergeRule | None:
+    """Return the rule of core.py's function `update_config_files`."""
+    functions = (node for node in ast.walk(core) if isinstance(node, ast.FunctionDef))
+    function = next((node for node in functions if node.name == "update_config_files"), None)
+    if function is None:
+        return None
     nodes = [
         source_of(node) for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.Call))
     ]
     is_sorted = any(
         node.startswith("merge_df = ") and ".sort_values('us')" in node for node in nodes
     )
-    keys = ("cu_num", "gfx", "_tag")
+    if not is_sorted and not any(".duplicated(" in node for node in nodes):
+        return None
     text = source_of(function)
-    return MergedTable(
-        table.path,
-        table.files,
-        table.untuned,
-        more_keys=tuple(key for key in keys if f"'{key}'" in text),
-        is_sorted=is_sorted,
-        is_filled="_FILL_DEFAULTS" in text,
-        has_rule=is_sorted or any(".duplicated(" in node for node in nodes),
-    )
+    keys = tuple(key for key in ("cu_num", "gfx", "_tag") if f"'{key}'" in text)
+    return MergeRule(keys, is_sorted, "_FILL_DEFAULTS" in text)

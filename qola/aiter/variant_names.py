@@ -10,10 +10,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from qola.aiter.tree import CONFIG_FILE, AiterTree
+from qola.aiter.called_modules import DECORATOR, declaring_calls
+from qola.aiter.tree import AiterTree
 
 _NAME = "md_name"
-_DECLARES = "compile_ops"
 _TYPED = re.compile(r"_(fp|bf)\d+")
 MAX_NAMES = 4096
 """A function with more names is not read: its conditions are not independent branches."""
@@ -26,11 +26,9 @@ def variant_names(tree: AiterTree) -> dict[str, tuple[str, ...]]:
     none. Names without a type are those of tensors that no kernel serves.
     """
     found: dict[str, set[str]] = {}
-    package = (tree.root / CONFIG_FILE).parents[1]
-    for path in sorted(package.glob("ops/*.py")):
-        file = path.relative_to(tree.root).as_posix()
+    for file in tree.python_files("ops/*.py"):
         text = tree.text(file)
-        if _NAME in text and _DECLARES in text:
+        if _NAME in text and DECORATOR in text:
             for module, names in _declared(tree.syntax_tree(file)):
                 found.setdefault(module, set()).update(names)
     typed = {m: {n for n in names if _TYPED.search(n)} for m, names in found.items()}
@@ -41,12 +39,10 @@ def _declared(file: ast.Module) -> Iterator[tuple[str, set[str]]]:
     """Yield each module that a file declares functions of, with the names of its variants."""
     functions = {node.name: node for node in file.body if isinstance(node, ast.FunctionDef)}
     for function in functions.values():
-        for call in function.decorator_list:
-            if not isinstance(call, ast.Call) or ast.unparse(call.func) != _DECLARES:
-                continue
+        for call in declaring_calls(function):
             keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
             generator = functions.get(keywords.get("gen_func", ""))
-            if generator and call.args and isinstance(call.args[0], ast.Constant):
+            if generator and isinstance(call.args[0], ast.Constant):
                 yield str(call.args[0].value), _names(generator.body, {""}) - {""}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qola.aiter.attention import ATTENTION, is_assembly_alone
+from qola.aiter.called_modules import DECORATOR
 from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
@@ -12,9 +13,6 @@ from qola.errors import AiterError, Finding
 from qola.files import sha256_of
 from qola.plan.model import HeaderSet
 from qola.plan.request import ResolvedRequest
-
-_DECLARES = "compile_ops("
-"""In AITER's Python, declares a function of a module."""
 
 
 def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
@@ -48,10 +46,8 @@ def input_files(
 
 def calling_files(tree: AiterTree) -> dict[str, str]:
     """Return the digests of AITER's Python that declares modules and their functions, by path."""
-    package = (tree.root / CONFIG_FILE).parents[1]
-    scripts = (p.relative_to(tree.root).as_posix() for p in package.rglob("*.py"))
-    files = [CONFIG_FILE, *(file for file in scripts if _DECLARES in tree.text(file))]
-    return {file: sha256_of(tree.root / file) for file in sorted(files)}
+    declaring = (file for file in tree.python_files() if f"{DECORATOR}(" in tree.text(file))
+    return {file: sha256_of(tree.root / file) for file in sorted([CONFIG_FILE, *declaring])}
 
 
 def find_headers(

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola.aiter.tuning_tables import MergedTable
+from qola.aiter.tuning_tables import MergedTable, MergeRule
 from qola.codegen.asm.frames import Frame, FrameError, Value, concat, is_gap, read_csv
 from qola.errors import CodegenError, Finding
 
@@ -29,18 +29,21 @@ def merge_tables(root: Path, table: MergedTable) -> str:
         CodegenError: a table cannot be read, or AITER could not merge the tables.
     """
     name = table.path.rpartition("/")[2]
-    if not table.has_rule:
+    rule = table.rule
+    if rule is None:
         found = f"AITER merges {', '.join(table.files)} by a rule that qola does not know"
         expected = "update_config_files of core.py as in the 0.1.7 wheels or in later trees"
         fix = "name a table or none in the module's blob_gen_cmd"
         raise CodegenError(Finding(name, found, expected, fix))
     frames = {file: _read(root, file) for file in table.files}
-    columns = _columns(table, frames)
+    columns = _columns(rule, frames)
     parts = [_with_columns(frame, columns, file) for file, frame in frames.items() if len(frame)]
     merged = concat(parts, ignore_index=True) if parts else Frame(dict.fromkeys(columns, ()), ())
     if table.untuned:
-        problem = (*_read(root, table.untuned).columns, *table.more_keys)
-        merged = _fastest(merged, [key for key in problem if key in columns], table)
+        problem = (*_read(root, table.untuned).columns, *rule.more_keys)
+        merged = _fastest(
+            merged, [key for key in problem if key in columns], table.files, rule.is_sorted
+        )
     return merged.csv_text()
 
 
@@ -51,21 +54,21 @@ def _read(root: Path, file: str) -> Frame:
         raise CodegenError(Finding(file, str(error), "a CSV table with a header")) from None
 
 
-def _columns(table: MergedTable, frames: Mapping[str, Frame]) -> list[str]:
+def _columns(rule: MergeRule, frames: Mapping[str, Frame]) -> list[str]:
     """Return the columns of the merged table, with AITER's check or extension of them."""
     columns: list[str] = []
     for file, frame in frames.items():
         new = [name for name in frame.columns if name not in columns]
         if not columns:
             columns = new
-        elif table.is_filled:
+        elif rule.is_filled:
             before = "tflops" if "tflops" in columns else columns[-1]
             for name in new:
                 columns.insert(columns.index(before), name)
         else:
             if _without_tag(frame.columns) != _without_tag(columns):
                 found = f"columns {', '.join(frame.columns)}"
-                expected = f"{', '.join(columns)}, as {table.files[0]} has"
+                expected = f"{', '.join(columns)}, as {next(iter(frames))} has"
                 raise CodegenError(Finding(file, found, expected))
             columns += new
     return columns
@@ -89,7 +92,7 @@ def _with_columns(frame: Frame, columns: Sequence[str], file: str) -> Frame:
     return Frame({name: values[name] for name in columns}, frame.index)
 
 
-def _fastest(merged: Frame, keys: Sequence[str], table: MergedTable) -> Frame:
+def _fastest(merged: Frame, keys: Sequence[str], files: Sequence[str], is_sorted: bool) -> Frame:
     """Return the fastest row of each problem; in the order of the tables, or sorted by time.
 
     AITER's later function refuses two rows of a problem, but deletes the slower one from the tables
@@ -98,17 +101,17 @@ def _fastest(merged: Frame, keys: Sequence[str], table: MergedTable) -> Frame:
     columns = {name: merged[name].values for name in merged.columns}
     if "us" not in columns:
         found, expected = f"columns {', '.join(columns)}", "a column us, the time of each row"
-        raise CodegenError(Finding(", ".join(table.files), found, expected))
+        raise CodegenError(Finding(", ".join(files), found, expected))
     times = [time for time in columns["us"] if isinstance(time, int | float)]
     if len(times) < len(merged):
         found, expected = "a text in place of a time", "a number in each row"
-        raise CodegenError(Finding(f"us of {', '.join(table.files)}", found, expected))
+        raise CodegenError(Finding(f"us of {', '.join(files)}", found, expected))
     by_time = sorted(range(len(merged)), key=lambda row: (math.isnan(times[row]), times[row]))
     fastest: dict[tuple[Value | None, ...], int] = {}
     for row in by_time:
         values = (columns[key][row] for key in keys)
         fastest.setdefault(tuple(None if is_gap(value) else value for value in values), row)
-    kept = list(fastest.values()) if table.is_sorted else sorted(fastest.values())
+    kept = list(fastest.values()) if is_sorted else sorted(fastest.values())
     return Frame(
         {name: [of[row] for row in kept] for name, of in columns.items()}, range(len(kept))
     )
