@@ -71,39 +71,49 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
         wrong.append(Finding("--schema", "a manifest without a file", "a file"))
     if wrong:
         raise InitError(wrong)
+    # Before anything is planned or looked for.
+    starter = _starter(args, DEFAULT_MANIFEST if word == _STANDARD_OUTPUT else word)
     if word == _STANDARD_OUTPUT:
-        text = _checked_text(args, DEFAULT_MANIFEST, "")
-        if args.model:
-            text = model_manifest(args, around, report=False)
-        elif args.user:
-            text = _checked(serving_text(args, around, DEFAULT_MANIFEST, ""), DEFAULT_MANIFEST)
-        around.console.out.write(text)
+        around.console.out.write(_planned(args, around, DEFAULT_MANIFEST, report=False) or starter)
         return
-    schema = f"./{json_schema.FILE}" if args.schema else ""
-    files = {word: _checked_text(args, word, schema)}
+    files = {word: starter}
     if args.schema:
         files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.schema_text()
     if not (around.directory / word).parent.is_dir():
         fix = f"mkdir -p {Path(word).parent}"
         raise InitError(Finding(word, "no such directory", "a directory that exists", fix))
     _refuse_present(files, around.directory, args.overwrite)
-    if args.model:
-        files[word] = f"#:schema {schema}\n" * bool(schema) + model_manifest(args, around)
-    elif args.user:
-        name = visible(Path(word).name)
-        files[word] = _checked(serving_text(args, around, name, schema), word)
+    files[word] = _planned(args, around, word) or starter
     _write(files, around.directory)
     around.console.line(f"{' and '.join(files)} written; next: qola plan {word}")
 
 
-def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
-    """Return the manifest's text; a finding in it names the option that caused it."""
+def _schema(args: argparse.Namespace) -> str:
+    return f"./{json_schema.FILE}" if args.schema else ""
+
+
+def _starter(args: argparse.Namespace, file: str) -> str:
+    """Return a starter manifest with the values of the options."""
     archs = split(args.arch) or DEFAULT_ARCHS
     name = visible(Path(file).name)
-    return _checked(starter_manifest(args.namespace, archs, file=name, schema=schema), file)
+    return _checked(starter_manifest(args.namespace, archs, file=name, schema=_schema(args)), file)
+
+
+def _planned(
+    args: argparse.Namespace, around: Surroundings, file: str, *, report: bool = True
+) -> str:
+    """Return the manifest of --model or --for, "" without these options."""
+    schema = _schema(args)
+    if args.model:
+        text = model_manifest(args, around, report=report)
+        return f"#:schema {schema}\n{text}" if schema else text
+    if args.user:
+        return _checked(serving_text(args, around, visible(Path(file).name), schema), file)
+    return ""
 
 
 def _checked(text: str, file: str) -> str:
+    """Return the text of a manifest; a finding in it names the option that caused it."""
     try:
         loads(text, file=file)
     except ManifestError as error:

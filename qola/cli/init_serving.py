@@ -14,7 +14,7 @@ from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
-from qola.inspect.serving import SERVERS, Calls, left_out, read_server, serving_manifest
+from qola.inspect.serving import SERVERS, Calls, entries_of, read_server, serving_manifest
 from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
@@ -53,20 +53,19 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
         file: the manifest's name, for the command in its first lines.
     """
     archs = named_archs(split(args.arch) or DEFAULT_ARCHS)
-    tree = find_tree(place_of(args.aiter_root, around), around.environ)
-    names = variant_names(read_tree(tree))
+    root = find_tree(place_of(args.aiter_root, around), around.environ)
+    tree = read_tree(root)
     calls = None
     if args.user in SERVERS:
         server = read_server(args.user)
-        calls = Calls(server, called_modules(read_tree(tree), server.functions))
-    with tree_answers(tree, around.environ) as answers:
+        calls = Calls(server, called_modules(tree, server.functions))
+    with tree_answers(root, around.environ) as answers:
         reports = answers.find(
-            ["modules", *archs],
-            tuple[ModuleReport, ...],
-            lambda: module_reports(read_tree(tree), archs),
+            ["modules", *archs], tuple[ModuleReport, ...], lambda: module_reports(tree, archs)
         )
-    if missing := left_out(reports, calls):
+    entries = entries_of(reports, calls)
+    if missing := [entry.report.name for entry in entries if entry.is_missed]:
         found = f"{len(missing)} modules are comments with the reason: {', '.join(missing)}"
         log.warning(found if len(missing) > 1 else f"{missing[0]} is a comment with the reason")
-    own = {"aiter_id": pinned_id(tree), "file": file, "schema": schema}
-    return serving_manifest(reports, archs, names=names, calls=calls, **own)
+    own = {"aiter_id": pinned_id(root), "file": file, "schema": schema}
+    return serving_manifest(entries, archs, names=variant_names(tree), calls=calls, **own)

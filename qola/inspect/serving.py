@@ -59,8 +59,39 @@ class Calls:
     modules: Mapping[str, Sequence[str]]
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A module of a manifest in mode aiter.
+
+    Attributes:
+        why: why it is a comment, "" for a table.
+        is_missed: it is a comment, and AITER compiles it when it is called.
+    """
+
+    report: ModuleReport
+    why: str
+    is_missed: bool
+
+
+def entries_of(reports: Iterable[ModuleReport], calls: Calls | None = None) -> list[Entry]:
+    """Return the modules that AITER's Python or a server calls.
+
+    Args:
+        calls: take only the modules that a server calls; None for all modules.
+    """
+    entries = []
+    for report in reports:
+        if report.kind == _LIBRARY or (calls and report.name not in calls.modules):
+            continue
+        why, is_uncalled = _why_not(report), report.name.endswith(_TUNER)
+        if calls and _BACKWARD in report.name:
+            why, is_uncalled = why or "backward kernels, which a server does not call", True
+        entries.append(Entry(report, why, bool(why) and not is_uncalled))
+    return entries
+
+
 def serving_manifest(
-    reports: Iterable[ModuleReport],
+    entries: Iterable[Entry],
     archs: Sequence[str],
     *,
     aiter_id: str,
@@ -72,10 +103,10 @@ def serving_manifest(
     """Return a manifest in mode aiter; modules that cannot be planned are comments with the reason.
 
     Args:
-        reports: of all modules of the tree, for these archs.
+        entries: see `entries_of`, of all modules of the tree, for these archs.
         aiter_id: commit or version of the tree, "" if unknown.
         names: the names of variants, by module.
-        calls: take only the modules that a server calls; None for all modules.
+        calls: of the server whose modules the entries are; None for all modules.
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
@@ -90,40 +121,20 @@ def serving_manifest(
     lines += _prose(f"qola build {file} --wheel 1.0 builds them: {docs_url('guide/serving.md')}")
     lines += ["", "[qola]", *([toml_line("aiter_commit", aiter_id)] if aiter_id else [])]
     lines += ["", "[build]", toml_line("architectures", tuple(archs)), toml_line("mode", AITER)]
-    for report in reports:
-        if report.kind == _LIBRARY or (calls and report.name not in calls.modules):
-            continue
-        used = calls.modules[report.name] if calls else ()
-        why = _why_not(report)
-        if calls and _BACKWARD in report.name:
-            why = why or "backward kernels, which a server does not call"
-        lines += ["", *_module(report, names.get(report.name, ()), used, why)]
+    for entry in entries:
+        used = calls.modules[entry.report.name] if calls else ()
+        lines += ["", *_module(entry, names.get(entry.report.name, ()), used)]
     return "\n".join(lines) + "\n"
 
 
-def left_out(reports: Iterable[ModuleReport], calls: Calls | None = None) -> tuple[str, ...]:
-    """Return the modules that AITER's Python or a server calls, and that are comments."""
-    return tuple(
-        report.name
-        for report in reports
-        if report.kind != _LIBRARY
-        and (calls is None or report.name in calls.modules)
-        and not (calls and _BACKWARD in report.name)
-        and not report.name.endswith(_TUNER)
-        and _why_not(report)
-    )
-
-
-def _module(
-    report: ModuleReport, names: Sequence[str], used: Sequence[str], why: str
-) -> Iterator[str]:
-    """Yield the lines of a module's table: comments if there is a reason to leave it out."""
+def _module(entry: Entry, names: Sequence[str], used: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a module's table: comments if it is left out."""
     if used:
         yield from _prose(f"for {', '.join(used)}")
-    table = ["[[modules]]", toml_line("name", report.name)]
+    table = ["[[modules]]", toml_line("name", entry.report.name)]
     table += toml_line("names", tuple(names)).splitlines() if names else []
-    if why:
-        yield from _prose(why)
+    if entry.why:
+        yield from _prose(entry.why)
         table = [f"#{line}" for line in table]
     yield from table
 

@@ -11,7 +11,7 @@ import pytest
 
 from qola.cli import command_line as cli
 from qola.inspect.planned import plan_of
-from qola.inspect.serving import serving_manifest
+from qola.inspect.serving import entries_of, serving_manifest
 from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
@@ -176,7 +176,7 @@ def test_modules_that_do_not_link_or_that_nothing_calls() -> None:
     tuner = ModuleReport("module_gemm_tune", "torch module", ("torch",), True, "")
     fine = ModuleReport("module_norm", "torch module", ("torch", "of ROCm: hipcub"), True, "")
     reports = (rocm, tuner, fine)
-    text = serving_manifest(reports, ("gfx950",), aiter_id="", file="m.toml", names={})
+    text = serving_manifest(entries_of(reports), ("gfx950",), aiter_id="", file="m.toml", names={})
     assert [module.name for module in loads(text, file="m.toml").modules] == ["module_norm"]
     assert "# needs hipblaslt of a ROCm on this machine: QOLA_ROCM=/opt/rocm\n#[[modules]]" in text
     assert "# only AITER's tuner imports it\n#[[modules]]" in text
