@@ -385,33 +385,20 @@ def fit(observed: Sequence[_Observed]) -> dict[str, Bytes]:
     """Return the bytes of each weight, by least squares.
 
     A weight that is the same share of the first one in all objects is part of it.
+
+    Raises:
+        LinAlgError: other weights depend on each other.
     """
+    import numpy as np  # noqa: PLC0415 - bench/python has none
+
     first, *others = observed[0][0]
     shares = {name: {row[name] / row[first] for row, _ in observed} for name in others}
     names = [first, *(name for name in others if len(shares[name]) > 1)][: len(observed)]
-    rows = [[weights[name] for name in names] for weights, _ in observed]
-    columns = zip(*(astuple(size) for _, size in observed), strict=True)
-    sizes = zip(*(_least_squares(rows, column) for column in columns), strict=True)
-    return {name: Bytes(*size) for name, size in zip(names, sizes, strict=True)}
-
-
-def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Solve the normal equations by elimination.
-
-    Raises:
-        ZeroDivisionError: the columns depend on each other.
-    """
-    full = [[*row, value] for row, value in zip(rows, values, strict=True)]
-    width = range(len(rows[0]))
-    system = [[sum(row[i] * row[j] for row in full) for j in range(len(full[0]))] for i in width]
-    for i in width:
-        system[i] = [n / system[i][i] for n in system[i]]
-        for j in width:
-            if j != i:
-                factor = system[j][i]
-                pairs = zip(system[j], system[i], strict=True)
-                system[j] = [mine - factor * other for mine, other in pairs]
-    return [row[-1] for row in system]
+    rows = np.array([[weights[name] for name in names] for weights, _ in observed])
+    sizes = np.array([astuple(size) for _, size in observed])
+    # The normal equations: unlike lstsq, it refuses columns that depend on each other.
+    fitted = np.linalg.solve(rows.T @ rows, rows.T @ sizes)
+    return {name: Bytes(*size) for name, size in zip(names, fitted.tolist(), strict=True)}
 
 
 def compare(plans: Sequence[Plan], built: Built) -> Iterator[str]:

@@ -19,7 +19,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <hip/hip_runtime_api.h>
@@ -65,47 +65,15 @@ void check(hipError_t status, const std::string& what)
         throw std::runtime_error(what + ": " + hipGetErrorString(status));
 }
 
-/// Finds kernels by host function in constant time.
-class Index
+/// Returns the positions of kernels in functions() by host function.
+const std::unordered_map<const void*, std::size_t>& function_index()
 {
-    public:
-    static constexpr std::size_t none = ~std::size_t{0};
-
-    Index()
-    {
-        while(slots_.size() < 2 * functions().size() + 1)
-            slots_.resize(std::max<std::size_t>(16, 2 * slots_.size()), none);
+    static const auto& found = *[] {
+        auto* const all = new std::unordered_map<const void*, std::size_t>;
         for(std::size_t number = 0; number < functions().size(); ++number)
-        {
-            std::size_t at = start(functions()[number].host);
-            while(slots_[at] != none)
-                at = (at + 1) & (slots_.size() - 1);
-            slots_[at] = number;
-        }
-    }
-
-    /// Returns the position in functions(), or none.
-    std::size_t find(const void* host) const
-    {
-        std::size_t at = start(host);
-        while(slots_[at] != none && functions()[slots_[at]].host != host)
-            at = (at + 1) & (slots_.size() - 1);
-        return slots_[at];
-    }
-
-    private:
-    std::size_t start(const void* host) const
-    {
-        // Host functions have addresses with the same lowest bits.
-        return (reinterpret_cast<std::uintptr_t>(host) >> 4) * 0x9e3779b1u & (slots_.size() - 1);
-    }
-
-    std::vector<std::size_t> slots_;
-};
-
-const Index& function_index()
-{
-    static const auto& found = *new Index;
+            all->emplace(functions()[number].host, number);
+        return all;
+    }();
     return found;
 }
 
@@ -173,12 +141,12 @@ class Code
     /// Returns a kernel for the device of a stream. Throws StatusError if its code is unavailable.
     hipFunction_t function(const void* host, hipStream_t stream)
     {
-        const std::size_t number = function_index().find(host);
-        if(number == Index::none)
+        const auto at = function_index().find(host);
+        if(at == function_index().end())
             throw std::runtime_error(std::string(table.library) + ": a launch of an unknown function");
         Device& device            = device_of(stream);
-        const hipFunction_t found = device.launched[number].load(std::memory_order_acquire);
-        return found != nullptr ? found : load(device, number);
+        const hipFunction_t found = device.launched[at->second].load(std::memory_order_acquire);
+        return found != nullptr ? found : load(device, at->second);
     }
 
     /// Returns the code of an embedded code object, or null for the address of something else.
@@ -376,8 +344,8 @@ hipError_t hipLaunchKernel(
 
 const char* hipKernelNameRefByPtr(const void* host, hipStream_t)
 {
-    const std::size_t number = function_index().find(host);
-    return number == Index::none ? nullptr : functions()[number].name;
+    const auto at = function_index().find(host);
+    return at == function_index().end() ? nullptr : functions()[at->second].name;
 }
 
 hipError_t __wrap_hipModuleLoadData(hipModule_t* module, const void* image)

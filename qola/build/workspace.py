@@ -111,10 +111,8 @@ class Workspace:
 
     def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
         """Return BUNDLE_FILE for modules and TRITON; `wheel` is a version, "" for no wheel."""
-        if self.for_aiter:
-            return self._aiter_bundle(modules, wheel)
         in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
-        static, lazy = forms.static and bool(modules), forms.lazy
+        static, lazy = forms.static and bool(modules), forms.lazy and not self.for_aiter
         rules = ["qola_bundle"]
         calls = []
         if static:
@@ -124,6 +122,7 @@ class Workspace:
         bundle = starlark.rule(
             "qola_bundle",
             name="bundle",
+            for_aiter=self.for_aiter or None,
             libraries=targets(modules, lazy),
             split=forms.split or None,
             static=":static" if static else None,
@@ -137,29 +136,16 @@ class Workspace:
                     "qola_wheel",
                     name="wheel",
                     bundle=":bundle",
-                    # The same as in qola_manifest_targets.
-                    external_libraries=["libamdhip64.so.7"],
+                    # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
+                    external_libraries=None if self.for_aiter else ["libamdhip64.so.7"],
                     package=f"qola_{self.name}{_LAZY if lazy else ''}",
-                    platform="manylinux_2_28_x86_64",
+                    platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,
                     version=wheel,
                 )
             )
         load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
-
-    def _aiter_bundle(self, modules: Sequence[str], wheel: str) -> str:
-        """Return BUNDLE_FILE for modules that AITER's own Python imports."""
-        libraries = targets(modules)
-        rule = starlark.rule("qola_bundle", name="bundle", for_aiter=True, libraries=libraries)
-        rules = {"qola_bundle": rule}
-        if wheel:
-            package = f"qola_{self.name}"
-            rules["qola_wheel"] = starlark.rule(
-                "qola_wheel", name="wheel", bundle=":bundle", package=package, version=wheel
-            )
-        load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
-        return "\n\n".join([_HEADER, load, *rules.values()]) + "\n"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""

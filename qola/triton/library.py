@@ -7,7 +7,6 @@ its code, so a library never runs code of another build or changed code.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import struct
 import sys
@@ -39,9 +38,10 @@ class Built:
     packed: bytes = b""
 
     @property
-    def key(self) -> str:
-        """SHA-256 of the code in packs, in hexadecimal; the table contains it, too."""
-        return hashlib.sha256(self.packed or self.code).hexdigest()
+    def in_pack(self) -> PackedCode:
+        """The kernel's entry in a pack; the table contains its key, too."""
+        meta, compiler = self.metadata, f"triton {self.metadata['triton']}"
+        return PackedCode(meta["name"], meta["arch"], compiler, self.packed or self.code)
 
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
@@ -64,15 +64,7 @@ def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
 
 def pack_built(built: Iterable[Built]) -> bytes:
     """Return a pack of kernels. Its bytes do not depend on the order of `built`."""
-    return pack(
-        PackedCode(
-            one.metadata["name"],
-            one.metadata["arch"],
-            f"triton {one.metadata['triton']}",
-            one.packed or one.code,
-        )
-        for one in built
-    )
+    return pack(one.in_pack for one in built)
 
 
 def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
@@ -111,7 +103,8 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
         pairs = [f"    {{{json.dumps(n)}, {json.dumps(v)}}}," for n, v in _choices(one.metadata)]
         lines += [f"const Choice choices_{number}[] = {{", *pairs, "};"]
         lines += [f"const Argument arguments_{number}[] = {{", *_arguments(one.metadata), "};", ""]
-        texts = (one.kernel, *(one.metadata[key] for key in ("name", "arch", "symbol")), one.key)
+        names = (one.metadata[key] for key in ("name", "arch", "symbol"))
+        texts = (one.kernel, *names, one.in_pack.key)
         threads = one.metadata["num_warps"] * one.metadata["warp_size"]
         counts = [
             f"{what}_{number}, std::size({what}_{number})" for what in ("choices", "arguments")

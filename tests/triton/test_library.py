@@ -105,7 +105,7 @@ def test_attention(name: str) -> None:
     values |= {} if problem.varlen else {"starts_q": 0, "starts_k": 0}
     symbols = ["forward", "backward_delta", "backward_dkdv", "backward_dq"]
     assert [one.kernel for one in hip.launches] == [f"attention_{symbol}" for symbol in symbols]
-    by_code = {one.key: one for one in built().values()}
+    by_code = {one.in_pack.key: one for one in built().values()}
     for asked in hip.launches:
         told = by_code[asked.code].metadata
         dq = asked.kernel.endswith("dkdv")
@@ -363,4 +363,6 @@ def test_packs_are_those_of_the_kernels() -> None:
     assert pack_built(every) == pack_built(every[::-1]) == UNCOMPRESSED[PACK].read_bytes()
     names = {json.loads(path.read_text())["name"] for path in KERNELS if path.suffix == ".json"}
     assert names == set(built())
-    assert {hashlib.sha256(one.code).hexdigest() for one in every} == {one.key for one in every}
+    assert {hashlib.sha256(one.code).hexdigest() for one in every} == {
+        one.in_pack.key for one in every
+    }

@@ -95,9 +95,9 @@ def test_a_compressed_kernel_has_a_key_of_its_own(tmp_path: Path) -> None:
     (found,) = (library for _, library in kernels_of_pack(file, "a.qpack"))
     assert found.startswith(b"CCOB less of it")
     # What the library compares: bytes as they are, since it reads no compressed ones.
-    assert less.key == hashlib.sha256(less.packed).hexdigest() != plain.key
-    assert bytes.fromhex(less.key) in found
-    assert less.key in table([less], "", "l")
+    assert less.in_pack.key == hashlib.sha256(less.packed).hexdigest() != plain.in_pack.key
+    assert bytes.fromhex(less.in_pack.key) in found
+    assert less.in_pack.key in table([less], "", "l")
     # Neither is a file that a system's loader reads.
     assert read_needs(tmp_path) == ()
 
