@@ -1,4 +1,4 @@
-"""Finds what an AITER tree has for attention that Composable Kernel has no kernel for."""
+"""Finds other kernels of an AITER tree for attention that Composable Kernel does not serve."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ _KINDS = (FULL, SLIDING, CHUNKED, LINEAR)
 
 
 class _Keys:
-    """The keys of a configuration; collects what is wrong with them."""
+    """The keys of a configuration; collects a finding for each wrong one."""
 
     def __init__(
         self, file: str, prefix: str, values: Mapping[str, Any], outer: Mapping[str, Any]

@@ -28,12 +28,12 @@ from qola.verify.repository import Repository
 
 MODULE = "libmha_fwd"
 _FILE = "model.toml"
-"""Name of manifests that are planned, and that nobody gets."""
+"""Name of the manifests that are planned, but not written to a file."""
 _DIRECTIONS = ("fwd", "fwd_splitkv", "batch_prefill")
 
 
 class CoverageError(QolaError, title="no manifest for this model", exit_code=ExitCode.PLAN):
-    """No kernel serves a model, or the manifest's plan does not serve what it is written for."""
+    """No kernel serves a model, or the manifest's plan lacks a kernel for which it is written."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ServedPhase:
         kernels: main kernels of Composable Kernel, () if it is missing.
         assembly: code objects that host code prefers, if callers allow assembly kernels (use_asm).
         missing: why no kernel serves it, "" if one does.
-        alternatives: what AITER's Python has instead.
+        alternatives: other kernels of AITER's Python.
     """
 
     group: LayerGroup

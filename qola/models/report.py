@@ -1,4 +1,4 @@
-"""Says which kernel serves each layer of a model, and what is missing."""
+"""Writes which kernel serves each layer of a model, and which layers have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modules of this directory for AITER's own Python: lists them, and checks what they are for.
+"""Lists the modules here for AITER's own Python, and compares the machine with their record.
 
 A wheel has this file, and so has the directory that ``qola build`` makes. It needs only Python.
 """
@@ -53,7 +53,7 @@ def machine_archs(nodes: Path = KFD_NODES) -> list[str]:
 
 
 def differences(nodes: Path = KFD_NODES) -> list[str]:
-    """Return in what this Python, its PyTorch, its AITER and the machine's GPUs differ."""
+    """Return how Python, PyTorch, AITER and GPUs differ from those that the modules are for."""
     bundle = record()
     built, aiter = bundle["aiter_jit"], bundle["inputs"]["aiter"]
     found = []
