@@ -122,13 +122,13 @@ _FURTHER_NAMES = """
 set -eu
 clang=$1 lld=$2 source=$3 library=$4 output=$5
 shift 5
-module=$(basename "$library" .so)
+object=$output/forward.o
+"$clang" -x c++ -O1 -fPIC -DQOLA_MODULE="$(basename "$library" .so)" -c "$source" -o "$object"
 for name; do
-    object=$output/$name.o
-    "$clang" -x c++ -O1 -fPIC -DQOLA_MODULE="$module" -DQOLA_NAME="$name" -c "$source" -o "$object"
-    "$lld" -flavor gnu -shared -s -soname "$name.so" -rpath '$ORIGIN' "$object" "$library" -o "$output/$name.so"
-    rm "$object"
+    "$lld" -flavor gnu -shared -s -soname "$name.so" -rpath '$ORIGIN' --defsym="PyInit_$name=qola_forward" \
+        "$object" "$library" -o "$output/$name.so"
 done
+rm "$object"
 """
 
 _linked_module = rule(
