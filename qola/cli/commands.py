@@ -43,6 +43,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "dispatch": Command("run", "find the kernel that a problem launches, or why none fits"),
     "report": Command("plan", "write a page about built libraries: kernels, resources, sizes"),
+    "inspect": Command(
+        "inspect", "list the device code of libraries, and check that one compiler made it"
+    ),
     "fetch": Command("prebuilt", "install a prebuilt bundle of a manifest without building"),
     "publish": Command("prebuilt", "build the bundle of a manifest and upload it"),
     "keygen": Command("prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"),

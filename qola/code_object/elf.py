@@ -26,9 +26,13 @@ MAGIC = b"\x7fELF"
 EXECUTABLE = 4
 """Flag of sections with instructions."""
 
+NEEDED, RUNPATH = 1, 29
+"""Tags of the dynamic section: a library to load, and directories to search."""
+
 _HEADERS = {"e_phentsize": 56, "e_shentsize": 64}
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
+_DYNAMIC = struct.Struct("<qQ")
 #: Longest symbol name in bytes: several times the longest C++ name in Composable Kernel.
 _LONGEST_NAME = 1 << 18
 #: Largest size of a code object in memory: AITER's largest have a few MiB.
@@ -135,6 +139,13 @@ class Elf:
         """Return the relative address that the loader writes to each pointer, by its address."""
         rows = _RELOCATION.iter_unpack(self.content(self.section(".rela.dyn")))
         return {address: addend for address, _, addend in rows}
+
+    def dynamic_texts(self, tag: int) -> list[str]:
+        """Return the texts of .dynamic's entries with a tag, such as NEEDED, in their order."""
+        section = self.section(".dynamic")
+        names = self.sections[section.link].offset if section else 0
+        rows = _DYNAMIC.iter_unpack(self.content(section))
+        return [self._name(names + value) for found, value in rows if found == tag]
 
     def note(self, name: str, number: object) -> bytes | None:
         """Return the content of the first note with a name and a type."""

@@ -12,7 +12,7 @@ import msgpack
 
 from qola.code_object.elf import Elf, explain_errors
 from qola.code_object.offload import arch_of
-from qola.errors import Finding, unseen
+from qola.errors import Finding, unseen, visible
 
 _UNIT = "__hip_cuid_"
 """Prefix of the symbol by which clang identifies the source of a code object."""
@@ -145,6 +145,8 @@ class CodeObject:
         size: bytes of the file.
         sha256: digest of the file.
         unit: identifies the source: `unit_of` its compilation unit's id; "" for assembly.
+        version: version of the code object format (AMDGPUUsage): 6 is V6.
+        compilers: clang that compiled it, then those of its device libraries; () for assembly.
     """
 
     arch: str
@@ -153,6 +155,8 @@ class CodeObject:
     size: int = 0
     sha256: str = ""
     unit: str = ""
+    version: int = 0
+    compilers: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, data: bytes | memoryview, name: str = "code object") -> CodeObject:
@@ -205,7 +209,20 @@ def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeOb
         len(data),
         hashlib.sha256(data).hexdigest(),
         next((n.removeprefix(_UNIT) for n in symbols if n.startswith(_UNIT)), ""),
+        # Version 2 is 0 (AMDGPUUsage, ELFABIVERSION_AMDGPU_HSA).
+        bytes(elf.data[8:9])[0] + 2,
+        compilers_of(elf),
     )
+
+
+def compilers_of(elf: Elf) -> tuple[str, ...]:
+    """Return the versions of clang that the comment of an ELF file names, in its order.
+
+    Linkers and the compiler of the C library add their own names, which are left out.
+    """
+    comment = bytes(elf.content(elf.section(".comment"))).split(b"\0")
+    texts = (text.decode("utf-8", "replace") for text in comment if b"clang version" in text)
+    return tuple(visible(text)[:200] for text in dict.fromkeys(texts))
 
 
 def _kernel(

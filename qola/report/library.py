@@ -7,6 +7,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from qola.code_object.offload import (
     read_bundle,
     registered_bundles,
 )
-from qola.code_object.reader import CodeObject, parse_code_object
+from qola.code_object.reader import CodeObject, compilers_of, parse_code_object
 from qola.errors import Finding, visible
 from qola.files import UnfitFileError, check_regular
 from qola.report.data import Part, ReportError
@@ -69,8 +70,9 @@ class Library:
         return [code for unit in self.units.values() for code in unit]
 
 
-def read_library(path: Path) -> Library:
-    """Read a library.
+@contextmanager
+def open_library(path: Path) -> Iterator[Elf]:
+    """Read a library, and report what is damaged in it during the block.
 
     Raises:
         ReportError: the file cannot be read, or is not a library.
@@ -82,19 +84,23 @@ def read_library(path: Path) -> Library:
         raise ReportError(_unfit(path, error.strerror or str(error))) from None
     except UnfitFileError as error:
         raise ReportError(_unfit(path, str(error))) from None
-    unfit = _unfit(path, "not a library that can be read")
-    with explain_errors(unfit, ReportError):
-        elf = Elf(data)
+    with explain_errors(_unfit(path, "not a library that can be read"), ReportError):
+        yield Elf(data)
+
+
+def read_library(path: Path) -> Library:
+    """Read a library that qola has built; raise as `open_library`."""
+    with open_library(path) as elf:
         units = dict(_units(elf))
-        assembly = list(_assembly(elf))
+        assembly = list(embedded_code(elf))
         return Library(
             file=visible(path.name),
-            size=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
+            size=len(elf.data),
+            sha256=hashlib.sha256(elf.data).hexdigest(),
             units=units,
             assembly=tuple(code for _, _, code in assembly),
             parts=_parts(elf, {start: size for start, size, _ in assembly}),
-            compiler=_compiler(bytes(elf.content(elf.section(".comment")))),
+            compiler=", ".join(sorted(compilers_of(elf))),
         )
 
 
@@ -107,14 +113,17 @@ def _unfit(path: Path, found: str) -> Finding:
     )
 
 
-def _compiler(comment: bytes) -> str:
-    """Return clang's version; linkers and the compiler of the C library add their own."""
-    texts = sorted({text.decode("utf-8", "replace") for text in comment.split(b"\0")})
-    return ", ".join(visible(text)[:200] for text in texts if "clang version" in text)
-
-
 def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
     """Yield the code objects of each source, in the order of the file."""
+    for code in registered_code(elf):
+        units = {one.unit for one in code}
+        if len(units) != 1 or "" in units:
+            raise ValueError(f"device code of {len(units - {''})} sources in one bundle")
+        yield code[0].unit, code
+
+
+def registered_code(elf: Elf) -> Iterator[tuple[CodeObject, ...]]:
+    """Yield the code objects of each bundle that a library registers, in the order of the file."""
     fatbin = elf.section(".hip_fatbin")
     unread = fatbin.stored if fatbin else 0
     for _, bundle in registered_bundles(elf):
@@ -123,13 +132,10 @@ def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:
         unread -= compressed_size(bundle) if compressed else sum(one.size for one in code)
         if unread < 0:
             raise ValueError("code objects that overlap")
-        units = {one.unit for one in code}
-        if len(units) != 1 or "" in units:
-            raise ValueError(f"device code of {len(units - {''})} sources in one bundle")
-        yield code[0].unit, code
+        yield code
 
 
-def _assembly(elf: Elf) -> Iterator[tuple[int, int, CodeObject]]:
+def embedded_code(elf: Elf) -> Iterator[tuple[int, int, CodeObject]]:
     """Yield offset, bytes in the library and content of the code objects embedded as data."""
     data, fatbin, start = bytes(elf.data), elf.section(".hip_fatbin"), 0
     while found := _EMBEDDED.search(data, start + 1):

@@ -1,0 +1,73 @@
+"""``qola inspect``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.cli import options
+from qola.cli.commands import add_command
+from qola.cli.console import Surroundings, Table
+from qola.code_object.reader import CodeObject
+from qola.report.inspection import (
+    SCHEMA,
+    Inspection,
+    check_compilers,
+    compiler_of,
+    inspect_library,
+)
+from qola.report.write import libraries_in
+
+
+def add_commands(commands: Any) -> None:
+    """Add inspect to the parser's subcommands."""
+    parser = add_command(commands, "inspect", _inspect, (), words="LIBRARY...")
+    parser.add_argument(
+        "libraries",
+        nargs="+",
+        type=Path,
+        metavar="LIBRARY",
+        help="a library of any build system, or the directory of a bundle",
+    )
+    options.add_options(parser, "json", help="print JSON, with the names of all kernels")
+
+
+def _inspect(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola inspect``."""
+    paths = [path for place in args.libraries for path in libraries_in(around.directory / place)]
+    found = [inspect_library(path) for path in paths]
+    if args.json:
+        libraries = [one.to_json() for one in found]
+        around.console.json({"libraries": libraries, "schema": SCHEMA})
+    else:
+        for number, one in enumerate(found):
+            if number:
+                around.console.line()
+            _print(one, around)
+    check_compilers(found)
+
+
+def _print(found: Inspection, around: Surroundings) -> None:
+    console = around.console
+    console.line(f"{found.file}: {found.size:,} bytes, sha256 {found.sha256}")
+    runpath = f", searched in {':'.join(found.runpath)}" if found.runpath else ""
+    console.line(f"needs {found.hip}{runpath}" if found.hip else "does not need HIP's runtime")
+    if not found.every:
+        console.line("contains no device code")
+        return
+    console.table(
+        Table(
+            f"device code for {', '.join(found.archs)}:",
+            ("sha256", "arch", "format", "compiler", "kernels", "bytes"),
+            [*_rows(found.code, ""), *_rows(found.embedded, " (data)")],
+            numbers=2,
+        )
+    )
+
+
+def _rows(code: Sequence[CodeObject], mark: str) -> Iterable[tuple[str, ...]]:
+    for one in code:
+        numbers = (str(len(one.kernels)), f"{one.size:,}")
+        yield one.sha256[:16], one.arch, f"V{one.version}{mark}", compiler_of(one), *numbers

@@ -1,0 +1,139 @@
+"""Lists the device code of a library, whoever built it, and checks that one compiler made it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qola.code_object.elf import NEEDED, RUNPATH
+from qola.code_object.reader import CodeObject
+from qola.errors import Finding, visible
+from qola.report.data import ReportError
+from qola.report.library import embedded_code, open_library, registered_code
+
+SCHEMA = 1
+"""Version of the JSON, increased with each incompatible change."""
+
+ASSEMBLY = "not named"
+"""Stands for the compiler of a code object that names none, such as an assembly kernel."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A library and its device code.
+
+    Attributes:
+        file: path of the library, as given.
+        hip: soname of HIP's runtime that it needs, "" if it needs none.
+        runpath: directories that the loader searches for it.
+        code: code objects that the library registers with HIP, in the order of the file.
+        embedded: code objects that it contains as data, such as assembly kernels.
+    """
+
+    file: str
+    size: int
+    sha256: str
+    hip: str
+    runpath: tuple[str, ...]
+    code: tuple[CodeObject, ...]
+    embedded: tuple[CodeObject, ...]
+
+    @property
+    def every(self) -> tuple[CodeObject, ...]:
+        """All code objects."""
+        return self.code + self.embedded
+
+    @property
+    def archs(self) -> list[str]:
+        """The archs of all code objects, sorted."""
+        return sorted({one.arch for one in self.every})
+
+    @property
+    def compilers(self) -> Counter[str]:
+        """The number of code objects by their device compiler; assembly is not counted."""
+        return Counter(compiler_of(one) for one in self.every if one.compilers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON of the library (docs/guide/report.md)."""
+        return {
+            "archs": self.archs,
+            "bytes": self.size,
+            "code_objects": [
+                _code_json(one, embedded=embedded)
+                for embedded, group in ((False, self.code), (True, self.embedded))
+                for one in group
+            ],
+            "compilers": sorted(self.compilers),
+            "file": self.file,
+            "hip": self.hip,
+            "runpath": list(self.runpath),
+            "sha256": self.sha256,
+        }
+
+
+def _code_json(code: CodeObject, *, embedded: bool) -> dict[str, Any]:
+    return {
+        "arch": code.arch,
+        "bytes": code.size,
+        "compiler": compiler_of(code) if code.compilers else None,
+        "embedded": embedded,
+        "kernels": list(code.kernels),
+        "sha256": code.sha256,
+        "version": code.version,
+    }
+
+
+def compiler_of(code: CodeObject) -> str:
+    """Return the version of the clang that compiled a code object.
+
+    Device libraries, which another clang may have compiled, do not count.
+    """
+    return code.compilers[0] if code.compilers else ASSEMBLY
+
+
+def inspect_library(path: Path) -> Inspection:
+    """Read a library.
+
+    Raises:
+        ReportError: the file cannot be read, or is not a library.
+    """
+    with open_library(path) as elf:
+        hip = [name for name in elf.dynamic_texts(NEEDED) if name.startswith("libamdhip64.so")]
+        searched = [place for text in elf.dynamic_texts(RUNPATH) for place in text.split(":")]
+        return Inspection(
+            file=str(path),
+            size=len(elf.data),
+            sha256=hashlib.sha256(elf.data).hexdigest(),
+            hip=visible(next(iter(hip), "")),
+            runpath=tuple(map(visible, searched)),
+            code=tuple(one for bundle in registered_code(elf) for one in bundle),
+            embedded=tuple(one for _, _, one in embedded_code(elf)),
+        )
+
+
+def check_compilers(inspections: Sequence[Inspection]) -> None:
+    """Check that one compiler made all device code of some libraries.
+
+    Raises:
+        ReportError: several did. The error names the libraries with each.
+    """
+    counts = sum((one.compilers for one in inspections), Counter[str]())
+    if len(counts) < 2:
+        return
+    lines = []
+    for compiler, number in counts.most_common():
+        files = [one.file for one in inspections if compiler in one.compilers]
+        lines.append(f"{compiler}: {number} code objects, in {', '.join(files[:3])}")
+    raise ReportError(
+        Finding(
+            inspections[0].file if len(inspections) == 1 else "the libraries",
+            "\n".join([f"device code of {len(counts)} compilers", *lines]),
+            "device code of one compiler",
+            "build the libraries again with one ROCm",
+        ),
+        "several compilers made the device code",
+    )
