@@ -1,6 +1,7 @@
 """The modules of a manifest: attention libraries, modules that Python imports, and torch modules."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("//rules/rocm:flags.bzl", "SMALL_HOST_CODE")
 load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
 load(":cc.bzl", "OLDER_SYSTEMS_NAMES")
 load(":code_objects.bzl", "embedded_code_objects")
@@ -135,11 +136,13 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     if asm_headers:
         deps = deps + _asm_headers(name, asm_headers)
 
+    small = copts + SMALL_HOST_CODE
+
     def copts_of(source, selected):
         if source == "entry_point":
             # The entry points compare the device with the archs.
-            return copts + HOST_ONLY + ["-DQOLA_ARCHS=" + ",".join(selected)] + (["-DQOLA_ASM"] if asm_domain else [])
-        return copts + (_EMBEDDED_HSA if asm_tables else []) + (HOST_ONLY if source in host_only else [])
+            return small + HOST_ONLY + ["-DQOLA_ARCHS=" + ",".join(selected)] + (["-DQOLA_ASM"] if asm_domain else [])
+        return small + (_EMBEDDED_HSA if asm_tables else []) + (HOST_ONLY if source in host_only else [])
 
     parts = _compiled_sources(
         name,
