@@ -10,6 +10,7 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.missing_names import Includer
 from qola.aiter.tree import ModuleConfig
+from qola.codegen.ck.batches import names_headers
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
 from qola.folder import Folder
@@ -149,12 +150,14 @@ class Assembly:
         for package in packages:
             self.packages[package] = KernelPackage(config.flags_hip, group)
             self._flags[package] = compare_flags(package, module.config, library, config)
+        files = sorted({file for name in set_of.values() for file in self.header_sets[name].files})
         self.batches += write_batches(
             instances,
             packages,
             texts,
             first=len(self.kernels),
             size=self._resolved.request.manifest.batch,
+            named=names_headers(self._tree.text(file) for file in files),
             folder=self._output,
             module=name,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from qola.codegen.ck.batches import batch_source, included, local_names
+from qola.codegen.ck.batches import batch_source, included, local_names, names_source
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
 from qola.folder import Folder
@@ -34,6 +34,7 @@ def write_batches(
     *,
     first: int,
     size: int,
+    named: bool,
     folder: Folder,
     module: str,
 ) -> Iterator[PlannedBatch]:
@@ -43,22 +44,24 @@ def write_batches(
         packages, texts: the package and the source text of each kernel instance.
         first: index of the first kernel instance in the plan.
         size: maximum number of kernel instances in a batch.
+        named: whether `names_headers` of all that the sources include.
         folder: the sources are written to its <module>/kernels/batches.
     """
     index = {kernel.name: number for number, kernel in enumerate(instances, first)}
-    compatible: dict[tuple[str, _Names, _Names, _Names], list[KernelInstance]] = {}
+    compatible: dict[tuple[str, _Names, _Names, _Names, bool], list[KernelInstance]] = {}
     for kernel, package, text in zip(instances, packages, texts, strict=True):
         names = local_names(text) if size > 1 else None
         if names is not None:
-            key = (package, kernel.archs, tuple(included([text])), names)
+            key = (package, kernel.archs, tuple(included([text])), names, names_source(text))
             compatible.setdefault(key, []).append(kernel)
-    for (package, _, includes, names), kernels in compatible.items():
+    for (package, _, includes, names, own), kernels in compatible.items():
         for batch in cut(in_order(kernels), size):
             if len(batch) > 1:
                 members = [kernel.name for kernel in batch]
                 name = batch_name(batch)
                 file = f"{module}/kernels/batches/{name}.cpp"
-                digest = folder.write(file, batch_source(members, includes, names))
+                text = batch_source(members, includes, names, named=named and own)
+                digest = folder.write(file, text)
                 indices = tuple(index[member] for member in members)
                 yield PlannedBatch(name, package, indices, file, digest)
 

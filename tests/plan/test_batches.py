@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from qola.codegen.ck.batches import batch_source, included, local_names
+from qola.codegen.ck.batches import (
+    batch_source,
+    included,
+    local_names,
+    names_headers,
+    names_source,
+)
 from qola.codegen.types import FieldValue, KernelInstance
 from qola.plan.batches import batch_name, cut, in_order
 
@@ -91,6 +97,36 @@ def test_the_source_of_a_batch() -> None:
         "#undef QOLA_KERNEL",
     ]
     assert lines[-2] == '#include "../k2.cpp"'
+
+
+def test_a_batch_replaces_the_names_that_ck_composes() -> None:
+    """Prevents: 7 kB of host code per kernel instance for a name in a log."""
+    lines = batch_source(["k1", "k2"], ['"fmha_fwd.hpp"'], [], named=True).splitlines()
+    assert lines.index("#include <string>") < lines.index("#ifndef __HIP_DEVICE_COMPILE__")
+    defined, header, called = (
+        number
+        for number, line in enumerate(lines)
+        if line.startswith(("#define GetName()", '#include "fmha_fwd.hpp"'))
+    )
+    assert lines[defined - 1] == lines[called - 2] == "#ifndef __HIP_DEVICE_COMPILE__", "no device"
+    assert defined < header < called
+    at = lines.index('#include "../k2.cpp"')
+    assert lines[at - 1 : at + 2] == [
+        '#define QOLA_NAME "k2"',
+        '#include "../k2.cpp"',
+        "#undef QOLA_NAME",
+    ]
+
+
+def test_names_are_replaced_only_if_all_uses_are_understood() -> None:
+    """Prevents: a batch that does not compile with another Composable Kernel."""
+    definition = "  CK_TILE_HOST static std::string GetName()\n  {\n"
+    constant = "  [[nodiscard]] static const std::string GetName() {\n"
+    assert names_headers(["", definition, f"// GetName()\n{constant}"])
+    assert not names_headers([definition, "return concat(Pipeline::GetName());"])
+    assert not names_headers(["static std::string GetName(int);"])
+    assert names_source(SOURCE + "std::cout << k_::GetName() << std::flush;")
+    assert not names_source(SOURCE + "auto f = &k_::GetName;")
 
 
 def kernel(name: str, **fields: FieldValue) -> KernelInstance:

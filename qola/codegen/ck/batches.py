@@ -4,6 +4,10 @@ A compiler repeats most of its work for each kernel instance: it parses the same
 instantiates the same templates and optimises the same functions. In one translation unit,
 declarations of two files would collide, apart from specialisations: `local_names` finds their
 names, and a batch defines a macro for each name, which expands to another name for each file.
+
+A kernel class composes the name that CK logs from 60 numbers and texts (``GetName``): two thirds of
+its host code. In the host pass of a batch, this function has another name and is never called; the
+log gets the name of the kernel instance's file.
 """
 
 from __future__ import annotations
@@ -26,6 +30,13 @@ _FUNCTION = re.compile(
     r"(?:(?:static|inline|constexpr)\s+)*(?:void|float|int|bool)\s+(\w+)\s*\([^()]*\)"
 )
 
+_NAMED = "GetName"
+_NAME = re.compile(rf"\b{_NAMED}\b")
+#: What a header may say of it: a member function's definition begins.
+_DEFINITION = re.compile(rf"\bstatic\s+(?:const\s+)?std::string\s+{_NAMED}\(\)\s*\{{")
+#: What a source may say of it: a call.
+_CALL = re.compile(rf"::\s*{_NAMED}\(\)")
+
 _BATCH = """\
 // Written by qola (qola/codegen/ck/batches.py): {count} kernel instances in one compile, each in
 // its own file. Make it again: qola plan; do not edit.
@@ -44,6 +55,23 @@ _KERNEL = """\
 #define QOLA_KERNEL {number}
 #include "../{name}.cpp"
 #undef QOLA_KERNEL"""
+_NAMED_KERNEL = """\
+#define QOLA_KERNEL {number}
+#define QOLA_NAME "{name}"
+#include "../{name}.cpp"
+#undef QOLA_NAME
+#undef QOLA_KERNEL"""
+_NAMED_INCLUDES = """\
+#include <string>
+
+#ifndef __HIP_DEVICE_COMPILE__
+#define GetName() qola_name(const char* name) {{ return name; }} static std::string qola_unused()
+#endif
+{includes}
+#ifndef __HIP_DEVICE_COMPILE__
+#undef GetName
+#define GetName() qola_name(QOLA_NAME)
+#endif"""
 
 
 def included(sources: Iterable[str]) -> list[str]:
@@ -131,16 +159,39 @@ def _declared(head: str) -> str | None:
     return found[1] if found else None
 
 
-def batch_source(kernels: Sequence[str], includes: Sequence[str], names: Sequence[str]) -> str:
+def names_headers(texts: Iterable[str]) -> bool:
+    """Whether headers only define `GetName`: a batch can replace it."""
+    return all(_says_only(_DEFINITION, text) for text in texts)
+
+
+def names_source(text: str) -> bool:
+    """Whether a kernel source only calls `GetName`."""
+    return _says_only(_CALL, text)
+
+
+def _says_only(form: re.Pattern[str], text: str) -> bool:
+    """Whether a text has `GetName` in one form only."""
+    if _NAMED not in text:
+        return True
+    text = _COMMENT.sub(" ", text)
+    return len(_NAME.findall(text)) == len(form.findall(text))
+
+
+def batch_source(
+    kernels: Sequence[str], includes: Sequence[str], names: Sequence[str], *, named: bool = False
+) -> str:
     """Return the source of a batch of kernel instances, whose sources are in the parent directory.
 
     Args:
         includes: from `included`.
         names: from `local_names`.
+        named: whether `names_headers` of all that it includes, and `names_source` of the sources.
     """
+    lines = "\n".join(f"#include {name}" for name in includes)
+    kernel = _NAMED_KERNEL if named else _KERNEL
     return _BATCH.format(
         count=len(kernels),
-        includes="\n".join(f"#include {name}" for name in includes),
+        includes=_NAMED_INCLUDES.format(includes=lines) if named else lines,
         macros="\n".join(f"#define {name} QOLA_LOCAL({name})" for name in names),
-        kernels="\n".join(_KERNEL.format(number=n, name=name) for n, name in enumerate(kernels)),
+        kernels="\n".join(kernel.format(number=n, name=name) for n, name in enumerate(kernels)),
     )
