@@ -159,36 +159,40 @@ class Ours:
             BenchError: a compile is not in the log.
         """
         directory, commands, digests = self.directory / "repeated", {}, {}
+        outputs = Path(self.bazel("info", "output_path").output.strip())
         for spawn in sorted(spawns, key=lambda spawn: -spawn.seconds):
             if spawn.mnemonic == KERNEL_COMPILE and spawn.name in names:
                 arguments = list(spawn.arguments)
                 if "--" in arguments:
                     # compile_batch.sh BATCH KERNEL... -- COMPILER ARGUMENT...
                     arguments = [*arguments[arguments.index("--") + 1 :], arguments[1]]
-                arguments[arguments.index("-o") + 1] = f"{spawn.name}.o"
+                place = self._linked(directory, outputs, arguments[-1])
+                arguments[arguments.index("-o") + 1] = f"../{spawn.name}.o"
                 environ = [f"{name}={value}" for name, value in spawn.environment.items()]
-                commands[spawn.name] = shlex.join([str(TIMED), "env", "-i", *environ, *arguments])
+                run = [str(TIMED), "env", "-i", "-C", place.name, *environ]
+                commands[spawn.name] = shlex.join([*run, *arguments])
                 (digests[spawn.name],) = spawn.output_digests.values()
-                source = arguments[-1]
         if missing := sorted(set(names) - commands.keys()):
             text = f"no action for {len(missing)} batches, such as {missing[0]}"
             raise BenchError(Finding("execution log", text, "an action for each batch"))
-        self._link_inputs(directory, source)
         return Repeated(directory, commands, digests)
 
-    def _link_inputs(self, directory: Path, source: str) -> None:
-        """Link all inputs of compiles to the paths that they have in a sandbox.
+    def _linked(self, directory: Path, outputs: Path, source: str) -> Path:
+        """Return a directory in which the inputs of a compile have the paths of its sandbox.
 
         Args:
-            source: path of the source of a compile. Bazel writes "cfg" for the configuration.
+            outputs: Bazel's directory of all configurations.
+            source: path of the source. Bazel writes "cfg" for its configuration.
         """
-        (directory / "bazel-out").mkdir(parents=True)
-        (directory / "external").symlink_to(self.output_base / "external")
-        root = Path(self.bazel("info", "output_path").output.strip())
         configuration, _, inside = source.removeprefix("bazel-out/").partition("/")
-        (found,) = root.glob(f"*/{inside}")
-        actual = root / found.relative_to(root).parts[0]
-        (directory / "bazel-out" / configuration).symlink_to(actual)
+        (found,) = outputs.glob(f"*/{inside}")
+        actual = outputs / found.relative_to(outputs).parts[0]
+        place = directory / actual.name
+        if not place.exists():
+            (place / "bazel-out").mkdir(parents=True)
+            (place / "external").symlink_to(self.output_base / "external")
+            (place / "bazel-out" / configuration).symlink_to(actual)
+        return place
 
     def shutdown(self) -> None:
         """Stop the server."""

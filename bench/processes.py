@@ -166,7 +166,8 @@ def run(
         # A server that has just started was not there before; one that has ended is not there now.
         cpu = usage.ru_utime + usage.ru_stime + max(0, _cpu_seconds(roots()) - before)
     if process.returncode != 0:
-        end = (output + log.read_text(encoding="utf-8")).splitlines()[-_LOG_LINES:]
+        # The log also has what earlier programs wrote.
+        end = (log.read_text(encoding="utf-8") + output).splitlines()[-_LOG_LINES:]
         raise BenchError(
             Finding(
                 " ".join(map(str, command))[:300],
