@@ -96,16 +96,19 @@ def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpe
 
 
 def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
-    """Return the distinct archs of this machine's GPUs, sorted; none is a ToolchainError."""
+    """Return the distinct archs of this machine's GPUs, sorted; none is a ToolchainError.
+
+    Unreadable nodes are skipped: a container shows all GPUs, and may only read its own.
+    """
     try:
         files = sorted(sysfs.glob("*/properties"))
-        versions = {version for file in files if (version := _gfx_version(file))}
     except OSError as error:
-        # Containers may show the directory without permission to read it.
         raise _no_gpu(sysfs, f"{error.filename}: {error.strerror}") from None
-    if not versions:
-        raise _no_gpu(sysfs, f"{len(files)} nodes, no GPU among them" if files else "no nodes")
-    return tuple(sorted(map(arch_of_version, versions)))
+    nodes = [_read_version(file) for file in files]
+    if archs := sorted({arch_of_version(node) for node in nodes if isinstance(node, int) and node}):
+        return tuple(archs)
+    found = f"{len(files)} nodes, no GPU among them" if files else "no nodes"
+    raise _no_gpu(sysfs, "; ".join([found, *(node for node in nodes if isinstance(node, str))]))
 
 
 def named_archs(archs: tuple[str, ...]) -> tuple[str, ...]:
@@ -123,9 +126,13 @@ def arch_of_version(version: int) -> str:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
-def _gfx_version(properties: Path) -> int:
-    """Return the gfx_target_version of a node; 0 for a CPU or a node without one."""
-    found = re.search(r"^gfx_target_version (\d+)$", properties.read_text("utf-8"), re.MULTILINE)
+def _read_version(properties: Path) -> int | str:
+    """Return a node's gfx_target_version, 0 for a CPU or a node without one; or why it failed."""
+    try:
+        text = properties.read_text("utf-8")
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    found = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0
 
 

@@ -69,10 +69,24 @@ def test_no_gpu_names_the_remedy(tmp_path: Path, gpuless: str) -> None:
     assert "--arch gfx950" in finding.fix
 
 
-def test_unreadable_topology(tmp_path: Path) -> None:
-    """Prevents: a traceback where a node cannot be read."""
+def make_unreadable(file: Path) -> None:
+    """Replace a file by a directory, which root cannot read either."""
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize("node", ["0", "1", "3"])
+def test_an_unreadable_node_is_skipped(tmp_path: Path, node: str) -> None:
+    """Prevents: no arch in a container that may not read the node of another container's GPU."""
+    nodes = topology(tmp_path, 90402, 90402, 90402)
+    make_unreadable(nodes / node / "properties")
+    assert native_archs(nodes) == ("gfx942",)
+
+
+def test_no_readable_gpu(tmp_path: Path) -> None:
+    """Prevents: a traceback, or a message without the reason, if no GPU's node can be read."""
     nodes = topology(tmp_path, 90402)
-    (nodes / "0/properties").unlink()
-    (nodes / "0/properties").mkdir()
-    with pytest.raises(ToolchainError, match=r"found .*0/properties"):
+    make_unreadable(nodes / "1/properties")
+    expected = r"found +2 nodes, no GPU among them; .*1/properties: Is a directory"
+    with pytest.raises(ToolchainError, match=expected):
         native_archs(nodes)
