@@ -390,6 +390,10 @@ def _head(record: Record) -> Iterator[str]:
 def _tables(record: Record, archs: Sequence[str]) -> Iterator[str]:
     found = [*archs] or record.versions.get("archs", [])
     yield ""
+    if source := _source(record.versions.get("version", [])):
+        yield "[qola]"
+        yield f"aiter_commit = {json.dumps(source)}"
+        yield ""
     yield "[build]"
     if found:
         yield f"architectures = {json.dumps(found)}"
@@ -407,6 +411,17 @@ def _tables(record: Record, archs: Sequence[str]) -> Iterator[str]:
             yield "]"
         if {name, *variants} & {*record.built}:
             yield "# compiled by AITER's JIT while it was recorded"
+
+
+def _source(versions: Sequence[str]) -> str:
+    """Return the commit of the recorded AITER, else its version; "" if unknown or not the same.
+
+    setuptools_scm writes the commit into versions of a checkout: 0.1.10.dev3+g1a2b3c4d5.d20260801.
+    """
+    if len(versions) != 1 or not re.fullmatch(r"[A-Za-z0-9.!+_-]{1,100}", versions[0]):
+        return ""
+    commit = re.search(r"\+g([0-9a-f]{7,40})(?:\.|$)", versions[0])
+    return commit[1] if commit else versions[0]
 
 
 def _notes(record: Record) -> Iterator[str]:

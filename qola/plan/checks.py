@@ -104,7 +104,12 @@ def _check_aiter(request: Request) -> Iterator[Finding]:
 
 
 def _same_source(wanted: str, aiter_id: str) -> bool:
-    """Compare commits by their common prefix (7 or more digits), other names in full."""
+    """Compare commits by their common prefix (7 or more digits), other names in full.
+
+    A version of setuptools_scm's may end in the source's commit: 0.1.10.dev3+g1a2b3c4d5.
+    """
+    if commit := re.search(r"\+g([0-9a-f]{7,40})(?:\.|$)", aiter_id):
+        return wanted.removeprefix("v") == aiter_id or _same_source(wanted, commit[1])
     commits = [re.fullmatch(r"[0-9a-f]{7,40}", text.lower()) for text in (wanted, aiter_id)]
     if all(commits):
         short, long = sorted((wanted.lower(), aiter_id.lower()), key=len)

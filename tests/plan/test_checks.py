@@ -142,6 +142,9 @@ def test_each_unknown_receipt_is_named(text: str, place: str, receipt: int, fix:
         ("0.1.7.post2.dev18", "0.1.7.post2.dev18", True),
         ("v0.1.7", "0.1.7", True),
         ("0.1.7", "0.1.7.post2", False),
+        ("d32b0cb62", "0.1.10.dev3+gd32b0cb6.d20260801", True),
+        ("d32b0cb62", "0.1.10.dev3+gd32b0cb7", False),
+        ("0.1.10.dev3+gd32b0cb6", "0.1.10.dev3+gd32b0cb6", True),
         ("main", COMMIT, False),
     ],
 )

@@ -66,6 +66,9 @@ def environ(tmp_path: Path, aiter_tree: Path) -> dict[str, str]:
         (root / place).mkdir(parents=True)
     (root / "aiter/__init__.py").write_text("")
     (root / "aiter/jit").symlink_to(aiter_tree / "aiter/jit")
+    metadata = root / "amd_aiter-0.1.7.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: amd-aiter\nVersion: 0.1.7.post2.dev18\n")
     (root / "csrc").symlink_to(aiter_tree / "aiter_meta/csrc")
     (root / "ops.py").write_text(OPS)
     (root / "pa.py").write_text(PA)
@@ -135,6 +138,7 @@ def test_modules_and_variants(run: Run, tmp_path: Path) -> None:
     assert ran.stdout.count("the build ends here") == 2
     file = tmp_path / "work/aiter.toml"
     assert tables(file)["build"] == {"architectures": ["gfx942"], "mode": "aiter"}
+    assert tables(file)["qola"] == {"aiter_commit": "0.1.7.post2.dev18"}
     assert names(file) == ["module_custom", "module_mha_fwd", "module_quant"]
     assert tables(file)["modules"][1]["names"] == ["mha_fwd_a_nbias"]
     assert file.read_text("utf-8").count("# compiled by AITER's JIT") == 2
@@ -372,6 +376,28 @@ def test_garbage_in_a_record() -> None:
     document = parse_toml(manifest(record))[0]
     assert document == {"build": {"mode": "aiter"}, "modules": [{"name": "module_norm"}]}
     assert os.linesep not in "".join(record.functions)
+
+
+@pytest.mark.parametrize(
+    ("versions", "source"),
+    [
+        (["0.1.7.post2.dev18"], "0.1.7.post2.dev18"),
+        (["0.1.10.dev3+g1a2b3c4d5.d20260801"], "1a2b3c4d5"),
+        (["0.1.10.dev3+g1a2b3c4d5"], "1a2b3c4d5"),
+        (["0.1.10+rocm7"], "0.1.10+rocm7"),
+        (["0.1.7", "0.1.8"], None),
+        (["1 2"], None),
+        ([], None),
+    ],
+)
+def test_the_source_of_the_recorded_aiter(versions: list[str], source: str | None) -> None:
+    """Prevents: modules built from another AITER than the recorded one, without a word."""
+    events = [{"event": "module", "name": "module_norm"}] + [
+        {"event": "aiter", "version": version, "python": "3.12", "torch": "2.9", "archs": []}
+        for version in versions
+    ]
+    record = Record("\n".join(map(json.dumps, events)).encode())
+    assert parse_toml(manifest(record))[0].get("qola", {}).get("aiter_commit") == source
 
 
 def test_later_trees() -> None:
