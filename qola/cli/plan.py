@@ -133,10 +133,12 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     _print_plan(plan, console)
     if expected:
         console.line()
-        console.table(to_table(expected))
+        if expected.rows:
+            console.table(to_table(expected))
+            console.line()
         libraries = {m.name: m.library for m in plan.with_kernels}
         libraries[TRITON] = f"packs of {triton_file(plan.namespace)}"
-        console.line("\n" + "\n".join(to_lines(expected, libraries)))
+        console.line("\n".join(to_lines(expected, libraries)))
     for warning in plan.warnings:
         console.line(f"\n{warning.render()}")
 
@@ -182,11 +184,12 @@ def _print_plan(plan: Plan, console: Console) -> None:
 
 def _without_kernels(module: PlannedModule | TorchModule) -> str:
     """Say what a library is that has no kernel instance of CK's."""
-    if module.code_objects or isinstance(module, PlannedModule):
+    if isinstance(module, PlannedModule):
         return f"assembly kernels alone\n{_code_objects(module)}"
     made = sum(source.role in ("batch", "generated") for source in module.sources)
     generated = f", {made} generated" if made else ""
-    return f"a torch module, sources: {len(module.sources) - made} of AITER's{generated}"
+    sources = f"a torch module, sources: {len(module.sources) - made} of AITER's{generated}"
+    return f"{sources}\n{_code_objects(module)}" if module.code_objects else sources
 
 
 def _code_objects(module: PlannedModule | TorchModule) -> str:
@@ -297,6 +300,15 @@ def to_table(found: Estimate) -> Table:
 
 def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     """Return what the table does not say: time on the cores at hand, sizes, and their origin."""
+    lines = _cost_lines(found, libraries) if found.rows else []
+    if found.not_estimated:
+        number, names = sum(found.not_estimated.values()), ", ".join(found.not_estimated)
+        words = "seconds to minutes of compiling each, and bytes of the libraries"
+        lines.append(f"not estimated: {number} sources ({words}) of {names}")
+    return lines
+
+
+def _cost_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     sizes = ", ".join(f"{libraries[m]} {size(n)}" for m, n in found.library_bytes().items())
     cores = f"{found.cores} core{'s' if found.cores > 1 else ''}"
     lines = [f"about {duration(found.wall_seconds)} on {cores}, from an empty cache; {sizes}"]
@@ -306,8 +318,6 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
         lines.append(
             "(borrowed): not measured; the cost is that of a similar role, or the highest one"
         )
-    if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
-        lines.append("PyTorch's headers: sources of torch modules take several times as long")
     return [*lines, f"an estimate, from costs measured on {found.cpu}"]
 
 

@@ -17,7 +17,14 @@ from typing import Any, TypedDict, TypeVar
 
 from qola.json_types import JsonObject, json_fields
 from qola.layout import TRITON
-from qola.plan.model import GeneratedSource, KernelInstance, Plan, TorchModule, TritonKernel
+from qola.plan.model import (
+    GeneratedSource,
+    KernelInstance,
+    Plan,
+    PlannedModule,
+    TorchModule,
+    TritonKernel,
+)
 
 #: A library without kernel instances: entry points and C functions, tables of the linker.
 ENTRY_BYTES = 70_000
@@ -85,6 +92,7 @@ class Estimate:
         cpu: the processor of the measurement.
         fixed_bytes: what each library has in addition to the sources of `rows`; less than 0 if
             kernel instances for several archs share more.
+        not_estimated: number of sources without an estimate, by module.
     """
 
     rows: tuple[Row, ...]
@@ -93,6 +101,7 @@ class Estimate:
     source: str
     cpu: str
     fixed_bytes: Mapping[str, float]
+    not_estimated: Mapping[str, int]
 
     @property
     def cpu_seconds(self) -> float:
@@ -126,6 +135,7 @@ class Estimate:
             "object_bytes": round(self.object_bytes),
             "library_bytes": {name: round(n) for name, n in self.library_bytes().items()},
             "measured": self.source,
+            "not_estimated": dict(self.not_estimated),
             "rows": [
                 {k: round(v) if isinstance(v, float) else v for k, v in json_fields(row).items()}
                 for row in self.rows
@@ -134,7 +144,10 @@ class Estimate:
 
 
 def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
-    """Return the compiles of a build with an empty cache, in the plan's order, with their costs."""
+    """Return the compiles of a build with an empty cache, in the plan's order, with their costs.
+
+    Sources of `unmeasured_sources` are left out.
+    """
     found: list[Compile] = []
     for module in plan.with_kernels:
         groups: dict[tuple[str, str], dict[str, list[KernelInstance]]] = {}
@@ -150,14 +163,34 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
                 found.append(Compile(name, module.name, len(batch), *key, cost, measured))
         called = called_kernels(plan.kernels_of(module))
         for source in module.sources:
-            if source.archs in ((), plan.archs):
+            if source.archs in ((), plan.archs) and _is_measured(module, source):
                 name, cost = f"{module.name}:{source.name}", _source_cost(costs, source, called)
-                # Sources with PyTorch's headers were not measured.
-                measured = not isinstance(module, TorchModule)
-                found.append(Compile(name, module.name, 0, ALL, SOURCES, cost, measured))
+                found.append(Compile(name, module.name, 0, ALL, SOURCES, cost, measured=True))
     for in_triton in plan.triton:
         found += _triton(in_triton, costs.triton)
     return tuple(found)
+
+
+def _is_measured(module: PlannedModule | TorchModule, source: GeneratedSource) -> bool:
+    """Return whether sources such as one of a module were measured.
+
+    Of torch modules these are Composable Kernel's dispatches. Other sources take from seconds to
+    minutes, by their content.
+    """
+    return isinstance(module, PlannedModule) or source.role == "dispatch"
+
+
+def unmeasured_sources(plan: Plan) -> dict[str, int]:
+    """Return the number of sources whose costs are unknown, by module, without zeros."""
+    found = {
+        module.name: sum(
+            source.archs in ((), plan.archs) and not _is_measured(module, source)
+            for source in module.sources
+        )
+        for module in plan.torch_modules
+    }
+    found |= {module.name: len(module.sources) for module in plan.python_modules}
+    return {name: number for name, number in found.items() if number}
 
 
 def _triton(
@@ -196,7 +229,8 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
         + _ASSEMBLY_SHARE * sum(one.size for one in module.code_objects)
         for module in plan.modules
     }
-    return Estimate(rows, cores, longest, costs.source, costs.cpu, fixed)
+    unmeasured = unmeasured_sources(plan)
+    return Estimate(rows, cores, longest, costs.source, costs.cpu, fixed, unmeasured)
 
 
 def called_kernels(kernels: Iterable[KernelInstance]) -> Counter[str]:
