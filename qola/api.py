@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, build_all, install_build
-from qola.build.forms import Forms, check_split, check_static, check_wheel, choose_lazy
+from qola.build.forms import Forms, check_lazy, check_split, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions, aiter_request, default_aiter_root
@@ -62,7 +62,8 @@ def build_kernels(
         aiter_commit: commit, tag or branch instead of the manifest's [qola].aiter_commit.
         patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
         skip_checkout: use aiter_root unchanged, without `aiter_commit` and `patches_dir`.
-        lazy: by default NVTE_CK_JIT decides. Python modules are never lazy.
+        lazy: by default NVTE_CK_JIT decides. Python modules are never lazy; in mode aiter true is
+            an error.
         split: device code in packs, one per arch (docs/guide/bundle.md#split-by-arch); prebuilt
             bundles are not used.
         wheel: version of a Python wheel of the bundle in dist/, "" for none; with a wheel, prebuilt
@@ -105,6 +106,7 @@ def build_kernels(
     with library_progress(quiet=quiet):
         forms = Forms(choose_lazy(lazy, environ), static, split)
         chosen = resolve_build(request, environ)
+        check_lazy(forms.lazy, lazy, chosen.manifest)
         check_wheel(wheel, chosen.modules, chosen.triton, chosen.manifest.for_aiter)
         check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION
 from qola.errors import ExitCode, Finding, QolaError
-from qola.manifest.types import ModuleSpec
+from qola.manifest.constants import AITER
+from qola.manifest.types import Manifest, ModuleSpec
 from qola.progress import log
 from qola.version import docs_url
 
@@ -62,6 +63,24 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
     return given.lower() in _LAZY
 
 
+def check_lazy(lazy: bool, asked: bool | None, manifest: Manifest) -> None:
+    """Raise ChoiceError if lazy libraries are requested of modules for AITER's own Python.
+
+    Args:
+        asked: the option, None if the environment decides.
+    """
+    if lazy and manifest.for_aiter:
+        place = "--lazy" if asked else CK_JIT
+        raise ChoiceError(
+            Finding(
+                place,
+                f'lazy libraries, and {manifest.place("build", "mode")} is "{AITER}"',
+                "modules with their kernels inside: AITER's own Python imports no others",
+                "leave out --lazy" if asked else f"unset {CK_JIT}, or add --no-lazy",
+            )
+        )
+
+
 def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> None:
     """Raise ChoiceError if an archive is requested with lazy libraries, or without attention."""
     if static and lazy:
@@ -87,7 +106,10 @@ def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> Non
 def check_split(
     split: bool, lazy: bool, static: bool, modules: Sequence[ModuleSpec], triton: bool
 ) -> None:
-    """Raise ChoiceError if libraries that have no device code of their own are to be split."""
+    """Raise ChoiceError if libraries that have no device code of their own are to be split.
+
+    Logs the modules that remain whole.
+    """
     if not split:
         return
     if lazy or static:
@@ -102,15 +124,18 @@ def check_split(
                 + ("; --no-lazy if NVTE_CK_JIT is set" if lazy else ""),
             )
         )
-    if not triton and not any(module.name in ATTENTION for module in modules):
+    others = [module.name for module in modules if module.name not in ATTENTION]
+    if not triton and len(others) == len(modules):
         raise ChoiceError(
             Finding(
                 "--split",
-                ", ".join(module.name for module in modules),
+                ", ".join(others),
                 f"{' or '.join(ATTENTION)} among the modules: others are not split",
                 "leave out --split, or build another --group",
             )
         )
+    if others:
+        log.info(f"not split, with device code of all archs inside: {', '.join(others)}")
 
 
 def check_wheel(

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from qola.build.forms import Forms, check_static, choose_lazy
+from qola.build.forms import Forms, check_lazy, check_static, choose_lazy
 from qola.build.setup import ResolvedBuild, resolve_build
 from qola.cli import options
 from qola.cli.build import RESULT_AS_JSON, print_modules
@@ -67,6 +67,7 @@ def _add_key_options(parser: argparse.ArgumentParser) -> None:
 def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBuild, Key, Forms]:
     forms = Forms(choose_lazy(args.lazy, around.environ), args.static)
     chosen = resolve_build(options.build_request(args, around), around.environ)
+    check_lazy(forms.lazy, args.lazy, chosen.manifest)
     check_static(forms.static, forms.lazy, chosen.modules)
     fetch.refuse_what_is_lacking(chosen)
     key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ)

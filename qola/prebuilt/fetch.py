@@ -14,6 +14,7 @@ from qola.build.install import BuildResult
 from qola.build.setup import ResolvedBuild, set_up
 from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
+from qola.manifest.constants import AITER
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import Transport, proxies_of
 from qola.prebuilt.install import install_found
@@ -69,10 +70,16 @@ def _lacking(chosen: ResolvedBuild) -> str:
 
 def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
     """Raise NoPrebuiltError if a build has parts that prebuilt bundles never contain."""
+    manifest = chosen.manifest
+    if manifest.for_aiter:
+        expected = f"a manifest of {' or '.join(ATTENTION)}; no bundle has modules of mode {AITER}"
+        fix = f"qola build {manifest.file} --wheel 1.0 makes a wheel, which pip fetches"
+        found = f'"{manifest.mode}"'
+        raise NoPrebuiltError(Finding(manifest.place("build", "mode"), found, expected, fix))
     if lacking := _lacking(chosen):
         expected = f"{' or '.join(ATTENTION)} alone"
         fix = "--group GROUP chooses modules"
-        raise NoPrebuiltError(Finding(chosen.manifest.file, lacking, expected, fix))
+        raise NoPrebuiltError(Finding(manifest.file, lacking, expected, fix))
 
 
 def key_of(

@@ -8,7 +8,14 @@ from typing import NoReturn
 
 import pytest
 
-from qola.build.forms import ChoiceError, check_split, check_static, check_wheel, choose_lazy
+from qola.build.forms import (
+    ChoiceError,
+    check_lazy,
+    check_split,
+    check_static,
+    check_wheel,
+    choose_lazy,
+)
 from qola.checkout.request import choose_patches
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest.archs import choose_archs, choose_modules
@@ -186,6 +193,20 @@ def test_lazy_by_no_value(value: str) -> None:
     assert "1, true, on (lazy" in text
 
 
+def test_lazy_modules_for_aiter() -> None:
+    """Prevents: --lazy and NVTE_CK_JIT ignored in mode aiter, whose modules are never lazy."""
+    for_aiter = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
+    for asked, place, fix in (
+        (True, "--lazy", "leave out --lazy"),
+        (None, "NVTE_CK_JIT", "unset NVTE_CK_JIT, or add --no-lazy"),
+    ):
+        with pytest.raises(ChoiceError, match=r'm\.toml:2 \[build\]\.mode is "aiter"') as caught:
+            check_lazy(True, asked, for_aiter)
+        assert [(one.place, one.fix) for one in caught.value.findings] == [(place, fix)]
+        check_lazy(True, asked, manifest())
+    check_lazy(False, None, for_aiter)
+
+
 def test_an_archive_of_lazy_libraries() -> None:
     """Prevents: an archive without kernels, or one left out without a word."""
     with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
@@ -198,6 +219,16 @@ def test_an_archive_of_no_modules() -> None:
     with pytest.raises(ChoiceError, match="module_aiter_enum"):
         check_static(True, False, none)
     check_static(False, False, none)
+
+
+def test_modules_that_stay_whole(logged: list[str]) -> None:
+    """Prevents: --split that leaves some modules as they are, without a word."""
+    other = replace(manifest().modules[0], name="module_aiter_enum")
+    check_split(True, False, False, [*manifest().modules, other], False)
+    check_split(True, False, False, [other], True)
+    check_split(True, False, False, manifest().modules, True)
+    check_split(False, False, False, [other], False)
+    assert logged == ["not split, with device code of all archs inside: module_aiter_enum"] * 2
 
 
 def test_nothing_to_split() -> None:

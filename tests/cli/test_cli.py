@@ -194,8 +194,8 @@ def test_plan_estimates(run: Run) -> None:
 
 
 def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> None:
-    """Prevents: sources called assembly kernels, and taken for as cheap as those of libraries."""
-    names = ("module_activation", "module_aiter_operator")
+    """Prevents: sources called assembly kernels, or estimated as cheap as those of libraries."""
+    names = ("module_activation", "module_aiter_operator", "module_attention_asm")
     modules = "".join(f'[[modules]]\nname = "{name}"\n' for name in names)
     (here / "beside.toml").write_text(f'[build]\narchitectures = ["gfx942"]\n{modules}')
     found = run("plan", "beside.toml", "-q", "--estimate").out.splitlines()
@@ -205,8 +205,28 @@ def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> Non
     assert re.fullmatch(
         r"module_aiter_o.*, a torch module, sources: \d of AITER's, \d+ generated", found[4]
     )
-    assert "module_activation      all        dispatch, entry (borrowed)" in "\n".join(found)
-    assert "PyTorch's headers: sources of torch modules take several times as long" in found
+    assert found[6].endswith(", a torch module, sources: 2 of AITER's")
+    assert found[7].startswith("code objects of assembly kernels: 40 for gfx942")
+    sources = re.findall(r"sources: (\d+) of AITER's(?:, (\d+) generated)?", "\n".join(found))
+    number = sum(int(count) for counts in sources for count in counts if count)
+    words = "seconds to minutes of compiling each, and bytes of the libraries"
+    assert f"not estimated: {number} sources ({words}) of {', '.join(names)}" in found
+    assert not [line for line in found if line.startswith(("Estimated", "about", "total"))]
+
+
+def test_lazy_and_prebuilt_modules_for_aiter(run: Run, here: Path) -> None:
+    """Prevents: an option that mode aiter ignores, or advice to choose another group of modules."""
+    modules = '[[modules]]\nname = "module_activation"\n'
+    (here / "serve.toml").write_text(
+        f'[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n{modules}'
+    )
+    for command in ("build", "fetch"):
+        lazy = run(command, "serve.toml", "--lazy")
+        assert (lazy.code, 'serve.toml:3 [build].mode is "aiter"' in lazy.err) == (2, True)
+    fetched = run("fetch", "serve.toml")
+    assert fetched.code == 9
+    assert "serve.toml:3 [build].mode\n" in fetched.err
+    assert "serve.toml --wheel 1.0 makes a wheel" in fetched.err
 
 
 def test_list_prints_names(run: Run) -> None:
