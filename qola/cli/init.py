@@ -102,9 +102,9 @@ def _starter(args: argparse.Namespace, file: str) -> str:
 def _planned(
     args: argparse.Namespace, around: Surroundings, file: str, *, report: bool = True
 ) -> str:
-    """Return the manifest of --model or --for, "" without these options."""
+    """Return the manifest of --model, --for or both, "" without these options."""
     schema = _schema(args)
-    if args.model:
+    if args.model and not args.user:
         text = model_manifest(args, around, report=report)
         return f"#:schema {schema}\n{text}" if schema else text
     if args.user:

@@ -13,6 +13,7 @@ from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
 from qola.errors import ExitCode, Finding, ToolchainError
+from qola.inspect.serving import ModelNeeds
 from qola.manifest.archs import named_archs, split
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -26,8 +27,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         type=Path,
         metavar="CONFIG.json",
-        help="write the libraries that a model's attention needs: its configuration in Hugging "
-        "Face's format",
+        help="write the libraries that a model's attention needs, or with --for the modules and "
+        "kernels that a server needs for it: its configuration in Hugging Face's format",
     )
     add_options(parser, "aiter_root", help=f"with --model, {PLANNED_TREE.partition(';')[0]}")
 
@@ -41,14 +42,9 @@ def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bo
     Raises:
         QolaError: the configuration is not valid, or the tree has no kernel for it.
     """
-    config, coverage, reports = map(_import, ("config", "coverage", "report"))
+    model = _read_model(args, around)
+    coverage, reports = map(_import, ("coverage", "report"))
     file = args.model.as_posix()
-    try:
-        text = (around.directory / args.model).read_bytes()
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise config.ModelError(Finding(file, words, "a readable file")) from None
-    model = config.parse_model(text, file)
     archs = split(args.arch) or DEFAULT_ARCHS
     build = BuildRequest(
         Path(), BuildSpec(named_archs(archs)), AiterOptions(place_of(args.aiter_root, around))
@@ -64,6 +60,28 @@ def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bo
         command.append(f"--aiter-root={args.aiter_root}")
     made: str = reports.manifest_text(found, shlex.join(command))
     return made
+
+
+def needs_of_model(args: argparse.Namespace, around: Surroundings) -> ModelNeeds | None:
+    """Return the modules and kernels of AITER that --model needs; None without this option.
+
+    Raises:
+        QolaError: the configuration is not valid.
+    """
+    if not args.model:
+        return None
+    needs: ModelNeeds = _import("serving").model_needs(_read_model(args, around), args.user)
+    return needs
+
+
+def _read_model(args: argparse.Namespace, around: Surroundings) -> Any:
+    config, file = _import("config"), args.model.as_posix()
+    try:
+        text = (around.directory / args.model).read_bytes()
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise config.ModelError(Finding(file, words, "a readable file")) from None
+    return config.parse_model(text, file)
 
 
 def _import(name: str) -> Any:

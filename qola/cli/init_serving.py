@@ -10,11 +10,19 @@ from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
 from qola.checkout.default_tree import find_tree
 from qola.cli.console import Surroundings
+from qola.cli.init_model import needs_of_model
 from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
-from qola.inspect.serving import SERVERS, Calls, entries_of, read_server, serving_manifest
+from qola.inspect.serving import (
+    SERVERS,
+    Calls,
+    entries_of,
+    filter_entries,
+    read_server,
+    serving_manifest,
+)
 from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
@@ -35,11 +43,10 @@ def add_serving_options(parser: argparse.ArgumentParser) -> None:
 
 def conflicts(args: argparse.Namespace) -> Iterator[Finding]:
     """Yield a finding for each option that has no effect with or without --for."""
-    for option, value in (("--namespace", args.namespace), ("--model", args.model)):
-        if args.user and value:
-            found = f"{option} {value} and --for {args.user}"
-            expected = "libraries of a namespace or a model, or modules by AITER's names"
-            yield Finding("the command line", found, expected, f"leave out {option}")
+    if args.user and args.namespace:
+        found = f"--namespace {args.namespace} and --for {args.user}"
+        expected = "libraries of a namespace, or modules by AITER's names"
+        yield Finding("the command line", found, expected, "leave out --namespace")
     if args.aiter_root and not (args.user or args.model):
         found = f"--aiter-root {args.aiter_root} without --for {AITER} or --model"
         expected = "a tree for one of the two"
@@ -47,11 +54,12 @@ def conflicts(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def serving_text(args: argparse.Namespace, around: Surroundings, file: str, schema: str) -> str:
-    """Return the manifest of --for; plans each module of the tree.
+    """Return the manifest of --for, for the model of --model; plans each module of the tree.
 
     Args:
         file: the manifest's name, for the command in its first lines.
     """
+    needs = needs_of_model(args, around)
     archs = named_archs(split(args.arch) or DEFAULT_ARCHS)
     root = find_tree(place_of(args.aiter_root, around), around.environ)
     tree = read_tree(root)
@@ -63,9 +71,13 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
         reports = answers.find(
             ["modules", *archs], tuple[ModuleReport, ...], lambda: module_reports(tree, archs)
         )
-    entries = entries_of(reports, calls)
+    entries = entries_of(reports, calls, needs)
+    names = variant_names(tree)
+    if needs:
+        entries = filter_entries(entries, tree, archs, needs)
+        names = needs.served(names)
     if missing := [entry.report.name for entry in entries if entry.is_missed]:
         found = f"{len(missing)} modules are comments with the reason: {', '.join(missing)}"
         log.warning(found if len(missing) > 1 else f"{missing[0]} is a comment with the reason")
     own = {"aiter_id": pinned_id(root), "file": file, "schema": schema}
-    return serving_manifest(entries, archs, names=variant_names(tree), calls=calls, **own)
+    return serving_manifest(entries, archs, names=names, calls=calls, needs=needs, **own)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qola.aiter.tree import AiterTree
 from qola.json_types import reader
 from qola.manifest.constants import AITER
-from qola.manifest.toml import toml_line
-from qola.plan.modules import ModuleReport
+from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
+from qola.manifest.further_names import unserved
+from qola.manifest.load import loads
+from qola.manifest.toml import TomlTable, toml_document, toml_line
+from qola.plan.modules import ModuleReport, filtered_kernels
 from qola.version import docs_url
 
 WIDTH = 100
@@ -60,24 +64,73 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class ModelNeeds:
+    """The kernels and modules that a model needs.
+
+    Attributes:
+        lines: about the model.
+        variants: a table by the name of its array of tables, which filters attention modules.
+        unneeded: reasons to leave modules out, by name.
+        unneeded_words: reasons to leave modules out, by a word of their names.
+    """
+
+    lines: tuple[str, ...]
+    variants: Mapping[str, TomlTable]
+    unneeded: Mapping[str, str]
+    unneeded_words: Mapping[str, str]
+
+    def why_not(self, module: str) -> str:
+        """Return why the model does not need a module, "" if it may."""
+        words = [why for word, why in self.unneeded_words.items() if word in module.split("_")]
+        return self.unneeded.get(module) or next(iter(words), "")
+
+    def filters(self, module: str) -> list[str]:
+        """Return the arrays of tables that filter a module."""
+        tables = [table.name for table, modules in FILTERED.items() if module in modules]
+        return [name for name in tables if name in self.variants]
+
+    def text_of(self, names: Iterable[str]) -> str:
+        """Return arrays of tables as TOML."""
+        return toml_document({name: [self.variants[name]] for name in names})
+
+    def served(self, names: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        """Return the names of modules whose kernels the variants select."""
+        manifest = loads(
+            f'{self.text_of(self.variants)}\n[[modules]]\nname = "libmha_fwd"\n', file="model.toml"
+        )
+        tables = ((FWD_VARIANTS, manifest.fwd_variants), (BWD_VARIANTS, manifest.bwd_variants))
+        found = {module: tuple(own) for module, own in names.items()}
+        for table, variants in tables:
+            for module in FILTERED[table] if variants else ():
+                own = (name for name in names.get(module, ()) if not unserved(name, variants))
+                found[module] = tuple(own)
+        return found
+
+
+@dataclass(frozen=True)
 class Entry:
     """A module of a manifest in mode aiter.
 
     Attributes:
         why: why it is a comment, "" for a table.
         is_missed: it is a comment, and AITER compiles it when it is called.
+        note: a comment on a table.
     """
 
     report: ModuleReport
     why: str
     is_missed: bool
+    note: str = ""
 
 
-def entries_of(reports: Iterable[ModuleReport], calls: Calls | None = None) -> list[Entry]:
+def entries_of(
+    reports: Iterable[ModuleReport], calls: Calls | None = None, needs: ModelNeeds | None = None
+) -> list[Entry]:
     """Return the modules that AITER's Python or a server calls.
 
     Args:
         calls: take only the modules that a server calls; None for all modules.
+        needs: leave out the modules that a model does not need; None for all models.
     """
     entries = []
     for report in reports:
@@ -86,18 +139,38 @@ def entries_of(reports: Iterable[ModuleReport], calls: Calls | None = None) -> l
         why, is_uncalled = _why_not(report), report.name.endswith(_TUNER)
         if calls and _BACKWARD in report.name:
             why, is_uncalled = why or "backward kernels, which a server does not call", True
+        if needs and (unneeded := needs.why_not(report.name)):
+            why, is_uncalled = why or unneeded, True
         entries.append(Entry(report, why, bool(why) and not is_uncalled))
     return entries
 
 
+def filter_entries(
+    entries: Iterable[Entry], tree: AiterTree, archs: Sequence[str], needs: ModelNeeds
+) -> list[Entry]:
+    """Plan each module that a model's variants filter; leave out modules without such kernels."""
+    return [_filter(entry, tree, archs, needs) for entry in entries]
+
+
+def _filter(entry: Entry, tree: AiterTree, archs: Sequence[str], needs: ModelNeeds) -> Entry:
+    if entry.why or not needs.filters(entry.report.name):
+        return entry
+    own = needs.text_of(needs.filters(entry.report.name))
+    number, why = filtered_kernels(tree, entry.report.name, archs, own)
+    if why:
+        return replace(entry, why=f"no kernels for the model: {why}")
+    return replace(entry, note=f"{number} kernel instances for the model's layers")
+
+
 def serving_manifest(
-    entries: Iterable[Entry],
+    entries: Sequence[Entry],
     archs: Sequence[str],
     *,
     aiter_id: str,
     file: str,
     names: Mapping[str, Sequence[str]],
     calls: Calls | None = None,
+    needs: ModelNeeds | None = None,
     schema: str = "",
 ) -> str:
     """Return a manifest in mode aiter; modules that cannot be planned are comments with the reason.
@@ -107,6 +180,7 @@ def serving_manifest(
         aiter_id: commit or version of the tree, "" if unknown.
         names: the names of variants, by module.
         calls: of the server whose modules the entries are; None for all modules.
+        needs: of the model that the manifest is for; None for all models.
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
@@ -119,11 +193,18 @@ def serving_manifest(
         if absent := [name for name in calls.server.functions if name not in known]:
             lines += _prose(f"It uses no module of this AITER by: {', '.join(absent)}.")
     lines += _prose(f"qola build {file} --wheel 1.0 builds them: {docs_url('guide/serving.md')}")
+    if needs:
+        lines += ["#", *(f"# {line}".rstrip() for line in needs.lines)]
     lines += ["", "[qola]", *([toml_line("aiter_commit", aiter_id)] if aiter_id else [])]
     lines += ["", "[build]", toml_line("architectures", tuple(archs)), toml_line("mode", AITER)]
     for entry in entries:
-        used = calls.modules[entry.report.name] if calls else ()
-        lines += ["", *_module(entry, names.get(entry.report.name, ()), used)]
+        callers = calls.modules[entry.report.name] if calls else ()
+        lines += ["", *_module(entry, names.get(entry.report.name, ()), callers)]
+    if needs:
+        # A table without its module has no effect.
+        built = [entry.report.name for entry in entries if not entry.why]
+        used = {name for module in built for name in needs.filters(module)}
+        lines += ["", needs.text_of(name for name in needs.variants if name in used).rstrip()]
     return "\n".join(lines) + "\n"
 
 
@@ -133,8 +214,9 @@ def _module(entry: Entry, names: Sequence[str], used: Sequence[str]) -> Iterator
         yield from _prose(f"for {', '.join(used)}")
     table = ["[[modules]]", toml_line("name", entry.report.name)]
     table += toml_line("names", tuple(names)).splitlines() if names else []
+    if entry.why or entry.note:
+        yield from _prose(entry.why or entry.note)
     if entry.why:
-        yield from _prose(entry.why)
         table = [f"#{line}" for line in table]
     yield from table
 

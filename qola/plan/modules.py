@@ -13,10 +13,10 @@ from qola.aiter.module_kinds import ModuleKind, classify
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
 from qola.folder import Folder
-from qola.manifest.constants import TESTED_ARCHS
+from qola.manifest.constants import AITER, TESTED_ARCHS
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
-from qola.plan.request import Request
+from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
 from qola.processes import thread_pool
 from qola.progress import log
@@ -103,12 +103,34 @@ def _report(tree: AiterTree, name: str, archs: tuple[str, ...]) -> ModuleReport:
     return refused(kind, needs, refusals[0])
 
 
+def filtered_kernels(
+    tree: AiterTree, name: str, archs: Sequence[str], variants: str
+) -> tuple[int, str]:
+    """Return the number of kernel instances of an attention module, and why it cannot be planned.
+
+    Args:
+        variants: tables of a manifest in mode aiter that filter the module.
+    """
+    try:
+        resolved = _resolve(tree, name, archs, f'mode = "{AITER}"', variants)
+        return len(build_plan(resolved, Folder()).kernels), ""
+    except QolaError as error:
+        return 0, " ".join(error.findings[0].found.split())
+
+
+def _resolve(
+    tree: AiterTree, name: str, archs: Sequence[str], build: str = "", more: str = ""
+) -> ResolvedRequest:
+    listed = ", ".join(f'"{arch}"' for arch in archs)
+    module = f'[[modules]]\nname = "{name}"\n'
+    text = f"[build]\n{build}\narchitectures = [{listed}]\n{module}{more}"
+    return resolve(Request(name, loads(text, file=name), tree))
+
+
 def _refusal(tree: AiterTree, name: str, archs: Sequence[str], *, generate: bool = True) -> str:
     """Return the error of planning a module for some archs, "" if it can be planned."""
-    listed = ", ".join(f'"{arch}"' for arch in archs)
-    text = f'[build]\narchitectures = [{listed}]\n[[modules]]\nname = "{name}"\n'
     try:
-        resolved = resolve(Request(name, loads(text, file=name), tree))
+        resolved = _resolve(tree, name, archs)
         if generate:
             build_plan(resolved, Folder())
     except QolaError as error:
