@@ -51,6 +51,16 @@ struct Function
     const void* place;
 };
 
+/// Returns a kernel's name for messages: start and end of a mangled name, which may have thousands of characters.
+std::string shown(const Function& function)
+{
+    constexpr std::size_t kStart = 100, kEnd = 40;
+    const std::string name = function.name;
+    if(name.size() <= kStart + kEnd)
+        return name;
+    return name.substr(0, kStart) + "..." + name.substr(name.size() - kEnd);
+}
+
 /// The library's kernels. Constructors of the library fill the list one after the other; later it is only read. It is
 /// not destroyed, because the library may launch kernels while a process ends.
 std::vector<Function>& functions()
@@ -214,12 +224,12 @@ class Code
             const DeviceCode* const code =
                 device.part->codes == nullptr ? nullptr : find(*device.part->codes, function.place);
             if(code == nullptr)
-                throw std::runtime_error(std::string(table.library) + ": " + function.name +
+                throw std::runtime_error(std::string(table.library) + ": " + shown(function) +
                                          " is not for the arch of device " + std::to_string(device.number));
             const void* const image = map(*device.part, *code);
-            check(__real_hipModuleLoadData(&module, image), std::string("load the code of ") + function.name);
+            check(__real_hipModuleLoadData(&module, image), "load the code of " + shown(function));
         }
-        check(hipModuleGetFunction(&found, module, function.name), std::string("find ") + function.name);
+        check(hipModuleGetFunction(&found, module, function.name), "find " + shown(function));
         device.launched[number].store(found, std::memory_order_release);
         return found;
     }

@@ -120,6 +120,20 @@ def test_a_missing_pack(tmp_path: Path) -> None:
     assert error == ""
 
 
+@pytest.mark.parametrize("failing", ["hipModuleLoadData", "hipModuleGetFunction"])
+def test_a_failed_load_names_the_kernel_in_one_line(tmp_path: Path, failing: str) -> None:
+    """Prevents: messages with thousands of characters of a mangled name, or without the kernel."""
+    bundle = copy(tmp_path / "bundle", "gfx950")
+    answers, error = run(bundle, GFX950, tmp_path / "log", {"FAKE_HIP_FAIL": f"{failing}=200"})
+    lines = error.splitlines()
+    assert len(answers) == 4
+    assert all(f'"status": {OK}' not in line for line in answers)
+    assert max(map(len, lines)) < 300
+    if NAMESPACE == "ci":
+        # AITER's host code loads assembly kernels.
+        assert all("find _Z" in line or "load the code of _Z" in line for line in lines)
+
+
 def test_packs_are_found_by_the_environment(tmp_path: Path) -> None:
     """Prevents: QOLA_PACKS that is not read, or a directory or file that is not searched."""
     bundle, other = copy(tmp_path / "alone"), copy(tmp_path / "other", "gfx950")
