@@ -39,9 +39,12 @@ KERNEL_LINK_FLAGS = [
     "-Wl,-Bsymbolic",
 ]
 
-def cc_features(ctx, requested = [], unsupported = []):
-    """Returns struct(toolchain, features): the C++ toolchain with `requested` features added and `unsupported` disabled."""
-    toolchain = find_cpp_toolchain(ctx)
+def cc_features(ctx, requested = [], unsupported = [], toolchain = None):
+    """Returns struct(toolchain, features): a C++ toolchain with `requested` features added and `unsupported` disabled.
+
+    Without `toolchain`, it is that of the rule's configuration.
+    """
+    toolchain = toolchain or find_cpp_toolchain(ctx)
     return struct(
         features = cc_common.configure_features(
             ctx = ctx,

@@ -52,26 +52,61 @@ def hip_command(ctx, archs, copts, headers):
     Returns:
       struct(archs, argv (list of strings: compiler arguments of every source),
       cc_toolchain, compiler (string: its path), env (dict: environment of the
-      actions), feature_configuration, headers, tools (depset of File: the
+      actions), feature_configuration, headers, path_mapping (bool: whether
+      Bazel may shorten the paths of outputs in argv), tools (depset of File: the
       compiler's files, empty for a compiler outside of Bazel's inputs)).
     """
-    found = cc_features(ctx, requested = ["aiter"])
+    return _command(
+        cc_features(ctx, requested = ["aiter"]),
+        archs,
+        copts + KERNEL_FLAGS,
+        headers,
+        preprocessor_defines = depset(_defines(archs)),
+    )
+
+def own_hip_command(found, archs, copts, context):
+    """Returns how sources of a user's own library are compiled for some archs, for compile_hip.
+
+    Args:
+      found: result of cc_features for the ROCm toolchain.
+      archs: list of strings, the archs.
+      copts: list of strings, compiler flags of the sources.
+      context: CompilationContext of the headers and macros.
+
+    Returns:
+      A struct like that of hip_command.
+    """
+    return _command(
+        found,
+        archs,
+        copts,
+        struct(anchor = None, files = context.headers, include_dirs = []),
+        include_directories = context.includes,
+        preprocessor_defines = depset(transitive = [context.defines, context.local_defines]),
+        quote_include_directories = context.quote_includes,
+        system_include_directories = depset(transitive = [context.system_includes, context.external_includes]),
+    )
+
+def _command(found, archs, copts, headers, **variables):
     variables = cc_common.create_compile_variables(
         cc_toolchain = found.toolchain,
         feature_configuration = found.features,
-        preprocessor_defines = depset(_defines(archs)),
         use_pic = True,
-        user_compile_flags = _offload(archs) + copts + KERNEL_FLAGS,
+        user_compile_flags = _offload(archs) + copts,
+        **variables
     )
     action = dict(action_name = ACTION_NAMES.cpp_compile, feature_configuration = found.features)
+    argv = cc_common.get_memory_inefficient_command_line(variables = variables, **action)
     return struct(
         archs = archs,
-        argv = cc_common.get_memory_inefficient_command_line(variables = variables, **action),
+        argv = argv,
         cc_toolchain = found.toolchain,
         compiler = cc_common.get_tool_for_action(**action),
         env = cc_common.get_environment_variables(variables = variables, **action) | {"PWD": _PWD},
         feature_configuration = found.features,
         headers = headers,
+        # Bazel shortens the paths of Files, not those in text.
+        path_mapping = not [word for word in argv if "bazel-out/" in word],
         tools = found.toolchain.all_files,
     )
 
@@ -110,7 +145,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
 
     Args:
       ctx: the rule context, with the attribute _compile_batch if there are `kernels`.
-      command: result of hip_command.
+      command: result of hip_command or own_hip_command.
       src: File, the source.
       object: File to write.
       cuid: the compilation unit's id, which HIP puts into the object; unique within a library.
@@ -131,7 +166,8 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
     args.add_all(command.argv)
     if compress:
         args.add("--offload-compress")
-    args.add_all([command.headers.anchor], allow_closure = True, map_each = _include_flags(command.headers))
+    if command.headers.anchor:
+        args.add_all([command.headers.anchor], allow_closure = True, map_each = _include_flags(command.headers))
     args.add_all(includes, map_each = _include_directory)
     for file in before:
         args.add("-include", file)
@@ -146,7 +182,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         arguments = [args],
         env = command.env,
         executable = ctx.executable._compile_batch if kernels else command.compiler,
-        execution_requirements = {"supports-path-mapping": "1"},
+        execution_requirements = {"supports-path-mapping": "1"} if command.path_mapping else {},
         inputs = depset([src] + kernels + before + includes, transitive = [command.headers.files, command.tools]),
         mnemonic = "QolaCompile",
         outputs = [object],

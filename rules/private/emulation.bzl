@@ -156,19 +156,20 @@ emulated_module = rule(
     doc = "A module's library, with all files to run it without a GPU.",
 )
 
-def _place(ctx, file):
+def place_of(ctx, file):
+    """Returns the shell word for a file's path in the runfiles of a program_script."""
     path = file.short_path
     return '"$files/{}"'.format(path[3:] if path.startswith("../") else ctx.workspace_name + "/" + path)
 
 def _emulation_program_impl(ctx):
     tool = ctx.attr.tool[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
-    words = [_place(ctx, tool.files_to_run.executable), "--runtime", _place(ctx, runtime)]
+    words = [place_of(ctx, tool.files_to_run.executable), "--runtime", place_of(ctx, runtime)]
     for target in ctx.attr.modules:
         info = target[EmulatedModuleInfo]
         files = (info.library, info.caller, info.plan)
-        words += ["--module", info.module] + [_place(ctx, file) for file in files]
-    return _program(ctx, words, [runtime], [ctx.attr.tool] + ctx.attr.modules)
+        words += ["--module", info.module] + [place_of(ctx, file) for file in files]
+    return program_script(ctx, words, [runtime], [ctx.attr.tool] + ctx.attr.modules)
 
 emulation_program = rule(
     implementation = _emulation_program_impl,
@@ -181,8 +182,18 @@ emulation_program = rule(
     executable = True,
 )
 
-def _program(ctx, words, files, targets):
-    """Declares a script that runs a tool of its runfiles with `words`, followed by the script's own arguments."""
+def program_script(ctx, words, files, targets):
+    """Declares a script that runs a tool of its runfiles.
+
+    Args:
+      ctx: the rule context.
+      words: list of strings, shell words of the command; the script's own arguments follow.
+      files: list of File, further runfiles.
+      targets: list of targets whose runfiles the command reads.
+
+    Returns:
+      List with the DefaultInfo.
+    """
     program = ctx.actions.declare_file(ctx.label.name)
     ctx.actions.write(
         program,
@@ -270,14 +281,14 @@ def _qola_numeric_test_impl(ctx):
     outcomes = []
     for place, target in enumerate(ctx.attr.modules):
         outcomes += _outcomes(ctx, target[EmulatedModuleInfo], place)
-    words = [_place(ctx, ctx.attr._judge[DefaultInfo].files_to_run.executable), "judge"]
+    words = [place_of(ctx, ctx.attr._judge[DefaultInfo].files_to_run.executable), "judge"]
     words.append("--name='{}'".format(ctx.label.name))
     words.append("--fact='{} problems for each kernel, seed {}'".format(ctx.attr.samples, ctx.attr.seed))
     words += ["--kernels='{}'".format(pattern) for pattern in ctx.attr.kernels]
 
     # After the options, because the test's own arguments are options.
-    words += [_place(ctx, file) for file in outcomes]
-    return _program(ctx, words, outcomes, [ctx.attr._judge])
+    words += [place_of(ctx, file) for file in outcomes]
+    return program_script(ctx, words, outcomes, [ctx.attr._judge])
 
 qola_numeric_test = rule(
     implementation = _qola_numeric_test_impl,

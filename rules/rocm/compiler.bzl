@@ -1,0 +1,22 @@
+"""rocm_compiler: the ROCm C++ toolchain as a dependency, for rules whose own toolchain is another."""
+
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+
+RocmCompilerInfo = provider(
+    doc = "The compiler of kernels.",
+    fields = {"toolchain": "CcToolchainInfo: the ROCm C++ toolchain"},
+)
+
+def _rocm_compiler_impl(ctx):
+    return [RocmCompilerInfo(toolchain = find_cpp_toolchain(ctx))]
+
+rocm_compiler = rule(
+    implementation = _rocm_compiler_impl,
+    attrs = {
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    doc = "The C++ toolchain of the configuration; depend on it under kernel_transition.",
+    fragments = ["cpp"],
+    provides = [RocmCompilerInfo],
+    toolchains = use_cc_toolchain(),
+)
