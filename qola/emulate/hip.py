@@ -83,6 +83,7 @@ class Hip:
         *,
         units: int = 0,
         runs: bool = True,
+        report: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Load the fake runtime, before any library that needs HIP.
 
@@ -91,6 +92,7 @@ class Hip:
             arch: gfx942 or gfx950.
             units: compute units of the device, 0 for those of the arch's largest GPU.
             runs: whether kernels are executed; otherwise launches are only recorded.
+            report: called with the error of each launch that failed.
         """
         if Hip._made:
             raise RuntimeError("a process has one device")
@@ -104,6 +106,7 @@ class Hip:
         self.launches: list[HipLaunch] = []
         self.codes: dict[str, bytes] = {}
         self._runs = runs
+        self._report = report
         self._modules: dict[str, Module] = {}
         self._error: BaseException | None = None
         Hip._callback = _CALLBACK(self._launched)
@@ -142,6 +145,8 @@ class Hip:
         except BaseException as error:
             # An exception cannot pass through the library: raise_error raises it later.
             self._error = self._error or error
+            if self._report:
+                self._report(error)
             return _LAUNCH_FAILURE
         return 0
 

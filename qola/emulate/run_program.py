@@ -1,0 +1,80 @@
+"""The launcher of hip_binary and hip_test: a program on the fake HIP runtime with the emulator.
+
+The program is linked as a shared library, and its main runs in this process, on this thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import ARCHS, Options
+from qola.errors import Finding, QolaError
+
+#: Exit code of a program that ended with 0 although a kernel failed.
+KERNEL_FAILED = 1
+
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; only returns for a program that cannot be started."""
+    parser = argparse.ArgumentParser(prog="qola.emulate.run_program", allow_abbrev=False)
+    parser.add_argument("--runtime", required=True, type=Path, help="cc/fake_hip's library")
+    parser.add_argument("--arch", required=True, choices=ARCHS, help="arch of the device")
+    parser.add_argument("program", type=Path, help="the program as a shared library")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    args = parser.parse_args(argv)
+    try:
+        run(args.runtime, args.arch, args.program, args.arguments)
+    except QolaError as error:
+        print(error, file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
+def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> None:
+    """Run a program's main and end the process with its exit code.
+
+    Raises:
+        QolaError: the program has no main.
+    """
+    failed: list[BaseException] = []
+
+    def report(error: BaseException) -> None:
+        failed.append(error)
+        print(f"qola: emulated kernel: {error}", file=sys.stderr, flush=True)
+
+    hip = Hip(runtime, arch, Options(strict=True), report=report)
+    libc = ctypes.CDLL(None)
+
+    def at_exit(code: int, _: object) -> None:
+        if failed and code == 0:
+            print("qola: exit code 1, because a kernel failed", file=sys.stderr, flush=True)
+            libc.fflush(None)
+            os._exit(KERNEL_FAILED)
+
+    handler = _Handler(at_exit)
+    # Before the program's own handlers and static objects, and so after them at the end.
+    libc.on_exit(handler, None)
+    entry = getattr(hip.load(program), "main", None)
+    if entry is None:
+        expected = "a main with default visibility"
+        raise QolaError(
+            Finding(str(program), "no main", expected, "leave out -fvisibility=hidden for it")
+        )
+    words = [os.fsencode(word) for word in (str(program), *arguments)]
+    argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+    sys.stdout.flush()
+    # By C's exit, so that handlers and static destructors run while Python can serve launches.
+    environment = ctypes.c_void_p.in_dll(libc, "environ")
+    libc.exit(entry(len(words), argv, environment))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
