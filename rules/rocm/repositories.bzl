@@ -4,13 +4,16 @@ load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:debian_packages.bzl", "fetch_packages", "read_pins")
 load("//rules/private/repositories:host_python.bzl", "host_python")
 load(":detect.bzl", "detect_rocm")
+load(":libraries.bzl", "HEADER_LIBRARIES", "OTHER_LIBRARIES")
 
 _HEADER = """# Written by @qola//rules/rocm:repositories.bzl from {origin}.
 # Make it again: bazel fetch --force --repo=@qola_rocm
 
 """
 
-_PINNED = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
+_PINNED = _HEADER + """load("@qola//rules/rocm:libraries.bzl", "not_pinned")
+load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 
 exports_files(["mirrors.json", "rocm.json"])
 
@@ -30,6 +33,41 @@ alias(
     actual = "@qola_rocm_sdk//:sdk_hip_runtime",
     visibility = ["//visibility:public"],
 )
+
+# HIP for C++ of any compiler: headers, and the runtime to link.
+cc_library(
+    name = "hip",
+    defines = ["__HIP_PLATFORM_AMD__=1"],
+    visibility = ["//visibility:public"],
+    deps = [
+        ":hip_runtime",
+        "@qola_rocm_sdk//:sdk_hip_headers",
+    ],
+)
+
+alias(
+    name = "llvm_tools",
+    actual = "@qola_rocm_sdk//:sdk_tools",
+    visibility = ["//visibility:public"],
+)
+
+[
+    alias(
+        name = name,
+        actual = "@qola_rocm_headers//:" + name,
+        visibility = ["//visibility:public"],
+    )
+    for name in {header_libraries}
+]
+
+[
+    not_pinned(
+        name = name,
+        tags = ["manual"],
+        visibility = ["//visibility:public"],
+    )
+    for name in {other_libraries}
+]
 """
 
 _LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
@@ -63,6 +101,32 @@ cc_library(
     linkopts = {hip_linkopts},
     visibility = ["//visibility:public"],
 )
+
+# HIP for C++ of any compiler: headers, and the runtime to link.
+cc_library(
+    name = "hip",
+    hdrs = glob(["include/**"], allow_empty = True),
+    defines = ["__HIP_PLATFORM_AMD__=1"],
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+    deps = [":hip_runtime"],
+)
+
+# llvm-nm and others are outside of Bazel's inputs, as is the compiler.
+filegroup(
+    name = "llvm_tools",
+    visibility = ["//visibility:public"],
+)
+
+# The compiler finds their headers.
+[
+    cc_library(
+        name = name,
+        linkopts = linkopts,
+        visibility = ["//visibility:public"],
+    )
+    for name, linkopts in {libraries}.items()
+]
 """
 
 # Stands in for a missing ROCm.
@@ -110,7 +174,12 @@ def _write(rctx, build, versions):
 def _pinned(rctx):
     pins = read_pins(rctx, rctx.attr.lock)
     sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
-    _write(rctx, _PINNED.format(origin = "third_party/rocm"), {
+    build = _PINNED.format(
+        header_libraries = repr(sorted(HEADER_LIBRARIES)),
+        origin = "third_party/rocm",
+        other_libraries = repr(sorted(OTHER_LIBRARIES)),
+    )
+    _write(rctx, build, {
         "amd_clang": False,
         "clang_version": sdk["clang_version"],
         "hip_version": sdk["hip_version"],
@@ -131,12 +200,26 @@ def _local(rctx, path):
     if not rocm:
         rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
         rocm = _NONE
+    headers = rctx.path((rocm.prefix or "/usr") + "/include/hip")
+    if rocm.identity and headers.exists:
+        rctx.symlink(headers, "include/hip")
     values = {
         name: repr(getattr(rocm, name))
         for name in ["flags", "identity", "include_dirs", "library_dir", "prefix", "tools"]
     }
-    hip_linkopts = (["-L" + rocm.library_dir] if rocm.library_dir else []) + ["-lamdhip64"]
-    _write(rctx, _LOCAL.format(hip_linkopts = repr(hip_linkopts), origin = "the ROCm on this machine", **values), {
+    directory = ["-L" + rocm.library_dir] if rocm.library_dir else []
+    linked = OTHER_LIBRARIES | {"hiprand": "hiprand", "rocrand": "rocrand"}
+    libraries = {name: [] for name in HEADER_LIBRARIES} | {
+        name: directory + ["-l" + library]
+        for name, library in linked.items()
+    }
+    build = _LOCAL.format(
+        hip_linkopts = repr(directory + ["-lamdhip64"]),
+        libraries = repr(libraries),
+        origin = "the ROCm on this machine",
+        **values
+    )
+    _write(rctx, build, {
         "amd_clang": rocm.amd_clang,
         "clang_version": rocm.clang_version,
         "hip_version": rocm.hip_version,
@@ -173,8 +256,9 @@ rocm_repository = repository_rule(
     doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
 
 QOLA_ROCM=pinned, local or a path takes precedence over the rocm() tag. Defines
-@qola_rocm//:toolchain, :headers (of ROCm's libraries), :hip_runtime (for any
-program that calls HIP, whatever links it), rocm.json (versions) and
+@qola_rocm//:toolchain, :headers (of ROCm's libraries) and a label for each of
+them (:rocprim, ...), :hip_runtime (for any program that calls HIP, whatever
+links it), :hip (this with HIP's headers), :llvm_tools, rocm.json (versions) and
 mirrors.json (Debian mirrors, for @qola_rocm_sdk).
 """,
     environ = ["QOLA_ROCM", "ROCM_PATH"],
@@ -243,6 +327,18 @@ cc_library(
     includes = ["headers/usr/include"],
     visibility = ["//visibility:public"],
 )
+
+# Each only with its own headers, which are inputs of the compiles that include them.
+[
+    cc_library(
+        name = name,
+        hdrs = glob(["headers/usr/include/{{}}/**".format(directory)]),
+        includes = ["headers/usr/include"],
+        visibility = ["//visibility:public"],
+        deps = deps,
+    )
+    for name, (directory, deps) in {libraries}.items()
+]
 """
 
 def _rocm_headers_repository_impl(rctx):
@@ -252,7 +348,8 @@ def _rocm_headers_repository_impl(rctx):
         mirrors = rctx.attr.mirrors,
         mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
     )
-    rctx.file("BUILD.bazel", _HEADERS_BUILD, executable = False)
+    libraries = {name: (library.directory, [":" + dep for dep in library.deps]) for name, library in HEADER_LIBRARIES.items()}
+    rctx.file("BUILD.bazel", _HEADERS_BUILD.format(libraries = repr(libraries)), executable = False)
 
 rocm_headers_repository = repository_rule(
     implementation = _rocm_headers_repository_impl,

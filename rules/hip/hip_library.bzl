@@ -1,0 +1,158 @@
+"""hip_library: HIP sources as a C++ library, and the link of relocatable device code."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("//rules/private:cc.bzl", "cc_features")
+load("//rules/private:finding.bzl", "finding")
+load("//rules/rocm:compiler.bzl", "RocmCompilerInfo")
+load(":compile.bzl", "COMPILE_ATTRS", "HEADERS", "SOURCES", "compile_source", "hip_compiler", "selected_archs")
+load(":context.bzl", "compilation_contexts", "is_source")
+
+HipInfo = provider(
+    doc = "A library with device code.",
+    fields = {
+        "archs": "list of strings: archs of its device code",
+        "rdc_objects": "depset of struct(archs, file, label): objects of the library and of its dependencies whose device code is not linked yet",
+    },
+)
+
+def _linked(ctx, host, name, objects, alwayslink, user_link_flags = [], disallow_dynamic_library = True):
+    """Returns the linking context of objects, and a list with their archive."""
+    context, outputs = cc_common.create_linking_context_from_compilation_outputs(
+        name = name,
+        actions = ctx.actions,
+        alwayslink = alwayslink,
+        cc_toolchain = host.toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset(objects)),
+        disallow_dynamic_library = disallow_dynamic_library,
+        feature_configuration = host.features,
+        user_link_flags = user_link_flags,
+    )
+    library = outputs.library_to_link
+    archives = [library.pic_static_library] if library and library.pic_static_library else []
+    return context, archives
+
+def _check_archs(ctx, archs, objects):
+    for one in objects:
+        if sorted(one.archs) != sorted(archs):
+            fail(finding(
+                "libraries with rdc = True and different archs",
+                place = ctx.label,
+                found = "{} for {}, {} for {}".format(ctx.label, " ".join(archs), one.label, " ".join(one.archs)),
+                expected = "the same archs in all of them, because their device code is linked together",
+                fix = "archs = {} in both".format(json.encode(sorted(archs))),
+            ))
+
+def _device_link(ctx, archs, objects):
+    """Declares the link of relocatable device code; returns the object that contains the result."""
+    _check_archs(ctx, archs, objects)
+    toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain
+    files = [one.file for one in objects]
+    command = hip_compiler(ctx, archs, ["-fgpu-rdc"], cc_common.create_compilation_context())
+    image, assembly, output = [
+        ctx.actions.declare_file("_hip/{}/device_link.{}".format(ctx.label.name, end))
+        for end in ["hipfb", "s", "pic.o"]
+    ]
+    args = ctx.actions.args()
+    args.add(toolchain.nm_executable)
+    args.add_all([image, assembly, output])
+    args.add_all(files)
+    args.add("--")
+    args.add(command.compiler)
+
+    # The flags of a compile have paths and archs; objects are not HIP sources.
+    words = command.argv
+    args.add_all([word for place, word in enumerate(words) if word != "-x" and (not place or words[place - 1] != "-x")])
+    ctx.actions.run(
+        arguments = [args],
+        env = command.env,
+        executable = ctx.executable._device_link,
+        inputs = depset(files, transitive = [command.tools, ctx.attr._llvm_tools[DefaultInfo].files]),
+        mnemonic = "QolaDeviceLink",
+        outputs = [image, assembly, output],
+        progress_message = "Linking device code of %{label}",
+    )
+    return output
+
+def _hip_library_impl(ctx):
+    archs = selected_archs(ctx)
+    host = cc_features(ctx)
+    deps = [dep[CcInfo] for dep in ctx.attr.deps]
+    context = compilation_contexts(ctx, deps)
+    command = hip_compiler(ctx, archs, ["-fgpu-rdc"] if ctx.attr.rdc else [], context.own)
+    objects = [compile_source(ctx, command, src, ".pic.o") for src in ctx.files.srcs if is_source(src)]
+    linking, archive = _linked(
+        ctx,
+        host,
+        ctx.label.name,
+        objects,
+        ctx.attr.alwayslink,
+        [ctx.expand_location(flag, ctx.attr.data + ctx.attr.deps) for flag in ctx.attr.linkopts],
+        ctx.attr.linkstatic,
+    )
+    contexts = [linking]
+    rdc_objects = depset(
+        [struct(archs = tuple(archs), file = file, label = str(ctx.label)) for file in objects] if ctx.attr.rdc else [],
+        transitive = [dep[HipInfo].rdc_objects for dep in ctx.attr.deps if HipInfo in dep],
+    )
+    unlinked = rdc_objects.to_list()
+    if unlinked and not ctx.attr.rdc:
+        object = _device_link(ctx, archs, unlinked)
+        device, more = _linked(ctx, host, ctx.label.name + ".device", [object], True)
+        contexts.append(device)
+        archive = archive + more
+        rdc_objects = depset()
+    own = CcInfo(
+        compilation_context = context.public,
+        linking_context = cc_common.merge_linking_contexts(linking_contexts = contexts),
+    )
+    runfiles = ctx.runfiles(ctx.files.data).merge_all(
+        [target[DefaultInfo].default_runfiles for target in ctx.attr.data + ctx.attr.deps],
+    )
+    return [
+        cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps + [ctx.attr._hip[CcInfo]]),
+        DefaultInfo(files = depset(archive or objects), runfiles = runfiles),
+        HipInfo(archs = archs, rdc_objects = rdc_objects),
+        OutputGroupInfo(objects = depset(objects)),
+    ]
+
+hip_library = rule(
+    implementation = _hip_library_impl,
+    attrs = COMPILE_ATTRS | {
+        "alwayslink": attr.bool(doc = "Whether programs link all objects, even those that nothing refers to."),
+        "data": attr.label_list(allow_files = True, doc = "Files that programs need when they run."),
+        "deps": attr.label_list(doc = "Libraries: cc_library, hip_library and other targets with CcInfo.", providers = [CcInfo]),
+        "hdrs": attr.label_list(allow_files = HEADERS, doc = "Public headers."),
+        "host_copts": attr.string_list(doc = "Compiler flags of host code only."),
+        "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it."),
+        "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library."),
+        "rdc": attr.bool(doc = "Whether device code may call functions and use variables of other libraries with `rdc = True`. The first hip_library without it, hip_binary or hip_test that depends on them links their device code."),
+        "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, whatever their suffix, and private headers."),
+        "_device_link": attr.label(allow_single_file = True, cfg = "exec", default = ":device_link.sh", executable = True),
+        "_hip": attr.label(default = "@qola_rocm//:hip", providers = [CcInfo]),
+        "_llvm_tools": attr.label(cfg = "exec", default = "@qola_rocm//:llvm_tools"),
+    },
+    doc = """HIP sources, compiled for host and GPUs, as a library for cc_binary, cc_library and hip_library.
+
+The compiler of the kernels ([ROCm](../guide/bazel.md#rocm)) compiles `srcs`;
+the toolchain of the build compiles the dependencies and links. Dependents get
+HIP's headers and link its runtime. `-c`, `--copt` and `--cxxopt` apply.
+
+Example:
+    hip_library(
+        name = "saxpy",
+        srcs = ["saxpy.hip"],
+        hdrs = ["saxpy.h"],
+        archs = ["gfx942", "gfx950"],
+    )
+
+    cc_binary(
+        name = "main",
+        srcs = ["main.cpp"],
+        deps = [":saxpy"],
+    )
+""",
+    fragments = ["cpp"],
+    provides = [CcInfo, HipInfo],
+    toolchains = use_cc_toolchain(),
+)

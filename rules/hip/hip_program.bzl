@@ -1,0 +1,160 @@
+"""hip_binary and hip_test: programs that run on a GPU, or on the fake HIP runtime with the emulator."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("//rules/private:emulation.bzl", "place_of", "program_script")
+load("//rules/private:finding.bzl", "finding")
+load(":hip_library.bzl", "HipInfo", "hip_library")
+
+# As ARCHS of qola/emulate/launch.py, which refuses others.
+EMULATED_ARCHS = ["gfx942", "gfx950"]
+
+def _emulated(ctx):
+    archs = [arch.partition(":")[0] for arch in ctx.attr.library[HipInfo].archs]
+    emulated = [arch for arch in EMULATED_ARCHS if arch in archs]
+    if not emulated:
+        fail(finding(
+            "no device code for an arch that can be emulated",
+            place = ctx.label,
+            found = "device code for " + ", ".join(archs),
+            expected = "one of " + ", ".join(EMULATED_ARCHS),
+            fix = "add gfx942 to archs, or build it with --@qola//:archs=gfx942",
+        ))
+    tool = ctx.attr._emulator[DefaultInfo]
+    runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
+    words = [place_of(ctx, tool.files_to_run.executable), "--runtime", place_of(ctx, runtime)]
+    words += ["--arch", emulated[0], "--", place_of(ctx, ctx.executable.program)]
+    return program_script(ctx, words, [runtime, ctx.executable.program], [ctx.attr._emulator, ctx.attr.program])
+
+def _hip_program_impl(ctx):
+    if ctx.attr.emulated:
+        providers = _emulated(ctx)
+    else:
+        program = ctx.actions.declare_file(ctx.label.name)
+        ctx.actions.symlink(is_executable = True, output = program, target_file = ctx.executable.program)
+        runfiles = ctx.runfiles([program]).merge(ctx.attr.program[DefaultInfo].default_runfiles)
+        providers = [DefaultInfo(executable = program, runfiles = runfiles)]
+    targets = ctx.attr.data
+    environment = {name: ctx.expand_location(value, targets) for name, value in ctx.attr.env.items()}
+    return providers + [RunEnvironmentInfo(environment = environment)]
+
+_RULE = dict(
+    implementation = _hip_program_impl,
+    attrs = {
+        "data": attr.label_list(allow_files = True, doc = "For $(location ...) in `env`."),
+        "emulated": attr.bool(doc = "Whether the program is a shared library for the emulator."),
+        "env": attr.string_dict(doc = "Environment of the program."),
+        "library": attr.label(mandatory = True, providers = [HipInfo]),
+        "program": attr.label(cfg = "target", executable = True, mandatory = True),
+        "_emulator": attr.label(cfg = "target", default = "//qola/emulate:program", executable = True),
+        "_runtime": attr.label(default = "//cc/fake_hip"),
+    },
+    doc = "A program of the macros hip_binary and hip_test.",
+)
+
+_hip_program = rule(executable = True, **_RULE)
+_hip_program_test = rule(test = True, **_RULE)
+
+# Attributes of the library with the sources; the others are those of the program.
+_OF_LIBRARY = ["archs", "copts", "defines", "device_copts", "hdrs", "host_copts", "includes", "local_defines", "rdc", "srcs", "deps"]
+_OF_LINK = ["additional_linker_inputs", "linkopts", "malloc", "stamp", "features"]
+
+def _declare(name, rule, emulated, data, env, testonly, tags, target_compatible_with, visibility, attributes):
+    own = dict(tags = tags + ["manual"], testonly = testonly, visibility = ["//visibility:private"])
+    of_library = {key: attributes.pop(key) for key in _OF_LIBRARY if key in attributes}
+    of_link = {key: attributes.pop(key) for key in _OF_LINK if key in attributes}
+    library = name + ".library"
+    hip_library(name = library, alwayslink = True, data = data, **(own | of_library))
+    if of_library.get("rdc"):
+        # Links its device code and that of its dependencies.
+        hip_library(
+            name = name + ".linked",
+            archs = of_library.get("archs", []),
+            deps = [library],
+            **own
+        )
+        library = name + ".linked"
+    cc_binary(name = name + ".program", deps = [library], **(own | of_link))
+    cc_binary(name = name + ".emulated.so", linkshared = True, deps = [library], **(own | of_link))
+    run_emulated = Label("//rules/hip:run_emulated")
+    rule(
+        name = name,
+        data = data,
+        emulated = True if emulated else select({run_emulated: True, "//conditions:default": False}),
+        env = env,
+        library = library,
+        program = name + ".emulated.so" if emulated else select({
+            run_emulated: name + ".emulated.so",
+            "//conditions:default": name + ".program",
+        }),
+        tags = tags,
+        target_compatible_with = target_compatible_with,
+        testonly = testonly,
+        visibility = visibility,
+        **attributes
+    )
+
+def hip_binary(name, emulated = False, data = [], env = {}, testonly = False, tags = [], target_compatible_with = [], visibility = None, **kwargs):
+    """A program with HIP sources.
+
+    `bazel run` runs it on this machine's GPU. With `emulated = True`, or with
+    --@qola//rules/hip:run=emulated, the program runs on the fake HIP runtime with the
+    emulator ([how](../guide/hip.md#without-a-gpu)), and `bazel-bin/<name>` is a script.
+
+    Example:
+        hip_binary(
+            name = "saxpy",
+            srcs = ["saxpy.hip"],
+            archs = ["gfx942"],
+        )
+
+    Args:
+      name: target name.
+      emulated: whether it always runs on the emulator.
+      data: files that it needs when it runs.
+      env: environment variables for `bazel run` and `bazel test`.
+      testonly: whether only tests may depend on it.
+      tags: tags of the target.
+      target_compatible_with: constraints on the platform.
+      visibility: visibility of the target.
+      **kwargs: srcs, hdrs, deps, archs, rdc, includes, defines, local_defines, copts, device_copts
+        and host_copts as for hip_library; linkopts, malloc and features as for cc_binary; args.
+    """
+    _declare(name, _hip_program, emulated, data, env, testonly, tags, target_compatible_with, visibility, dict(kwargs))
+
+def hip_test(name, emulated = False, data = [], env = {}, tags = [], target_compatible_with = [], visibility = None, **kwargs):
+    """A test with HIP sources: it passes if its exit code is 0.
+
+    It has the tag `gpu`, and runs if the platform has the constraint
+    @qola//rules/hip:gpu, or with --@qola//rules/hip:run=gpu; else Bazel skips it. With
+    `emulated = True`, or with --@qola//rules/hip:run=emulated, it runs everywhere, on
+    the fake HIP runtime with the emulator ([how](../guide/hip.md#without-a-gpu)). It then also
+    fails if a kernel makes an invalid memory access.
+
+    Example:
+        hip_test(
+            name = "saxpy_test",
+            srcs = ["saxpy_test.cpp"],
+            archs = ["gfx942"],
+            emulated = True,
+            deps = [":saxpy"],
+        )
+
+    Args:
+      name: target name.
+      emulated: whether it always runs on the emulator.
+      data: files that it needs when it runs.
+      env: environment variables of the test.
+      tags: tags of the target.
+      target_compatible_with: constraints on the platform.
+      visibility: visibility of the target.
+      **kwargs: as for hip_binary, and attributes of tests: size, timeout, flaky, shard_count,
+        exec_properties for workers with a GPU.
+    """
+    if not emulated:
+        tags = tags + ["gpu"]
+        target_compatible_with = target_compatible_with + select({
+            Label("//rules/hip:run_emulated"): [],
+            Label("//rules/hip:run_gpu"): [],
+            "//conditions:default": [Label("//rules/hip:gpu")],
+        })
+    _declare(name, _hip_program_test, emulated, data, env, True, tags, target_compatible_with, visibility, dict(kwargs))

@@ -1,0 +1,3 @@
+#pragma once
+
+#define FACTOR 5

@@ -1,0 +1,4 @@
+// Values times SCALE.
+#pragma once
+
+void scale(int* values, int count);

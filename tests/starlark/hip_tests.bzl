@@ -1,0 +1,132 @@
+"""Analysis tests of rules/hip: command lines, errors, and the choice of GPU or emulator."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
+load(":actions.bzl", "action_of", "archs_of", "has_all")
+load(":refusal_tests.bzl", "refused_test")
+
+_ARCHS = ["gfx942", "gfx950"]
+
+def _in_order(env, argv, words):
+    places = [argv.index(word) for word in words if word in argv]
+    asserts.equals(env, len(words), len(places), "{} in {}".format(words, argv))
+    asserts.equals(env, sorted(places), places, " ".join(argv))
+
+def _argv_test_impl(ctx):
+    """Prevents: a user's library with AITER's flags, with one arch of several, or with a path of this machine."""
+    env = analysistest.begin(ctx)
+    action = action_of(env, "QolaCompile", "one.cu.pic.o")
+    argv = action.argv
+    has_all(env, argv, ["-x", "-fPIC", "-fno-gpu-rdc", "-O2", "-DPUBLIC=1", "-DPRIVATE=1", "-Itests"])
+    _in_order(env, argv, ["-std=c++20", "-std=c++17"])
+    _in_order(env, argv, ["-Xarch_device", "-mllvm=-amdgpu-function-calls=true", "-Xarch_host", "-fno-exceptions"])
+    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(argv))
+    for word in argv:
+        asserts.false(env, word.startswith("/") or "=/" in word.replace("=//", "") or word in ["-mcmodel=large", "-Oz", "-DUSE_ROCM=1"], word)
+    names = [file.basename for file in action.inputs.to_list()]
+    has_all(env, names, ["one.cu", "two.h", "clang++"])
+    return analysistest.end(env)
+
+def _selected_test_impl(ctx):
+    """Prevents: an arch that --@qola//:archs leaves out, or `-c dbg` without line tables."""
+    env = analysistest.begin(ctx)
+    argv = action_of(env, "QolaCompile", "one.cu.pic.o").argv
+    asserts.equals(env, ["--offload-arch=gfx950"], archs_of(argv))
+    has_all(env, argv, ["-g", "-DFROM_OPTION"])
+    return analysistest.end(env)
+
+def _device_link_test_impl(ctx):
+    """Prevents: device code of a dependency that is not linked."""
+    env = analysistest.begin(ctx)
+    action = action_of(env, "QolaDeviceLink", "device_link.pic.o")
+    names = [file.basename for file in action.inputs.to_list()]
+    has_all(env, names, ["relocatable.hip.pic.o", "llvm-nm", "clang++"])
+    has_all(env, action.argv, ["-fgpu-rdc"])
+    asserts.false(env, "hip" in action.argv, "objects are not HIP sources")
+    return analysistest.end(env)
+
+def _code_object_test_impl(ctx):
+    """Prevents: a code object for several archs, or with host code."""
+    env = analysistest.begin(ctx)
+    for arch in _ARCHS:
+        argv = action_of(env, "QolaCompile", arch + ".hsaco").argv
+        asserts.equals(env, ["--offload-arch=" + arch], archs_of(argv))
+        has_all(env, argv, ["--offload-device-only", "--no-gpu-bundle-output"])
+    return analysistest.end(env)
+
+def _program_test_impl(ctx):
+    """Prevents: a test that runs on the emulator although a GPU was requested, or the other way."""
+    env = analysistest.begin(ctx)
+    scripts = [a for a in analysistest.target_actions(env) if a.mnemonic == "FileWrite" and "fake_hip" in a.content]
+    asserts.equals(env, ctx.attr.emulated, bool(scripts))
+    if scripts:
+        asserts.true(env, "--arch gfx942" in scripts[0].content, scripts[0].content)
+    return analysistest.end(env)
+
+_RUN = str(Label("//rules/hip:run"))
+
+_argv_test = analysistest.make(_argv_test_impl)
+_selected_test = analysistest.make(_selected_test_impl, config_settings = {
+    str(Label("//:archs")): ["gfx950"],
+    "//command_line_option:compilation_mode": "dbg",
+    "//command_line_option:copt": ["-DFROM_OPTION"],
+})
+_device_link_test = analysistest.make(_device_link_test_impl)
+_code_object_test = analysistest.make(_code_object_test_impl)
+_EMULATED = {"emulated": attr.bool()}
+_emulated_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "emulated"})
+_gpu_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "gpu"})
+
+# By test: what is refused, and parts of the error.
+_REFUSED = {
+    # Prevents: a library without device code, because nobody named an arch.
+    "hip_no_arch_test": (":no_arch", ["no archs to compile device code for", "//tests/starlark:no_arch: archs", "--@qola//:archs=gfx942"]),
+    # Prevents: a compiler's error for a misspelt arch, after the build began.
+    "hip_unknown_arch_test": (":misspelt_arch", ["unknown arch", "found:    gfx924", "rocminfo"]),
+    # Prevents: an emulator without code to run.
+    "hip_not_emulated_test": (":emulated_on_gfx1100", ["no device code for an arch that can be emulated", "gfx1100"]),
+    # Prevents: device code that is linked for an arch that a part of it lacks.
+    "hip_other_archs_test": (":linked_for_more", ["libraries with rdc = True and different archs", ":relocatable for gfx942"]),
+    # Prevents: a header that is not found, for a library that the pinned ROCm lacks.
+    "hip_not_pinned_test": ("@qola_rocm//:hipblaslt", ["hipblaslt is not part of the pinned ROCm", "--repo_env=QOLA_ROCM=/opt/rocm"]),
+}
+
+def hip_test_suite(name):
+    """Declares targets and the tests of this file.
+
+    Args:
+      name: name of the test suite.
+    """
+    manual = dict(tags = ["manual"])
+    hip_library(
+        name = "hip_one",
+        srcs = ["testdata/hip/one.cu", "testdata/hip/two.h"],
+        archs = _ARCHS,
+        copts = ["-std=c++17", "-Itests"],
+        defines = ["PUBLIC=1"],
+        device_copts = ["-mllvm", "-amdgpu-function-calls=true"],
+        host_copts = ["-fno-exceptions"],
+        local_defines = ["PRIVATE=1"],
+        **manual
+    )
+    hip_library(name = "relocatable", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx942"], rdc = True, **manual)
+    hip_library(name = "device_linked", archs = ["gfx942"], deps = [":relocatable"], **manual)
+    hip_library(name = "linked_for_more", archs = _ARCHS, deps = [":relocatable"], **manual)
+    hip_library(name = "no_arch", srcs = ["testdata/hip/relocatable.hip"], **manual)
+    hip_library(name = "misspelt_arch", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx924"], **manual)
+    hip_code_object(name = "hip_code", srcs = ["testdata/hip/relocatable.hip"], archs = _ARCHS, **manual)
+    hip_test(name = "on_gpu_or_emulated", srcs = ["testdata/hip/one.cu"], archs = _ARCHS, **manual)
+    hip_test(name = "emulated_on_gfx1100", srcs = ["testdata/hip/one.cu"], archs = ["gfx1100"], emulated = True, **manual)
+    tests = {
+        "hip_argv_test": (_argv_test, ":hip_one", {}),
+        "hip_code_object_test": (_code_object_test, ":hip_code", {}),
+        "hip_device_link_test": (_device_link_test, ":device_linked", {}),
+        "hip_emulated_test": (_emulated_program_test, ":on_gpu_or_emulated", {"emulated": True}),
+        "hip_on_gpu_test": (_gpu_program_test, ":on_gpu_or_emulated", {"emulated": False}),
+        "hip_selected_arch_test": (_selected_test, ":hip_one", {}),
+    }
+    for test, (rule, target, attributes) in tests.items():
+        rule(name = test, size = "small", target_under_test = target, **attributes)
+    for test, (target, parts) in _REFUSED.items():
+        refused_test(name = test, size = "small", parts = parts, target_under_test = target)
+    native.test_suite(name = name, tests = tests.keys() + _REFUSED.keys())
