@@ -1,0 +1,38 @@
+"""rules/hip as a dependency: a repository without a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel
+
+
+@pytest.fixture(scope="module")
+def consumer() -> Iterator[Bazel]:
+    """The example."""
+    with bazel(QOLA / "examples/hip") as instance:
+        yield instance
+
+
+def test_builds_and_tests(consumer: Bazel) -> None:
+    """Prevents: rules that only work in qola's repository, or a GPU's test that fails elsewhere."""
+    result = consumer.run("test", "//...")
+    assert "//:saxpy_test" in result.stdout
+    assert "//:saxpy_gpu_test" in result.stdout
+    assert "SKIPPED" in result.stdout
+    assert (consumer.workspace / "bazel-bin/main").is_file()
+
+
+def test_run_emulated(consumer: Bazel) -> None:
+    """Prevents: a program that `bazel run` cannot start without a GPU."""
+    result = consumer.run("run", "--@qola//rules/hip:run=emulated", "//:saxpy_program")
+    assert "saxpy: 1000 values are right" in result.stdout
+
+
+def test_no_aiter(consumer: Bazel) -> None:
+    """Prevents: AITER fetched for a program that has nothing to do with it."""
+    needed = consumer.run("query", "deps(//:saxpy_test)").stdout
+    assert "saxpy.hip" in needed
+    assert "aiter//" not in needed
