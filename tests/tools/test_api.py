@@ -13,18 +13,21 @@ from tools.docs.stardoc_output import read_module
 ROOT = Path(__file__).resolve().parents[2]
 DEFS = read_module(Path(os.environ["QOLA_TEST_DEFS"]).read_bytes())
 EXTENSIONS = read_module(Path(os.environ["QOLA_TEST_EXTENSIONS"]).read_bytes())
+HIP_DEFS = read_module(Path(os.environ["QOLA_TEST_HIP_DEFS"]).read_bytes())
 
 
 def test_the_page_is_up_to_date() -> None:
     """Prevents: a rule, tag or attribute added, changed or removed without its documentation."""
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
-    assert render(DEFS, EXTENSIONS) == page, f"run: {UPDATE}"
+    assert render(DEFS, EXTENSIONS, HIP_DEFS) == page, f"run: {UPDATE}"
 
 
 def test_everything_public_is_there() -> None:
     """Prevents: an extract that drops symbols, so that the page is up to date and not complete."""
-    page = render(DEFS, EXTENSIONS)
-    public = re.findall(r"^(\w+) = _\1$", (ROOT / "rules/defs.bzl").read_text(), re.M)
+    page = render(DEFS, EXTENSIONS, HIP_DEFS)
+    files = ("rules/defs.bzl", "rules/hip/defs.bzl")
+    text = "".join((ROOT / file).read_text() for file in files)
+    public = re.findall(r"^(\w+) = _\1$", text, re.M)
     assert len(public) > 10
     sections = re.findall(r"^### (\S+)$", page, re.M)
     tags = re.findall(r'^        "(\w+)": _\1,$', (ROOT / "rules/extensions.bzl").read_text(), re.M)

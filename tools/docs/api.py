@@ -30,42 +30,59 @@ _RULES = """\
 load("@qola//rules:defs.bzl", ...)
 ```
 """
+_HIP_RULES = """\
+## HIP rules
+
+```starlark
+load("@qola//rules/hip:defs.bzl", ...)
+```
+
+The guide is [hip.md](../guide/hip.md).
+"""
 _PROVIDERS = """\
 ## Providers
 
-For rules of your own that take a `qola_library`, or kernels in Triton.
+For rules of your own that take a `qola_library`, a `hip_library`, or kernels in Triton.
 """
 
 
-def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
+def render(
+    defs: Mapping[str, Any], extensions: Mapping[str, Any], hip_defs: Mapping[str, Any]
+) -> str:
     """Return the page.
 
     Args:
         defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
+        hip_defs: ModuleInfo of rules/hip/defs.bzl.
 
     Raises:
         ValueError: a public symbol has no docstring.
     """
-    entries = {
-        **{rule["rule_name"]: rule for rule in defs["rule_info"]},
-        **{function["function_name"]: function for function in defs["func_info"]},
-    }
     parts = [_HEAD, _TAGS]
     for extension in extensions["module_extension_info"]:
         parts.append(_text(extension["extension_name"], extension["doc_string"]))
         for tag in sorted(extension["tag_class"], key=lambda tag: str(tag["tag_name"])):
             name = f"{extension['extension_name']}.{tag['tag_name']}"
             parts += _section(name, tag["doc_string"], "Attribute", tag["attribute"])
-    parts.append(_RULES)
-    for name, entry in sorted(entries.items()):
-        rows = entry.get("attribute") or entry.get("parameter") or ()
-        kind = "Attribute" if "attribute" in entry else "Parameter"
-        parts += _section(name, entry["doc_string"], kind, rows)
+    for head, module in ((_RULES, defs), (_HIP_RULES, hip_defs)):
+        parts += [head, *_rules(module)]
     parts.append(_PROVIDERS)
-    for provider in defs["provider_info"]:
+    for provider in (*defs["provider_info"], *hip_defs["provider_info"]):
         name = provider["provider_name"]
         parts += _section(name, provider["doc_string"], "Field", provider["field_info"])
     return "\n".join(parts)
+
+
+def _rules(module: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sections of a module's rules and functions, by name."""
+    entries = {
+        **{rule["rule_name"]: rule for rule in module["rule_info"]},
+        **{function["function_name"]: function for function in module["func_info"]},
+    }
+    for name, entry in sorted(entries.items()):
+        rows = entry.get("attribute") or entry.get("parameter") or ()
+        kind = "Attribute" if "attribute" in entry else "Parameter"
+        yield from _section(name, entry["doc_string"], kind, rows)
 
 
 def _section(name: str, doc: str, kind: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

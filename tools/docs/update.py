@@ -21,10 +21,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--extensions", required=True, type=Path, help="ModuleInfo of rules/extensions.bzl"
     )
+    parser.add_argument(
+        "--hip-defs", required=True, type=Path, help="ModuleInfo of rules/hip/defs.bzl"
+    )
     args = parser.parse_args(argv)
     reference = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference")
     pages = {
-        "api.md": api.render(*(read_module(p.read_bytes()) for p in (args.defs, args.extensions))),
+        "api.md": api.render(
+            *(read_module(p.read_bytes()) for p in (args.defs, args.extensions, args.hip_defs))
+        ),
         "cli.md": cli.render(build_parser()),
         "kernel-rules.md": kernel_rules.render(),
         "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
