@@ -116,7 +116,7 @@ def main(argv: list[str]) -> None:
     sys.argv = argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     opened: dict[str, None] = {}
-    sys.addaudithook(lambda event, args: _note_opened(opened, event, args))
+    sys.addaudithook(lambda event, args: note_opened(opened, event, args))
     try:
         runpy.run_path(script, run_name="__main__")
     except PermissionError as error:
@@ -126,7 +126,8 @@ def main(argv: list[str]) -> None:
         seen.write_text(json.dumps(listed), encoding="utf-8")
 
 
-def _note_opened(opened: dict[str, None], event: str, args: tuple[object, ...]) -> None:
+def note_opened(opened: dict[str, None], event: str, args: tuple[object, ...]) -> None:
+    """Note the file of an audit event, if it opens one."""
     if event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
         opened[os.path.abspath(os.fsdecode(args[0]))] = None
 

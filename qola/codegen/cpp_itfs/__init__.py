@@ -1,0 +1,1 @@
+"""AITER's second JIT, csrc/cpp_itfs: its own Python renders templates and names libraries."""

@@ -1,0 +1,161 @@
+"""Has AITER's own Python name the libraries of csrc/cpp_itfs, and write their sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import shlex
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from qola.aiter.template_functions import TemplateFunction
+from qola.aiter.tree import AiterTree
+from qola.codegen.process import run_module
+
+_PLACE = "the functions of csrc/cpp_itfs"
+_OFFLOAD = "--offload-arch="
+#: OPTIONAL_FLAGS of rules/rocm/flags.bzl: each compile has those that its compiler accepts, and
+#: LLVM refuses an option that is given twice.
+OPTIONAL_FLAGS = (
+    "-fgpu-flush-denormals-to-zero",
+    "-fno-offload-uniform-block",
+    "-mllvm --amdgpu-kernarg-preload-count=16",
+    "-mllvm --lsr-drop-solution=1",
+    "-mllvm -enable-post-misched=0",
+    "-mllvm -amdgpu-early-inline-all=true",
+    "-mllvm -amdgpu-function-calls=false",
+    "-mllvm -amdgpu-coerce-illegal-types=1",
+)
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A function of csrc/cpp_itfs with its arguments."""
+
+    function: TemplateFunction
+    arguments: Mapping[str, str | int | bool]
+
+    @property
+    def text(self) -> str:
+        """The call as Python writes it: ``top_k_renorm_probs(d=128256)``."""
+        words = (f"{key}={value!r}" for key, value in self.arguments.items())
+        return f"{self.function.name}({', '.join(words)})"
+
+
+@dataclass(frozen=True)
+class RenderedFunction:
+    """The library of a call, as AITER's JIT would compile it.
+
+    Attributes:
+        name: of the library and of its function: the function's, and a digest of the arguments.
+        flags: compiler flags, without archs and those that each compile of the toolchain has.
+        include_dirs: in the order in which they are searched, relative to the tree.
+        error: why AITER's Python does not make the library from a template alone, else "".
+    """
+
+    name: str = ""
+    source: str = ""
+    flags: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class RenderedFunctions:
+    """The libraries of calls, in their order, and the files of the tree that they come from."""
+
+    functions: tuple[RenderedFunction, ...]
+    inputs: tuple[str, ...]
+
+
+def render_functions(
+    tree: AiterTree, calls: Sequence[FunctionCall], archs: Iterable[str], rocm: str
+) -> RenderedFunctions:
+    """Run the `compile` of functions, up to the call of the compiler.
+
+    Args:
+        rocm: version of the ROCm that compiles.
+
+    Raises:
+        CodegenError: AITER's JIT cannot be imported.
+    """
+    answers = {arch: _run(tree, calls, arch, rocm) for arch in archs}
+    found = [[_rendered(tree, result) for result in of["results"]] for of in answers.values()]
+    opened = {path for answer in answers.values() for path in answer["opened"]}
+    return RenderedFunctions(
+        tuple(_same(results, [*answers]) for results in zip(*found, strict=True)),
+        tuple(sorted(_inputs(tree, opened))),
+    )
+
+
+def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -> dict[str, Any]:
+    root = os.path.abspath(tree.root / tree.meta_dir)
+    request = {
+        "root": root,
+        "ck_dir": os.path.abspath(tree.root / tree.ck_dir),
+        "arch": arch,
+        "rocm": rocm,
+        "calls": [
+            {"module": _module(tree, call.function.file), "arguments": dict(call.arguments)}
+            for call in calls
+        ],
+    }
+    with tempfile.TemporaryDirectory() as name:
+        files = Path(name, "request.json"), Path(name, "result.json")
+        files[0].write_text(json.dumps(request), encoding="utf-8")
+        cwd = Path(name, "cwd")
+        cwd.mkdir()
+        run_module("qola.codegen.cpp_itfs.run", [*map(str, files)], cwd=cwd, place=_PLACE)
+        answer: dict[str, Any] = json.loads(files[1].read_text(encoding="utf-8"))
+        return answer
+
+
+def _module(tree: AiterTree, file: str) -> str:
+    """Return the name by which AITER imports a file: csrc.cpp_itfs.pa.pa."""
+    below = PurePosixPath(file).relative_to(tree.meta_dir)
+    return ".".join(below.with_suffix("").parts)
+
+
+def _rendered(tree: AiterTree, result: Mapping[str, Any]) -> RenderedFunction:
+    if result["error"]:
+        return RenderedFunction(error=_shortened(tree, result["error"]))
+    given = set(result["flags"]) - {*OPTIONAL_FLAGS}
+    # AITER's JIT takes them from a set, so in any order.
+    flags = sorted(flag for flag in given if not flag.startswith(_OFFLOAD))
+    words = [word for flag in flags for word in shlex.split(flag)]
+    # One directory gets copies of all: a later file replaces an earlier one of the same name.
+    places = dict.fromkeys(_include_dir(tree, path) for path in reversed(result["copied"]))
+    dirs = tuple(filter(None, places))
+    return RenderedFunction(result["name"], result["source"], tuple(words), dirs)
+
+
+def _shortened(tree: AiterTree, text: str) -> str:
+    return text.replace(os.path.join(os.path.abspath(tree.root), ""), "")
+
+
+def _include_dir(tree: AiterTree, path: str) -> str:
+    """Return the directory of the tree whose files a copy of a path would give; "" outside."""
+    directory = path if os.path.isdir(path) else os.path.dirname(path)
+    below = posixpath.normpath(os.path.relpath(directory, os.path.abspath(tree.root)))
+    return "" if below.startswith("..") else below
+
+
+def _same(results: Sequence[RenderedFunction], archs: Sequence[str]) -> RenderedFunction:
+    """Return the one library for all archs."""
+    first, *others = results
+    if failed := [result for result in results if result.error]:
+        return failed[0]
+    if any(result != first for result in others):
+        return RenderedFunction(error=f"another source for each of {', '.join(archs)}")
+    return first
+
+
+def _inputs(tree: AiterTree, opened: Iterable[str]) -> Iterator[str]:
+    root = os.path.join(os.path.abspath(tree.root), "")
+    for path in opened:
+        if path.startswith(root) and os.path.isfile(path):
+            yield os.path.relpath(path, root)

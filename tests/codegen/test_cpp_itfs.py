@@ -1,0 +1,155 @@
+"""Functions of csrc/cpp_itfs: their libraries' names and sources are AITER's own.
+
+The comparison with jinja2 runs where it is installed (CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.template_functions import template_functions
+from qola.aiter.tree import AiterTree, read_tree
+from qola.codegen.cpp_itfs.render import OPTIONAL_FLAGS, FunctionCall, render_functions
+from qola.codegen.cpp_itfs.run import Absent
+from qola.codegen.cpp_itfs.templates import Template, TemplateError
+
+ARCHS = ("gfx942", "gfx950")
+TYPES: dict[str, Any] = {"gqa_ratio": 8, "head_size": 128, "npar_loops": 1, "block_size": 16}
+TYPES |= dict.fromkeys(("dtype", "kv_dtype", "out_dtype"), "__hip_bfloat16")
+TYPES |= {"fp8_kv_dtype": "auto", "alibi_enabled": False, "logits_soft_cap_enabled": True}
+
+
+def calls(tree: AiterTree, **requested: dict[str, Any]) -> list[FunctionCall]:
+    known = template_functions(tree)
+    return [FunctionCall(known[name], arguments) for name, arguments in requested.items()]
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+def test_names_and_sources_are_aiters(tree: AiterTree) -> None:
+    """Prevents: a library under a name that AITER does not look for, or of other code."""
+    ragged = {key: TYPES[key] for key in TYPES if key != "logits_soft_cap_enabled"}
+    found = render_functions(
+        tree, calls(tree, top_k_renorm_probs={"d": 128256}, pa_ragged=ragged), ARCHS, "7.2"
+    )
+    sampling, paged = found.functions
+    digest = hashlib.md5(b"128256").hexdigest()
+    assert sampling.name == f"top_k_renorm_probs_{digest}"
+    assert f"void {sampling.name}(" in sampling.source
+    assert "{" + "{" not in sampling.source
+    # In the order of AITER's call, with the values that the arguments have by default.
+    types = "__hip_bfloat16"
+    text = f"8_128_1_{types}_{types}_auto_{types}_16_256_1_false_false"
+    assert paged.name == f"pa_ragged_{hashlib.md5(text.encode()).hexdigest()}"
+    assert "vllm::Fp8KVCacheDataType::kAuto" in paged.source
+    assert "kFp8E4M3" not in paged.source
+    assert "-DENABLE_FP8" in paged.flags
+    assert not {"-mllvm", "--offload-arch=gfx942"} & {*paged.flags}
+    # A copy of a later directory replaces files of an earlier one.
+    assert paged.include_dirs[0] == f"{tree.ck_dir}/include"
+    assert paged.include_dirs[-1] == f"{tree.csrc_dir}/cpp_itfs"
+    assert f"{tree.csrc_dir}/cpp_itfs/pa/pa_ragged.cpp.jinja" in found.inputs
+
+
+def test_functions_that_need_more_than_a_template(tree: AiterTree) -> None:
+    """Prevents: a traceback for functions that AITER makes of a Triton kernel, or of no file."""
+    mla: dict[str, Any] = {"gqa_ratio": 16, "page_size": 1, "num_kv_splits": 4, "v_head_dim": 512}
+    mla |= dict.fromkeys(("q_dtype", "kv_dtype"), "__hip_bfloat16")
+    moe: dict[str, Any] = {"input_dtype": "uint8_t", "gate_fusion": "g1u1", "gate_dtype": "uint8_t"}
+    moe |= {"activation": "silu", "selected_tile": 512}
+    found = render_functions(tree, calls(tree, asm_mla_decode_fwd=mla, asm_moe=moe), ARCHS, "7.2")
+    first, second = found.functions
+    assert first.error == "it imports triton"
+    # The tree has it below hsa/gfx942/.
+    assert f"'{tree.hsa_dir}/fmoe/silu/fmoe_int8_g1u1_subGU_512.co'" in second.error
+    # An arch that AITER's JIT refuses.
+    (other,) = render_functions(
+        tree, calls(tree, top_k_renorm_probs={"d": 8}), ["gfx1201"], "7.2"
+    ).functions
+    assert "AssertionError: One of GPU archs of ['gfx1201'] is invalid" in other.error
+
+
+def test_nothing_of_pytorch_reaches_a_name() -> None:
+    """Prevents: a library whose name or source has the text of a stand-in."""
+    absent = Absent("torch.float16")
+    assert isinstance(absent.itemsize() | None, Absent)
+    with pytest.raises(RuntimeError, match=r"it asks PyTorch for torch\.float16"):
+        f"{absent}"
+    with pytest.raises(RuntimeError, match=r"torch\.float16\.is_complex"):
+        bool(absent.is_complex)
+
+
+def test_flags_of_every_compile(repo_root: Path) -> None:
+    """Prevents: an option of LLVM that a compile has twice, which LLVM refuses."""
+    flags = ast.parse((repo_root / "rules/rocm/flags.bzl").read_text("utf-8"))
+    (found,) = (
+        ast.literal_eval(node.value)
+        for node in flags.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OPTIONAL_FLAGS"
+    )
+    assert {" ".join(words) for words in found} - {*OPTIONAL_FLAGS} == {
+        "--offload-compression-level=19"
+    }
+    assert {*OPTIONAL_FLAGS} <= {" ".join(words) for words in found}
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("a{{ x }}b\n", {"x": True}),
+    ("{% if x > 1 %}A{% elif x == 1 %}B{% else %}C{% endif %}!\n\n", {"x": 1}),
+    ("{% if y %}{% if x %}A{% else %}B{% endif %}{% else %}D{% endif %}", {"x": 0, "y": 1}),
+    ("{% if not y %}{{ z }}{% elif x or y %}E{% endif %}\r\n.", {"x": 0, "y": 1}),
+    ("{{ 'a' if x == 'p' and y else 'b' if x in 'qr' else 'c' }}{# no #}", {"x": "p", "y": 0}),
+    ('{{"1" if x else "0"}}{{ none }}{{ false }}', {"x": "false"}),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), CASES[:4])
+def test_templates(text: str, values: dict[str, Any]) -> None:
+    """Prevents: code of a branch that the arguments do not select."""
+    expected = {"a{{ x }}b\n": "aTrueb", CASES[1][0]: "B!\n", CASES[2][0]: "B", CASES[3][0]: "E\n."}
+    assert Template(text).render(**values) == expected[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{% for x in y %}{% endfor %}", "only if, elif, else and endif"),
+        ("{% if x %}", "an if without endif"),
+        ("{% endif %}", "only if, elif"),
+        ("{{ y }}", "y has no value"),
+        ("{{ x | upper }}", "x | upper: an expression that is not supported"),
+        ("{{ x. }}", "an expression that is not supported"),
+    ],
+)
+def test_other_syntax_is_an_error(text: str, said: str) -> None:
+    """Prevents: a source that silently lacks code of a template."""
+    with pytest.raises(TemplateError) as caught:
+        Template(text).render(x=1)
+    assert said in str(caught.value)
+
+
+def test_jinja2_renders_the_same(tree: AiterTree) -> None:
+    """Prevents: a source that differs from the one that AITER compiles."""
+    jinja2 = pytest.importorskip("jinja2")
+    for text, values in CASES:
+        expected = jinja2.Template(text).render(**values)
+        assert Template(text).render(**values) == expected, text
+    files = sorted((tree.root / tree.csrc_dir / "cpp_itfs").rglob("*.jinja"))
+    assert len(files) > 6
+    meta = importlib.import_module("jinja2.meta")
+    for file in files:
+        text = file.read_text("utf-8")
+        used = meta.find_undeclared_variables(jinja2.Environment().parse(text))
+        for flag in (False, True):
+            values = {name: TYPES.get(name, flag) for name in used}
+            values |= {"func_name": "name", "block_size": 16 if flag else 1}
+            assert Template(text).render(**values) == jinja2.Template(text).render(**values), file
