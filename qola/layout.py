@@ -64,6 +64,19 @@ CONFIGS = "configs"
 AITER_JIT = "aiter_jit"
 """Directory of the modules that AITER's own Python imports, for AITER_JIT_DIR."""
 
+FUNCTIONS = "functions"
+"""Target and component of all functions of AITER's second JIT, csrc/cpp_itfs."""
+
+
+def function_file(library: str) -> str:
+    """Return where AITER's second JIT looks for a function's library, below AITER_ROOT_DIR.
+
+    Args:
+        library: its file name, <name>.so.
+    """
+    return f"build/{library.removesuffix('.so')}/lib.so"
+
+
 WHEELS = "dist"
 """Directory of Python wheels in an output directory."""
 

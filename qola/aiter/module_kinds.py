@@ -73,11 +73,16 @@ def classify(
         return ModuleKind("attention")
     config = deciding_config(tree, name, overrides)
     includes_of = list(_includes(tree, config, frozenset(drop_srcs)))
-    rocm = tuple(sorted({m[1] for found in includes_of if (m := _ROCM.match(found.name))}))
+    rocm = rocm_libraries(found.name for found in includes_of)
     torch = None if config.torch_exclude else _first(_TORCH, includes_of)
     if torch is not None:
         return ModuleKind("needs_torch", torch=torch, rocm=rocm)
     return ModuleKind("torch_free", python=_first(_PYTHON, includes_of), rocm=rocm)
+
+
+def rocm_libraries(included: Iterable[str]) -> tuple[str, ...]:
+    """Return ROCm's libraries whose headers are included, except HIP, sorted."""
+    return tuple(sorted({match[1] for name in included if (match := _ROCM.match(name))}))
 
 
 def _first(pattern: re.Pattern[str], includes_of: Iterable[Include]) -> Include | None:

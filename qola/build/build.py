@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +27,16 @@ from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
 from qola.build.setup import ResolvedBuild, Setup
 from qola.files import write_if_changed
-from qola.layout import AITER_JIT, RECORD, TRITON, WHEELS, library_file, triton_file
+from qola.layout import (
+    AITER_JIT,
+    FUNCTIONS,
+    RECORD,
+    TRITON,
+    WHEELS,
+    function_file,
+    library_file,
+    triton_file,
+)
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 from qola.progress import log
 
@@ -140,6 +149,9 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
     for name in names:
         result, error, library = results[name], built.errors.get(name, ""), None
         outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result.success else ()
+        if name == FUNCTIONS and result.success:
+            records += _function_records(outputs, files, known, output)
+            continue
         for file in outputs:
             if file.suffix == ".so" and library is None:
                 library = file
@@ -166,10 +178,21 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
     if not lazy or built.bundle:
         good = [module["name"] for module in records if module["success"]]
         own = outdated(namespace, good, output)
-        if chosen.manifest.for_aiter and len(good) == len(chosen.manifest.modules):
+        if chosen.manifest.for_aiter and len(good) == len(records) and chosen.is_whole:
             own.append(AITER_JIT)
     install(output, files, failed, whole, own)
     return whole
+
+
+def _function_records(
+    outputs: Iterable[Path], files: dict[str, Path], known: Mapping[str, Any], output: Path
+) -> Iterator[ModuleRecord]:
+    """Yield the records of the functions of AITER's second JIT; add their libraries to `files`."""
+    for library in sorted(path for path in outputs if path.suffix == ".so"):
+        name, place = library.stem, f"{AITER_JIT}/{function_file(library.name)}"
+        file = files.setdefault(place, library)
+        record = module_record(name, output / place, file, bundled=known.get(name))
+        yield cast(ModuleRecord, {**record, "md_name": name})
 
 
 def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -> dict[str, str]:
@@ -184,5 +207,5 @@ def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -
     others = {module.name for module in chosen.manifest.modules} - {*ATTENTION, *TORCH_ATTENTION}
     names = [module.name for module in chosen.modules]
     assumed = {name: library_file("" if name in others else namespace, name) for name in names}
-    assumed[TRITON] = triton_file(namespace)
+    assumed |= {TRITON: triton_file(namespace), FUNCTIONS: FUNCTIONS}
     return {**assumed, **{module.name: module.library for module in planned}}

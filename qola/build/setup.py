@@ -13,7 +13,7 @@ from qola.build.outputs import OutputBase, output_base
 from qola.cache import cache_directory, locked, refuse_foreign
 from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
-from qola.layout import TRITON
+from qola.layout import FUNCTIONS, TRITON
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
@@ -64,6 +64,7 @@ class ResolvedBuild:
         modules: the modules to build.
         spec: has checked archs, () for those of the manifest.
         triton: build the Triton kernels, too.
+        functions: build the functions of AITER's second JIT, too.
     """
 
     manifest: Manifest
@@ -72,11 +73,20 @@ class ResolvedBuild:
     aiter: AiterSource
     spec: BuildSpec = field(default_factory=BuildSpec)
     triton: bool = False
+    functions: bool = False
 
     @property
     def names(self) -> list[str]:
-        """Names of the modules and of the library of Triton kernels."""
-        return [*(module.name for module in self.modules), *([TRITON] if self.triton else [])]
+        """Names of the modules, of the library of Triton kernels, and of all functions."""
+        others = {TRITON: self.triton, FUNCTIONS: self.functions}
+        names = [module.name for module in self.modules]
+        return [*names, *(name for name, is_built in others.items() if is_built)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it builds all of the manifest, not some groups."""
+        everything = len(self.modules) >= len(self.manifest.modules)
+        return everything and self.functions == bool(self.manifest.functions)
 
 
 def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> ResolvedBuild:
@@ -105,6 +115,7 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
         replace(spec, archs=archs, mode=mode, override_aiter_commit=other_aiter),
         # Groups have modules only.
         triton=bool(manifest.triton) and not request.groups,
+        functions=bool(manifest.functions) and not request.groups,
     )
 
 
@@ -131,6 +142,7 @@ def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
         disk_cache=cache / "disk",
         python=triton_files(manifest, file),
         triton=bool(manifest.triton),
+        functions=bool(manifest.functions),
         for_aiter=manifest.for_aiter,
     )
     directory = workspace.directory_of(cache, file, ruleset)

@@ -13,7 +13,7 @@ from qola.aiter.attention import ATTENTION
 from qola.build.forms import Forms
 from qola.checkout.source import AiterSource
 from qola.files import sha256_of_text, write_if_changed
-from qola.layout import TRITON
+from qola.layout import FUNCTIONS, TRITON
 from qola.plan.spec import BuildSpec
 from qola.version import __version__
 
@@ -51,6 +51,7 @@ class Workspace:
         modules: modules that get a target.
         python: Python files of the manifest's Triton kernels, by path.
         triton: the manifest has Triton kernels.
+        functions: it has functions of AITER's second JIT.
         for_aiter: AITER's own Python imports the modules.
     """
 
@@ -63,6 +64,7 @@ class Workspace:
     spec: BuildSpec = field(default_factory=BuildSpec)
     python: Mapping[str, str] = field(default_factory=dict)
     triton: bool = False
+    functions: bool = False
     for_aiter: bool = False
 
     def files(self, version: str, directory: Path, output_base: Path) -> Mapping[str, str]:
@@ -98,10 +100,13 @@ class Workspace:
             )
             for name in (*self.modules, *lazy)
         ]
-        if self.triton:
-            # A target of this workspace, whose name Bazel's events have.
-            files = starlark.rule("filegroup", name=TRITON, srcs=[self._triton_library])
-            libraries.append(files)
+        for name, label, exists in (
+            (TRITON, self._triton_library, self.triton),
+            (FUNCTIONS, self._functions, self.functions),
+        ):
+            if exists:
+                # A target of this workspace, whose name Bazel's events have.
+                libraries.append(starlark.rule("filegroup", name=name, srcs=[label]))
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
@@ -109,9 +114,14 @@ class Workspace:
     def _triton_library(self) -> str:
         return f"@qola_{self.name}//:triton_library"
 
+    @property
+    def _functions(self) -> str:
+        return f"@qola_{self.name}//:{FUNCTIONS}"
+
     def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
-        """Return BUNDLE_FILE for modules and TRITON; `wheel` is a version, "" for no wheel."""
-        in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
+        """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS; `wheel` is a version, or ""."""
+        in_triton, with_functions = TRITON in modules, FUNCTIONS in modules
+        modules = [name for name in modules if name not in (TRITON, FUNCTIONS)]
         static, lazy = forms.static and bool(modules), forms.lazy and not self.for_aiter
         rules = ["qola_bundle"]
         calls = []
@@ -123,6 +133,7 @@ class Workspace:
             "qola_bundle",
             name="bundle",
             for_aiter=self.for_aiter or None,
+            functions=self._functions if with_functions else None,
             libraries=targets(modules, lazy),
             split=forms.split or None,
             static=":static" if static else None,

@@ -25,7 +25,7 @@ from qola.bundle.record import (
 )
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
-from qola.layout import AITER_JIT, CONFIGS, RECORD, SBOM
+from qola.layout import AITER_JIT, CONFIGS, RECORD, SBOM, function_file
 from qola.plan.model import Plan
 
 #: The C API and its C++ wrapper, which the other public headers need not include.
@@ -135,10 +135,12 @@ def build(inputs: BundleInputs, output: Path) -> None:
     facts = {}
     packs = {}
     directory = AITER_JIT if inputs.torch else "lib"
+    functions = {module.library for module in plan.functions}
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
-        files.copy(library.path, f"{directory}/{name}", components)
-        facts[name] = files.library_facts(f"{directory}/{name}")
+        place = f"{directory}/{function_file(name) if name in functions else name}"
+        files.copy(library.path, place, components)
+        facts[name] = files.library_facts(place)
         packs[name] = _copy_packs(library.packs, files, components)
     for folder in inputs.names:
         for shim in sorted(Path(folder).glob("*.so")):

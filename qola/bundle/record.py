@@ -70,6 +70,7 @@ class _Packs(TypedDict, total=False):
 
 class _OnlyAiterModules(TypedDict, total=False):
     names: list[str]
+    call: str
 
 
 class _OnlyTriton(_Packs, _OnlyAiterModules, total=False):
@@ -328,6 +329,8 @@ def _module(
     }
     if names := plan.further_names(module.name):
         record["names"] = names
+    if isinstance(module, PythonModule) and module.call:
+        record |= {"md_name": module.name, "call": module.call}
     return record
 
 

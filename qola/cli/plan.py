@@ -176,7 +176,8 @@ def _print_plan(plan: Plan, console: Console) -> None:
         if module.code_objects:
             console.line(_code_objects(module))
     for python in plan.python_modules:
-        console.line(f"\n{python.name}: {python.library}, a Python module")
+        kind = f"{python.call} of csrc/cpp_itfs" if python.call else "a Python module"
+        console.line(f"\n{python.name}: {python.library}, {kind}")
     for kernel in plan.triton:
         number, archs = len(kernel.instances), ", ".join(kernel.archs)
         console.line(f"\n{kernel.name}: in Triton, {number} code objects for {archs}")

@@ -29,6 +29,23 @@ _LINKED = ("hipblaslt", "rocblas", "rocsolver")
 _BACKWARD = "_bwd"
 """Part of the name of a module of backward kernels."""
 
+_FUNCTIONS = (
+    "Functions of AITER's second JIT, csrc/cpp_itfs, depend on the shapes of a model: python -m "
+    "qola.aiter_record writes those of a running server. For example:"
+)
+_FUNCTION_EXAMPLE = """\
+#[[functions]]
+#name = "pa_ragged"
+#[functions.arguments]
+#gqa_ratio = 8
+#head_size = 128
+#npar_loops = [1, 2]
+#dtype = "__hip_bfloat16"
+#kv_dtype = "__hip_bfloat16"
+#fp8_kv_dtype = "auto"
+#out_dtype = "__hip_bfloat16"
+#block_size = 16"""
+
 _SERVERS = Path(__file__).with_name("servers.json")
 SERVERS = ("sglang", "vllm")
 """The servers of servers.json."""
@@ -200,6 +217,7 @@ def serving_manifest(
     for entry in entries:
         callers = calls.modules[entry.report.name] if calls else ()
         lines += ["", *_module(entry, names.get(entry.report.name, ()), callers)]
+    lines += ["", *_prose(_FUNCTIONS), *_FUNCTION_EXAMPLE.splitlines()]
     if needs:
         # A table without its module has no effect.
         built = [entry.report.name for entry in entries if not entry.why]

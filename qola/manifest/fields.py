@@ -83,6 +83,12 @@ class Kind(Enum):
         True,
     )
     TEXTS = "a table of strings", Shape.ONE, (ItemType.TEXT,), True
+    ARGUMENTS = (
+        "a table of strings, integers, true and false, or of lists of one of these",
+        Shape.ONE_OR_LIST,
+        (ItemType.TEXT, ItemType.INTEGER, ItemType.BOOLEAN),
+        True,
+    )
     # Keys of optCompilerConfig.json: AITER writes even booleans as Python expressions.
     EXPR = "a string holding a Python expression", Shape.ONE, (ItemType.TEXT,)
     EXPR_BOOL = (
@@ -393,7 +399,7 @@ _ADDING = (
 
 MODULES = TableSpec(
     "modules",
-    "A library to build. At least one, unless there is a `[[triton]]` table.",
+    "A library to build. At least one, unless there is a `[[triton]]` or `[[functions]]` table.",
     repeated=True,
     fields=(
         *_MODULE_KEYS,
@@ -476,6 +482,33 @@ KERNELS = TableSpec(
             ],
         ),
     ),
+)
+
+FUNCTIONS = TableSpec(
+    "functions",
+    "Functions of AITER's second JIT, `csrc/cpp_itfs`, such as paged attention and sampling "
+    f"({docs_url('guide/serving.md')}). In mode aiter only.",
+    repeated=True,
+    fields=(
+        Field(
+            "name",
+            Kind.TEXT,
+            "the function: the Python file in `csrc/cpp_itfs` with its `compile`, without .py",
+            pattern=_IDENTIFIER,
+            pattern_doc="letters, digits and _, no leading digit",
+            required=True,
+            example="pa_ragged",
+        ),
+        Field(
+            "arguments",
+            Kind.ARGUMENTS,
+            "arguments of that `compile` by name; with lists, a library for each combination",
+            "those that `compile` has by default",
+            may_be_empty=True,
+            example={"gqa_ratio": 8, "npar_loops": [1, 2], "dtype": "__hip_bfloat16"},
+        ),
+    ),
+    required=True,
 )
 
 TRITON = TableSpec(
@@ -637,7 +670,10 @@ PREBUILT = TableSpec(
     ),
 )
 
-TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, ORDER, PREBUILT)
+TABLES = (
+    *(QOLA, BUILD, MODULES, FUNCTIONS, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON),
+    *(ORDER, PREBUILT),
+)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}

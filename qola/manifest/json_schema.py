@@ -85,7 +85,7 @@ def _item(field: Field, item: ItemType) -> Schema:
         return {"type": "boolean"}
     if item is ItemType.TEXT:
         return _text(field)
-    if field.kind is Kind.CHOICES:
+    if field.kind in (Kind.CHOICES, Kind.ARGUMENTS):
         return {"type": "integer"}
     number = {"type": "integer", "minimum": field.minimum, "maximum": field.maximum}
     names = [name for name, _ in field.names]

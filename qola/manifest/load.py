@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from qola.manifest.fields import Kind, TableSpec, flags
 from qola.manifest.further_names import unserved
 from qola.manifest.types import (
     BwdVariant,
+    FunctionSpec,
     FwdVariant,
     Manifest,
     ModuleSpec,
@@ -114,7 +116,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
     mode = build.get("mode", "pybind")
     expanded = bool(tables[fields.FWD_VARIANTS]) and mode == "pybind"
     _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
-    optional = expanded or bool(tables[fields.TRITON])
+    optional = expanded or bool(tables[fields.TRITON] or tables[fields.FUNCTIONS])
     example = (
         'name = "module_mha_fwd"' if mode == AITER else 'name = "libmha_fwd"\nmode = "cpp_itfs"'
     )
@@ -122,6 +124,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
     _check_modules(reader, tables[fields.MODULES], raw, optional=optional, example=example)
     if mode == AITER:
         _check_for_aiter(reader, qola, tables)
+    _check_functions(reader, tables[fields.FUNCTIONS], for_aiter=mode == AITER)
     _check_triton(reader, tables[fields.TRITON], document.get("triton"))
     _check_order(reader, order, tables)
     for table in fields.FILTERED:
@@ -149,6 +152,9 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
         lines=lines,
         kernels=kernels,
         triton=tuple(_triton(n, table) for n, table in enumerate(tables[fields.TRITON])),
+        functions=tuple(
+            FunctionSpec(**table, index=n) for n, table in enumerate(tables[fields.FUNCTIONS])
+        ),
         order={
             key: tuple(dict.fromkeys(order[key])) for key in fields.ORDER.by_key if key in order
         },
@@ -253,6 +259,8 @@ class _Reader:
         fix = f"did you mean {meant}?" if meant else ""
         if owners and not same:
             fix = f"{key} belongs under {either(owners)}"
+        elif not meant and table is fields.FUNCTIONS:
+            fix = f"write arguments.{key}"
         self.report(path, f"unknown key {quote(key)}", either(table.by_key), fix)
 
     def _check_repetitions(self, value: tuple[str, ...], path: toml.Path) -> None:
@@ -346,6 +354,20 @@ def _check_for_aiter(
                 "modules of AITER only",
                 f"remove {table.header}, or move it to a manifest in mode cpp_itfs",
             )
+
+
+def _check_functions(reader: _Reader, tables: list[Values], *, for_aiter: bool) -> None:
+    """Report functions that no Python would find, and too many of them."""
+    if tables and not for_aiter:
+        found = "functions of AITER's second JIT"
+        expected = 'mode = "aiter" under [build]: only AITER\'s own Python finds them'
+        reader.report(("functions", 0), found, expected, "remove [[functions]], or set that mode")
+    for n, table in enumerate(tables):
+        lists = [value for _, value in table.get("arguments", ()) if isinstance(value, tuple)]
+        if (number := math.prod(map(len, lists))) > MAX_ITEMS:
+            found = f"{number} combinations of arguments"
+            fix = "name the values that the server uses, in several [[functions]] tables"
+            reader.report(("functions", n, "arguments"), found, f"{MAX_ITEMS} at most", fix)
 
 
 def _check_further_names(

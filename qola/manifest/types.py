@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
@@ -168,6 +169,32 @@ class TritonSpec:
         return tuple(f"{self.commit}/{path}" if self.commit else path for path in paths)
 
 
+Argument = str | int | bool
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """One ``[[functions]]`` table: a function of AITER's csrc/cpp_itfs.
+
+    Attributes:
+        arguments: values by name; a list stands for a function for each of its values.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, Argument | tuple[Argument, ...]], ...] = ()
+    index: int = 0
+
+    def to_json(self) -> JsonObject:
+        """Return the canonical form."""
+        return _canonical(self, arguments={key: _lists(value) for key, value in self.arguments})
+
+    def combinations(self) -> Iterator[dict[str, Argument]]:
+        """Yield the arguments of each function."""
+        lists = [value if isinstance(value, tuple) else (value,) for _, value in self.arguments]
+        for values in product(*lists):
+            yield {key: value for (key, _), value in zip(self.arguments, values, strict=True)}
+
+
 def triton_name(name: str, kernel: str) -> str:
     """Return the name of a kernel's target."""
     return f"{name}_{kernel}" if name else kernel
@@ -213,6 +240,7 @@ class Manifest:
     lines: Lines = field(compare=False, repr=False)
     kernels: tuple[NamedKernel, ...]
     triton: tuple[TritonSpec, ...]
+    functions: tuple[FunctionSpec, ...]
     order: Mapping[str, tuple[str, ...]] = field(hash=False)
     prebuilt: PrebuiltSpec = field(compare=False)
     text: str = field(compare=False, repr=False)
@@ -236,6 +264,7 @@ class Manifest:
             "max_bytes": self.max_bytes,
             "kernels": [kernel.config.name for kernel in self.kernels],
             "triton": [spec.to_json() for spec in self.triton],
+            "functions": [spec.to_json() for spec in self.functions],
             "order": {direction: list(kinds) for direction, kinds in self.order.items()},
         }
         return {

@@ -133,7 +133,8 @@ def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueF
             return names[raw], []
         return None, [ValueFault(quote(raw), did_you_mean(raw[:MAX_TEXT], names))]
     elif isinstance(raw, int) and ItemType.INTEGER in items:
-        inside = field.kind is Kind.CHOICES or field.minimum <= raw <= field.maximum
+        free = field.kind in (Kind.CHOICES, Kind.ARGUMENTS)
+        inside = free or field.minimum <= raw <= field.maximum
         return raw, [] if inside else [ValueFault(quote(raw))]
     return None, [_wrong_type(raw, where)]
 

@@ -22,6 +22,7 @@ from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest
 from qola.manifest.values import did_you_mean, either, nearest, quote
 from qola.plan.configure import ADDED
+from qola.plan.functions import check_functions
 from qola.plan.request import Request
 
 _SUPPORTED = (
@@ -61,6 +62,7 @@ def check_request(
         *_check_aiter(request),
         *_check_rocm(request),
         *_check_modules(manifest, known),
+        *check_functions(manifest, request.tree),
         *_check_modes(request, known),
         *_check_receipts(request, known),
         *_check_drop_srcs(request, config_of, known),

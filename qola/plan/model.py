@@ -137,7 +137,12 @@ class KernelPackage:
 
 @dataclass(frozen=True)
 class PythonModule:
-    """A module without PyTorch that Python imports, or whose C functions Python calls."""
+    """A module without PyTorch that Python imports, or whose C functions Python calls.
+
+    Attributes:
+        call: the function of csrc/cpp_itfs with its arguments; "" for a module of AITER's
+            optCompilerConfig.json.
+    """
 
     name: str
     library: str
@@ -151,6 +156,7 @@ class PythonModule:
     code_objects: tuple[CodeObject, ...]
     inputs: tuple[str, ...]
     source_copts: Mapping[str, tuple[str, ...]]
+    call: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,6 +270,11 @@ class Plan:
         specs = self.manifest.get("modules", ())
         named = (spec.get("names", ()) for spec in specs if spec["name"] == module)
         return [name for names in named for name in names]
+
+    @property
+    def functions(self) -> tuple[PythonModule, ...]:
+        """The libraries of AITER's second JIT."""
+        return tuple(module for module in self.python_modules if module.call)
 
     @property
     def with_kernels(self) -> tuple[PlannedModule | TorchModule, ...]:

@@ -13,6 +13,7 @@ from qola.errors import PlanError, QolaError
 from qola.folder import Folder
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
+from qola.plan.functions import plan_functions
 from qola.plan.generate import generate_further, generate_module, launch_findings
 from qola.plan.inputs import calling_files, input_files
 from qola.plan.model import Plan, PlannedAiter
@@ -116,10 +117,13 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     python_modules = tuple(
         plan_python_module(resolved, module, output) for module in others if not module.torch
     )
+    functions = plan_functions(resolved, output)
+    python_modules += functions.modules
     header_sets = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in (*generated, *others) for file in module.tree_files]
     sources += [file for python in python_modules for file in python.inputs]
     aiter_python = calling_files(tree) if request.manifest.for_aiter else {}
+    aiter_python |= functions.inputs
     sources += aiter_python
     return Plan(
         name=request.name,

@@ -12,7 +12,7 @@ from typing import Any
 from qola.aiter.attention import is_attention
 from qola.codegen.types import arch_sets
 from qola.errors import visible
-from qola.layout import lazy_place
+from qola.layout import FUNCTIONS, lazy_place
 from qola.manifest.constants import AITER
 from qola.plan.model import (
     GeneratedSource,
@@ -134,10 +134,20 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     symbols += ["python_module"] if plan.python_modules else []
     symbols += ["torch_module"] if plan.torch_modules else []
     if plan.manifest.get("mode") == AITER:
-        names = [module.name for module in plan.python_modules]
+        names = [module.name for module in plan.python_modules if not module.call]
         names += [module.name for module in plan.torch_modules]
+        functions = sorted(f":{module.name}" for module in plan.functions)
+        if functions:
+            calls.append(_function_libraries(functions))
+            symbols += ["function_libraries"]
         calls.append(
-            _call("aiter_targets", name=plan.name, modules=sorted(names), version=__version__)
+            _call(
+                "aiter_targets",
+                name=plan.name,
+                functions=f":{FUNCTIONS}" if functions else None,
+                modules=sorted(names),
+                version=__version__,
+            )
         )
         symbols += ["aiter_targets"]
     elif plan.torch_modules:
@@ -243,7 +253,7 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
             **_module_attributes(plan, module, aiter),
             plan="plan.json",
             sources={s.name: s.file for s in sorted(module.sources, key=lambda s: s.name)},
-            deps=list(_PYTHON_HEADERS if module.symbol else ()),
+            deps=list(_PYTHON_HEADERS if module.symbol and not module.call else ()),
             rocm_headers=_ROCM_HEADERS if module.rocm else None,
         ),
     ]
@@ -286,6 +296,16 @@ def _module_attributes(
         "names": plan.further_names(module.name) or None,
         "source_copts": {name: list(flags) for name, flags in module.source_copts.items()} or None,
     }
+
+
+def _function_libraries(functions: list[str]) -> str:
+    return _call(
+        "function_libraries",
+        name=FUNCTIONS,
+        libraries=functions,
+        tags=("manual",),
+        visibility=("//visibility:public",),
+    )
 
 
 def _torch_wheel(plan: Plan) -> str:

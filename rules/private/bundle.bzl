@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("//rules/torch:torch_info.bzl", "TorchInfo")
 load(":finding.bzl", "finding")
-load(":providers.bzl", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
+load(":providers.bzl", "FunctionLibrariesInfo", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _bundle_files_impl(ctx):
@@ -120,8 +120,16 @@ def _check_triton(ctx):
 def _check_libraries(ctx):
     if ctx.attr.triton:
         _check_triton(ctx)
+    if ctx.attr.functions and not ctx.attr.torch:
+        fail(finding(
+            "functions of AITER's second JIT in a bundle of other libraries",
+            place = "{}: functions".format(ctx.label),
+            found = ctx.attr.functions.label,
+            expected = "a bundle with for_aiter = True",
+            fix = "remove functions",
+        ))
     if not ctx.attr.libraries:
-        if not ctx.attr.triton or ctx.files.packs or ctx.attr.static:
+        if not ctx.attr.functions and (not ctx.attr.triton or ctx.files.packs or ctx.attr.static):
             fail(finding(
                 "a bundle without libraries",
                 place = "{}: libraries".format(ctx.label),
@@ -239,7 +247,8 @@ def _triton(info, more):
 
 def _qola_bundle_directory_impl(ctx):
     _check_libraries(ctx)
-    infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
+    functions = ctx.attr.functions[FunctionLibrariesInfo].libraries if ctx.attr.functions else []
+    infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries] + functions
     triton_info = ctx.attr.triton[TritonLibraryInfo] if ctx.attr.triton else None
     info = infos[0] if infos else triton_info
 
@@ -270,11 +279,12 @@ def _qola_bundle_directory_impl(ctx):
         "headers": [file.path for file in headers.to_list()],
         "libraries": [
             {
-                "include_dirs": [] if torch else _include_dirs(library),
+                # AITER's Python includes no headers.
+                "include_dirs": [] if torch else _include_dirs(ctx.attr.libraries[number]),
                 "packs": {arch: file.path for arch, file in one.packs.items()},
                 "path": one.library.path,
             }
-            for library, one in zip(ctx.attr.libraries, libraries)
+            for number, one in enumerate(libraries)
         ],
         "license_files": [file.path for file in info.bundle_files.license_files],
         "name": ctx.label.name,
@@ -341,6 +351,7 @@ def _report(ctx, infos):
 _qola_bundle_directory = rule(
     implementation = _qola_bundle_directory_impl,
     attrs = BUNDLE_TOOL_ATTRS | TRANSITION_ATTRS | {
+        "functions": attr.label(providers = [FunctionLibrariesInfo]),
         "generated_at": attr.string(),
         "libraries": attr.label_list(
             providers = [[QolaLibraryInfo, CcInfo]],
@@ -384,7 +395,7 @@ _qola_bundle_tar = rule(
     doc = "A bundle's directory as a reproducible tar file, or as one for each part.",
 )
 
-def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, split = False, for_aiter = False, generated_at = "", **kwargs):
+def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, split = False, for_aiter = False, functions = None, generated_at = "", **kwargs):
     """Bundles libraries of one manifest with their headers, licenses and metadata.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -396,7 +407,7 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
     Args:
       name: target name, and the name of the directory.
       libraries: labels of qola_library targets of one manifest: either lazy or
-        full libraries. May be empty if there is `triton`.
+        full libraries. May be empty if there is `triton` or `functions`.
       packs: labels of qola_kernel_pack targets for lazy libraries.
       static: label of a qola_static_library of the same manifest to add; not with
         lazy libraries.
@@ -408,12 +419,15 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
         (docs/guide/bundle.md#split-by-arch). Not with lazy libraries or `static`.
       for_aiter: whether the libraries are modules that AITER's own Python imports,
         for the PyTorch of QOLA_TORCH (docs/guide/serving.md).
+      functions: with `for_aiter`, label of the manifest's functions of AITER's second
+        JIT, `@qola_<manifest>//:functions`.
       generated_at: UTC time of generation in manifest.json, the SBOM and the
         report, such as "2026-01-31T00:00:00Z"; by default they contain none.
       **kwargs: attributes of both targets, such as tags and visibility.
     """
     _qola_bundle_directory(
         name = name,
+        functions = functions,
         generated_at = generated_at,
         libraries = libraries,
         packs = packs,

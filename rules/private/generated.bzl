@@ -17,10 +17,11 @@ load(":emulation.bzl", _emulation_program = "emulation_program")
 load(":kernels.bzl", _header_set = "header_set", _kernel_instances = "kernel_instances")
 load(":library.bzl", _prebuilt_library = "prebuilt_library", _public_headers = "public_headers")
 load(":manifest_targets.bzl", _aiter_targets = "aiter_targets", _manifest_targets = "manifest_targets")
-load(":modules.bzl", _module_library = "module_library", _python_module = "python_module", _torch_module = "torch_module")
+load(":modules.bzl", _function_libraries = "function_libraries", _module_library = "module_library", _python_module = "python_module", _torch_module = "torch_module")
 
 aiter_targets = _aiter_targets
 bundle_files = _bundle_files
+function_libraries = _function_libraries
 header_set = _header_set
 kernel_instances = _kernel_instances
 manifest_targets = _manifest_targets

@@ -143,13 +143,14 @@ def manifest_targets(name, modules, version, triton = None):
             visibility = ["//visibility:private"],
         )
 
-def aiter_targets(name, modules, version):
+def aiter_targets(name, modules, version, functions = None):
     """Declares the targets `bundle`, `bundle_tar` and `wheel` of modules that AITER's own Python imports.
 
     Args:
       name: the manifest.
       modules: its modules.
       version: version of the wheel.
+      functions: label of its function_libraries, None without one.
     """
     common = dict(
         tags = ["manual"],
@@ -158,6 +159,7 @@ def aiter_targets(name, modules, version):
     qola_bundle(
         name = "bundle",
         for_aiter = True,
+        functions = functions,
         libraries = [":" + module for module in modules],
         **common
     )

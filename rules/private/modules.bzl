@@ -8,6 +8,7 @@ load(":code_objects.bzl", "embedded_code_objects")
 load(":compile.bzl", "HOST_ONLY", "aiter_cc_library", "hip_source")
 load(":lazy.bzl", "lazy_form")
 load(":library.bzl", "shared_form")
+load(":providers.bzl", "FunctionLibrariesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs", "subsets")
 
 _CPU_CHECK = Label("//rules/torch:cpu_check")
@@ -242,6 +243,22 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         names = names,
         plan = plan,
     )
+
+def _function_libraries_impl(ctx):
+    infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
+    return [
+        DefaultInfo(files = depset([info.library for info in infos])),
+        FunctionLibrariesInfo(libraries = infos),
+        OutputGroupInfo(plan = depset([info.plan for info in infos])),
+    ]
+
+function_libraries = rule(
+    implementation = _function_libraries_impl,
+    attrs = {
+        "libraries": attr.label_list(mandatory = True, providers = [QolaLibraryInfo]),
+    },
+    doc = "The libraries of a manifest's functions of AITER's second JIT, csrc/cpp_itfs.",
+)
 
 def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], source_copts = {}, names = []):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.

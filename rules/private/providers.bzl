@@ -17,6 +17,13 @@ QolaLibraryInfo = provider(
     },
 )
 
+FunctionLibrariesInfo = provider(
+    doc = "The libraries of functions of AITER's second JIT, csrc/cpp_itfs.",
+    fields = {
+        "libraries": "list of QolaLibraryInfo",
+    },
+)
+
 LazySourcesInfo = provider(
     doc = "What a lazy library needs to have its kernels compiled later.",
     fields = {

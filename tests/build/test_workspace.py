@@ -69,6 +69,14 @@ def test_modules_for_aiter_s_python() -> None:
     golden("aiter_bundle.txt", made.bundle_file(["module_norm", "module_quant"], Forms(), "1.2"))
 
 
+def test_functions_of_aiter_s_second_jit() -> None:
+    """Prevents: functions of a manifest that `qola build` leaves out, or a bundle without them."""
+    made = replace(PLAIN, modules=(), for_aiter=True, functions=True)
+    assert 'name = "functions",\n    srcs = ["@qola_te_manifest//:functions"],' in made.build_file()
+    bundle = made.bundle_file(["functions"], Forms())
+    assert 'functions = "@qola_te_manifest//:functions",\n    libraries = [],' in bundle
+
+
 def test_files_of_kernels_in_triton() -> None:
     """Prevents: a manifest that cannot be planned because its Python files are left behind."""
     made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
@@ -98,6 +106,12 @@ def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
     assert resolve_build(BuildRequest(manifest), {}).names == ["libmha_fwd", "triton"]
     chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
     assert chosen.names == ["libmha_fwd"]
+    head = '[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n[[functions]]\nname = "pa"\n'
+    manifest.write_text(f'{head}[[modules]]\nname = "module_norm"\ngroup = "a"\n')
+    chosen = resolve_build(BuildRequest(manifest), {})
+    assert (chosen.names, chosen.is_whole) == (["module_norm", "functions"], True)
+    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
+    assert (chosen.names, chosen.is_whole) == (["module_norm"], False)
 
 
 def test_modules_without_a_lazy_form() -> None:

@@ -46,6 +46,26 @@ def test_machines_without_aiter(tmp_path: Path) -> None:
     assert err.endswith("ModuleNotFoundError: No module named 'aiter'\n")
 
 
+def test_functions_of_the_second_jit(tmp_path: Path) -> None:
+    """Prevents: functions that AITER compiles, because it looks into the home directory."""
+    torch = tmp_path / "torch.py"
+    torch.write_text("__version__ = '2'\n", "utf-8")
+    (tmp_path / "aiter").mkdir()
+    (tmp_path / "aiter/__init__.py").write_text(
+        "import os\nprint(os.environ['AITER_JIT_DIR'], os.environ.get('AITER_ROOT_DIR'))\n", "utf-8"
+    )
+    python = ".".join(map(str, sys.version_info[:2]))
+    built = {"python": python, "torch": "2", "files": {}}
+    inputs = {"aiter": {"id": "0.1.7", "version": ""}}
+    module = {"name": "pa_1", "call": "pa(mtp=1)"}
+    directory = str(tmp_path / "aiter_jit")
+    for modules, root in (([module], directory), ([{"name": "module_norm"}], "None")):
+        bundle = {"aiter_jit": built, "inputs": inputs, "archs": ["gfx942"], "modules": modules}
+        (tmp_path / "manifest.json").write_text(json.dumps(bundle), "utf-8")
+        out, err = look(tmp_path)
+        assert (out.splitlines()[-1], err) == (f"{directory} {root}", "")
+
+
 def test_modules_for_something_else(tmp_path: Path) -> None:
     """Prevents: a server that looks for AITER without using it, and does not start."""
     built = {"python": "3.1", "torch": "2", "files": {"aiter/__init__.py": "of another one"}}

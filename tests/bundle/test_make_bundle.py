@@ -6,7 +6,7 @@ import json
 import os
 import tarfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from qola.bundle.flatten import HeaderUser, flatten, landing
 from qola.bundle.record import AiterRecord, BundleRecord, FileRecord, LibraryFacts, manifest_record
 from qola.codegen.types import CodeObject
 from qola.errors import BundleError
+from qola.layout import function_file
 from tests.support import plans
 from tests.support.folders import write
 
@@ -171,7 +172,10 @@ PLAN = plans.plan(
         plans.module(kernels=(0, 1, 2), code_objects=(CODE_OBJECT,)),
         plans.module("libmha_bwd", kernels=(3,)),
     ),
-    python_modules=(plans.python_module("module_aiter_enum", "module_aiter_enum.so"),),
+    python_modules=(
+        plans.python_module("module_aiter_enum", "module_aiter_enum.so"),
+        replace(plans.python_module("pa_1", "pa_1.so"), symbol="pa_1", call="pa(mtp=1)"),
+    ),
 )
 SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
 ARCHIVE: FileRecord = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64}
@@ -206,6 +210,24 @@ def test_manifest_json_has_the_kernels_of_each_library() -> None:
     assert "/home" not in json.dumps(found)
     source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
     assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
+
+
+def test_manifest_json_has_the_calls_of_functions() -> None:
+    """Prevents: a function of AITER's second JIT that nobody can tell from another one."""
+    place = f"aiter_jit/{function_file('pa_1.so')}"
+    assert place == "aiter_jit/build/pa_1/lib.so"
+    found = manifest_record(
+        PLAN,
+        {"pa_1.so": LibraryFacts(place, 5, "1" * 64, ("pa_1",))},
+        archs=BOTH,
+        plan_sha256="2" * 64,
+        origin={},
+        toolchain=VERSIONS,
+        generated_at=None,
+    )
+    (module,) = found["modules"]
+    assert (module["name"], module["md_name"], module["call"]) == ("pa_1", "pa_1", "pa(mtp=1)")
+    assert (module["library"], module["entry_points"]) == (place, ["pa_1"])
 
 
 def test_a_cmake_package_names_its_files() -> None:

@@ -98,7 +98,11 @@ def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
 
 MODULE = {"name": "libmha_fwd"}
 COMMIT = {"file": "f.py", "remote": "https://host/f.git", "commit": "1" * 40}
-NEEDED: dict[str, dict[str, Any]] = {"modules": MODULE, "triton": {"kernels": ["f"], **COMMIT}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "modules": MODULE,
+    "triton": {"kernels": ["f"], **COMMIT},
+    "functions": {"name": "pa"},
+}
 WRONG: dict[str, dict[str, Any]] = {
     "no module": {},
     "empty modules": {"modules": []},
@@ -139,6 +143,8 @@ def test_both_refuse_one_wrong_value_in_a_manifest(table: TableSpec) -> None:
             row = {**NEEDED.get(table.name, {}), field.key: value}
             rows: Any = [row] if table.repeated else row
             document = {"modules": [MODULE], table.name: rows}
+            if table.name == "functions":
+                document = {"build": {"mode": "aiter"}, table.name: rows}
             assert (accepted(document), SCHEMA.is_valid(document)) == (fits, fits), field.key
 
 

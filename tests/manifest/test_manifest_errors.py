@@ -148,6 +148,49 @@ def test_names_whose_kernels_a_module_has() -> None:
     assert len(module.names) == 3
 
 
+FUNCTION = '[[functions]]\nname = "pa"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found", "expected", "fix"),
+    [
+        (FUNCTION, "1 [[functions]]", "second JIT", 'mode = "aiter"', "set that mode"),
+        (f"{AITER}{FUNCTION}d = 1", "7 [[functions]].d", '"d"', "name or arg", "arguments.d"),
+        (f"{AITER}[[functions]]", "5 [[functions]]", "no name", "letters", 'name = "..."'),
+        (
+            f"{AITER}{FUNCTION}arguments = {{ a = 1.5 }}",
+            "7 [[functions]].arguments",
+            'under "a": 1.5, a float',
+            "a table of strings, integers, true and false",
+            "",
+        ),
+        (
+            f"{AITER}{FUNCTION}[functions.arguments]\n"
+            + "".join(f"{key} = [{', '.join(map(str, range(70)))}]\n" for key in "ab"),
+            "7 [[functions]].arguments",
+            "4900 combinations of arguments",
+            "4096 at most",
+            "several [[functions]] tables",
+        ),
+    ],
+    ids=("mode", "key", "name", "type", "combinations"),
+)
+def test_each_wrong_function_is_named(
+    text: str, place: str, found: str, expected: str, fix: str
+) -> None:
+    """Prevents: functions that AITER's Python does not find, or thousands by mistake."""
+    check(the_error(text), place, found, expected, fix)
+
+
+def test_functions_alone_are_a_manifest() -> None:
+    """Prevents: a manifest of functions that needs a module, too."""
+    lines = "arguments = { a = [1, 2], b = 'x' }"
+    manifest = loads(f'[build]\nmode = "aiter"\n{FUNCTION}{lines}', file="m.toml")
+    (function,) = manifest.functions
+    assert [*function.combinations()] == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
+    assert manifest.to_json()["functions"] == [{"name": "pa", "arguments": {"a": [1, 2], "b": "x"}}]
+
+
 def test_variants_alone_are_no_modules_for_aiter() -> None:
     """Prevents: modules with ROCm/QoLA's names, which AITER never asks for."""
     errors = errors_of('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
@@ -233,11 +276,12 @@ def test_each_wrong_line_is_named(
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_field_refuses_a_wrong_type(table) -> None:  # type: ignore[no-untyped-def]
     """Prevents: a field defined without a check of its value."""
-    modules = "" if table.name == "modules" else MODULES
+    needed = {"modules": 'name = "m"\n', "functions": 'name = "m"\n', "triton": 'kernels = ["f"]\n'}
+    before = {"modules": "", "functions": '[build]\nmode = "aiter"\n'}.get(table.name, MODULES)
     for field in table.fields:
-        name = "" if field.key == "name" or modules else 'name = "m"\n'
-        name += 'kernels = ["f"]\n' if table.name == "triton" and field.key != "kernels" else ""
-        finding = the_error(f"{modules}{table.header}\n{name}{field.key} = 2020-01-01\n")
+        other = needed.get(table.name, "")
+        other = "" if other.startswith(f"{field.key} ") else other
+        finding = the_error(f"{before}{table.header}\n{other}{field.key} = 2020-01-01\n")
         assert finding.place.endswith(f"{table.header}.{field.key}")
         assert finding.expected.startswith(field.kind.phrase)
 

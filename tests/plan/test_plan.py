@@ -216,6 +216,16 @@ def test_names_of_libraries() -> None:
     assert library_file("", "libmha_fwd") == "libmha_fwd.so"
 
 
+FUNCTIONS = """\
+[build]
+architectures = ["gfx942"]
+mode = "aiter"
+[[functions]]
+name = "top_k_renorm_probs"
+arguments = { d = 8 }
+"""
+
+
 @pytest.fixture(scope="module")
 def documented(repo_root: Path) -> dict[str, set[str]]:
     """Return the keys that docs/reference/plan.md describes, by the heading above them."""
@@ -233,6 +243,7 @@ def documented(repo_root: Path) -> dict[str, set[str]]:
 
 _NAMED = (
     "aiter_python",
+    "manifest.functions.arguments",
     "manifest.modules.overrides",
     "modules.macros",
     "python_modules.source_copts",
@@ -261,7 +272,7 @@ def test_the_documentation_is_complete(
 ) -> None:
     """Prevents: a key of plan.json without a description, or a description without its key."""
     later = read_tree(write_later_tree(tmp_path / "later"))
-    texts = {MANIFEST: tree, LATER: later, ADDED: tree}
+    texts = {MANIFEST: tree, LATER: later, ADDED: tree, FUNCTIONS: tree}
     data, *more = [json.loads(plans.plan_text(text, of).to_json()) for text, of in texts.items()]
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}

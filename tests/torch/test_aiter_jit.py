@@ -61,6 +61,27 @@ print(unary.__file__, flush=True)
 # PyTorch 2.13 fails to remove AITER's operators at exit.
 os._exit(0)
 """
+#: AITER's own `compile` of a function of csrc/cpp_itfs.
+FUNCTION = """\
+import aiter
+from csrc.cpp_itfs import utils
+from csrc.cpp_itfs.sampling import top_k_renorm_probs
+def refuse(*args, **kwargs):
+    raise SystemExit("AITER compiles a function")
+utils.compile_lib = refuse
+before = sorted(os.listdir(utils.BUILD_DIR))
+function = top_k_renorm_probs.compile(128256)
+try:
+    top_k_renorm_probs.compile(32000)
+except SystemExit as error:
+    print(error)
+assert sorted(os.listdir(utils.BUILD_DIR)) == before
+library = f"{utils.BUILD_DIR}/{function.__name__}/lib.so"
+assert library in open("/proc/self/maps").read()
+print(library, flush=True)
+os._exit(0)
+"""
+SAMPLING = "top_k_renorm_probs_ce04aa28ad9cb13a39c0f99979bd957f"
 #: Ranks of a server: each goes on alone, after PyTorch's import.
 RANKS = """\
 children = []
@@ -134,6 +155,27 @@ def test_aiter_imports_the_directory_without_a_compiler(machine: Path) -> None:
     assert listed(BUNDLE) == before
 
 
+def test_aiter_finds_functions_of_its_second_jit(machine: Path) -> None:
+    """Prevents: paged attention and sampling that compile while a server answers."""
+    directory = BUNDLE / "aiter_jit"
+    before = listed(BUNDLE)
+    variables = {"AITER_JIT_DIR": str(directory), "AITER_ROOT_DIR": str(directory)}
+    ran = run(machine, ABSENT + FUNCTION, **variables)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "AITER compiles a function",
+        f"{directory}/build/{SAMPLING}/lib.so",
+    ]
+    assert not (machine / "compiled").exists()
+    assert listed(BUNDLE) == before
+    # The wheel sets both variables.
+    package = install(machine)
+    ran = run(machine, ABSENT + FUNCTION)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == f"{package}/aiter_jit/build/{SAMPLING}/lib.so"
+    assert not (machine / ".aiter").exists()
+
+
 def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
     """Prevents: ranks that wait for each other, or that fail where nothing can be written."""
     directory = shutil.copytree(BUNDLE / "aiter_jit", machine / "ro")
@@ -195,7 +237,13 @@ def test_the_modules_are_listed(machine: Path) -> None:
         "gfx942, gfx950"
     )
     names = [line.partition(":")[0] for line in listing[1:]]
-    assert names == ["module_aiter_enum", "module_aiter_unary", "  module_aiter_unary_variant"]
+    assert names == [
+        "module_aiter_enum",
+        SAMPLING,
+        "  top_k_renorm_probs(d=128256)",
+        "module_aiter_unary",
+        "  module_aiter_unary_variant",
+    ]
     assert (package / "aiter_jit/module_aiter_unary_variant.so").stat().st_size < 20_000
     # The directory of the bundle has the same program.
     alone = subprocess.check_output([sys.executable, BUNDLE / "aiter_modules.py"], text=True)

@@ -21,6 +21,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 VARIABLE = "AITER_JIT_DIR"
+FUNCTIONS = "AITER_ROOT_DIR"
+"""Variable with the directory above build/, where AITER's second JIT, csrc/cpp_itfs, looks."""
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
@@ -99,7 +101,7 @@ def explain(found: list[str]) -> str:
 
 
 class Hook:
-    """Sets AITER_JIT_DIR when AITER is about to be imported, unless it is set."""
+    """Sets variables for AITER when it is about to be imported, unless AITER_JIT_DIR is set."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Find nothing, or a module whose import fails if Python, PyTorch, AITER or GPU differ.
@@ -116,6 +118,8 @@ class Hook:
             sys.meta_path.insert(0, self)
             return ModuleSpec(name, _Refusal(explain(found)))
         os.environ[VARIABLE] = str(directory())
+        if any("call" in module for module in record()["modules"]):
+            os.environ.setdefault(FUNCTIONS, str(directory()))
         return None
 
 
@@ -136,7 +140,8 @@ def main() -> int:
         default="modules",
         choices=("modules", "check", "path"),
         help="modules: list them (default); check: compare this Python, its PyTorch and AITER, and "
-        "the GPUs with those that they are for; path: print the directory for AITER_JIT_DIR",
+        "the GPUs with those that they are for; path: print the directory for AITER_JIT_DIR, and "
+        "for AITER_ROOT_DIR if there are functions of csrc/cpp_itfs",
     )
     command = parser.parse_args().command
     if command == "path":
@@ -155,8 +160,8 @@ def main() -> int:
             f"{built['python']}, {', '.join(bundle['archs'])}"
         )
         for module in bundle["modules"]:
-            print(f"{module['name']}: {module['size'] / 1e6:.1f} MB, {module['sha256'][:16]}")
-            for name in module.get("names", ()):
+            print(f"{module['name']}: {module['size'] / 1e6:.2f} MB, {module['sha256'][:16]}")
+            for name in (*module.get("names", ()), *filter(None, [module.get("call")])):
                 print(f"  {name}")
     return 0
 

@@ -1,0 +1,210 @@
+"""Functions of AITER's second JIT, csrc/cpp_itfs: a library for each combination of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from qola.aiter.includes import closure, includes
+from qola.aiter.missing_names import Includer, missing_headers
+from qola.aiter.module_kinds import rocm_libraries
+from qola.aiter.preprocess import defined_by
+from qola.aiter.template_functions import JIT, Parameter, TemplateFunction, template_functions
+from qola.aiter.tree import ROCM, AiterTree
+from qola.codegen.cpp_itfs.render import FunctionCall, RenderedFunction, render_functions
+from qola.errors import Finding, ManifestError, PlanError
+from qola.files import sha256_of
+from qola.folder import Folder
+from qola.manifest.types import FunctionSpec, Manifest
+from qola.manifest.values import did_you_mean, either, quote
+from qola.plan.inputs import used_dirs
+from qola.plan.model import PlannedFile, PythonModule
+from qola.plan.request import ResolvedRequest
+
+_VISIBLE = "-fvisibility=default"
+"""AITER's JIT compiles its functions so; the version script hides all other symbols."""
+
+_EXAMPLES = {"bool": "true or false", "int": "an integer", "str": "a string"}
+_FOLDER = "functions"
+"""Directory of the sources in the manifest's repository."""
+
+
+@dataclass(frozen=True)
+class PlannedFunctions:
+    """The planned libraries.
+
+    Attributes:
+        inputs: digests of the files that name the libraries and make their sources, by path.
+    """
+
+    modules: tuple[PythonModule, ...]
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Requested:
+    """A combination of arguments of a table."""
+
+    spec: FunctionSpec
+    call: FunctionCall
+
+
+def check_functions(manifest: Manifest, tree: AiterTree) -> Iterator[Finding]:
+    """Yield findings for functions and arguments that the tree does not have."""
+    known = template_functions(tree) if manifest.functions else {}
+    for spec in manifest.functions:
+        if spec.name not in known:
+            yield Finding(
+                manifest.place("functions", spec.index, "name"),
+                f"unknown function {quote(spec.name)}",
+                f"a function of this AITER: {either(known)}"
+                if known
+                else "an AITER with functions in csrc/cpp_itfs",
+                did_you_mean(spec.name, known),
+            )
+        else:
+            yield from _check_arguments(manifest, spec, known[spec.name])
+
+
+def _check_arguments(
+    manifest: Manifest, spec: FunctionSpec, function: TemplateFunction
+) -> Iterator[Finding]:
+    place = manifest.place("functions", spec.index, "arguments")
+    by_name = {parameter.name: parameter for parameter in function.parameters}
+    signature = ", ".join(map(_described, function.parameters)) or "none"
+    for key, value in spec.arguments:
+        if key not in by_name:
+            found, fix = f"{spec.name} has no argument {quote(key)}", did_you_mean(key, by_name)
+            yield Finding(place, found, f"arguments: {signature}", fix or f"remove {key}")
+            continue
+        type_name = by_name[key].type
+        for item in value if isinstance(value, tuple) else (value,):
+            if type_name and type(item).__name__ != type_name:
+                yield Finding(
+                    place,
+                    f"{key} = {quote(item)}",
+                    f"{_EXAMPLES[type_name]}: {function.file} declares {key}: {type_name}",
+                    f"write {key} = {_converted(item, type_name)}",
+                )
+    given = {key for key, _ in spec.arguments}
+    if missing := [p.name for p in function.parameters if p.required and p.name not in given]:
+        yield Finding(
+            place,
+            f"{spec.name} without {', '.join(missing)}",
+            f"arguments: {signature}",
+            "add them; python -m qola.aiter_record notes those of a running server",
+        )
+
+
+def _described(parameter: Parameter) -> str:
+    text = f"{parameter.name}: {parameter.type}" if parameter.type else parameter.name
+    return text if parameter.required else f"[{text}]"
+
+
+def _converted(value: str | int | bool, type_name: str) -> str:
+    """Return a value in TOML as another type would write it, as an example otherwise."""
+    if type_name == "str":
+        return quote(str(value).lower() if isinstance(value, bool) else str(value))
+    if type_name == "bool":
+        return str(str(value).lower() in ("1", "true")).lower()
+    return str(value) if str(value).isdigit() else "1"
+
+
+def plan_functions(resolved: ResolvedRequest, output: Folder) -> PlannedFunctions:
+    """Plan the libraries of the manifest's functions, and write their sources.
+
+    Raises:
+        PlanError: AITER's Python does not make one from a template alone, or a header is missing.
+        ManifestError: two tables request the same library.
+        CodegenError: AITER's JIT cannot be imported.
+    """
+    request = resolved.request
+    manifest, tree = request.manifest, request.tree
+    if not manifest.functions:
+        return PlannedFunctions((), {})
+    known = template_functions(tree)
+    requested = [
+        _Requested(spec, FunctionCall(known[spec.name], arguments))
+        for spec in manifest.functions
+        for arguments in spec.combinations()
+    ]
+    calls = [one.call for one in requested]
+    rendered = render_functions(tree, calls, resolved.archs, request.rocm_version or ROCM)
+    pairs = list(zip(requested, rendered.functions, strict=True))
+    _check_rendered(manifest, pairs)
+    folder = f"{tree.csrc_dir}/{JIT.partition('/')[0]}/"
+    return PlannedFunctions(
+        tuple(_plan(tree, one.call, of, rendered.inputs, output) for one, of in pairs),
+        {file: sha256_of(tree.root / file) for file in rendered.inputs if file.startswith(folder)},
+    )
+
+
+def _check_rendered(
+    manifest: Manifest, pairs: Iterable[tuple[_Requested, RenderedFunction]]
+) -> None:
+    findings = []
+    first: dict[str, _Requested] = {}
+    for requested, rendered in pairs:
+        place = manifest.place("functions", requested.spec.index)
+        if rendered.error:
+            findings.append(
+                Finding(
+                    place,
+                    f"{requested.call.text}: {rendered.error}",
+                    "a function whose library AITER makes from its template alone",
+                    "remove it: AITER's JIT tries to make it when it is called",
+                )
+            )
+        elif (other := first.setdefault(rendered.name, requested)) is not requested:
+            line = manifest.lines.of(("functions", other.spec.index))
+            found = f"{requested.call.text}, which line {line} requests already"
+            fix = "remove one of the two"
+            raise ManifestError(Finding(place, found, "each library once", fix))
+    if findings:
+        raise PlanError(findings)
+
+
+def _plan(
+    tree: AiterTree,
+    call: FunctionCall,
+    rendered: RenderedFunction,
+    inputs: Sequence[str],
+    output: Folder,
+) -> PythonModule:
+    name, dirs = rendered.name, rendered.include_dirs
+    file = f"{_FOLDER}/{name}.cpp"
+    source = PlannedFile.write(output, name, file, rendered.source)
+    _refuse_missing(tree, call, rendered)
+    headers = closure(tree.root, dirs, [root for root, _ in includes(rendered.source)])
+    texts = [rendered.source, *map(tree.text, headers)]
+    return PythonModule(
+        name=name,
+        library=f"{name}.so",
+        symbol=name,
+        copts=(*rendered.flags, _VISIBLE),
+        sources=(source,),
+        include_dirs=used_dirs(dirs, headers),
+        headers=headers,
+        rocm=rocm_libraries(included for text in texts for included, _ in includes(text)),
+        generated=(),
+        code_objects=(),
+        inputs=tuple(sorted({*inputs, *headers})),
+        source_copts={},
+        call=call.text,
+    )
+
+
+def _refuse_missing(tree: AiterTree, call: FunctionCall, rendered: RenderedFunction) -> None:
+    includer = Includer(call.function.file, rendered.source)
+    macros = defined_by(rendered.flags)
+    missing = missing_headers(tree.root, rendered.include_dirs, [includer], macros, frozenset())
+    if missing:
+        raise PlanError(
+            Finding(
+                include.place,
+                f'#include "{include.name}", which the tree does not have, for {call.text}',
+                "a tree with the headers of its templates and its Composable Kernel",
+                "use an AITER tree with its submodules (git submodule update --init --recursive)",
+            )
+            for include in missing
+        )

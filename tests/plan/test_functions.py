@@ -1,0 +1,126 @@
+"""Functions of AITER's second JIT, csrc/cpp_itfs, in a manifest."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.aiter.tree import AiterTree
+from qola.errors import Finding, ManifestError, PlanError
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan
+from qola.plan.python_modules import python_exports
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
+from qola.repository.build_files import manifest_build_file
+
+HEAD = '[build]\narchitectures = ["gfx942", "gfx950"]\nmode = "aiter"\n'
+SAMPLING = '[[functions]]\nname = "top_p_sampling_from_probs"\n'
+NAME = "top_p_sampling_from_probs_8cf4b5128e35da75bd73cf78ae7dab83"
+MLA = (
+    '[[functions]]\nname = "asm_mla_decode_fwd"\narguments = { gqa_ratio = 16, page_size = 1, '
+    'q_dtype = "a", kv_dtype = "a", num_kv_splits = 4, v_head_dim = 512 }\n'
+)
+
+
+def planned(tree: AiterTree, text: str) -> tuple[Plan, Folder]:
+    output = Folder()
+    request = Request("serve", loads(HEAD + text, file="m.toml"), tree)
+    return build_plan(resolve(request), output), output
+
+
+def errors(tree: AiterTree, text: str) -> tuple[Finding, ...]:
+    with pytest.raises((ManifestError, PlanError)) as caught:
+        planned(tree, text)
+    return caught.value.findings
+
+
+def test_a_library_for_each_combination(tree: AiterTree) -> None:
+    """Prevents: an argument of a list that is left out, or a library that AITER cannot load."""
+    lists = "arguments = { d = [128256, 32000], deterministic = [true, false] }\n"
+    plan, output = planned(tree, SAMPLING + lists)
+    assert len({module.name for module in plan.functions}) == 4
+    (module,) = (module for module in plan.functions if module.name == NAME)
+    assert module.call == "top_p_sampling_from_probs(d=128256, deterministic=False)"
+    assert (module.library, module.symbol) == (f"{NAME}.so", NAME)
+    (source,) = module.sources
+    assert f"void {NAME}(" in output.text(source.file)
+    assert f"{tree.csrc_dir}/cpp_itfs/sampling/sampling.cuh" in module.headers
+    assert module.rocm == ("hipcub", "hiprand")
+    # Symbols are hidden by default; the version script exports this one.
+    assert module.copts[-1] == "-fvisibility=default"
+    assert f"global:\n    {NAME};" in python_exports(module.symbol)
+    for file in ("utils.py", "sampling/top_p_sampling_from_probs.cpp.jinja"):
+        assert f"{tree.csrc_dir}/cpp_itfs/{file}" in {*plan.inputs} & {*plan.aiter_python}
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_the_build_file_has_the_functions(tree: AiterTree) -> None:
+    """Prevents: functions that a bundle lacks, or that are compiled with Python's headers."""
+    plan, _ = planned(tree, SAMPLING + "arguments = { d = 128256, deterministic = false }\n")
+    file = manifest_build_file(plan, source="serve.toml", aiter="aiter")
+    assert f'function_libraries(\n    name = "functions",\n    libraries = [":{NAME}"],' in (
+        file.replace(f'[\n        ":{NAME}",\n    ]', f'[":{NAME}"]')
+    )
+    assert 'functions = ":functions",\n    modules = [],' in file
+    assert "deps = []," in file
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found", "expected", "fix"),
+    [
+        (
+            '[[functions]]\nname = "pa_raged"',
+            "5 [[functions]].name",
+            'unknown function "pa_raged"',
+            "a function of this AITER: asm_mla_decode_fwd, ",
+            'did you mean "pa_ragged"?',
+        ),
+        (
+            SAMPLING + "arguments = { d = 8, deterministc = true, deterministic = true }",
+            "6 [[functions]].arguments",
+            'top_p_sampling_from_probs has no argument "deterministc"',
+            "arguments: d: int, deterministic: bool",
+            'did you mean "deterministic"?',
+        ),
+        (
+            SAMPLING + 'arguments = { d = [8, 9], deterministic = "true" }',
+            "6 [[functions]].arguments",
+            'deterministic = "true"',
+            "true or false: ",
+            "write deterministic = true",
+        ),
+        (
+            SAMPLING + "arguments = { deterministic = true }",
+            "6 [[functions]].arguments",
+            "top_p_sampling_from_probs without d",
+            "arguments: d: int",
+            "qola.aiter_record",
+        ),
+        (
+            SAMPLING + "arguments = { d = [8, 8], deterministic = true }",
+            "4 [[functions]]",
+            "top_p_sampling_from_probs(d=8, deterministic=True), which line 4 requests already",
+            "each library once",
+            "remove one of the two",
+        ),
+        (
+            MLA,
+            "4 [[functions]]",
+            "v_head_dim=512): it imports triton",
+            "from its template alone",
+            "remove it",
+        ),
+    ],
+    ids=("name", "argument", "type", "missing", "twice", "triton"),
+)
+def test_errors(
+    tree: AiterTree, text: str, place: str, found: str, expected: str, fix: str
+) -> None:
+    """Prevents: a function that nobody calls, compiled without a word."""
+    (finding,) = errors(tree, text)
+    assert finding.place == f"m.toml:{place}"
+    assert found in finding.found
+    assert expected in finding.expected
+    assert fix in finding.fix
