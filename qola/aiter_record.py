@@ -21,7 +21,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 _HOOK = "sitecustomize"
@@ -48,6 +48,10 @@ _Values = dict[str, Any]
 _FIRST_LINE = "# Written by qola.aiter_record"
 #: AITER's modules with functions that request kernels.
 _CORE, _CPP_ITFS = "aiter.jit.core", "csrc.cpp_itfs.utils"
+#: Begins the names of the modules whose `compile` calls the second JIT.
+_FUNCTIONS = "csrc.cpp_itfs."
+#: Arguments of `compile` that replace a library's name.
+_NAMING = ("func_name", "folder")
 _DISTRIBUTIONS = ("amd-aiter", "aiter")
 _NOT_FOUND, _NOT_EXECUTABLE, _USAGE, _SIGNALLED = 127, 126, 2, 128
 
@@ -188,11 +192,11 @@ def _record_cpp_itfs(module: ModuleType, recorder: _Recorder) -> None:
         name = values.get("func_name")
         # A function with a name of its own has other arguments, among them code objects.
         args_of_name: Any = [] if name else own
+        call = None if name or values.get("sources") else _compile_call()
         name = name or default_name(values["md_name"], tuple(own.values()))
         folder = values.get("folder") or name
-        recorder.note(
-            "function", module=values["md_name"], name=name, folder=folder, args=args_of_name
-        )
+        about = {"name": name, "folder": folder, "args": args_of_name, "call": call}
+        recorder.note("function", module=values["md_name"], **about)
 
     def named(md_name: str, args: tuple[Any, ...]) -> None:
         name = default_name(md_name, args)
@@ -201,6 +205,21 @@ def _record_cpp_itfs(module: ModuleType, recorder: _Recorder) -> None:
     default_name = module.get_default_func_name
     _before(module, "compile_template_op", compiled)
     _before(module, "get_default_func_name", named)
+
+
+def _compile_call() -> _Values | None:
+    """Return the file and the arguments of the `compile` that calls the second JIT."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code, module = frame.f_code, str(frame.f_globals.get("__name__"))
+        if code.co_name == "compile" and module.startswith(_FUNCTIONS):
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            own = {name: frame.f_locals[name] for name in names if name not in _NAMING}
+            if all(isinstance(value, (str, int)) for value in own.values()):
+                return {"name": module.rpartition(".")[2], "arguments": own}
+            return None
+        frame = frame.f_back
+    return None
 
 
 def _aiter_version() -> str:
@@ -349,11 +368,23 @@ class Record:
         args = values["args"]
         if not isinstance(args, (dict, list)):
             raise TypeError(type(args).__name__)
-        found = {"module": _name(values["module"]), "folder": _text(values["folder"]), "args": args}
+        found: _Values = {"module": _name(values["module"]), "folder": _text(values["folder"])}
+        found |= {"args": args, "call": _read_call(values.get("call"))}
         # With its arguments, and their names, if any process has recorded them.
         known = self.functions.get(name, {"args": None})["args"]
         if not isinstance(known, dict) and (not known or isinstance(args, dict)):
             self.functions[name] = found
+
+
+def _read_call(call: Any) -> _Values | None:
+    """Return the call of a function that a manifest can request; None for others."""
+    if call is None:
+        return None
+    arguments = {_name(key): value for key, value in call["arguments"].items()}
+    for value in arguments.values():
+        if not isinstance(value, (str, int)):
+            raise TypeError(type(value).__name__)
+    return {"name": _name(call["name"]), "arguments": arguments}
 
 
 def _text(value: Any) -> str:
@@ -374,7 +405,8 @@ def manifest(record: Record, archs: Sequence[str] = ()) -> str:
     Args:
         archs: instead of those that processes recorded.
     """
-    return "\n".join([*_head(record), *_tables(record, archs), *_notes(record)]) + "\n"
+    tables = [*_tables(record, archs), *_function_tables(record)]
+    return "\n".join([*_head(record), *tables, *_notes(record)]) + "\n"
 
 
 def _head(record: Record) -> Iterator[str]:
@@ -424,11 +456,24 @@ def _source(versions: Sequence[str]) -> str:
     return commit[1] if commit else versions[0]
 
 
-def _notes(record: Record) -> Iterator[str]:
-    if record.functions:
-        yield ""
-        yield "# Functions of csrc/cpp_itfs: no manifest builds them, they compile when called."
+def _function_tables(record: Record) -> Iterator[str]:
     for name, function in sorted(record.functions.items()):
+        if call := function["call"]:
+            yield ""
+            yield f"# {name}"
+            yield "[[functions]]"
+            yield f"name = {json.dumps(call['name'])}"
+            if call["arguments"]:
+                yield "[functions.arguments]"
+            yield from (f"{key} = {json.dumps(value)}" for key, value in call["arguments"].items())
+
+
+def _notes(record: Record) -> Iterator[str]:
+    others = {name: of for name, of in record.functions.items() if not of["call"]}
+    if others:
+        yield ""
+        yield "# Not made from a template alone, so that AITER compiles them when they are called:"
+    for name, function in sorted(others.items()):
         args = function["args"]
         words = (
             [f"{key}={value}" for key, value in args.items()]
@@ -535,7 +580,7 @@ def _write_manifest(record_file: Path, output: Path, archs: Sequence[str]) -> No
     counts = f"{len(record.modules)} modules, {len(record.variants)} variants"
     more = f"{counts}, {len(record.functions)} functions of csrc/cpp_itfs"
     print(f"qola.aiter_record: {output}: {more}", file=sys.stderr)
-    if not record.modules:
+    if not record.modules and not record.functions:
         fix = "send requests to the server" if record.versions else "no process imported AITER"
         print(f"qola.aiter_record: nothing to build: {fix}", file=sys.stderr)
 

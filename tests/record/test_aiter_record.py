@@ -150,20 +150,24 @@ def test_modules_and_variants(run: Run, tmp_path: Path) -> None:
 
 
 def test_functions_of_the_second_jit(run: Run, tmp_path: Path) -> None:
-    """Prevents: paged attention that nobody knows of until it compiles in a server."""
+    """Prevents: paged attention that a manifest lacks, or requests with other arguments."""
     program = (
         "import pa\nprint(pa.pa(gqa_ratio=8, dtype='_Float16', alibi_enabled=False))\n"
-        "print(pa.utils.get_default_func_name('asm_mla', (16, 1)))"
+        "print(pa.utils.get_default_func_name('asm_mla', (16, 1)))\n"
+        "from csrc.cpp_itfs.sampling.top_p_sampling_from_probs import compile\n"
+        "try:\n compile(128256, deterministic=True)\nexcept Exception as error: print(error)\n"
     )
     ran = run(program)
     assert ran.returncode == 0, ran.stderr
-    (function, mla) = [
-        line
-        for line in (tmp_path / "work/aiter.toml").read_text("utf-8").splitlines()
-        if line.startswith(("# pa_v1_", "# asm_mla_"))
-    ][::-1]
+    file = tmp_path / "work/aiter.toml"
+    lines = file.read_text("utf-8").splitlines()
+    # Only a function of AITER's own files, made from its template alone, can be requested.
+    (function,) = load(file).functions
+    assert function.name == "top_p_sampling_from_probs"
+    assert dict(function.arguments) == {"d": 128256, "deterministic": True}
+    (mla, other) = [line for line in lines if line.startswith(("# pa_v1_", "# asm_mla_"))]
     # The name is AITER's: the digest of the arguments.
-    assert function == "# pa_v1_12640dc81ee8369d7762eb22109d88ad: " + (
+    assert other == "# pa_v1_12640dc81ee8369d7762eb22109d88ad: " + (
         "gqa_ratio=8 dtype=_Float16 alibi_enabled=False"
     )
     assert mla == f"# {ran.stdout.splitlines()[1]}: 16 1"
@@ -364,6 +368,12 @@ def test_garbage_in_a_record() -> None:
         json.dumps({"event": "function", "name": "pa", "module": "pa", "folder": "pa", "args": 1}),
         json.dumps({"event": "later"}),
         json.dumps(
+            {
+                **{"event": "function", "name": "pa", "module": "pa", "folder": "pa", "args": {}},
+                "call": {"name": "pa", "arguments": {"a\n[qola]": 1}},
+            }
+        ),
+        json.dumps(
             {"event": "aiter", "version": "1\n[qola]", "python": "", "torch": "", "archs": []}
         ),
         json.dumps(
@@ -372,7 +382,7 @@ def test_garbage_in_a_record() -> None:
     ]
     record = Record("\n".join(lines).encode("utf-8", "surrogateescape"))
     assert record.modules == ["module_norm"]
-    assert record.unread == 10
+    assert record.unread == 11
     document = parse_toml(manifest(record))[0]
     assert document == {"build": {"mode": "aiter"}, "modules": [{"name": "module_norm"}]}
     assert os.linesep not in "".join(record.functions)
