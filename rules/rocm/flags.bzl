@@ -83,14 +83,11 @@ AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 BUNDLE_FORMAT = {"COMPRESSED_BUNDLE_FORMAT_VERSION": "2"}
 
 # Host code selects and launches kernels and composes names for logs: for size it has a third of the bytes, and a call
-# takes as long.
-SMALL_HOST_CODE = ["-Xarch_host", "-Oz"]
+# takes as long. AITER's -mcmodel=large is for libraries of more than 2 GB, which host code does not reach.
+SMALL_HOST_CODE = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
 
 # Given after all others to compiles of kernel instances.
 KERNEL_FLAGS = SMALL_HOST_CODE + [
-    # AITER's -mcmodel=large is for libraries of more than 2 GB, which the host code of kernels does not reach.
-    "-Xarch_host",
-    "-mcmodel=small",
     # GlobalsAA walks all functions whenever one is deleted, and a batch deletes 40,000 inlined ones. LLVM 16 and
     # later have the option, and gfx942 needs LLVM 17.
     "-Xarch_device",
