@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from qola.build.build import Built, install_build
+from qola.build.events import DEFAULT_OUTPUTS, TargetResult
 from qola.build.install import BuildResult, ModuleRecord, Summary, install, not_made
+from qola.build.setup import resolve_build
+from qola.plan.spec import BuildRequest
 from tests.support.folders import read, write
 
 
@@ -162,3 +166,46 @@ def test_what_is_there_already_is_left_alone(output: Path) -> None:
     put(output, {"include/qola_config.h": "// other\n", "lib/te_fwd.so": same})
     assert header.read_text() == "// other\n"
     assert so.stat().st_mode & 0o777 == 0o755
+
+
+FUNCTIONS = """\
+[build]
+architectures = ["gfx942"]
+mode = "aiter"
+[[functions]]
+name = "pa"
+arguments = { mtp = [1, 2] }
+"""
+
+
+def test_functions_are_where_aiter_looks(output: Path, tmp_path: Path) -> None:
+    """Prevents: a function without a record, or an earlier one that the manifest lacks now."""
+    (tmp_path / "serve.toml").write_text(FUNCTIONS)
+    chosen = resolve_build(BuildRequest(tmp_path / "serve.toml"), {})
+    names = ("pa_1", "pa_2")
+    libraries = tuple(tmp_path / f"{name}.so" for name in names)
+    write(tmp_path, {library.name: library.name for library in libraries})
+    bundle = {f"aiter_jit/build/{name}/lib.so": f"{name}.so" for name in names}
+    records = [{"name": name, "call": f"pa(mtp={name[-1]})"} for name in names]
+    bundle["manifest.json"] = json.dumps({"modules": records})
+    write(tmp_path / "bundle", bundle)
+    write(output, {"aiter_jit/build/pa_3/lib.so": "of an earlier build"})
+    result = TargetResult(True, 1.0, {DEFAULT_OUTPUTS: libraries})
+    built = Built({"functions": result}, {}, {"functions": []}, tmp_path / "bundle")
+    found = install_build(chosen, False, built, output)
+    assert [(m["name"], m["md_name"], m["success"]) for m in found["modules"]] == [
+        ("pa_1", "pa_1", True),
+        ("pa_2", "pa_2", True),
+    ]
+    assert found["summary"] == {"total": 2, "success": 2, "failed": 0}
+    installed = read(output)
+    assert {name for name in installed if name.startswith("aiter_jit")} == {
+        *(name for name in bundle if name.startswith("aiter_jit"))
+    }
+    record = json.loads(installed["manifest.json"])
+    assert [module["call"] for module in record["modules"]] == ["pa(mtp=1)", "pa(mtp=2)"]
+    # A failed one has the error of Bazel.
+    result = TargetResult(False, 1.0, {})
+    failed = Built({"functions": result}, {"functions": "no such header"}, {"functions": ["pa_1"]})
+    (module,) = install_build(chosen, False, failed, output)["modules"]
+    assert (module["success"], module["error"]) == (False, "no such header")
