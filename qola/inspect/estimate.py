@@ -27,10 +27,10 @@ from qola.plan.model import (
 )
 
 #: A library without kernel instances: entry points and C functions, tables of the linker.
-ENTRY_BYTES = 70_000
+ENTRY_BYTES = 59_000
 #: Functions of the C++ library and of Composable Kernel in each object with kernel instances, of
 #: which a library has one copy.
-SHARED_BYTES = 8_900
+SHARED_BYTES = 4_600
 #: Unwind index, relocations and name of a kernel instance, which the linker adds to its object.
 TABLE_BYTES = 500
 #: Part of a kernel instance's host code that its counterparts for other archs share.
