@@ -1,6 +1,7 @@
 """hip_code_object: kernels as files for hipModuleLoad."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
+load("//rules/private:finding.bzl", "finding")
 load(":compile.bzl", "COMPILE_ATTRS", "HEADERS", "SOURCES", "compile_source", "hip_compiler", "selected_archs")
 load(":context.bzl", "compilation_contexts", "is_source")
 
@@ -23,14 +24,22 @@ def _metadata(ctx, code):
 
 def _hip_code_object_impl(ctx):
     context = compilation_contexts(ctx, [dep[CcInfo] for dep in ctx.attr.deps]).own
+    sources = [file for file in ctx.files.srcs if is_source(file)]
+    if not sources:
+        fail(finding(
+            "no source to compile",
+            place = "{}: srcs".format(ctx.label),
+            found = ", ".join([file.basename for file in ctx.files.srcs]) or "an empty list",
+            expected = "a file that ends in " + ", ".join(SOURCES),
+            fix = "add the file with the kernels",
+        ))
     files = []
     for arch in selected_archs(ctx):
         flags = ["--offload-device-only", "--no-gpu-bundle-output"]
         command = hip_compiler(ctx, [arch], flags, context)
-        for src in ctx.files.srcs:
-            if is_source(src):
-                code = compile_source(ctx, command, src, ".hsaco", "." + arch.replace(":", "_"))
-                files += [code, _metadata(ctx, code)]
+        for src in sources:
+            code = compile_source(ctx, command, src, ".hsaco", "." + arch.replace(":", "_"))
+            files += [code, _metadata(ctx, code)]
     return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
 
 hip_code_object = rule(

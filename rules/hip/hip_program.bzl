@@ -10,7 +10,7 @@ EMULATED_ARCHS = ["gfx942", "gfx950"]
 
 def _emulated(ctx):
     archs = [arch.partition(":")[0] for arch in ctx.attr.library[HipInfo].archs]
-    emulated = [arch for arch in EMULATED_ARCHS if arch in archs]
+    emulated = [arch for arch in archs if arch in EMULATED_ARCHS]
     if not emulated:
         fail(finding(
             "no device code for an arch that can be emulated",

@@ -60,7 +60,7 @@ def _program_test_impl(ctx):
     scripts = [a for a in analysistest.target_actions(env) if a.mnemonic == "FileWrite" and "fake_hip" in a.content]
     asserts.equals(env, ctx.attr.emulated, bool(scripts))
     if scripts:
-        asserts.true(env, "--arch gfx942" in scripts[0].content, scripts[0].content)
+        asserts.true(env, "--arch gfx950" in scripts[0].content, scripts[0].content)
     return analysistest.end(env)
 
 _RUN = str(Label("//rules/hip:run"))
@@ -85,6 +85,8 @@ _REFUSED = {
     "hip_unknown_arch_test": (":misspelt_arch", ["unknown arch", "found:    gfx924", "rocminfo"]),
     # Prevents: an emulator without code to run.
     "hip_not_emulated_test": (":emulated_on_gfx1100", ["no device code for an arch that can be emulated", "gfx1100"]),
+    # Prevents: a target with headers only, which builds nothing without a word.
+    "hip_no_source_test": (":no_source", ["no source to compile", "//tests/starlark:no_source: srcs", "two.h", ".hip, .cu"]),
     # Prevents: device code that is linked for an arch that a part of it lacks.
     "hip_other_archs_test": (":linked_for_more", ["libraries with rdc = True and different archs", ":relocatable for gfx942"]),
     # Prevents: a header that is not found, for a library that the pinned ROCm lacks.
@@ -115,7 +117,10 @@ def hip_test_suite(name):
     hip_library(name = "no_arch", srcs = ["testdata/hip/relocatable.hip"], **manual)
     hip_library(name = "misspelt_arch", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx924"], **manual)
     hip_code_object(name = "hip_code", srcs = ["testdata/hip/relocatable.hip"], archs = _ARCHS, **manual)
-    hip_test(name = "on_gpu_or_emulated", srcs = ["testdata/hip/one.cu"], archs = _ARCHS, **manual)
+    hip_code_object(name = "no_source", srcs = ["testdata/hip/two.h"], archs = _ARCHS, **manual)
+
+    # The emulator takes the first arch.
+    hip_test(name = "on_gpu_or_emulated", srcs = ["testdata/hip/one.cu"], archs = reversed(_ARCHS), **manual)
     hip_test(name = "emulated_on_gfx1100", srcs = ["testdata/hip/one.cu"], archs = ["gfx1100"], emulated = True, **manual)
     tests = {
         "hip_argv_test": (_argv_test, ":hip_one", {}),
