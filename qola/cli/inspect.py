@@ -29,7 +29,7 @@ def add_commands(commands: Any) -> None:
         nargs="+",
         type=Path,
         metavar="LIBRARY",
-        help="a library of any build system, or the directory of a bundle",
+        help="a library of any build system, a code object, or the directory of a bundle",
     )
     options.add_options(parser, "json", help="print JSON, with the names of all kernels")
 

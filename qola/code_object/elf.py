@@ -26,8 +26,8 @@ MAGIC = b"\x7fELF"
 EXECUTABLE = 4
 """Flag of sections with instructions."""
 
-NEEDED, RUNPATH = 1, 29
-"""Tags of the dynamic section: a library to load, and directories to search."""
+NEEDED, RPATH, RUNPATH = 1, 15, 29
+"""Tags of the dynamic section: a library to load, and directories to search, in two forms."""
 
 _HEADERS = {"e_phentsize": 56, "e_shentsize": 64}
 _SYMBOL = struct.Struct("<IBBHQQ")

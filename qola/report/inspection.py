@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.code_object.elf import NEEDED, RUNPATH
-from qola.code_object.reader import CodeObject
+from qola.code_object.elf import NEEDED, RPATH, RUNPATH
+from qola.code_object.reader import CodeObject, parse_code_object
 from qola.errors import Finding, visible
 from qola.report.data import ReportError
 from qola.report.library import embedded_code, open_library, registered_code
@@ -20,6 +20,9 @@ SCHEMA = 1
 
 ASSEMBLY = "not named"
 """Stands for the compiler of a code object that names none, such as an assembly kernel."""
+
+_LIBRARY = "a library (.so), or a code object (.hsaco)"
+_PLACE = "name such a file, or the directory of a bundle"
 
 
 @dataclass(frozen=True)
@@ -96,21 +99,27 @@ def compiler_of(code: CodeObject) -> str:
 
 
 def inspect_library(path: Path) -> Inspection:
-    """Read a library.
+    """Read a library, or a code object in a file of its own (.hsaco).
 
     Raises:
         ReportError: the file cannot be read, or is not a library.
     """
-    with open_library(path) as elf:
+    with open_library(path, _LIBRARY, _PLACE) as elf:
+        if elf.machine == "EM_AMDGPU":
+            code: tuple[CodeObject, ...] = (parse_code_object(elf.data),)
+        else:
+            code = tuple(one for bundle in registered_code(elf) for one in bundle)
         hip = [name for name in elf.dynamic_texts(NEEDED) if name.startswith("libamdhip64.so")]
-        searched = [place for text in elf.dynamic_texts(RUNPATH) for place in text.split(":")]
+        # The loader ignores RPATH if there is a RUNPATH.
+        places = elf.dynamic_texts(RUNPATH) or elf.dynamic_texts(RPATH)
+        searched = [place for text in places for place in text.split(":")]
         return Inspection(
             file=str(path),
             size=len(elf.data),
             sha256=hashlib.sha256(elf.data).hexdigest(),
             hip=visible(next(iter(hip), "")),
             runpath=tuple(map(visible, searched)),
-            code=tuple(one for bundle in registered_code(elf) for one in bundle),
+            code=code,
             embedded=tuple(one for _, _, one in embedded_code(elf)),
         )
 

@@ -30,6 +30,9 @@ _AMDGPU = 224
 #: Start of an embedded code object: an ELF file, or a compressed bundle.
 _EMBEDDED = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED_START)
 
+_OWN = "a library that qola has built: a .so file"
+_BUILD = "qola build MANIFEST -o DIR writes them to DIR/lib"
+
 DEVICE, HOST = "device code", "host code"
 ASSEMBLY, DATA, NAMES = "assembly kernels", "constants and data", "symbol table and names"
 UNWIND, RELOCATIONS, DEBUG = "unwind tables", "relocations", "debug information"
@@ -71,20 +74,27 @@ class Library:
 
 
 @contextmanager
-def open_library(path: Path) -> Iterator[Elf]:
-    """Read a library, and report what is damaged in it during the block.
+def open_library(path: Path, expected: str = _OWN, fix: str = _BUILD) -> Iterator[Elf]:
+    """Read a library, and report damage that its readers find during the block.
+
+    Args:
+        expected, fix: of the error, for a file that is not such a library.
 
     Raises:
         ReportError: the file cannot be read, or is not a library.
     """
+
+    def unfit(found: str) -> Finding:
+        return Finding(str(path), found, expected, fix)
+
     try:
         check_regular(path)
         data = path.read_bytes()
     except OSError as error:
-        raise ReportError(_unfit(path, error.strerror or str(error))) from None
+        raise ReportError(unfit(error.strerror or str(error))) from None
     except UnfitFileError as error:
-        raise ReportError(_unfit(path, str(error))) from None
-    with explain_errors(_unfit(path, "not a library that can be read"), ReportError):
+        raise ReportError(unfit(str(error))) from None
+    with explain_errors(unfit("not a library that can be read"), ReportError):
         yield Elf(data)
 
 
@@ -102,15 +112,6 @@ def read_library(path: Path) -> Library:
             parts=_parts(elf, {start: size for start, size, _ in assembly}),
             compiler=", ".join(sorted(compilers_of(elf))),
         )
-
-
-def _unfit(path: Path, found: str) -> Finding:
-    return Finding(
-        str(path),
-        found,
-        "a library that qola has built: a .so file",
-        "qola build -m MANIFEST -o DIR makes them: DIR/lib/*.so",
-    )
 
 
 def _units(elf: Elf) -> Iterator[tuple[str, tuple[CodeObject, ...]]]:

@@ -61,6 +61,29 @@ def test_all_device_code_of_a_library_is_listed(capsys: pytest.CaptureFixture[st
     assert all(one["sha256"][:16] in printed for one in found["code_objects"])
 
 
+def test_a_code_object_is_its_own_device_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a .hsaco of hip_code_object without device code."""
+    path = tmp_path / "store.hsaco"
+    path.write_bytes(compiled(tmp_path))
+    assert main(["inspect", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["libraries"]
+    (code,) = found["code_objects"]
+    assert (code["arch"], code["kernels"], code["embedded"]) == ("gfx942", ["store"], False)
+
+
+def test_a_file_that_is_not_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: `qola build` as the fix for a library of another build system."""
+    path = tmp_path / "lib.a"
+    path.write_bytes(b"!<arch>")
+    assert main(["inspect", str(path)]) == 1
+    failed = capsys.readouterr().err
+    assert "not a little-endian ELF file" in failed
+    assert "expected  a library (.so), or a code object (.hsaco)" in failed
+    assert "qola build" not in failed
+
+
 def test_device_code_of_another_compiler_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
