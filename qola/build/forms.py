@@ -129,7 +129,7 @@ def check_split(
         raise ChoiceError(
             Finding(
                 "--split",
-                ", ".join(others),
+                ", ".join(others) or "no modules",
                 f"{' or '.join(ATTENTION)} among the modules: others are not split",
                 "leave out --split, or build another --group",
             )

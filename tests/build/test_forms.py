@@ -241,6 +241,9 @@ def test_nothing_to_split() -> None:
     other = [replace(modules[0], name="module_aiter_enum")]
     with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
         check_split(True, False, False, other, False)
+    # A manifest of functions only.
+    with pytest.raises(ChoiceError, match=r"no modules\n.*among the modules"):
+        check_split(True, False, False, [], False)
     check_split(True, False, False, other, True)
     check_split(True, False, False, modules, False)
     check_split(False, True, True, other, False)
