@@ -14,6 +14,7 @@ from qola.build.install import BuildResult
 from qola.build.setup import ResolvedBuild, set_up
 from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
+from qola.layout import TRITON
 from qola.manifest.constants import AITER
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import Transport, proxies_of
@@ -64,7 +65,7 @@ def first_prebuilt(
 
 def _lacking(chosen: ResolvedBuild) -> str:
     """Return the parts of a build that prebuilt bundles never contain."""
-    python = [module.name for module in chosen.modules if module.name not in ATTENTION]
+    python = [name for name in chosen.names if name not in (*ATTENTION, TRITON)]
     return f"{', '.join(python)}, which Python imports" if python else ""
 
 

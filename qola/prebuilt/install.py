@@ -11,7 +11,7 @@ from qola.build.install import BuildResult, install, module_record, not_made, ou
 from qola.build.setup import ResolvedBuild
 from qola.errors import Finding, PrebuiltError
 from qola.files import scratch
-from qola.layout import FUNCTIONS, RECORD, TRITON, library_file, triton_file
+from qola.layout import RECORD, TRITON, library_file, triton_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE
@@ -48,9 +48,6 @@ def install_found(
                 return None
         else:
             bundled = bundle_record(files, found.source)
-            # Only a plan has the names of functions, and the key is that of the manifest.
-            functions = [module["name"] for module in bundled["modules"] if "call" in module]
-            modules = [*(name for name in modules if name != FUNCTIONS), *functions]
             libraries = libraries_of(bundled, modules, files, found.source)
         files.pop(RECORD, None)
         records = {module["name"]: module for module in bundled["modules"]}
