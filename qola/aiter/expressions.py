@@ -19,7 +19,7 @@ Value = str | int | bool | list[str] | None
 #: Stands for one architecture (gfx942) in values that depend on it.
 ARCH_TOKEN = "@ARCH@"
 
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -29,6 +29,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
+"""Functions of comparisons, by their operator."""
 
 
 class RefusedError(Exception):
@@ -253,10 +254,10 @@ class _Evaluator:
             raise RefusedError(f"{_source(node)}: there are only {len(items)} parts") from None
 
     def _compare(self, node: ast.Compare) -> bool:
-        if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
+        if len(node.ops) != 1 or type(node.ops[0]) not in COMPARE:
             raise RefusedError(f"the comparison {_source(node)}")
         left, right = self.value(node.left), self.value(node.comparators[0])
-        compare = _COMPARE[type(node.ops[0])]
+        compare = COMPARE[type(node.ops[0])]
         if isinstance(left, int) and isinstance(right, int) and not _is_membership(node.ops[0]):
             return compare(left, right)
         if not isinstance(left, str) or not isinstance(right, str):

@@ -127,6 +127,7 @@ def test_templates(text: str, values: dict[str, Any]) -> None:
         ("{% endif %}", "only if, elif"),
         ("{{ y }}", "y has no value"),
         ("{{ x | upper }}", "x | upper: an expression that is not supported"),
+        ("{% if x is none %}{% endif %}", "x is none: an expression that is not supported"),
         ("{{ x. }}", "an expression that is not supported"),
     ],
 )

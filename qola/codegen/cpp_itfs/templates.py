@@ -7,23 +7,14 @@ a value, are errors. tests/codegen/test_cpp_itfs.py compares the results with ji
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from qola.aiter.expressions import COMPARE
 
 _MARK = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 _CONSTANTS = {"true": True, "false": False, "none": None}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda part, whole: part in whole,
-    ast.NotIn: lambda part, whole: part not in whole,
-}
 
 
 class TemplateError(Exception):
@@ -103,7 +94,7 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
                 if bool(found) == isinstance(joint, ast.Or):
                     break
             return found
-        case ast.Compare(left=left, ops=[compare], comparators=[right]):
-            return _COMPARE[type(compare)](_value(left, values), _value(right, values))
+        case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in COMPARE:
+            return COMPARE[type(sign)](_value(left, values), _value(right, values))
         case _:
             raise TemplateError(f"{ast.unparse(node)}: an expression that is not supported")
