@@ -86,6 +86,13 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
 
 
+def test_batches_replace_the_names_that_ck_composes(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: larger libraries without a word, because a header of AITER says more of GetName."""
+    (batch,) = plan().batches
+    text = (tmp_path / batch.file).read_text("utf-8")
+    assert text.count("#define QOLA_NAME ") == len(batch.kernels) == 2
+
+
 def test_a_kernel_more_leaves_the_entry_points_alone(plan: Planning) -> None:
     """Prevents: templates around the entry points compiled once more for each changed variant."""
     without = TEXT.replace("receipt = 700", "receipt = 700\nhsa_subdirs = []")
