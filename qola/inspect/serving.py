@@ -222,8 +222,8 @@ def serving_manifest(
         # A table without its module has no effect.
         built = [entry.report.name for entry in entries if not entry.why]
         used = {name for module in built for name in needs.filters(module)}
-        tables = needs.text_of(name for name in needs.variants if name in used)
-        lines += ["", *tables.splitlines()] if tables else []
+        if tables := [name for name in needs.variants if name in used]:
+            lines += ["", needs.text_of(tables).rstrip()]
     return "\n".join(lines) + "\n"
 
 

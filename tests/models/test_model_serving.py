@@ -77,6 +77,15 @@ def test_a_model_without_softmax_attention() -> None:
     needs = model_needs(parse_model(text, "linear.json"), "vllm")
     assert not needs.variants
     assert needs.why_not("module_mha_varlen_fwd") == "the model has no softmax attention"
+    text = serving_manifest(
+        entries_of(reports("module_norm"), None, needs),
+        ("gfx942",),
+        aiter_id="",
+        file="serve.toml",
+        names={},
+        needs=needs,
+    )
+    assert text.endswith("#block_size = 16\n")
 
 
 def reports(*names: str) -> tuple[ModuleReport, ...]:
