@@ -472,7 +472,7 @@ def _notes(record: Record) -> Iterator[str]:
     others = {name: of for name, of in record.functions.items() if not of["call"]}
     if others:
         yield ""
-        yield "# Not made from a template alone, so that AITER compiles them when they are called:"
+        yield "# Made from more than a template, so AITER compiles them when they are called:"
     for name, function in sorted(others.items()):
         args = function["args"]
         words = (

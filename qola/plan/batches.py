@@ -44,7 +44,7 @@ def write_batches(
         packages, texts: the package and the source text of each kernel instance.
         first: index of the first kernel instance in the plan.
         size: maximum number of kernel instances in a batch.
-        named: whether `names_headers` of all that the sources include.
+        named: result of `names_headers` for all headers that the sources include.
         folder: the sources are written to its <module>/kernels/batches.
     """
     index = {kernel.name: number for number, kernel in enumerate(instances, first)}

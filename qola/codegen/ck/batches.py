@@ -32,9 +32,9 @@ _FUNCTION = re.compile(
 
 _NAMED = "GetName"
 _NAME = re.compile(rf"\b{_NAMED}\b")
-#: What a header may say of it: a member function's definition begins.
+#: The form that a header may use: the start of a member function's definition.
 _DEFINITION = re.compile(rf"\bstatic\s+(?:const\s+)?std::string\s+{_NAMED}\(\)\s*\{{")
-#: What a source may say of it: a call.
+#: The form that a kernel source may use: a call.
 _CALL = re.compile(rf"::\s*{_NAMED}\(\)")
 
 _BATCH = """\
@@ -160,17 +160,17 @@ def _declared(head: str) -> str | None:
 
 
 def names_headers(texts: Iterable[str]) -> bool:
-    """Whether headers only define `GetName`: a batch can replace it."""
+    """Return whether headers only define `GetName`, so that a batch can replace it."""
     return all(_says_only(_DEFINITION, text) for text in texts)
 
 
 def names_source(text: str) -> bool:
-    """Whether a kernel source only calls `GetName`."""
+    """Return whether a kernel source only calls `GetName`."""
     return _says_only(_CALL, text)
 
 
 def _says_only(form: re.Pattern[str], text: str) -> bool:
-    """Whether a text has `GetName` in one form only."""
+    """Return whether all uses of `GetName` in a text have one form."""
     if _NAMED not in text:
         return True
     text = _COMMENT.sub(" ", text)
@@ -185,7 +185,8 @@ def batch_source(
     Args:
         includes: from `included`.
         names: from `local_names`.
-        named: whether `names_headers` of all that it includes, and `names_source` of the sources.
+        named: replace `GetName`; requires `names_headers` of all included headers, and
+            `names_source` of all kernel sources.
     """
     lines = "\n".join(f"#include {name}" for name in includes)
     kernel = _NAMED_KERNEL if named else _KERNEL
