@@ -114,7 +114,7 @@ def inspect_library(path: Path) -> Inspection:
         places = elf.dynamic_texts(RUNPATH) or elf.dynamic_texts(RPATH)
         searched = [place for text in places for place in text.split(":")]
         return Inspection(
-            file=str(path),
+            file=visible(str(path)),
             size=len(elf.data),
             sha256=hashlib.sha256(elf.data).hexdigest(),
             hip=visible(next(iter(hip), "")),

@@ -1,4 +1,4 @@
-"""Hostile libraries, logs and reports: what `qola report` reads of a build that others made."""
+"""Hostile libraries, logs and reports, which `qola report` and `qola inspect` read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import pytest
 import zstandard
 
+from qola.cli.command_line import main
 from qola.code_object.reader import unit_of
 from qola.errors import unseen
 from qola.report.assemble import make_report
 from qola.report.data import SCHEMA
+from qola.report.inspection import inspect_library
 from qola.report.write import write_report
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
 from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
@@ -28,6 +31,8 @@ KERNEL = {
     **{".private_segment_fixed_size": 0, ".group_segment_fixed_size": 12480},
     ".max_flat_workgroup_size": 256,
 }
+DYNAMIC = 6
+"""Type of a dynamic section."""
 NUMBERS = (0, 1, 7, 255, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64 - 1, [], {}, "x", [[[]]], {"a": 1})
 
@@ -40,7 +45,7 @@ def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 
     table = bytearray(64)
     for name, (kind, content) in sections.items():
         at = names.index(b"\0" + name.encode() + b"\0") + 1
-        link = 1 + [*sections].index(".strtab") if kind == 2 else 0
+        link = 1 + [*sections].index(".strtab") if kind in (2, DYNAMIC) else 0
         address = first * (1 + [*sections].index(name))
         place = (address, len(data), len(content), link, 0, 1, 24 if kind == 2 else 0)
         table += struct.pack("<IIQQQQIIQQ", at, kind, 2, *place)
@@ -114,6 +119,10 @@ def library_of(rng: random.Random) -> bytes:
     version = f"clang version {rng.choice(('19', *HOSTILE))}".encode("utf-8", "surrogatepass")
     parts = {".hip_fatbin": (1, bundle), ".hipFatBinSegment": (1, wrapper)}
     parts |= {".data": (1, bytes(code_object(rng))), ".comment": (1, version)}
+    needed, searched = "libamdhip64.so.7", rng.choice(("$ORIGIN:/opt/rocm/lib", *HOSTILE))
+    names = f"\0{needed}\0{searched}\0".encode("utf-8", "surrogatepass")
+    tags = struct.pack("<qQqQ", 1, 1, 29, 2 + len(needed))
+    parts |= {".strtab": (3, names), ".dynamic": (DYNAMIC, tags)}
     return bytes(spoil(rng, elf(62, parts)))
 
 
@@ -181,6 +190,20 @@ def test_reports(tmp_path: Path) -> None:
     fuzz(make, take)
 
 
+def test_inspections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a traceback, or control characters, by a library that somebody else built."""
+    library = tmp_path / "lib.so"
+
+    def take(content: bytes) -> None:
+        library.write_bytes(content)
+        code = main(["inspect", str(library)])
+        printed = capsys.readouterr()
+        assert (code, printed.err) == (0, "") or "error: " in printed.err
+        assert not unseen((printed.out + printed.err).replace("\n", ""))
+
+    fuzz(library_of, take)
+
+
 def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
     """Prevents: a fuzzer whose inputs are refused for its own mistakes."""
 
@@ -201,3 +224,7 @@ def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
         *(100, 1.5),
     )
     assert [found.symbol for found in report.assembly] == ["k"]
+    inspected = inspect_library(library)
+    assert (inspected.hip, inspected.archs) == ("libamdhip64.so.7", ["gfx950"])
+    assert inspected.runpath == ("$ORIGIN", "/opt/rocm/lib")
+    assert [[*one.kernels] for one in inspected.every] == [["k"], ["k"]]
