@@ -7,7 +7,10 @@
 #include "qola_asm.h"
 
 #include <cstdlib>
+#include <initializer_list>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace qola_asm {
 
@@ -22,17 +25,34 @@ inline std::string key_of_file(std::string_view file, std::string_view directory
     return "hsa/" + std::string(arch) + "/" + std::string(file);
 }
 
-/// Loads the embedded code object of a file for the current device.
-/// Throws NotEmbedded if there is none, Error if HIP fails.
-inline hipError_t load_file(hipModule_t* module, const char* file)
+/// Returns the arch of the current device. Throws Error if HIP fails.
+inline std::string current_arch()
 {
     int device = 0;
     hipDeviceProp_t properties;
     check(hipGetDevice(&device), "hipGetDevice");
     check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
     const std::string_view target = properties.gcnArchName;
-    const char* directory         = std::getenv("AITER_ASM_DIR");
-    load(module, key_of_file(file, directory ? directory : "", target.substr(0, target.find(':'))));
+    return std::string(target.substr(0, target.find(':')));
+}
+
+/// Returns the table of the current device's arch. Throws Error if there is none, or if HIP fails.
+template <typename Table>
+Table& table_of_arch(std::initializer_list<std::pair<std::string_view, Table*>> tables)
+{
+    const std::string arch = current_arch();
+    for(const auto& [name, table] : tables)
+        if(name == arch)
+            return *table;
+    throw Error("no assembly kernels of this kind for " + arch);
+}
+
+/// Loads the embedded code object of a file for the current device.
+/// Throws NotEmbedded if there is none, Error if HIP fails.
+inline hipError_t load_file(hipModule_t* module, const char* file)
+{
+    const char* directory = std::getenv("AITER_ASM_DIR");
+    load(module, key_of_file(file, directory ? directory : "", current_arch()));
     return hipSuccess;
 }
 

@@ -1,6 +1,7 @@
 // What AITER's class AiterAsmKernel does to load a kernel, in words of our own: first of the 0.1.7
 // wheel, then of later trees. The build includes qola_asm_files.h before it.
 #include <cstring>
+#include <map>
 #include <string>
 
 #define PROBE extern "C" __attribute__((visibility("default")))
@@ -18,6 +19,28 @@ PROBE int asm_file_load(const char* file, char* message, std::size_t length)
     {
         std::strncpy(message, error.what(), length - 1);
         return 1;
+    }
+}
+
+// Tables as qola/codegen/asm/arch_tables.py merges them.
+using CFG = std::map<std::string, int>;
+static CFG qola_gfx942_cfg_probe = {{"tile", 128}};
+static CFG qola_gfx950_cfg_probe = {{"tile", 256}};
+#define cfg_probe \
+    (::qola_asm::table_of_arch<CFG>({{"gfx942", &qola_gfx942_cfg_probe}, {"gfx950", &qola_gfx950_cfg_probe}}))
+
+// The value of the current device's table, else 0 and the exception's text.
+PROBE int asm_table_value(char* message, std::size_t length)
+{
+    try
+    {
+        const CFG* const table = &cfg_probe;
+        return table->at("tile");
+    }
+    catch(const std::runtime_error& error)
+    {
+        std::strncpy(message, error.what(), length - 1);
+        return 0;
     }
 }
 

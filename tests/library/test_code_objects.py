@@ -162,6 +162,30 @@ def test_files_are_loaded_from_the_library(tmp_path: Path, directory: str) -> No
     assert found == {own: True, f"/{own}": True, other: False}
 
 
+_TABLES = """\
+import ctypes, json, sys
+library = ctypes.CDLL(sys.argv[1])
+message = ctypes.create_string_buffer(400)
+value = library.asm_table_value(message, ctypes.c_size_t(len(message)))
+print(json.dumps([value, message.value.decode()]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arch", "answer"),
+    [
+        ("gfx942", [128, ""]),
+        ("gfx950", [256, ""]),
+        ("gfx1250", [0, "no assembly kernels of this kind for gfx1250"]),
+    ],
+)
+def test_the_table_of_the_device(tmp_path: Path, arch: str, answer: list[object]) -> None:
+    """Prevents: a module for several archs that takes the kernel names of another arch."""
+    (tmp_path / RUNTIME).symlink_to(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve())
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "FAKE_HIP_ARCH": arch}
+    assert _answer(_TABLES, FULL, [], variables) == answer
+
+
 def test_an_unknown_key_gives_null() -> None:
     """Prevents: a neighbour's code launched in the place of a kernel that is not embedded."""
     last = max(FILES)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
+from qola.codegen.asm.arch_tables import merge_headers
 from qola.errors import QolaError
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports
@@ -138,12 +139,50 @@ def test_assembly_kernels_are_embedded(plan: Planning) -> None:
     assert "asm_files" not in manifest_build_file(none, source="m.toml", aiter="aiter")
 
 
-def test_files_of_one_arch_are_not_those_of_another(plan: Planning) -> None:
-    """Prevents: a module for two archs with the tables of one of them."""
-    (module,) = plan("module_gemm_a8w8_asm").torch_modules
-    assert [found.name for found in module.generated] == ["asm_i8gemm_configs.hpp"]
-    with pytest.raises(QolaError, match=r"asm_i8gemm_configs\.hpp is another for each of gfx942"):
-        plan("module_gemm_a8w8_asm", archs='"gfx942", "gfx950"')
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("module_attention_asm", "asm_pa_configs.hpp"),
+        ("module_gemm_a4w4_asm", "asm_f4gemm_configs.hpp"),
+        ("module_gemm_a8w8_asm", "asm_i8gemm_configs.hpp"),
+        ("module_moe_asm", "asm_moe_2stage_configs.hpp"),
+    ],
+)
+def test_tables_of_several_archs(plan: Planning, tmp_path: Path, name: str, header: str) -> None:
+    """Prevents: a module for two archs with the tables, or the code objects, of one of them."""
+    archs = ("gfx942", "gfx950")
+    entries, keys = {}, {}
+    for arch in archs:
+        (module,) = plan(name, archs=f'"{arch}"').torch_modules
+        text = (tmp_path / name / "generated" / header).read_text("utf-8")
+        entries[arch] = re.findall(r"^ +(ADD_CFG\(.+)", text, re.MULTILINE)
+        keys[arch] = {found.key for found in module.code_objects}
+    (module,) = plan(name, archs='"gfx942", "gfx950"').torch_modules
+    text = (tmp_path / name / "generated" / header).read_text("utf-8")
+    for arch in archs:
+        tables = re.findall(rf"^static CFG qola_{arch}_\w+ = {{(.*?)}};", text, re.M | re.DOTALL)
+        own = re.findall(r"^ +(ADD_CFG\(.+)", "".join(tables), re.MULTILINE)
+        assert sorted(own) == sorted(entries[arch])
+    assert {found.key for found in module.code_objects} == keys["gfx942"] | keys["gfx950"]
+
+
+def test_headers_that_differ_in_more_than_tables() -> None:
+    """Prevents: a type or a function of one arch taken for those of all."""
+    table = 'struct A {};\nstatic CFG cfg_a = {\n  ADD_CFG(1, "a"),\n};'
+    other = table.replace("1", "2") + "\nstatic CFG cfg_b = {};\n"
+    merged = merge_headers({"gfx942": table, "gfx950": other})
+    assert merged.count("struct A {};") == merged.count("#define cfg_a ") == 1
+    assert (
+        '#define cfg_b (::qola_asm::table_of_arch<CFG>({{"gfx950", &qola_gfx950_cfg_b}}))' in merged
+    )
+    assert merge_headers({"gfx942": table, "gfx950": other.replace("A", "B", 1)}) == ""
+    assert merge_headers({"gfx942": "int a = 1;", "gfx950": "int a = 2;"}) == ""
+
+
+def test_a_generator_for_one_arch(plan: Planning) -> None:
+    """Prevents: a module for two archs with the kernels of one of them."""
+    with pytest.raises(QolaError, match=r"get_gfx\(\) of gfx942, gfx950"):
+        plan("module_moe_ck2stages", archs='"gfx942", "gfx950"')
 
 
 def test_a_build_file_has_what_is_generated(plan: Planning) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm.arch_tables import merge_headers
 from qola.codegen.asm.merged_tables import merge_tables
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
@@ -140,6 +141,7 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
         paths[TREE_TOKEN] = str(tree.root.absolute())
         for call in config.generators:
             args = [_replace(arg, paths) for arg in call.args]
+            runs: list[tuple[Sequence[str], dict[str, bytes]]] = []
             for script, script_archs in _runs(call, archs):
                 if not (tree.root / script).is_file():
                     expected = "a generator for each arch of the manifest"
@@ -147,17 +149,40 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
                 place = f"{script} {' '.join(call.args)}"
                 new, opened = _run_deep_script(tree.root / script, args, place, script_archs)
                 inputs.update(_inputs(tree, script, opened))
-                if changed := [name for name in new if files.get(name, new[name]) != new[name]]:
-                    raise CodegenError(
-                        Finding(
-                            f"module {config.name}, {call.script}",
-                            f"{', '.join(changed)} is another for each of {', '.join(archs)}",
-                            "a generator whose files are the same for all archs, or one arch",
-                            "a manifest for each arch",
-                        )
+                runs.append((script_archs, new))
+            merged, changed = _merge_runs(runs)
+            if changed := [*changed, *(n for n in merged if files.get(n, merged[n]) != merged[n])]:
+                raise CodegenError(
+                    Finding(
+                        f"module {config.name}, {call.script}",
+                        f"{', '.join(changed)} is another for each of {', '.join(archs)}",
+                        "files that are the same for all archs, or headers that differ in tables "
+                        "of assembly kernels only",
+                        "a manifest for each arch",
                     )
-                files.update(new)
+                )
+            files.update(merged)
     return Generated(dict(sorted(files.items())), tuple(sorted(inputs)))
+
+
+def _merge_runs(
+    runs: Sequence[tuple[Sequence[str], Mapping[str, bytes]]],
+) -> tuple[dict[str, bytes], list[str]]:
+    """Merge the files of a generator's runs; return them, and names of those that differ.
+
+    Args:
+        runs: archs and files of each.
+    """
+    files: dict[str, bytes] = {}
+    changed = []
+    for name in dict.fromkeys(name for _, own in runs for name in own):
+        texts = {", ".join(archs): own[name] for archs, own in runs if name in own}
+        files[name] = next(iter(texts.values()))
+        if len({*texts.values()}) > 1:
+            merged = merge_headers({arch: text.decode("utf-8") for arch, text in texts.items()})
+            files[name] = merged.encode("utf-8")
+            changed += [] if merged else [name]
+    return files, changed
 
 
 def _write_merged(
