@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,9 +32,9 @@ _MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 _POISON = 0xBADDCAFE
 #: Numbers of user SGPRs that bits of the descriptor's properties enable: private segment buffer,
 #: dispatch, queue, kernarg segment, dispatch id, flat scratch, private segment size. All but the
-#: address of the kernarg segment are 0, where no kernel finds memory.
+#: addresses of the dispatch packet and the kernarg segment are 0, where no kernel finds memory.
 _USER = (4, 2, 2, 2, 2, 2, 1)
-_KERNARG = 3
+_DISPATCH, _KERNARG = 1, 3
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class _Launch:
         at_once = max(1, min(groups, options.waves // waves))
         faults = Faults(options.strict)
         kernarg = self.device.map.own(self._arguments())
+        packet = self.device.map.own(self._packet(kernarg))
         machine = Machine(
             kernel=self.kernel.symbol,
             map=self.device.map,
@@ -170,10 +172,11 @@ class _Launch:
                 some = range(first, min(first + at_once, groups))
                 machine.begin(first, _POISON)
                 schedule = Schedule(self.program, np.full(at_once, waves), options.limit, executed)
-                schedule.run(self._waves(machine, some, waves, kernarg))
+                schedule.run(self._waves(machine, some, waves, kernarg, packet))
                 executed = schedule.executed
         finally:
             self.device.map.remove(kernarg)
+            self.device.map.remove(packet)
         return Result(self.kernel.symbol, executed, faults.all)
 
     def _refusal(self) -> str:
@@ -212,7 +215,18 @@ class _Launch:
                 segment[start:end] = list(octets)
         return segment
 
-    def _waves(self, machine: Machine, groups: range, waves: int, kernarg: int) -> Waves:
+    def _packet(self, kernarg: int) -> Array:
+        """Return the dispatch packet: hsa_kernel_dispatch_packet_t without header and signal."""
+        sizes = [grid * block for grid, block in zip(self.grid, self.block, strict=True)]
+        lds = self.descriptor.lds_bytes + self.dynamic_lds
+        code = self.module.base + self.kernel.entry
+        sizes += [self.descriptor.scratch_bytes, lds]
+        octets = struct.pack("<6H5I2Q16x", 0, 3, *self.block, 0, *sizes, code, kernarg)
+        return np.frombuffer(octets, U8).copy()
+
+    def _waves(
+        self, machine: Machine, groups: range, waves: int, kernarg: int, packet: int
+    ) -> Waves:
         """Return all waves of some workgroups, before their first instruction."""
         count = len(groups) * waves
         layout = self.program.layout
@@ -222,7 +236,7 @@ class _Launch:
         x, y, _ = (U32(size) for size in self.block)
         packed = item % x | item // x % y << U32(10) | item // (x * y) << U32(20)
         v[0] = np.tile(packed, (len(groups), 1))
-        self._scalars(s, groups, waves, kernarg)
+        self._scalars(s, groups, waves, {_DISPATCH: packet, _KERNARG: kernarg})
         lanes = np.tile(item < self.items, (len(groups), 1))
         s[:, EXEC : EXEC + 2] = np.packbits(lanes, axis=1, bitorder="little").view(U32)
         return Waves(
@@ -237,14 +251,14 @@ class _Launch:
             (v != _POISON, s != _POISON) if machine.checked else (),
         )
 
-    def _scalars(self, s: Array, groups: range, waves: int, kernarg: int) -> None:
+    def _scalars(self, s: Array, groups: range, waves: int, addresses: dict[int, int]) -> None:
         """Write the SGPRs that the descriptor asks for: the caller's, then the workgroup's."""
         number = 0
         for bit, count in enumerate(_USER):
             if self.descriptor.properties >> bit & 1:
                 s[:, number : number + count] = 0
-                if bit == _KERNARG:
-                    s[:, number : number + 2] = kernarg & 0xFFFFFFFF, kernarg >> 32
+                if address := addresses.get(bit):
+                    s[:, number : number + 2] = address & 0xFFFFFFFF, address >> 32
                 number += count
         if words := self.descriptor.preload_words:
             first = self.descriptor.preload_offset

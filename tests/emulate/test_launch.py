@@ -66,6 +66,21 @@ def test_hidden_arguments_are_preloaded_too() -> None:
     assert target[0] == 3
 
 
+def test_the_dispatch_packet_has_the_sizes_of_the_launch() -> None:
+    """Prevents: wrong numbers of work-items in kernels that read the packet, as PyTorch's do."""
+    # The packet's address is in s0 and s1: s_load_dwordx4 s[8:11], s[0:1], 4
+    # s_load_dwordx2 s[6:7], s[2:3], 0; then v_mov_b32 v2 to v5, s8 to s11
+    words = [0xC00A0200, 4, 0xC0060181, 0, ZERO, 0x7E040208, 0x7E060209, 0x7E08020A, 0x7E0A020B]
+    # global_store_dwordx4 v1, v[2:5], s[6:7]
+    words += [0xDC7C8000, 0x00060201, END]
+    descriptor = replace(DESCRIPTOR, rsrc2=4 << 1, properties=1 << 1 | 1 << 3, preload_words=0)
+    device, module = load(words, descriptor)
+    target = np.zeros(16, U32)
+    arguments = struct.pack("<Q", device.map.own(target))
+    device.launch(module, "test", (3, 5, 1), (64, 2, 1), arguments)
+    assert target[:4].tolist() == [64 | 2 << 16, 1, 192, 10]
+
+
 @pytest.mark.parametrize("bit", [12, 14, 26])
 def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> None:
     """Prevents: a kernel that asks for other rounding, or saturated f16, run without a word."""
