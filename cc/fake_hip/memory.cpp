@@ -1,4 +1,4 @@
-// Device memory, which is host memory here.
+// Device memory and pinned memory, which are host memory here.
 #include "launch.h"
 #include "settings.h"
 
@@ -13,20 +13,51 @@ using fake_hip::record;
 
 namespace {
 
-std::mutex mutex;
-std::map<void*, std::size_t>& allocations()
+struct Allocation
 {
-    static auto* all = new std::map<void*, std::size_t>; // outlives static destructors that free
+    std::size_t bytes;
+    hipMemoryType type;
+};
+
+std::mutex mutex;
+std::map<void*, Allocation>& allocations()
+{
+    static auto* all = new std::map<void*, Allocation>; // outlives static destructors that free
     return *all;
 }
 
-// Bytes in use. The mutex is the caller's.
+// Bytes of the device in use. The mutex is the caller's.
 std::size_t allocated()
 {
     std::size_t used = 0;
-    for(const auto& [_, bytes] : allocations())
-        used += bytes;
+    for(const auto& [_, allocation] : allocations())
+        used += allocation.type == hipMemoryTypeDevice ? allocation.bytes : 0;
     return used;
+}
+
+// The mutex is the caller's.
+hipError_t allocate(void** pointer, std::size_t size, hipMemoryType type)
+{
+    // Shared: an emulator may run workgroups in processes of its own.
+    void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if(mapped == MAP_FAILED)
+        return record(hipErrorOutOfMemory);
+    *pointer                = mapped;
+    allocations()[*pointer] = {size, type};
+    return hipSuccess;
+}
+
+hipError_t release(void* pointer, hipMemoryType type)
+{
+    if(!pointer)
+        return hipSuccess;
+    const std::scoped_lock lock(mutex);
+    const auto found = allocations().find(pointer);
+    if(found == allocations().end() || found->second.type != type)
+        return record(hipErrorInvalidValue);
+    munmap(pointer, found->second.bytes);
+    allocations().erase(found);
+    return hipSuccess;
 }
 
 } // namespace
@@ -37,12 +68,12 @@ std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, 
 {
     const std::scoped_lock lock(mutex);
     std::size_t count = 0;
-    for(const auto& [pointer, size] : allocations())
+    for(const auto& [pointer, allocation] : allocations())
     {
         if(count < capacity)
         {
             addresses[count] = reinterpret_cast<std::uintptr_t>(pointer);
-            sizes[count]     = size;
+            sizes[count]     = allocation.bytes;
         }
         ++count;
     }
@@ -58,27 +89,29 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
     const std::scoped_lock lock(mutex);
     if(allocated() + size > fake_hip::current_arch().memory_bytes)
         return record(hipErrorOutOfMemory);
-    // Shared: an emulator may run workgroups in processes of its own.
-    void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if(mapped == MAP_FAILED)
-        return record(hipErrorOutOfMemory);
-    *pointer                = mapped;
-    allocations()[*pointer] = size;
-    return hipSuccess;
+    return allocate(pointer, size, hipMemoryTypeDevice);
 }
 
 hipError_t hipFree(void* pointer)
 {
     FAKE_HIP_ENTER();
-    if(!pointer)
+    return release(pointer, hipMemoryTypeDevice);
+}
+
+hipError_t hipHostMalloc(void** pointer, std::size_t size, unsigned)
+{
+    FAKE_HIP_ENTER();
+    *pointer = nullptr;
+    if(size == 0)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
-    const auto found = allocations().find(pointer);
-    if(found == allocations().end())
-        return record(hipErrorInvalidValue);
-    munmap(pointer, found->second);
-    allocations().erase(found);
-    return hipSuccess;
+    return allocate(pointer, size, hipMemoryTypeHost);
+}
+
+hipError_t hipHostFree(void* pointer)
+{
+    FAKE_HIP_ENTER();
+    return release(pointer, hipMemoryTypeHost);
 }
 
 hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind)
@@ -118,12 +151,14 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     auto after = allocations().upper_bound(const_cast<void*>(pointer));
     if(after == allocations().begin())
         return record(hipErrorInvalidValue);
-    const auto& [start, size] = *--after;
-    if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + size)
+    const auto& [start, allocation] = *--after;
+    if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + allocation.bytes)
         return record(hipErrorInvalidValue);
     *attributes               = {};
-    attributes->type          = hipMemoryTypeDevice;
+    attributes->type          = allocation.type;
     attributes->devicePointer = const_cast<void*>(pointer);
+    if(allocation.type == hipMemoryTypeHost)
+        attributes->hostPointer = const_cast<void*>(pointer);
     return hipSuccess;
 }
 

@@ -181,6 +181,14 @@ void pytorch()
     say("hipPointerGetAttributes", hipPointerGetAttributes(&attributes, data + 7));
     std::printf("type %d\n", attributes.type);
     say("hipPointerGetAttributes host", hipPointerGetAttributes(&attributes, back));
+    void* pinned = nullptr;
+    say("hipHostMalloc", hipHostMalloc(&pinned, 8, hipHostMallocDefault));
+    say("hipPointerGetAttributes pinned", hipPointerGetAttributes(&attributes, pinned));
+    std::printf("type pinned %d\n", attributes.type);
+    say("hipMemGetInfo", hipMemGetInfo(&before, &total));
+    std::printf("used pinned %zu\n", after - before);
+    say("hipFree pinned", hipFree(pinned));
+    say("hipHostFree", hipHostFree(pinned));
     say("hipStreamDestroy", hipStreamDestroy(stream));
     say("hipStreamQuery destroyed", hipStreamQuery(stream));
 }

@@ -267,6 +267,9 @@ def test_what_pytorch_asks(tmp_path: Path) -> None:
     assert statuses.pop("bytes") == "ab"
     assert statuses.pop("type") == "2"
     assert statuses.pop("hipPointerGetAttributes host") == "1"
+    assert statuses.pop("type pinned") == "1"
+    assert statuses.pop("used pinned") == "0"
+    assert statuses.pop("hipFree pinned") == "1"
     assert statuses.pop("hipStreamQuery destroyed") == "400"
     assert set(statuses.values()) == {"0"}
 
