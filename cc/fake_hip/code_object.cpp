@@ -153,6 +153,8 @@ Kernel kernel_of(const Value& metadata)
     kernel.kernarg_bytes          = number(metadata, ".kernarg_segment_size");
     kernel.lds_bytes              = number(metadata, ".group_segment_fixed_size");
     kernel.max_block              = number(metadata, ".max_flat_workgroup_size");
+    kernel.vgprs                  = number(metadata, ".vgpr_count");
+    kernel.sgprs                  = number(metadata, ".sgpr_count");
     for(const Value& argument : metadata.at(".args").list)
         kernel.arguments.push_back(
             {argument.at(".value_kind").text, number(argument, ".offset"), number(argument, ".size")});

@@ -259,6 +259,27 @@ hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
     return hipSuccess;
 }
 
+// As the real runtime computes it for CDNA: registers of a SIMD, 8 waves at most, and LDS.
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int block, std::size_t lds)
+{
+    FAKE_HIP_ENTER();
+    const fake_hip::Arch& arch = fake_hip::current_arch();
+    if(arch.wave_size != 64)
+        fake_hip::refuse("hipOccupancyMaxActiveBlocksPerMultiprocessor: not of " + std::string(arch.name));
+    const Found found = find(function, fake_hip::current_device());
+    if(found.error != hipSuccess)
+        return record(found.error);
+    if(block <= 0)
+        return record(hipErrorInvalidValue);
+    const auto aligned     = [](unsigned value, unsigned to) { return std::max(1u, (value + to - 1) / to) * to; };
+    const Kernel& kernel   = *found.kernel;
+    const unsigned waves   = aligned(block, arch.wave_size) / arch.wave_size;
+    const unsigned of_simd = std::min({8u, 512 / aligned(kernel.vgprs, 8), 800 / aligned(kernel.sgprs, 16)});
+    const std::size_t used = kernel.lds_bytes + lds;
+    *blocks = static_cast<int>(std::min<std::size_t>(4 * of_simd / waves, used ? arch.lds_bytes / used : 4 * of_simd));
+    return hipSuccess;
+}
+
 const char* hipKernelNameRefByPtr(const void* host_function, hipStream_t)
 {
     const std::scoped_lock lock(mutex);
