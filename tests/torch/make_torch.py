@@ -6,7 +6,8 @@ By hand, on Debian (CONTRIBUTING.md). To Debian's build of PyTorch, which has no
 what a build for ROCm adds, made as PyTorch's CMake files make it: its hipify writes the sources,
 its torchgen registers operators, qola's pinned compiler (SDK) compiles all of c10/hip, and of ATen
 what tensors on a GPU are made, copied and filled with. What these call beyond that ends the
-process, by name. DIRECTORY/python runs the Python that has it, with its own C library and FAKE_HIP.
+process, by name. All other operators run on the CPU, on copies of tensors. DIRECTORY/python runs
+the Python that has it, with its own C library and FAKE_HIP.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ USR, ATEN = ROOT / "usr", SOURCE / "aten/src/ATen"
 LIB, TORCH = USR / "lib/x86_64-linux-gnu", USR / "lib/python3/dist-packages/torch"
 VERSION, HIP = "2.6.0+dfsg-7", "7.2.53211"
 #: Installed with all that they need, from the release whose sources are taken.
-PACKAGES = "libtorch-dev pybind11-dev python3-pytest python3-torch python3.13-dev"
+PACKAGES = """
+libtorch-dev pybind11-dev python3-einops python3-pytest python3-setuptools python3-torch
+python3.13-dev
+"""
 #: Of ROCm's libraries the headers alone.
 HEADERS = """
 libhipblas-common-dev libhipblas-dev libhipblaslt-dev libhipcub-dev libhipfft-dev libhiprand-dev
 libhipsolver-dev libhipsparse-dev libmiopen-dev librocprim-dev librocrand-dev librocthrust-dev
 """
-#: Operators that are registered for the GPU; others are made of these, or are not to be had.
+#: Operators that are registered for the GPU; others are made of these, or run on the CPU.
 OPERATORS = """
 aten::_local_scalar_dense aten::_reshape_alias aten::as_strided aten::empty.memory_format
 aten::empty_strided aten::fill_.Scalar aten::record_stream aten::resize_ aten::set_.source_Tensor
@@ -44,6 +48,21 @@ hip/CachingHostAllocator.cpp hip/EmptyTensor.cpp hip/Exceptions.cpp hip/HIPConte
 hip/HIPGeneratorImpl.cpp hip/HIPGraph.cpp hip/PeerToPeerAccess.cpp hip/detail/HIPHooks.cpp
 native/hip/Copy.hip native/hip/FillKernel.hip native/hip/HIPScalar.hip native/hip/RecordStream.hip
 native/hip/Resize.cpp native/hip/TensorFactories.hip native/hip/TensorShapeHIP.cpp
+"""
+#: As PyTorch registers it for backends that lack operators.
+FALLBACK = """#include <ATen/ATen.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+static void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::native::cpu_fallback(op, stack);
+}
+static at::Tensor copy_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  return at::Tensor(to).resize_(from.sizes()).copy_(from);
+}
+TORCH_LIBRARY_IMPL(_, CUDA, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
+}
+TORCH_LIBRARY_IMPL(aten, CUDA, m) { m.impl("_copy_from_and_resize", copy_and_resize); }
 """
 CLANG = f"{SDK}/bin/clang++ -no-canonical-prefixes --sysroot={SDK}/sysroot"
 FLAGS = f"""
@@ -108,6 +127,7 @@ def generate() -> None:
     head, begin, rest = file.read_text(encoding="utf-8").partition("TORCH_LIBRARY_IMPL(aten, CUDA")
     text = head + begin + rest.partition(end)[0] + end + "\n} // namespace at\n"
     file.write_text(text, encoding="utf-8")
+    (HERE / "generated/Fallback.cpp").write_text(FALLBACK, encoding="utf-8")
 
 
 def lay_out() -> None:
@@ -164,7 +184,8 @@ void left_out_{0}() {{ std::puts("not in this PyTorch: {1}"); std::abort(); }}""
 def build() -> None:
     """Compile and link the libraries for HIP, and the libtorch.so that leads to them."""
     c10 = [*SOURCE.glob("c10/hip/*.cpp"), *SOURCE.glob("c10/hip/impl/*.cpp")]
-    sources = [ATEN / name for name in SOURCES.split()] + [HERE / "generated/RegisterCUDA.cpp"]
+    sources = [ATEN / name for name in SOURCES.split()]
+    sources += [HERE / "generated" / name for name in ("Fallback.cpp", "RegisterCUDA.cpp")]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         made = list(workers.map(compiled, [*c10, *sources]))
     link("libc10_hip.so", made[: len(c10)], "-lc10")

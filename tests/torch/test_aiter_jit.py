@@ -26,24 +26,7 @@ COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ni
 #: Tables that AITER merges with pandas when it is imported, unless one is named.
 TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
 START = "import os, site, sys, torch\nsite.addsitedir(sys.argv[1])\n"
-#: Packages that a Python may lack are empty: only Triton's kernels and tables need them.
-ABSENT = """\
-import importlib.util, types
-from unittest.mock import MagicMock
-import torch._dynamo
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("einops", "pandas", "psutil", "triton"):
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-    def create_module(self, spec):
-        module = types.ModuleType(spec.name)
-        module.__getattr__ = lambda name: MagicMock()
-        return module
-    def exec_module(self, module): pass
-
-sys.meta_path.append(Absent())
-"""
+ABSENT = Path(__file__).with_name("absent.py").read_text("utf-8")
 IMPORT = """\
 import aiter
 from aiter.jit import core

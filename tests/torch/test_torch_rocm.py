@@ -16,36 +16,16 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from qola.emulate.hip import Hip
-from qola.launch.fake_hip import Launch, read_log
+from tests.torch.emulated import Device
 
 MODULES = {
     Path(name).stem: Path(name).resolve() for name in os.environ["QOLA_TEST_MODULES"].split()
 }
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SCALE = 32**-0.5
-
-
-class Device(Hip):
-    """The emulator, with a log of launches."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        os.environ["FAKE_HIP_LOG"] = str(log)
-        super().__init__(FAKE, "gfx950")
-
-    def launched(self) -> list[Launch]:
-        """Return what was launched since the last time; a kernel's fault is raised."""
-        self.raise_error()
-        found = read_log(self.log)
-        self.log.unlink(missing_ok=True)
-        return found
 
 
 @pytest.fixture(scope="session")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
-    # Of torch.cuda's own part in Python it has nothing; C++'s starts where it is first needed.
-    vars(torch.cuda)["_lazy_init"] = lambda: None
     return Device(tmp_path_factory.mktemp("log") / "launches")
 
 

@@ -1,0 +1,38 @@
+"""The PyTorch that make_torch.py makes, with the emulator as its GPU."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import Options
+from qola.launch.fake_hip import RUNTIME, Launch, read_log
+
+ARCH = "gfx950"
+
+
+def loaded_runtime() -> Path:
+    """Return PyTorch's own copy of the fake HIP runtime: another one would be another device."""
+    maps = Path("/proc/self/maps").read_text("utf-8").split()
+    return next(Path(word) for word in maps if word.endswith(f"/{RUNTIME}"))
+
+
+class Device(Hip):
+    """The emulator, with a log of launches."""
+
+    def __init__(self, log: Path, options: Options | None = None) -> None:
+        self.log = log
+        os.environ["FAKE_HIP_LOG"] = str(log)
+        super().__init__(loaded_runtime(), ARCH, options)
+        # Of torch.cuda's own part in Python it has nothing; C++'s starts where it is first needed.
+        vars(torch.cuda)["_lazy_init"] = lambda: None
+
+    def launched(self) -> list[Launch]:
+        """Return what was launched since the last time; a kernel's fault is raised."""
+        self.raise_error()
+        found = read_log(self.log)
+        self.log.unlink(missing_ok=True)
+        return found

@@ -1,0 +1,149 @@
+"""Runs one of AITER's op_tests with its own arguments on the emulated GPU.
+
+Usage: run_op_test.py RESULT SCRIPT [argument...]
+
+The modules come from AITER_JIT_DIR: AITER's own compiler is an error. A test that AITER repeats and
+times runs once. RESULT gets the comparisons of checkAllclose and the launched kernels as JSON:
+AITER's tests only log a comparison that failed.
+"""
+
+import collections
+import importlib
+import inspect
+import json
+import os
+import runpy
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qola.emulate.launch import Options
+from qola.errors import QolaError
+from tests.torch.emulated import ARCH, Device
+
+UNITS = 256
+#: The share of wrong elements that checkAllclose tolerates.
+LIMIT = 0.05
+#: Arguments of run_perftest, not of the function that it calls.
+TIMING = ("num_iters", "num_warmup", "testGraph", "num_rotate_args", "needTrace")
+
+
+def refuse(name: str, *_: object, **__: object) -> None:
+    """Stand for AITER's build_module."""
+    raise SystemExit(f"AITER compiles {name}")
+
+
+def offer_a_gpu(device: Device) -> None:
+    """Give torch.cuda the functions that AITER calls of the part in Python that it lacks."""
+    properties = types.SimpleNamespace(
+        gcnArchName=ARCH, multi_processor_count=UNITS, name=ARCH, warp_size=64
+    )
+    functions: dict[str, Callable[..., object]] = {
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "empty_cache": lambda: None,
+        "get_device_properties": lambda _=None: properties,
+        "get_rng_state": lambda _=None: torch.get_rng_state(),
+        "is_available": lambda: True,
+        "set_rng_state": lambda state, _=None: torch.set_rng_state(state),
+        "synchronize": lambda _=None: device.raise_error(),
+    }
+    vars(torch.cuda).update(functions)
+
+
+def run_once(device: Device, function: Callable[..., Any]) -> Callable[..., tuple[Any, float]]:
+    """Return a function that runs another and returns its result and a time in microseconds."""
+
+    def run(*arguments: Any, **named: Any) -> tuple[Any, float]:
+        result = function(*arguments, **{k: v for k, v in named.items() if k not in TIMING})
+        device.raise_error()
+        return result, 1.0
+
+    return run
+
+
+def record(check: Callable[..., float], found: list[dict[str, Any]]) -> Callable[..., float]:
+    """Return checkAllclose, which also notes the share of wrong elements and its limit."""
+
+    def recorded(*arguments: Any, **named: Any) -> float:
+        bound = inspect.signature(check).bind(*arguments, **named)
+        bound.apply_defaults()
+        share = float(check(*arguments, **named))
+        limit = bound.arguments["tol_err_ratio"]
+        found.append({"message": bound.arguments["msg"], "share": share, "limit": limit})
+        return share
+
+    return recorded
+
+
+def record_results(
+    benchmark: Callable[..., Any], found: list[dict[str, Any]]
+) -> Callable[..., Any]:
+    """Return AITER's decorator, which also notes the comparisons that a test returns."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        run = benchmark()(function)
+
+        def recorded(*arguments: Any, **named: Any) -> Any:
+            result = run(*arguments, **named)
+            for key, value in result.items():
+                if key == "all_close" or key.startswith("err"):
+                    share = float(value) if key != "all_close" else float(not value)
+                    found.append({"message": key, "share": share, "limit": LIMIT})
+            return result
+
+        return recorded
+
+    return decorate
+
+
+def main() -> None:
+    """Run the script; the exit code is that of the script."""
+    result, script, *arguments = sys.argv[1:]
+    os.environ |= {"CU_NUM": str(UNITS), "GPU_ARCHS": ARCH}
+    # Each tensor is an allocation of its own: the emulator sees accesses behind it.
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    device = Device(Path(result).with_suffix(".log"), Options(strict=True))
+    offer_a_gpu(device)
+    importlib.import_module("tests.torch.absent")
+    aiter, core, test_common = map(
+        importlib.import_module, ("aiter", "aiter.jit.core", "aiter.test_common")
+    )
+    vars(core)["build_module"] = refuse
+    checks: list[dict[str, Any]] = []
+    benchmark = test_common.benchmark
+    vars(test_common).update(
+        benchmark=lambda: record_results(benchmark, checks),
+        checkAllclose=record(test_common.checkAllclose, checks),
+        perftest=lambda *_, **__: lambda function: run_once(device, function),
+        run_perftest=lambda function, *a, **named: run_once(device, function)(*a, **named),
+    )
+    # Triton's kernels do not run here: the reference stands in for them.
+    vars(aiter)["get_triton_quant"] = aiter.get_torch_quant
+    sys.argv = [script, *arguments]
+    error = ""
+    try:
+        runpy.run_path(script, run_name="__main__")
+        device.raise_error()
+    except (Exception, SystemExit) as raised:
+        error = f"{type(raised).__name__}: {raised}"
+        # The error of a kernel is the reason for the test's.
+        try:
+            device.raise_error()
+        except QolaError as reason:
+            error = f"{type(reason).__name__}: {reason}"
+    kernels = collections.Counter(launch.kernel for launch in device.launches)
+    text = json.dumps({"checks": checks, "error": error, "kernels": kernels}, indent=1)
+    Path(result).write_text(text, "utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # PyTorch fails to remove AITER's operators at exit.
+    os._exit(bool(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""AITER's own op_tests on the emulated GPU, with the modules of op_tests.toml.
+
+By hand (CONTRIBUTING.md), with the PyTorch that make_torch.py makes. AITER's wheel lacks op_tests:
+QOLA_TEST_OP_TESTS names those of its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PYTHON = os.environ["QOLA_TORCH"]
+HARNESS = Path(__file__).with_name("run_op_test.py")
+SCRIPTS = Path(os.environ["QOLA_TEST_OP_TESTS"]).resolve()
+MODULES = Path(os.environ["QOLA_TEST_MODULES"]).resolve()
+TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
+#: Tables that AITER merges with pandas when it is imported, unless one is named.
+TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A script of op_tests with small shapes.
+
+    Attributes:
+        kernels: part of the name of a kernel that it launches.
+        fails: pattern of its known error, or of the messages of comparisons that are known to fail.
+    """
+
+    script: str
+    arguments: str
+    kernels: str
+    fails: str = ""
+
+
+#: The table of docs/guide/serving.md, "AITER's own tests".
+CASES = {
+    "activation": Case("test_activation.py", "-d bf16 -m 4 -n 1024", "aiter18act_and_mul_kernel"),
+    "quant": Case(
+        "test_quant.py",
+        "-d bf16 -m 2 -n 1024 -q fp8_token i8_token fp8_tensor fp8_1x128",
+        "aiter37dynamic_per_token_scaled_quant_kernel",
+    ),
+    "topk_per_row": Case("test_topk_per_row.py", "-c 8", "aiter27radix_topk_one_block_kernel"),
+    # The function takes no top_k: it writes 2048 indices for each row, beyond the tensor.
+    "topk_per_row of 8": Case(
+        "test_topk_per_row.py",
+        "-c 8 -k 8",
+        "aiter27radix_topk_one_block_kernel",
+        r"(?s)global_store_dword\(.*unmapped: 4 bytes",
+    ),
+    # A generic pointer to LDS.
+    "topk_per_row of long rows": Case(
+        "test_topk_per_row.py",
+        "-c 2 --num_prefix 2100",
+        "aiter27radix_topk_one_block_kernel",
+        "(?s)SHARED_BASE.*unsupported",
+    ),
+}
+
+
+def run(case: Case, directory: Path) -> dict[str, Any]:
+    """Run a script; return its comparisons, kernels and error."""
+    result = directory / "result.json"
+    (directory / "bin").mkdir()
+    (directory / "bin/hipconfig").write_text("#!/bin/sh\necho 7.2.53211\n", "utf-8")
+    (directory / "bin/hipconfig").chmod(0o755)
+    (directory / "site").mkdir()
+    for name in ("aiter", "aiter_meta"):
+        (directory / "site" / name).symlink_to(TREE / name)
+    command: list[str | Path] = [PYTHON, HARNESS, result, SCRIPTS / case.script]
+    env = {
+        **{f"AITER_CONFIG_GEMM_A8W8_{name}": str(directory / "none.csv") for name in TABLES},
+        "AITER_JIT_DIR": str(MODULES),
+        "HOME": str(directory),
+        "PATH": f"{directory}/bin:/usr/bin:/bin",
+        "PYTHONPATH": f"{HARNESS.parents[2]}:{directory}/site",
+    }
+    ran = subprocess.run(
+        [*command, *case.arguments.split()],
+        env=env,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not result.exists():
+        raise AssertionError(ran.stdout + ran.stderr)
+    found: dict[str, Any] = json.loads(result.read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_aiters_own_test(name: str, tmp_path: Path) -> None:
+    """Prevents: a module that AITER's Python imports, and that computes something else."""
+    case = CASES[name]
+    found = run(case, tmp_path)
+    wrong = [check["message"] for check in found["checks"] if check["share"] > check["limit"]]
+    errors = [*wrong, found["error"]] if found["error"] else wrong
+    assert any(case.kernels in kernel for kernel in found["kernels"]), found
+    if case.fails:
+        assert errors
+        assert all(re.search(case.fails, error) for error in errors), errors
+    else:
+        assert not errors
