@@ -125,6 +125,7 @@ def main() -> None:
     # Triton's kernels do not run here: the reference stands in for them.
     vars(aiter)["get_triton_quant"] = aiter.get_torch_quant
     sys.argv = [script, *arguments]
+    torch.manual_seed(0)
     error = ""
     try:
         runpy.run_path(script, run_name="__main__")
