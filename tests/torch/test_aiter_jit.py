@@ -17,6 +17,7 @@ import pytest
 from qola.launch.fake_hip import RUNTIME
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+MODULES = Path(os.environ["QOLA_TEST_MODULES"], "manifest.json").resolve().parent / "aiter_jit"
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
@@ -27,12 +28,14 @@ COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ni
 TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
 START = "import os, site, sys, torch\nsite.addsitedir(sys.argv[1])\n"
 ABSENT = Path(__file__).with_name("absent.py").read_text("utf-8")
-IMPORT = """\
+REFUSE = """\
 import aiter
 from aiter.jit import core
 def refuse(name, *args, **kwargs):
     raise SystemExit(f"AITER compiles {name}")
 core.build_module = refuse
+"""
+IMPORT = """\
 unary = core.get_module("module_aiter_unary")
 variant = core.get_module("module_aiter_unary_variant")
 assert variant.sigmoid.__doc__ == unary.sigmoid.__doc__
@@ -66,6 +69,12 @@ print(library, flush=True)
 os._exit(0)
 """
 SAMPLING = "top_k_renorm_probs_ce04aa28ad9cb13a39c0f99979bd957f"
+EACH = """\
+for name in sys.argv[2:]:
+    print(core.get_module(name).__file__)
+sys.stdout.flush()
+os._exit(0)
+"""
 #: Ranks of a server: each goes on alone, after PyTorch's import.
 RANKS = """\
 children = []
@@ -130,7 +139,7 @@ def test_aiter_imports_the_directory_without_a_compiler(machine: Path) -> None:
     """Prevents: a directory whose modules AITER does not find, or cannot use."""
     directory = BUNDLE / "aiter_jit"
     before = listed(BUNDLE)
-    ran = run(machine, ABSENT + IMPORT, AITER_JIT_DIR=str(directory))
+    ran = run(machine, ABSENT + REFUSE + IMPORT, AITER_JIT_DIR=str(directory))
     assert ran.returncode == 0, ran.stderr
     error, place = ran.stdout.splitlines()
     assert error.startswith("Dimension out of range"), "of module_aiter_unary's own C++"
@@ -160,6 +169,22 @@ def test_aiter_finds_functions_of_its_second_jit(machine: Path) -> None:
     assert not (machine / ".aiter").exists()
 
 
+def test_aiter_imports_every_module(machine: Path) -> None:
+    """Prevents: a module that links, and that AITER's own import of modules cannot load."""
+    files = sorted(MODULES.glob("*.so"))
+    ran = subprocess.run(
+        [*command(machine, ABSENT + REFUSE + EACH), *(file.stem for file in files)],
+        env=environment(machine, {"AITER_JIT_DIR": str(MODULES)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert [Path(line) for line in ran.stdout.splitlines()] == files
+    assert not (machine / "compiled").exists()
+    assert len(files) >= 20
+
+
 def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
     """Prevents: ranks that wait for each other, or that fail where nothing can be written."""
     directory = shutil.copytree(BUNDLE / "aiter_jit", machine / "ro")
@@ -168,7 +193,7 @@ def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
     )
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script]
     ran = subprocess.run(
-        [*unshare, str(directory), *command(machine, ABSENT + RANKS + IMPORT)],
+        [*unshare, str(directory), *command(machine, ABSENT + RANKS + REFUSE + IMPORT)],
         env=environment(machine, {"AITER_JIT_DIR": str(directory)}),
         capture_output=True,
         text=True,
@@ -184,7 +209,7 @@ def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
 def test_the_wheel_needs_no_variable(machine: Path) -> None:
     """Prevents: an installed wheel that AITER passes over."""
     package = install(machine)
-    ran = run(machine, ABSENT + IMPORT)
+    ran = run(machine, ABSENT + REFUSE + IMPORT)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
     assert not (machine / "compiled").exists()
