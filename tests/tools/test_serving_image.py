@@ -68,12 +68,14 @@ def test_the_environment_of_the_image(tmp_path: Path, value: str) -> None:
     program, file = SERVING / "with-environment", tmp_path / "environment"
     image = {"PATH": "/usr/bin:/bin:/own", "A": value, "B": "image's", "HOME": "/image"}
     own = {"IMAGE_ENVIRONMENT": str(file)}
-    subprocess.run([program, "--save"], env={**image, **own}, check=True)
+    proxies = {"http_proxy": "http://user:password@host", "HTTPS_PROXY": "http://host"}
+    subprocess.run([program, "--save"], env={**image, **own, **proxies}, check=True)
     started = {"PATH": "/usr/bin:/bin", "B": "own", "HOME": "/root", **own}
     ran = subprocess.run([program, "env", "-0"], env=started, capture_output=True, check=True)
     found = dict(one.split("=", 1) for one in ran.stdout.decode().split("\0") if one)
     kept = {"PATH": image["PATH"], "A": value, "B": "own", "HOME": "/root", **own}
     assert {name: found[name] for name in kept} == kept
+    assert not proxies.keys() & found.keys(), "Docker sets them for the build only"
 
 
 def test_the_dockerfile_copies_files_that_are_here() -> None:
