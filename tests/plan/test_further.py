@@ -180,8 +180,13 @@ def test_headers_that_differ_in_more_than_tables() -> None:
 
 
 def test_a_generator_for_one_arch(plan: Planning) -> None:
-    """Prevents: a module for two archs with the kernels of one of them."""
-    with pytest.raises(QolaError, match=r"get_gfx\(\) of gfx942, gfx950"):
+    """Prevents: a module for two archs with the kernels of one, or refused without need."""
+    one = plan("module_moe_cktile2stages").torch_modules[0]
+    both = plan("module_moe_cktile2stages", archs='"gfx942", "gfx950"').torch_modules[0]
+    assert both.generated == one.generated
+    assert [source.sha256 for source in both.sources] == [source.sha256 for source in one.sources]
+    found = r"dispatch\.hpp, .* and \d{3} more files is another for each of gfx942, gfx950"
+    with pytest.raises(QolaError, match=found):
         plan("module_moe_ck2stages", archs='"gfx942", "gfx950"')
 
 

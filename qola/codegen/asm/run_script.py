@@ -32,6 +32,9 @@ from qola.codegen.asm import frames
 from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.system_errors import disk_error
 
+ONE_ARCH = "the script writes files for one arch"
+"""End of the error of a script that asks for the arch and runs for several."""
+
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
     """Return the module that generators import as `chip_info`, for these architectures.
@@ -77,9 +80,7 @@ def _no_program(name: str) -> str:
 
 def _only(archs: Sequence[str]) -> str:
     if len(archs) != 1:
-        sys.exit(
-            f"get_gfx() of {', '.join(archs) or 'no arch'}: the script writes files for one arch"
-        )
+        sys.exit(f"get_gfx() of {', '.join(archs) or 'no arch'}: {ONE_ARCH}")
     return archs[0]
 
 

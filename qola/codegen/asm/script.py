@@ -12,6 +12,7 @@ from pathlib import Path
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.arch_tables import merge_headers
 from qola.codegen.asm.merged_tables import merge_tables
+from qola.codegen.asm.run_script import ONE_ARCH
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
@@ -141,21 +142,23 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
         paths[TREE_TOKEN] = str(tree.root.absolute())
         for call in config.generators:
             args = [_replace(arg, paths) for arg in call.args]
-            runs: list[tuple[Sequence[str], dict[str, bytes]]] = []
+            runs: list[tuple[Sequence[str], Mapping[str, bytes]]] = []
             for script, script_archs in _runs(call, archs):
                 if not (tree.root / script).is_file():
                     expected = "a generator for each arch of the manifest"
                     raise CodegenError(Finding(script, "is not in the tree", expected))
                 place = f"{script} {' '.join(call.args)}"
-                new, opened = _run_deep_script(tree.root / script, args, place, script_archs)
-                inputs.update(_inputs(tree, script, opened))
-                runs.append((script_archs, new))
+                for own_archs, new, opened in _run_for(
+                    tree.root / script, args, place, script_archs
+                ):
+                    inputs.update(_inputs(tree, script, opened))
+                    runs.append((own_archs, new))
             merged, changed = _merge_runs(runs)
             if changed := [*changed, *(n for n in merged if files.get(n, merged[n]) != merged[n])]:
                 raise CodegenError(
                     Finding(
                         f"module {config.name}, {call.script}",
-                        f"{', '.join(changed)} is another for each of {', '.join(archs)}",
+                        f"{_few(changed)} is another for each of {', '.join(archs)}",
                         "files that are the same for all archs, or headers that differ in tables "
                         "of assembly kernels only",
                         "a manifest for each arch",
@@ -163,6 +166,32 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
                 )
             files.update(merged)
     return Generated(dict(sorted(files.items())), tuple(sorted(inputs)))
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more files" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def _run_for(
+    script: Path, args: Sequence[str], place: str, archs: Sequence[str]
+) -> list[tuple[Sequence[str], Mapping[str, bytes], Sequence[str]]]:
+    """Run a script for archs together, or for each if it only runs for one.
+
+    Returns:
+        Archs, contents by path, and opened files of each run. A file that some runs do not write
+        has no content in them.
+    """
+    try:
+        return [(archs, *_run_deep_script(script, args, place, archs))]
+    except CodegenError as error:
+        if len(archs) < 2 or ONE_ARCH not in str(error):
+            raise
+    runs = [([arch], *_run_deep_script(script, args, place, [arch])) for arch in archs]
+    names = sorted({name for _, files, _ in runs for name in files})
+    return [
+        (own, {name: files.get(name, b"") for name in names}, opened) for own, files, opened in runs
+    ]
 
 
 def _merge_runs(
