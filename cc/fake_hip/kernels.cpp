@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -53,9 +54,17 @@ struct Function
     std::map<int, std::unique_ptr<ihipModuleSymbol_t>> handles;
 };
 
+/// A __device__ variable that a program registers.
+struct RegisteredVariable
+{
+    FatBinary* binary;
+    std::string name;
+};
+
 std::mutex mutex; // of all maps
 // Not destroyed: libraries unregister from their own static destructors.
 auto& functions() { static auto* all = new std::map<const void*, Function>; return *all; }
+auto& variables() { static auto* all = new std::map<const void*, RegisteredVariable>; return *all; }
 auto& modules() { static auto* all = new std::map<hipModule_t, std::unique_ptr<ihipModule_t>>; return *all; }
 /// Where a kernel that is still loaded comes from, "fatbin" or "module".
 auto& sources() { static auto* all = new std::map<hipFunction_t, const char*>; return *all; }
@@ -68,17 +77,22 @@ struct Found
     const Kernel* kernel                    = nullptr;
 };
 
+/// The code of a binary for a device, if it has some. The mutex is the caller's.
+const std::optional<fake_hip::CodeObject>& code_of(FatBinary& binary, int device)
+{
+    const auto [at, added] = binary.code_objects.try_emplace(device);
+    if(added)
+        at->second = fake_hip::load_image(binary.image, settings().archs[device]);
+    return at->second;
+}
+
 Found find(const void* host_function, int device)
 {
     const std::scoped_lock lock(mutex);
     const auto function = functions().find(host_function);
     if(function == functions().end())
         return {hipErrorInvalidDeviceFunction};
-    FatBinary& binary = *function->second.binary;
-    const auto [at, added] = binary.code_objects.try_emplace(device);
-    auto& code_object      = at->second;
-    if(added)
-        code_object = fake_hip::load_image(binary.image, settings().archs[device]);
+    const auto& code_object = code_of(*function->second.binary, device);
     if(!code_object)
         return {hipErrorNoBinaryForGpu};
     const auto kernel = code_object->kernels.find(function->second.name);
@@ -94,6 +108,39 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
         return record(found.error);
     const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
+}
+
+/// Finds a registered variable on the current device.
+hipError_t find_variable(const void* symbol, fake_hip::Variable& found)
+{
+    const fake_hip::CodeObject* code_object = nullptr;
+    std::string name;
+    {
+        const std::scoped_lock lock(mutex);
+        const auto variable = variables().find(symbol);
+        if(variable == variables().end())
+            return record(hipErrorInvalidSymbol);
+        const auto& code = code_of(*variable->second.binary, fake_hip::current_device());
+        if(!code)
+            return record(hipErrorNoBinaryForGpu);
+        code_object = &*code;
+        name        = variable->second.name;
+    }
+    found = fake_hip::find_variable(*code_object, name);
+    return record(found.address ? hipSuccess : hipErrorInvalidSymbol);
+}
+
+/// Copies from or to a part of a variable.
+hipError_t copy_variable(const void* symbol, std::size_t offset, std::size_t size, void* to, const void* from)
+{
+    fake_hip::Variable found;
+    if(const hipError_t error = find_variable(symbol, found); error != hipSuccess)
+        return error;
+    if(offset > found.size || size > found.size - offset)
+        return record(hipErrorInvalidValue);
+    char* const part = static_cast<char*>(found.address) + offset;
+    std::memcpy(to ? to : part, from ? from : part, size);
+    return hipSuccess;
 }
 
 hipError_t load(hipModule_t* module, const void* image)
@@ -191,6 +238,7 @@ void __hipUnregisterFatBinary(void** handle)
             sources().erase(handle.get());
         return true;
     });
+    std::erase_if(variables(), [&](const auto& item) { return item.second.binary == binary; });
     delete binary;
 }
 
@@ -209,8 +257,11 @@ void __hipRegisterFunction(void** handle,
     functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name, {}};
 }
 
-// A __device__ variable: only functions that this runtime refuses could read or write it.
-void __hipRegisterVar(void**, void*, char*, const char*, int, std::size_t, int, int) {}
+void __hipRegisterVar(void** handle, void* host_variable, char*, const char* name, int, std::size_t, int, int)
+{
+    const std::scoped_lock lock(mutex);
+    variables()[host_variable] = {reinterpret_cast<FatBinary*>(handle), name};
+}
 
 hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, std::size_t lds, hipStream_t stream)
 {
@@ -280,6 +331,36 @@ hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*
     return hipSuccess;
 }
 
+hipError_t hipGetSymbolAddress(void** address, const void* symbol)
+{
+    FAKE_HIP_ENTER();
+    fake_hip::Variable found;
+    const hipError_t error = find_variable(symbol, found);
+    *address               = found.address;
+    return error;
+}
+
+hipError_t hipGetSymbolSize(std::size_t* size, const void* symbol)
+{
+    FAKE_HIP_ENTER();
+    fake_hip::Variable found;
+    const hipError_t error = find_variable(symbol, found);
+    *size                  = found.size;
+    return error;
+}
+
+hipError_t hipMemcpyToSymbol(const void* symbol, const void* from, std::size_t size, std::size_t offset, hipMemcpyKind)
+{
+    FAKE_HIP_ENTER();
+    return copy_variable(symbol, offset, size, nullptr, from);
+}
+
+hipError_t hipMemcpyFromSymbol(void* to, const void* symbol, std::size_t size, std::size_t offset, hipMemcpyKind)
+{
+    FAKE_HIP_ENTER();
+    return copy_variable(symbol, offset, size, to, nullptr);
+}
+
 const char* hipKernelNameRefByPtr(const void* host_function, hipStream_t)
 {
     const std::scoped_lock lock(mutex);
@@ -329,6 +410,23 @@ hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, con
         return record(hipErrorNotFound);
     *function = &found->second;
     return hipSuccess;
+}
+
+hipError_t hipModuleGetGlobal(hipDeviceptr_t* address, std::size_t* size, hipModule_t module, const char* name)
+{
+    FAKE_HIP_ENTER();
+    const fake_hip::CodeObject* code_object = nullptr;
+    {
+        const std::scoped_lock lock(mutex);
+        const auto loaded = modules().find(module);
+        if(loaded == modules().end())
+            return record(hipErrorInvalidHandle);
+        code_object = &loaded->second->code_object;
+    }
+    const fake_hip::Variable found = fake_hip::find_variable(*code_object, name);
+    *address                       = found.address;
+    *size                          = found.size;
+    return record(found.address ? hipSuccess : hipErrorNotFound);
 }
 
 const char* hipKernelNameRef(const hipFunction_t function) { return function->kernel->symbol.c_str(); }

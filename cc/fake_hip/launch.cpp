@@ -15,6 +15,7 @@ namespace fake_hip {
 namespace {
 
 std::atomic<fake_hip_emulator> emulator{nullptr};
+std::atomic<fake_hip_variables> variables{nullptr};
 
 std::uint64_t hidden_value(const std::string& kind, const dim3& grid, const dim3& block)
 {
@@ -96,6 +97,16 @@ std::string pack_arguments(const Launch& launch, void** arguments)
     return kernarg;
 }
 
+Variable find_variable(const CodeObject& code_object, const std::string& name)
+{
+    const fake_hip_variables find = variables;
+    if(!find)
+        refuse("the variable " + name + " has no memory without an emulator");
+    Variable found;
+    found.address = find(code_object.elf.data(), code_object.elf.size(), name.c_str(), &found.size);
+    return found;
+}
+
 hipError_t launch(const Launch& launch, const std::string& kernarg)
 {
     const Kernel& kernel = launch.kernel;
@@ -114,3 +125,5 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
 } // namespace fake_hip
 
 void fake_hip_emulate(fake_hip_emulator emulator) { fake_hip::emulator = emulator; }
+
+void fake_hip_find_variables(fake_hip_variables find) { fake_hip::variables = find; }

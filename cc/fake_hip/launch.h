@@ -30,6 +30,12 @@ using fake_hip_emulator = int (*)(const fake_hip_launch*);
 /// Sets the emulator that each launch calls; null removes it.
 void fake_hip_emulate(fake_hip_emulator emulator);
 
+/// Finds a __device__ variable: returns its address and writes its size, or returns null.
+using fake_hip_variables = void* (*)(const void* code, std::size_t code_bytes, const char* name, std::size_t* size);
+
+/// Sets the emulator's function that finds variables; null removes it.
+void fake_hip_find_variables(fake_hip_variables find);
+
 /// Device memory: writes address and size of up to `capacity` allocations, returns how many there are.
 std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity);
 
@@ -57,6 +63,16 @@ struct Launch : CallConfiguration
 /// The kernarg segment of a launch whose arguments are given one pointer each: the explicit ones as
 /// given, the hidden ones as the real runtime would fill them in, as far as they tell sizes.
 std::string pack_arguments(const Launch& launch, void** arguments);
+
+/// A __device__ variable in memory.
+struct Variable
+{
+    void* address = nullptr;
+    std::size_t size = 0;
+};
+
+/// Finds a variable of a code object; without an emulator it has no memory, and the process ends.
+Variable find_variable(const CodeObject& code_object, const std::string& name);
 
 /// Checks a launch, logs it as one line of JSON, and runs it if an emulator is set.
 hipError_t launch(const Launch& launch, const std::string& kernarg);

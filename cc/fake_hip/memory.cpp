@@ -92,6 +92,13 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
     return allocate(pointer, size, hipMemoryTypeDevice);
 }
 
+// Kernels reach all memory here.
+hipError_t hipMallocManaged(void** pointer, std::size_t size, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return hipMalloc(pointer, size);
+}
+
 hipError_t hipFree(void* pointer)
 {
     FAKE_HIP_ENTER();

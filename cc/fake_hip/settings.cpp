@@ -166,6 +166,7 @@ const char* hipGetErrorName(hipError_t error)
         NAME(hipErrorInvalidImage);
         NAME(hipErrorNoBinaryForGpu);
         NAME(hipErrorFileNotFound);
+        NAME(hipErrorInvalidSymbol);
         NAME(hipErrorInvalidHandle);
         NAME(hipErrorNotFound);
         NAME(hipErrorNotReady);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
@@ -147,6 +147,7 @@ class CodeObject:
         unit: identifies the source: `unit_of` its compilation unit's id; "" for assembly.
         version: version of the code object format (AMDGPUUsage): 6 is V6.
         compilers: clang that compiled it, then those of its device libraries; () for assembly.
+        symbols: address and size of each symbol, if the image was requested.
     """
 
     arch: str
@@ -157,6 +158,7 @@ class CodeObject:
     unit: str = ""
     version: int = 0
     compilers: tuple[str, ...] = ()
+    symbols: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: bytes | memoryview, name: str = "code object") -> CodeObject:
@@ -212,6 +214,7 @@ def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeOb
         # Version 2 is 0 (AMDGPUUsage, ELFABIVERSION_AMDGPU_HSA).
         bytes(elf.data[8:9])[0] + 2,
         compilers_of(elf),
+        symbols if load else {},
     )
 
 

@@ -38,6 +38,11 @@ class _Launch(ctypes.Structure):
 
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
+#: fake_hip_variables of cc/fake_hip/launch.h.
+_VARIABLES = ctypes.CFUNCTYPE(
+    ctypes.c_void_p,
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)),
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class Hip:
     """
 
     _made = False
-    #: The runtime may call it until the process ends, so it outlives the device.
-    _callback: ClassVar[Any] = None
+    #: The runtime may call them until the process ends, so they outlive the device.
+    _callbacks: ClassVar[tuple[Any, ...]] = ()
 
     def __init__(
         self,
@@ -109,8 +114,9 @@ class Hip:
         self._report = report
         self._modules: dict[str, Module] = {}
         self._error: BaseException | None = None
-        Hip._callback = _CALLBACK(self._launched)
-        self._runtime.fake_hip_emulate(Hip._callback)
+        Hip._callbacks = _CALLBACK(self._launched), _VARIABLES(self._variable)
+        self._runtime.fake_hip_emulate(Hip._callbacks[0])
+        self._runtime.fake_hip_find_variables(Hip._callbacks[1])
 
     def load(self, library: Path) -> ctypes.CDLL:
         """Load a library; those that it needs must be loaded before, or be where it looks."""
@@ -160,18 +166,28 @@ class Hip:
         self.launches.append(HipLaunch(symbol, digest, grid, block, lds, arguments))
         if not self._runs:
             return
-        if digest not in self._modules:
-            self._modules[digest] = Module(self.device, CodeObject.read(code))
         known = self.allocations()
         for address, size in known:
             self.device.map.add(address, size)
         try:
-            module = self._modules[digest]
+            module = self._module(digest, code)
             result = self.device.launch(module, symbol, grid, block, arguments, lds)
         finally:
             for address, _ in known:
                 self.device.map.remove(address)
         self.launches[-1] = replace(self.launches[-1], result=result)
+
+    def _module(self, digest: str, code: bytes) -> Module:
+        if digest not in self._modules:
+            self._modules[digest] = Module(self.device, CodeObject.read(code))
+        return self._modules[digest]
+
+    def _variable(self, code: int, size: int, name: bytes, found: Any) -> int:
+        """Return the address of a variable and write its size; 0 for an unknown name."""
+        octets = ctypes.string_at(code, size)
+        module = self._module(hashlib.sha256(octets).hexdigest(), octets)
+        address, found[0] = module.code_object.symbols.get(name.decode(), (0, 0))
+        return module.base + address if address else 0
 
     def allocations(self) -> list[tuple[int, int]]:
         """Return the address and the size of each allocation of device memory."""
