@@ -100,9 +100,18 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
         *value = pci_chip_id(settings().archs[device]);
         return hipSuccess;
     }
-    if(attribute != hipDeviceAttributeMultiprocessorCount)
-        fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
-    *value = properties(settings().archs[device]).multiProcessorCount;
+    const hipDeviceProp_t found = properties(settings().archs[device]);
+    switch(attribute)
+    {
+    case hipDeviceAttributeComputeCapabilityMajor: *value = found.major; break;
+    case hipDeviceAttributeComputeCapabilityMinor: *value = found.minor; break;
+    case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = static_cast<int>(found.sharedMemPerBlock); break;
+    case hipDeviceAttributeMaxThreadsPerBlock: *value = found.maxThreadsPerBlock; break;
+    case hipDeviceAttributeMaxThreadsPerMultiProcessor: *value = found.maxThreadsPerMultiProcessor; break;
+    case hipDeviceAttributeMultiprocessorCount: *value = found.multiProcessorCount; break;
+    case hipDeviceAttributeWarpSize: *value = found.warpSize; break;
+    default: fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
+    }
     return hipSuccess;
 }
 

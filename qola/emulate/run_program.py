@@ -23,7 +23,7 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; only returns for a program that cannot be started."""
+    """Run the program, and end the process with its exit code."""
     parser = argparse.ArgumentParser(prog="qola.emulate.run_program", allow_abbrev=False)
     parser.add_argument("--runtime", required=True, type=Path, help="cc/fake_hip's library")
     parser.add_argument("--arch", required=True, choices=ARCHS, help="arch of the device")
@@ -33,8 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run(args.runtime, args.arch, args.program, args.arguments)
     except QolaError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
+        print(error, file=sys.stderr, flush=True)
+        # At C's exit, after Python's end, nothing can call the handler of `run`.
+        os._exit(int(error.exit_code))
     return 0
 
 
@@ -42,7 +43,7 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
     """Run a program's main and end the process with its exit code.
 
     Raises:
-        QolaError: the program has no main.
+        QolaError: the program cannot be loaded, or has no main.
     """
     failed: list[BaseException] = []
 
@@ -62,7 +63,13 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
     handler = _Handler(at_exit)
     # Before the program's own handlers and static objects, and so after them at the end.
     libc.on_exit(handler, None)
-    entry = getattr(hip.load(program), "main", None)
+    try:
+        library = hip.load(program)
+    except OSError as error:
+        expected = "a program whose libraries and symbols are found"
+        fix = "add the library of the undefined symbol to deps, or -l... to linkopts"
+        raise QolaError(Finding(str(program), str(error), expected, fix)) from None
+    entry = getattr(library, "main", None)
     if entry is None:
         expected = "a main with default visibility"
         raise QolaError(

@@ -56,7 +56,7 @@ _hip_program_test = rule(test = True, **_RULE)
 
 # Attributes of the library with the sources; the others are those of the program.
 _OF_LIBRARY = ["archs", "copts", "defines", "device_copts", "hdrs", "host_copts", "includes", "local_defines", "rdc", "srcs", "deps"]
-_OF_LINK = ["additional_linker_inputs", "linkopts", "malloc", "stamp", "features"]
+_OF_LINK = ["additional_linker_inputs", "features", "linkopts", "linkstatic", "malloc", "stamp"]
 
 def _declare(name, rule, emulated, data, env, testonly, tags, target_compatible_with, visibility, attributes):
     own = dict(tags = tags + ["manual"], testonly = testonly, visibility = ["//visibility:private"])

@@ -39,5 +39,12 @@ int main()
         return 1;
     }
     CHECK(hipHostFree(copy));
+    int lanes = 0;
+    CHECK(hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, 0));
+    if(lanes != 64)
+    {
+        std::fprintf(stderr, "a wave has %d lanes\n", lanes);
+        return 1;
+    }
     return 0;
 }
