@@ -33,6 +33,6 @@ def test_run_emulated(consumer: Bazel) -> None:
 
 def test_no_aiter(consumer: Bazel) -> None:
     """Prevents: AITER fetched for a program that has nothing to do with it."""
-    needed = consumer.run("query", "deps(//:saxpy_test)").stdout
+    needed = consumer.run("query", "deps(//:saxpy_program)").stdout
     assert "saxpy.hip" in needed
     assert "aiter//" not in needed

@@ -21,6 +21,7 @@ from tools.remote.reapi import Server, reapi_server
 # Of every action, whoever runs it: what a worker has to be.
 PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
 TARGETS = """
+load("@qola//rules/hip:defs.bzl", "hip_library")
 load("@qola//rules/rocm:rocm_files.bzl", "rocm_files")
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 
@@ -43,6 +44,20 @@ cc_shared_library(
 rocm_files(
     name = "linked",
     srcs = ["linked.shared"],
+)
+
+hip_library(
+    name = "relocatable",
+    srcs = ["relocatable.hip"],
+    archs = ["gfx950"],
+    copts = ["-nogpuinc"],
+    rdc = True,
+)
+
+hip_library(
+    name = "hip",
+    archs = ["gfx950"],
+    deps = [":relocatable"],
 )
 
 cc_library(
@@ -85,6 +100,7 @@ FILES = {
     "made/kernels/batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
     "made/kernels/batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
     "made/kernels/broken.cpp": "#error does not fit\n",
+    "relocatable.hip": "__attribute__((global)) void nothing() {}\n",
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
 """,
@@ -168,6 +184,17 @@ def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Serv
     assert {spawn.runner for spawn in here}.isdisjoint({"remote", "remote cache hit"})
     assert any(path.endswith(".pic.o") for path in digests(here))
     assert digests(here) == digests(there)
+
+
+def test_a_hip_library_built_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
+    """Prevents: HIP sources, or a link of device code, that need files of this machine."""
+    built = {}
+    for place, flags in (("here", []), ("there", remote(server))):
+        consumer.run("clean")
+        built[place] = compiles(consumer.spawns(*flags, "//:hip"))
+    assert {spawn.mnemonic for spawn in built["there"]} == {"QolaCompile", "QolaDeviceLink"}
+    assert {spawn.runner for spawn in built["there"]} == {"remote"}
+    assert digests(built["here"]) == digests(built["there"])
 
 
 def test_a_broken_kernel_is_named_by_a_worker(consumer: Bazel, server: Server) -> None:

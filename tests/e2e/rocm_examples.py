@@ -1,0 +1,81 @@
+"""The BUILD files of AMD's examples, ROCm/rocm-examples, of which this repository has no code."""
+
+from __future__ import annotations
+
+REMOTE = "https://github.com/ROCm/rocm-examples"
+COMMIT = "7dfb7d402794c33031be2847eaa06ee6732f07cb"
+
+#: Examples of one file, by their directory. Those of most work are not here: convolution and
+#: matrix_multiplication take minutes on the emulator.
+SINGLE = (
+    *("saxpy", "shared_memory", "bit_extract", "warp_shuffle", "dynamic_shared", "device_globals"),
+    *("streams", "events", "moving_average"),
+)
+APPLICATIONS = ("bitonic_sort", "floyd_warshall", "histogram", "prefix_sum")
+
+_HEAD = """
+load("@qola//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(name = "common", hdrs = glob(["Common/*.hpp"]), includes = ["Common"])
+"""
+
+_SINGLE = """
+hip_test(
+    name = "{name}",
+    srcs = ["{directory}/{name}/main.hip"],
+    archs = ["gfx942"],
+    deps = [":common"],
+)
+"""
+
+_OTHERS = """
+hip_library(
+    name = "device_library",
+    srcs = ["HIP-Basic/static_device_library/library/library.hip"],
+    hdrs = ["HIP-Basic/static_device_library/library/library.hpp"],
+    archs = ["gfx942"],
+    includes = ["HIP-Basic/static_device_library/library"],
+    rdc = True,
+)
+
+hip_test(
+    name = "static_device_library",
+    srcs = ["HIP-Basic/static_device_library/main.hip"],
+    archs = ["gfx942"],
+    rdc = True,
+    deps = [":common", ":device_library"],
+)
+
+hip_code_object(
+    name = "module",
+    srcs = ["HIP-Basic/module_api/module.hip"],
+    archs = ["gfx942"],
+)
+
+# The program searches the file in its own directory.
+genrule(
+    name = "module_file",
+    srcs = [":module"],
+    outs = ["module.co"],
+    cmd = "for file in $(SRCS); do case $$file in *.hsaco) cp $$file $@ ;; esac; done",
+)
+
+hip_test(
+    name = "module_api",
+    srcs = ["HIP-Basic/module_api/main.hip"],
+    archs = ["gfx942"],
+    copts = ["-std=c++17"],
+    data = [":module_file"],
+    deps = [":common"],
+)
+"""
+
+NAMES = (*SINGLE, *APPLICATIONS, "static_device_library", "module_api")
+
+
+def build_file() -> str:
+    """Return the BUILD file at the root of their repository."""
+    places = dict.fromkeys(SINGLE, "HIP-Basic") | dict.fromkeys(APPLICATIONS, "Applications")
+    tests = [_SINGLE.format(name=name, directory=place) for name, place in places.items()]
+    return "".join([_HEAD, *tests, _OTHERS])

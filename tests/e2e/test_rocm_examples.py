@@ -1,0 +1,49 @@
+"""AMD's examples, unchanged, built by rules/hip and run on the emulator to their own checks.
+
+QOLA_TEST_ROCM_EXAMPLES names a checkout; without it, git fetches the pinned commit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import rocm_examples
+from tests.e2e.nested_bazel import QOLA, bazel
+
+
+def checkout(directory: Path) -> Path:
+    """Return a directory with the examples; skips the test without network."""
+    if named := os.environ.get("QOLA_TEST_ROCM_EXAMPLES"):
+        return Path(named)
+    commands = (
+        ("init", "-q"),
+        ("fetch", "-q", "--depth=1", rocm_examples.REMOTE, rocm_examples.COMMIT),
+        ("checkout", "-q", "FETCH_HEAD"),
+    )
+    for command in commands:
+        run = subprocess.run(
+            ["git", "-C", directory, *command], capture_output=True, text=True, check=False
+        )
+        if run.returncode:
+            pytest.skip(f"no {rocm_examples.REMOTE}: {run.stderr}")
+    return directory
+
+
+def test_examples(tmp_path: Path) -> None:
+    """Prevents: rules and an emulator that only serve programs of this repository."""
+    source = checkout(tmp_path)
+    with bazel(QOLA / "examples/hip") as nested:
+        for name in ("HIP-Basic", "Applications", "Common"):
+            shutil.copytree(source / name, nested.workspace / name)
+        nested.write("BUILD.bazel", rocm_examples.build_file())
+        targets = [f"//:{name}" for name in rocm_examples.NAMES]
+        options = ("--@qola//rules/hip:run=emulated", "--keep_going", "--test_output=errors")
+        result = nested.run("test", *options, *targets, check=False)
+    passed = re.findall(r"^//:(\w+) .*PASSED", result.stdout, re.M)
+    assert sorted(passed) == sorted(rocm_examples.NAMES), result.stdout + result.stderr
