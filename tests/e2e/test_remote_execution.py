@@ -50,7 +50,6 @@ hip_library(
     name = "relocatable",
     srcs = ["relocatable.hip"],
     archs = ["gfx950"],
-    copts = ["-nogpuinc"],
     rdc = True,
 )
 
@@ -100,7 +99,7 @@ FILES = {
     "made/kernels/batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
     "made/kernels/batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
     "made/kernels/broken.cpp": "#error does not fit\n",
-    "relocatable.hip": "__attribute__((global)) void nothing() {}\n",
+    "relocatable.hip": "#include <hip/hip_runtime.h>\n__global__ void nothing() {}\n",
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
 """,
