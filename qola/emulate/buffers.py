@@ -14,7 +14,7 @@ from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
-from qola.emulate.waves import AGPRS, EXEC, LANES, M0, VGPRS, Step, Waves
+from qola.emulate.waves import AGPRS, APERTURE, EXEC, LANES, M0, VGPRS, Step, Waves
 
 #: Bytes of an access by the last word of its name.
 _SIZES = {
@@ -93,12 +93,26 @@ def _global(one: Instruction, literals: Literals) -> Finder:
 
     def find(w: Waves, size: int) -> Reach:
         pair = w.words(address, 2)
-        return (pair[0].astype(U64) | pair[1].astype(U64) << U64(32)) + offset, [None]
+        addresses = (pair[0].astype(U64) | pair[1].astype(U64) << U64(32)) + offset
+        return (_generic(w, addresses, size) if flat else addresses), [None]
 
     def find_from(w: Waves, size: int) -> Reach:
         return w.q[saddr] + w.u[address].astype(U64) + offset, [None]
 
     return find if flat or saddr == _OFF else find_from
+
+
+def _generic(w: Waves, addresses: Array, size: int) -> Array:
+    """Replace generic addresses of LDS by those of the workgroup's row; those beyond it stay."""
+    inside = addresses >> U64(48) == 1
+    if not inside.any():
+        return addresses
+    machine, within = w.machine, addresses - U64(APERTURE)
+    inside &= within + U64(size) <= U64(machine.lds_bytes)
+    found = np.where(inside, within + w.lds_rows, addresses)
+    if machine.checked:
+        record_lds(w, found[inside & w.exec], size)
+    return found
 
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:

@@ -166,6 +166,8 @@ class _Launch:
             fnuz=self.program.arch == "gfx942",
             checked=self.program.checked,
         )
+        # Generic pointers reach the LDS, too.
+        self.device.map.add(machine.lds_start, len(machine.lds))
         executed = 0
         try:
             for first in range(0, groups, at_once):
@@ -177,6 +179,7 @@ class _Launch:
         finally:
             self.device.map.remove(kernarg)
             self.device.map.remove(packet)
+            self.device.map.remove(machine.lds_start)
         return Result(self.kernel.symbol, executed, faults.all)
 
     def _refusal(self) -> str:

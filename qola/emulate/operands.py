@@ -11,7 +11,18 @@ import numpy as np
 from qola.emulate.arrays import U16, U32, U64, Array, ArrayFunction
 from qola.emulate.decode import Instruction
 from qola.emulate.table import TYPES
-from qola.emulate.waves import EXEC, LITERALS, SGPRS, VCC, VGPRS, Step, Waves, constant
+from qola.emulate.waves import (
+    APERTURE,
+    EXEC,
+    LITERALS,
+    SGPRS,
+    SHARED_BASE,
+    VCC,
+    VGPRS,
+    Step,
+    Waves,
+    constant,
+)
 
 #: Reads an operand: an array of a value a lane, a wave, or for all.
 Read = Callable[[Waves], Array]
@@ -87,7 +98,7 @@ def wide(one: Instruction, name: str, kind: str) -> Read:
     if number < SGPRS:
         return lambda w: w.q[number].view(target)
     if number < VGPRS:
-        value = constant(number, kind)
+        value = APERTURE if number == SHARED_BASE else constant(number, kind)
         if value is None:
             raise UnsupportedError(f"source operand {number}")
         # Floats in an operand of integers have their bits in the lower half.

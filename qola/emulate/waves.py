@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LANES = 64
 SGPRS = 128
 VCC, M0, EXEC = 106, 124, 126
+#: The operand with the first generic address of LDS, and this address: no allocation has it.
+SHARED_BASE, APERTURE = 235, 1 << 48
 CONSTANTS, VGPRS, AGPRS, LITERALS = 128, 256, 512, 768
 
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)

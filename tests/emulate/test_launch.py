@@ -81,6 +81,26 @@ def test_the_dispatch_packet_has_the_sizes_of_the_launch() -> None:
     assert target[:4].tolist() == [64 | 2 << 16, 1, 192, 10]
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_generic_pointer_reaches_the_workgroup_s_lds(checked: bool) -> None:
+    """Prevents: a flat store to LDS that is lost, or that lands in LDS of another workgroup."""
+    # v2 = v0 << 2; s_mov_b64 s[6:7], SHARED_BASE; v3 = s7; flat_store_dword v[2:3], v0
+    words = [0x24040082, 0xBE8601EB, 0x7E060207, 0xDC700000, 0x00000002]
+    # ds_read_b32 v4, v2; global_store_dword v2, v4, s[2:3]
+    words += [0xD86C0000, 0x04000002, 0xDC708000, 0x00020402, END]
+    target = np.zeros(64, U32)
+    for lds in (256, 128):
+        descriptor = replace(DESCRIPTOR, lds_bytes=lds)
+        device, module = load(words, descriptor, options=Options(strict=True, checked=checked))
+        arguments = struct.pack("<Q", device.map.own(target))
+        if lds == 128:
+            with pytest.raises(EmulationError, match="unmapped"):
+                device.launch(module, "test", (2, 1, 1), (64, 1, 1), arguments)
+        else:
+            device.launch(module, "test", (2, 1, 1), (64, 1, 1), arguments)
+            assert target.tolist() == list(range(64))
+
+
 @pytest.mark.parametrize("bit", [12, 14, 26])
 def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> None:
     """Prevents: a kernel that asks for other rounding, or saturated f16, run without a word."""
