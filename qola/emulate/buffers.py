@@ -28,7 +28,7 @@ _ACCESS = re.compile(
     r"(BUFFER|GLOBAL|FLAT|SCRATCH|DS)_(LOAD|STORE|READ|WRITE)_(LDS_)?"
     r"([A-Z]+(?:X\d)?|[BUI]\d+)(_D16)?(_HI)?$"
 )
-_ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_(ADD_F32)$")
+_ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_([A-Z]+)(_RTN)?_([A-Z]\d\d)$")
 #: No register: the address is all in the vector registers.
 _OFF = 127
 _HIGH_ADDRESS = U32(0xFFFF)
@@ -351,17 +351,33 @@ _UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = 
 }
 
 
+#: Operations of the LDS, without _RTN, by the names of the others.
+LDS_UPDATES = {
+    "ADD_U32": "ADD",
+    "SUB_U32": "SUB",
+    "MIN_I32": "SMIN",
+    "MIN_U32": "UMIN",
+    "MAX_I32": "SMAX",
+    "MAX_U32": "UMAX",
+    "AND_B32": "AND",
+    "OR_B32": "OR",
+    "XOR_B32": "XOR",
+    "ADD_F32": "ADD_F32",
+    "ADD_U64": "ADD_X2",
+}
+
+
 def bind_atomic(one: Instruction, literals: Literals) -> Step:
     """An operation that reads, changes and writes memory, lane by lane."""
     found = _ATOMIC.match(one.name)
     assert found
     space = one.name.partition("_")[0]
     finder = _FINDERS[space](one, literals)
-    kind, update = _UPDATES[found[1] or found[2]]
+    kind, update = _UPDATES[found[1] or LDS_UPDATES[f"{found[2]}_{found[4]}"]]
     words = np.dtype(kind).itemsize // 4
     source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
     target = source if space == "BUFFER" else data_register(one, "vdst")
-    returns = bool(one["sc0"])
+    returns = bool(found[3] if space == "DS" else one["sc0"])
 
     def run(w: Waves) -> None:
         start, within = finder(w, 4 * words)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from qola.emulate.arrays import U16, U32
-from qola.emulate.buffers import bind_access, bind_atomic, data_register, lds_finder, read, write
+from qola.emulate.buffers import (
+    LDS_UPDATES,
+    bind_access,
+    bind_atomic,
+    data_register,
+    lds_finder,
+    read,
+    write,
+)
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.operands import Literals
@@ -70,5 +78,6 @@ LDS: dict[str, Binder] = {
     **{f"DS_{name}": bind_access for name in _PLAIN},
     **{f"DS_{name}": _bind_pair for name in _PAIRS},
     "DS_READ_B64_TR_B16": _bind_transposed,
-    "DS_ADD_F32": bind_atomic,
+    **{f"DS_{name}": bind_atomic for name in LDS_UPDATES},
+    **{f"DS_{name.replace('_', '_RTN_')}": bind_atomic for name in LDS_UPDATES},
 }

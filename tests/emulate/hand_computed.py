@@ -584,9 +584,21 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
 _ADDED = {"ADD_F32": np.float32, "ADD_F64": np.float64, "PK_ADD_F16": np.float16}
 
 
-@case([n for n in (*BUFFERS, *LDS) if "_ATOMIC_" in n or n == "DS_ADD_F32"])
+_LDS_ATOMIC = re.compile(r"DS_(ADD|SUB|MIN|MAX|AND|OR|XOR)(_RTN)?_([A-Z]\d\d)$")
+
+
+def _kind(name: str) -> str:
+    """Return the name that global memory has for an operation."""
+    if "_ATOMIC_" in name:
+        return name.partition("_ATOMIC_")[2]
+    operation, _, number = _LDS_ATOMIC.fullmatch(name).groups()  # type: ignore[union-attr]
+    sign = {"I32": "S", "U32": "U"}[number] if operation in ("MIN", "MAX") else ""
+    return sign + operation + {"F32": "_F32", "U64": "_X2"}.get(number, "")
+
+
+@case([n for n in (*BUFFERS, *LDS) if "_ATOMIC_" in n or _LDS_ATOMIC.fullmatch(n)])
 def _atomic(name: str) -> None:
-    kind = name.partition("_ATOMIC_")[2] or "ADD_F32"
+    kind = _kind(name)
     unsigned = U64 if kind.endswith(("X2", "F64")) else U32
     size = np.dtype(unsigned).itemsize
     # Four lanes share each address.
@@ -600,7 +612,7 @@ def _atomic(name: str) -> None:
     else:
         raw = rng().integers(0, 2**63, 64, U64).astype(unsigned)
     access.registers[6, 0], access.registers[7, 0] = raw, raw.astype(U64) >> U64(32)
-    returns = not name.startswith("DS")
+    returns = "_ATOMIC_" in name or "_RTN_" in name
     access.fields |= {"vdst": 264, "sc0": int(returns)}
     w = access.run()
     memory = dict.fromkeys(access.addresses.tolist(), unsigned(0))

@@ -64,12 +64,8 @@ CASES = {
         "aiter27radix_topk_one_block_kernel",
         fails=r"(?s)global_store_dword\(.*unmapped: 4 bytes",
     ),
-    # A generic pointer to LDS.
     "topk_per_row of long rows": Case(
-        "test_topk_per_row.py",
-        "-c 2 --num_prefix 2100",
-        "aiter27radix_topk_one_block_kernel",
-        fails="(?s)SHARED_BASE.*unsupported",
+        "test_topk_per_row.py", "-c 2 --num_prefix 2100", "aiter27radix_topk_one_block_kernel"
     ),
 }
 
