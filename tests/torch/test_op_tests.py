@@ -56,6 +56,12 @@ CASES = {
         "aiter45reshape_and_cache_with_per_token_quant_kernel",
         limit=1e-5,
     ),
+    "mha": Case(
+        "test_mha.py",
+        "-b 1 -n 2 -q 64 -k 64 -d_qk_v 32,32 -m mha -d fp16 --no-causal --no-local "
+        "--no-deterministic",
+        "FmhaBwdDQDKDVKernel",
+    ),
     "topk_per_row": Case("test_topk_per_row.py", "-c 8", "aiter27radix_topk_one_block_kernel"),
     # The function takes no top_k: it writes 2048 indices for each row, beyond the tensor.
     "topk_per_row of 8": Case(
