@@ -172,7 +172,7 @@ def find_compiler(hipcc: str) -> Compiler:
         done = subprocess.run(probe, capture_output=True, check=False)
         flags += flag if done.returncode == 0 else []
     version = f"{clang[1].partition('(')[0].strip()}, HIP {hip[1]}"
-    kernel_flags = (*bzl["KERNEL_FLAGS"], "--offload-compress")
+    kernel_flags = (*bzl["SMALL_HOST_CODE"], *bzl["NO_GLOBALS_AA"], "--offload-compress")
     return Compiler(command, version, tuple(flags), kernel_flags)
 
 

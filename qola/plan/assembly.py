@@ -110,7 +110,7 @@ class Assembly:
             tuple(self._flags[package] for package in packages),
             lazy.entry_sources,
         )
-        self.header_sets[planned.name] = headers
+        self.header_sets |= {found.name: found for found in headers}
         self.torch_modules.append(planned)
 
     def _add_kernels(self, module: GeneratedModule) -> LazySources:

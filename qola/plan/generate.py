@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION, ENTRIES, attention_of
-from qola.aiter.includes import includes
+from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.module_kinds import SOURCE_SUFFIXES
 from qola.aiter.tree import AiterTree
 from qola.codegen.asm.domain import domain_header
 from qola.codegen.asm.later import unreached
 from qola.codegen.asm.script import generated_files
-from qola.codegen.ck.batches import batch_source, included, local_names
 from qola.codegen.generate import generate
 from qola.codegen.types import GeneratedSource, KernelSet, Selection
 from qola.errors import CodegenError, Finding, PlanError
-from qola.files import sha256_of_text
 from qola.folder import Folder
+from qola.plan.generated_batches import cut_generated
 from qola.plan.model import PlannedFile
 from qola.plan.request import ResolvedModule, ResolvedRequest
 
@@ -32,7 +30,9 @@ _ASM_DOMAIN = "qola_asm_domain.h"
 _FOLDER = "generated"
 """Directory of generated files below a module's directory, an include directory of its sources."""
 
-_GUARD = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once\b|ifndef[ \t]+\w+\s+#[ \t]*define)", re.M)
+_ONCE = "once"
+"""Directory of headers in `_FOLDER` that include a header without a guard once. An include
+directory before `_FOLDER`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class GeneratedModule(ResolvedModule):
     """A module with the output of its generators, and the sources of AITER's own entry."""
 
     kernels: KernelSet
+    batch_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Generated files that the compile of a batch of generated sources reads, by its name."""
 
     @property
     def tree_files(self) -> tuple[str, ...]:
@@ -54,6 +56,14 @@ class GeneratedModule(ResolvedModule):
             PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
             for table in self.kernels.tables
         )
+
+    @property
+    def planned_batch_files(self) -> dict[str, tuple[str, ...]]:
+        """`batch_files` as the plan names them."""
+        return {
+            batch: tuple(f"{self.spec.name}/{file}" for file in files)
+            for batch, files in self.batch_files.items()
+        }
 
     @property
     def source_copts(self) -> dict[str, tuple[str, ...]]:
@@ -236,8 +246,12 @@ def generate_further(
     folder = output.below(spec.name)
     copied = _copy_sources(tree, module, folder, "")
     made = generated_files(tree, config, resolved.archs)
-    sources, headers = _write_generated(
-        made.files, folder, resolved.request.manifest.batch, config.flags_of_source
+    sources, headers, batch_files = _write_generated(
+        made.files,
+        folder,
+        resolved.request.manifest.batch,
+        config.flags_of_source,
+        lambda roots: map(tree.text, closure(tree.root, include_dirs(tree, config), roots)),
     )
     _check_names(spec.name, (*copied, *sources))
     # The compiler searches the directory of the original source first; the copy is elsewhere.
@@ -253,14 +267,17 @@ def generate_further(
         inputs=made.inputs,
     )
     config = replace(config, include_dirs=tuple(dirs))
-    return GeneratedModule(**{**vars(module), "config": config}, kernels=kernels)
+    return GeneratedModule(
+        **{**vars(module), "config": config}, kernels=kernels, batch_files=batch_files
+    )
 
 
 def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:
     """Return the texts that decide what a module includes, by their path below its directory."""
-    # A batch includes only other generated sources.
+    # Those that qola writes include only other generated files.
     files = (*module.kernels.sources, *module.kernels.tables)
-    return {source.file: folder.text(source.file) for source in files if source.role != "batch"}
+    own = (source.file for source in files if source.role not in ("batch", "once"))
+    return {file: folder.text(file) for file in own}
 
 
 def _write_generated(
@@ -268,40 +285,50 @@ def _write_generated(
     folder: Folder,
     size: int,
     flags_of: Callable[[str], tuple[str, ...]],
-) -> tuple[tuple[GeneratedSource, ...], tuple[GeneratedSource, ...]]:
-    """Write generated files; return the sources to compile, and the files that they include.
+    tree_headers: Callable[[Iterable[str]], Iterable[str]],
+) -> tuple[tuple[GeneratedSource, ...], tuple[GeneratedSource, ...], dict[str, tuple[str, ...]]]:
+    """Write generated files.
 
     Sources without conflicting names are compiled in batches of `size`, as kernel instances are.
     Those with flags of their own, by `flags_of`, are compiled alone.
+
+    Args:
+        tree_headers: as for `cut_generated`.
+
+    Returns:
+        the sources to compile, the files that they include, and those of each batch by its name.
     """
-    texts = {
-        name: data.decode("utf-8") for name, data in files.items() if name.endswith(SOURCE_SUFFIXES)
-    }
-    # Including a header without a guard twice in one compile is an error.
-    unguarded = frozenset(
-        name
-        for name, data in files.items()
-        if name not in texts and not _GUARD.search(data.decode("utf-8"))
-    )
-    usual = {name: text for name, text in texts.items() if not flags_of(name)}
-    batches = dict(_cut_batches(usual, size, unguarded))
-    batched_names = {member for members in batches.values() for member in members}
+    texts = {name: data.decode("utf-8") for name, data in files.items()}
+    compiled = [name for name in texts if name.endswith(SOURCE_SUFFIXES)]
+    usual = [name for name in compiled if not flags_of(name)]
+    batches = list(cut_generated(texts, usual, size, tree_headers))
+    alone = {*compiled} - {member for batch in batches for member in batch.members}
     sources: list[GeneratedSource] = []
     headers: list[GeneratedSource] = []
+    # cc_library takes no .cu file.
+    paths = {n: str(PurePosixPath(n).with_suffix(".cpp")) if n in compiled else n for n in files}
     for name, data in files.items():
-        # cc_library takes no .cu file.
-        path = str(PurePosixPath(name).with_suffix(".cpp")) if name in texts else name
+        path = paths[name]
         digest = folder.write(f"{_FOLDER}/{path}", data)
         source = GeneratedSource(path, f"{_FOLDER}/{path}", digest, "", "generated")
-        (sources if name in texts and name not in batched_names else headers).append(source)
-    for batch, members in batches.items():
-        members_texts = [texts[member] for member in members]
-        names = local_names(members_texts[0]) or ()
-        stems = [str(PurePosixPath(member).with_suffix("")) for member in members]
-        text = batch_source(stems, included(members_texts), names)
-        path = f"{_FOLDER}/batches/{batch}.cpp"
-        sources.append(GeneratedSource(f"{batch}.cpp", path, folder.write(path, text), "", "batch"))
-    return tuple(sources), tuple(headers)
+        (sources if name in alone else headers).append(source)
+    for header in sorted({header for batch in batches for header in batch.once}):
+        name = f"{_ONCE}/{header}"
+        text = f'#pragma once\n#include "{posixpath.relpath(header, posixpath.dirname(name))}"\n'
+        digest = folder.write(f"{_FOLDER}/{name}", text)
+        headers.append(GeneratedSource(name, f"{_FOLDER}/{name}", digest, "", "once"))
+    for batch in batches:
+        path = f"{_FOLDER}/batches/{batch.name}.cpp"
+        digest = folder.write(path, batch.source)
+        sources.append(GeneratedSource(f"{batch.name}.cpp", path, digest, "", "batch"))
+    batch_files = {
+        batch.name: (
+            *(f"{_FOLDER}/{_ONCE}/{header}" for header in batch.once),
+            *(f"{_FOLDER}/{paths[name]}" for name in batch.files),
+        )
+        for batch in batches
+    }
+    return tuple(sources), tuple(headers), batch_files
 
 
 def _relative_includes(files: Mapping[str, bytes]) -> Iterator[str]:
@@ -311,27 +338,3 @@ def _relative_includes(files: Mapping[str, bytes]) -> Iterator[str]:
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), included_name))
             if quoted and path in files:
                 yield included_name
-
-
-def _cut_batches(
-    texts: Mapping[str, str], size: int, unguarded: Collection[str]
-) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the name and the members of each batch of sources with the same includes.
-
-    Args:
-        unguarded: generated headers that cannot be included twice.
-    """
-
-    def key_of(name: str) -> tuple[str, ...]:
-        read = {posixpath.normpath(found) for found, _ in includes(texts[name])}
-        read |= {posixpath.normpath(posixpath.join(posixpath.dirname(name), f)) for f in read}
-        names = local_names(texts[name]) if size > 1 and not read & {*unguarded} else None
-        return () if names is None else ("\n".join(included([texts[name]])), *names)
-
-    for key, group in groupby(sorted(texts, key=lambda name: (key_of(name), name)), key_of):
-        names = list(group)
-        for start in range(0, len(names), size) if key else ():
-            members = names[start : start + size]
-            if len(members) > 1:
-                digest = sha256_of_text("\n".join(members))[:12]
-                yield f"batch_{len(members)}_{digest}", members

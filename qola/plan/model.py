@@ -156,6 +156,7 @@ class PythonModule:
     code_objects: tuple[CodeObject, ...]
     inputs: tuple[str, ...]
     source_copts: Mapping[str, tuple[str, ...]]
+    batch_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     call: str = ""
 
 
@@ -181,6 +182,8 @@ class TorchModule(KernelModule):
     init: tuple[str, ...]
     generated: tuple[PlannedFile, ...]
     source_copts: Mapping[str, tuple[str, ...]]
+    batch_files: Mapping[str, tuple[str, ...]]
+    batch_headers: str
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ def plan_python_module(
         code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs, texts.values()),
         inputs=tuple(sorted({*module.tree_files, *headers})),
         source_copts=module.source_copts,
+        batch_files=module.planned_batch_files,
     )
 
 
@@ -132,8 +133,8 @@ def plan_torch_module(
     kernels: tuple[int, ...],
     kernel_flags: tuple[KernelFlags, ...],
     entry_sources: tuple[PlannedFile, ...],
-) -> tuple[TorchModule, HeaderSet]:
-    """Plan a torch module whose kernel instances were planned; return it with its headers.
+) -> tuple[TorchModule, list[HeaderSet]]:
+    """Plan a torch module whose kernel instances were planned; return it with its header sets.
 
     Raises:
         PlanError: attention without a kernel, a header that does not exist, or no source with an
@@ -148,8 +149,14 @@ def plan_torch_module(
     macros = entry_macros(tree, module, resolved.archs)
     read = texts if attention else own_texts(module, folder)
     roots = {root for text in read.values() for root, _ in includes(text)}
-    headers = find_headers(tree, config, name, roots)
-    refuse_missing(tree, module, read, headers.include_dirs, macros.known)
+    headers = [find_headers(tree, config, name, roots)]
+    if module.batch_files:
+        texts_of_batches = (
+            folder.text(file) for files in module.batch_files.values() for file in files
+        )
+        roots = {root for text in texts_of_batches for root, _ in includes(text)}
+        headers.append(find_headers(tree, config, f"{name}.batches", roots))
+    refuse_missing(tree, module, read, headers[0].include_dirs, macros.known)
     init = {
         Path(source.name).stem
         for source in module.kernels.sources
@@ -195,6 +202,8 @@ def plan_torch_module(
         directions=module.kernels.directions,
         generated=() if attention else module.generated_files,
         source_copts={} if attention else module.source_copts,
+        batch_files=module.planned_batch_files,
+        batch_headers=headers[1].name if module.batch_files else "",
     )
     return planned, headers
 

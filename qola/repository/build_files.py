@@ -263,11 +263,16 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
     return [
-        _header_set(replace(plan.header_set(module.headers), name=name), aiter),
+        *(
+            _header_set(replace(plan.header_set(found), name=target), aiter)
+            for found, target in ((module.headers, name), (module.batch_headers, f"{name}.batches"))
+            if found
+        ),
         _call(
             "torch_module",
             name=name,
             archs=plan.archs,
+            batch_headers=f":{name}.batches.headers" if module.batch_headers else None,
             asm_files=True if module.code_objects and not is_attention(module.entry) else None,
             asm_tables=[table.file for table in module.asm_tables] or None,
             **_module_attributes(plan, module, aiter),
@@ -286,6 +291,7 @@ def _module_attributes(
 ) -> Mapping[str, Value]:
     """Return the attributes that the rules of both kinds of Python modules have."""
     return {
+        "batch_files": {name: list(files) for name, files in module.batch_files.items()} or None,
         "bundle_files": ":bundle_files",
         "code_objects": _code_objects(plan.archs, module, aiter),
         "copts": list(module.copts),

@@ -2,7 +2,7 @@
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "cc_common", "cc_library")
-load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "KERNEL_FLAGS")
+load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load(":cc.bzl", "KERNEL_TARGET", "cc_features")
 
 # Line tables, if --@qola//rules/rocm:debug is set.
@@ -59,7 +59,7 @@ def hip_command(ctx, archs, copts, headers):
     return _command(
         cc_features(ctx, requested = ["aiter"]),
         archs,
-        copts + KERNEL_FLAGS,
+        copts + SMALL_HOST_CODE + NO_GLOBALS_AA,
         headers,
         preprocessor_defines = depset(_defines(archs)),
     )

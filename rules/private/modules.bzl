@@ -1,7 +1,7 @@
 """The modules of a manifest: attention libraries, modules that Python imports, and torch modules."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("//rules/rocm:flags.bzl", "SMALL_HOST_CODE")
+load("//rules/rocm:flags.bzl", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
 load(":cc.bzl", "OLDER_SYSTEMS_NAMES")
 load(":code_objects.bzl", "embedded_code_objects")
@@ -28,18 +28,38 @@ def _asm_headers(name, headers):
     )
     return [name + ".asm_headers", Label("//cc/api:asm")]
 
-def _generated_headers(name, files):
-    """Declares the generated files that sources include, and returns the labels to depend on."""
-    if not files:
-        return []
-    cc_library(
-        name = name + ".generated",
-        includes = [name + "/generated"],
-        textual_hdrs = files,
-    )
-    return [name + ".generated"]
+def _generated_headers(name, files, batch_files):
+    """Declares the generated files that sources include; returns a function from a source to labels to depend on.
 
-def _compiled_sources(name, archs, sources, deps, copts_of, entry_deps = [], code_objects = None, **kwargs):
+    Args:
+      name: the module.
+      files: all generated files that sources include.
+      batch_files: dict from the name of a batch to those that it reads, so that its action key has no other.
+    """
+    if not files:
+        return lambda source: []
+    generated = name + "/generated"
+
+    # Batches find the headers there first, which include those without a guard once.
+    once = [file for file in files if file.startswith(generated + "/once/")]
+    for source, read in ({"": files} | batch_files).items():
+        cc_library(
+            name = "{}{}.generated".format(name, "." + source if source else ""),
+            includes = ([generated + "/once"] if once else []) + [generated],
+            textual_hdrs = read,
+        )
+    return lambda source: ["{}{}.generated".format(name, "." + source if source in batch_files else "")]
+
+def _size_flags(sources):
+    """Returns a function from a source's name to its flags: those of kernel instances if a generator wrote it.
+
+    Args:
+      sources: dict from a set of archs to a dict from a source's name to its file.
+    """
+    generated = {name: None for files in sources.values() for name, file in files.items() if "/generated/" in file}
+    return lambda source: SMALL_HOST_CODE + (NO_GLOBALS_AA if source in generated else [])
+
+def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = None, **kwargs):
     """Declares the targets of sources and code objects, for each set of archs.
 
     Args:
@@ -47,9 +67,8 @@ def _compiled_sources(name, archs, sources, deps, copts_of, entry_deps = [], cod
       archs: sorted archs of the manifest.
       sources: dict from a set of archs, joined by blanks, to a dict from a
         source's name to its file.
-      deps: labels that all sources depend on.
+      deps_of: function from a source's name to the labels that it depends on.
       copts_of: function from a source's name and the list of archs to compiler flags.
-      entry_deps: further labels that the source entry_point depends on.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key; None for a module without a table of them.
       **kwargs: further attributes of the sources' targets.
@@ -70,7 +89,7 @@ def _compiled_sources(name, archs, sources, deps, copts_of, entry_deps = [], cod
                 src = src,
                 archs = selected,
                 copts = copts_of(source, selected),
-                deps = deps + (entry_deps if source == "entry_point" else []),
+                deps = deps_of(source),
                 **kwargs
             )
         if code_objects != None:
@@ -149,10 +168,9 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         name,
         archs,
         {key: files | {"entry_point": entry_source} for key, files in sources.items()},
-        deps,
+        lambda source: deps + ([Label("//cc/api:entry")] if source == "entry_point" else []),
         copts_of,
         code_objects = code_objects if asm_headers else None,
-        entry_deps = [Label("//cc/api:entry")],
     )
     common_parts = []
     if kernel_names:
@@ -198,7 +216,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             **common
         )
 
-def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}, rocm_headers = None, source_copts = {}, names = []):
+def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], batch_files = {}, code_objects = {}, rocm_headers = None, source_copts = {}, names = []):
     """Declares a module that Python imports without PyTorch, or whose C functions it calls.
 
     Args:
@@ -213,6 +231,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       bundle_files: label of the manifest's bundle_files.
       copts: compiler flags of the module.
       generated: generated files that sources include, in <name>/generated.
+      batch_files: dict from a batch of generated sources to the files of `generated` that it reads.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
       rocm_headers: label of the headers of ROCm's libraries, if the module includes some.
@@ -221,13 +240,16 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
     """
     if code_objects:
         copts = copts + _EMBEDDED_FILES
+    sources_of = {" ".join(selected): sources for selected in subsets(archs)}
+    size_flags = _size_flags(sources_of)
+    module_deps = [headers] + deps + ([rocm_headers] if rocm_headers else []) + ([Label("//cc/api:asm_files")] if code_objects else [])
+    generated_of = _generated_headers(name, generated, batch_files)
     parts = _compiled_sources(
         name,
         archs,
-        {" ".join(selected): sources for selected in subsets(archs)},
-        [headers] + deps + ([rocm_headers] if rocm_headers else []) + _generated_headers(name, generated) +
-        ([Label("//cc/api:asm_files")] if code_objects else []),
-        lambda source, _selected: copts + source_copts.get(source, []),
+        sources_of,
+        lambda source: module_deps + generated_of(source),
+        lambda source, _selected: copts + source_copts.get(source, []) + size_flags(source),
         code_objects = code_objects or None,
     )
     shared_form(
@@ -260,7 +282,7 @@ function_libraries = rule(
     doc = "The libraries of a manifest's functions of AITER's second JIT, csrc/cpp_itfs.",
 )
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], source_copts = {}, names = []):
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], batch_files = {}, batch_headers = None, source_copts = {}, names = []):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -284,16 +306,18 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       asm_tables: headers by which AITER's own sources select assembly kernels.
       asm_files: the sources load code objects from files, and get embedded ones instead.
       generated: generated files that sources include, in <name>/generated.
+      batch_files: dict from a batch of generated sources to the files of `generated` that it reads.
+      batch_headers: label of the header_set for these batches.
       source_copts: dict from the name of a source to further compiler flags.
       names: further names by which Python imports the module.
     """
     stem = file.removesuffix(".so")
     with_asm = bool(code_objects or asm_tables)
-    deps = [headers] + select({
+    deps = select({
         # Found before PyTorch's headers of the same names.
         _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
-    }) + [Label("@qola_rocm//:headers")] + _generated_headers(name, generated)
+    }) + [Label("@qola_rocm//:headers")]
     if with_asm:
         deps = deps + _asm_headers(name, asm_tables)
     if asm_files:
@@ -305,12 +329,14 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         "-DPyInit_{0}=qola_init_{0}".format(stem),
     ]
     copts = copts + ["-DTORCH_API_INCLUDE_EXTENSION_H"] + (_EMBEDDED_HSA if asm_tables else [])
+    size_flags = _size_flags(sources)
+    generated_of = _generated_headers(name, generated, batch_files)
     parts = _compiled_sources(
         name,
         archs,
         sources,
-        deps,
-        lambda source, _selected: copts + (init_copts if source in init else []) + source_copts.get(source, []) + (HOST_ONLY if source in host_only else []),
+        lambda source: [batch_headers if source in batch_files else headers] + deps + generated_of(source),
+        lambda source, _selected: copts + (init_copts if source in init else []) + source_copts.get(source, []) + size_flags(source) + (HOST_ONLY if source in host_only else []),
         code_objects = code_objects if with_asm else None,
         visibility = ["//visibility:public"],
     )

@@ -86,8 +86,8 @@ BUNDLE_FORMAT = {"COMPRESSED_BUNDLE_FORMAT_VERSION": "2"}
 # takes as long. AITER's -mcmodel=large is for libraries of more than 2 GB, which host code does not reach.
 SMALL_HOST_CODE = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
 
-# Given after all others to compiles of kernel instances.
-KERNEL_FLAGS = SMALL_HOST_CODE + [
+# Given after all others to compiles of kernel instances, and of sources that generators of other modules write.
+NO_GLOBALS_AA = [
     # GlobalsAA walks all functions whenever one is deleted, and a batch deletes 40,000 inlined ones. LLVM 16 and
     # later have the option, and gfx942 needs LLVM 17.
     "-Xarch_device",

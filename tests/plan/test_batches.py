@@ -7,6 +7,7 @@ import pytest
 from qola.codegen.ck.batches import (
     batch_source,
     included,
+    instantiating_macros,
     local_names,
     names_headers,
     names_source,
@@ -53,6 +54,22 @@ def test_a_template_is_not_taken_for_a_record() -> None:
     text = "template <class T> void f(T x) {}\nvoid g() {}\nstruct Z { int x; };\n"
     assert local_names(text) == ("Z", "f", "g")
     assert local_names("#pragma clang diagnostic push\nusing a = int;\n") == ("a",)
+
+
+def test_constants_and_macros_of_headers() -> None:
+    """Prevents: a MoE instance compiled alone, or a constant that two files of a batch define."""
+    header = (
+        "#define GEMM(A, \\\n  B) \\\n template void gemm<A, B>(int);\n"
+        "#define TABLE(x) template struct t<x>; int table_##x[4];\n"
+        "#define TWO template void a<1>();\n#define TWO int two;\n"
+    )
+    macros = instantiating_macros([header])
+    assert macros == {"GEMM"}
+    text = "const bool kQuant = 0 == static_cast<int>(Q::none);\nGEMM(kQuant, 2)"
+    assert local_names(text, macros) == local_names(text + ";\n", macros) == ("kQuant",)
+    assert local_names(text) is None
+    assert local_names("const int a = 1, b = 2;\n") is None
+    assert local_names("GEMM(1, 2) int x() { return 1; }\n", macros) is None
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,17 @@ def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> Non
 
 def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
     """Prevents: a generator's source that nothing compiles, or that two compiles have."""
-    (module,) = plan("module_norm").torch_modules
+    found = plan("module_norm")
+    (module,) = found.torch_modules
     batches = [source for source in module.sources if source.role == "batch"]
+    # Not AITER's headers, which the other sources include.
+    headers = found.header_set(module.batch_headers).files
+    assert headers
+    assert not [file for file in headers if "/csrc/" in file]
+    assert module.batch_files.keys() == {source.name for source in batches}
     texts = [(tmp_path / source.file).read_text("utf-8") for source in batches]
     members = [name for text in texts for name in re.findall(r'"\.\./([^"]+\.cpp)"', text)]
-    known = {found.name for found in module.generated}
+    known = {file.name for file in module.generated}
     assert len(members) == len(set(members)) == 392
     assert {*members} == known - {"layernorm2d_fwd_api_common.hpp"}
     assert len(batches) == -(-392 // 16)
@@ -76,10 +82,38 @@ def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
     assert len(module.sources) == 392 + 4
 
 
-def test_sources_of_a_header_without_a_guard_are_alone(plan: Planning) -> None:
-    """Prevents: a batch that does not compile, since two of its files include a definition."""
+def test_gemms_of_a_tile_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a header included twice; every GEMM anew for one more tile in a table."""
     (module,) = plan("module_gemm_a8w8").torch_modules
-    assert not [source for source in module.sources if source.role == "batch"]
+    batches = [source for source in module.sources if source.role == "batch"]
+    assert len(batches) == len([f for f in module.generated if f.name.startswith("impl/")]) == 34
+    assert not [source for source in module.sources if source.role == "generated"]
+    folder = tmp_path / "module_gemm_a8w8/generated"
+    for source in batches:
+        text = (tmp_path / source.file).read_text("utf-8")
+        (header,) = re.findall(r'^#include "(impl/.+)"$', text, re.MULTILINE)
+        members = re.findall(r'"\.\./(instances/.+\.cpp)"', text)
+        assert len(members) == 8
+        assert all(f'#include "{header}"' in (folder / name).read_text("utf-8") for name in members)
+        once = (folder / "once" / header).read_text("utf-8")
+        assert once == f'#pragma once\n#include "../../{header}"\n'
+        # The lookup table is not among them: it changes with every other tile.
+        read = {
+            Path(file).relative_to("module_gemm_a8w8/generated").as_posix()
+            for file in module.batch_files[source.name]
+        }
+        assert read == {*members, header, f"once/{header}"}
+
+
+def test_instances_by_macros_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: MoE instances alone, since they have constants and a macro of AITER's."""
+    (module,) = plan("module_moe_ck2stages").torch_modules
+    batches = [source for source in module.sources if source.role == "batch"]
+    texts = [(tmp_path / source.file).read_text("utf-8") for source in batches]
+    members = [name for text in texts for name in re.findall(r'"\.\./([^"]+\.cpp)"', text)]
+    assert len(members) == len({*members}) == 748
+    assert all("#define Nswizzle QOLA_LOCAL(Nswizzle)\n" in text for text in texts)
+    assert not any("CK_MOE_STAGE1_GEMM_DEFINE" in text for text in texts)
 
 
 def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:

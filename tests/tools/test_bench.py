@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import report, rounds, rows
+from bench import compiled_again, report, rounds, rows
 from bench.measure_costs import fit
 from bench.ninja_build import TIMED
 from bench.processes import BenchError
@@ -122,6 +122,15 @@ def test_ratios_are_theirs_by_ours() -> None:
     assert "2.00 to 4.00" in report.markdown(found)
     with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
         rows.choose(["kernels"])
+
+
+def test_repeated_compiles_are_counted() -> None:
+    """Prevents: a compile with another key counted as unchanged, or a new one overlooked."""
+    before = compiled_again.Compiles({"norm": {"a": "1", "b": "2"}, "gone": {"x": "1"}})
+    after = compiled_again.Compiles({"norm": {"a": "1", "b": "3", "c": "4"}, "new": {"x": "1"}})
+    found = compiled_again.table(before, after)
+    assert found.rows == [("new", "0", "1", "1"), ("norm", "2", "3", "2")]
+    assert found.total == ("all", "2", "4", "3")
 
 
 def test_fitted_sizes() -> None:

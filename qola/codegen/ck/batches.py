@@ -13,7 +13,7 @@ log gets the name of the kernel instance's file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])", re.MULTILINE)
@@ -26,8 +26,11 @@ _SPECIALISATION = re.compile(r"template\s*<\s*>")
 _INSTANTIATION = re.compile(r"template\s+[^<\s]")
 _ALIAS = re.compile(r"using\s+(\w+)\s*=")
 _RECORD = re.compile(r"(?:struct|class)\s+(\w+)")
-_FUNCTION = re.compile(
-    r"(?:(?:static|inline|constexpr)\s+)*(?:void|float|int|bool)\s+(\w+)\s*\([^()]*\)"
+_FUNCTION = re.compile(r"(?:(?:static|inline|constexpr)\s+)*[\w:]+\s+(\w+)\s*\([^()]*\)")
+_CONSTANT = re.compile(r"(?:static\s+)?const(?:expr)?\s+[\w:]+\s+(\w+)\s*=[^,{]*")
+_MACRO_CALL = re.compile(r"(\w+)\s*\([^()]*\)")
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^()]*\))?((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE
 )
 
 _NAMED = "GetName"
@@ -79,12 +82,29 @@ def included(sources: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for text in sources for name in _INCLUDE.findall(text)))
 
 
-def local_names(source: str) -> tuple[str, ...] | None:
+def instantiating_macros(headers: Iterable[str]) -> frozenset[str]:
+    """Return the macros of headers that expand to an explicit instantiation, and to nothing else.
+
+    A macro that a header defines in another way, too, is left out.
+    """
+    found: dict[str, bool] = {}
+    for text in headers:
+        for name, lines in _MACRO.findall(text):
+            body = lines.replace("\\\n", " ").strip().removesuffix(";")
+            declares = ";" in body or "{" in body or not _INSTANTIATION.match(body)
+            found[name] = found.get(name, True) and not declares
+    return frozenset(name for name, instantiates in found.items() if instantiates)
+
+
+def local_names(source: str, macros: Collection[str] = ()) -> tuple[str, ...] | None:
     """Return the names that a kernel source declares at namespace scope, sorted.
 
     Specialisations and instantiations of declarations in headers are left out: they differ in
     their arguments. None if the source has a form that CK's generators do not write, such as a
     macro of its own; it is compiled separately.
+
+    Args:
+        macros: `instantiating_macros` of the headers.
     """
     text = _COMMENT.sub(" ", source)
     if not _directives_stay_local(text):
@@ -106,12 +126,20 @@ def local_names(source: str) -> tuple[str, ...] | None:
         elif piece not in "};" and not depth:
             head += piece
         if ended:
-            name = _declared(head.strip())
+            name = "" if _is_call(head, macros) else _declared(head.strip())
             if name is None:
                 return None
             names |= {name} - {""}
             head = ""
-    return None if head.strip() or depth else tuple(sorted(names))
+    # No semicolon follows a macro that ends with one.
+    rest = head.strip() and not _is_call(head, macros)
+    return None if rest or depth else tuple(sorted(names))
+
+
+def _is_call(head: str, macros: Collection[str]) -> bool:
+    """Return whether a declaration is only a call of one of the macros."""
+    call = _MACRO_CALL.fullmatch(head.strip())
+    return call is not None and call[1] in macros
 
 
 def _directives_stay_local(text: str) -> bool:
@@ -151,7 +179,7 @@ def _declared(head: str) -> str | None:
     if not head or _SPECIALISATION.match(head) or _INSTANTIATION.match(head):
         return ""
     head = _untemplated(head)
-    if alias := _ALIAS.match(head):
+    if alias := _ALIAS.match(head) or _CONSTANT.fullmatch(head):
         return alias[1]
     # A declaration without a body names a definition in another place.
     definition = head.removesuffix("{").rstrip() if head.endswith("{") else ""
