@@ -39,13 +39,15 @@ def _inspect(args: argparse.Namespace, around: Surroundings) -> None:
     paths = [path for place in args.libraries for path in libraries_in(around.directory / place)]
     found = [inspect_library(path) for path in paths]
     if args.json:
+        # Standard output has one JSON value: the error, if there is one.
+        check_compilers(found)
         libraries = [one.to_json() for one in found]
         around.console.json({"libraries": libraries, "schema": SCHEMA})
-    else:
-        for number, one in enumerate(found):
-            if number:
-                around.console.line()
-            _print(one, around)
+        return
+    for number, one in enumerate(found):
+        if number:
+            around.console.line()
+        _print(one, around)
     check_compilers(found)
 
 

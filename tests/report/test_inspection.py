@@ -96,6 +96,9 @@ def test_device_code_of_another_compiler_fails(
     assert "device code of 2 compilers" in failed.err
     assert "clang version 9" in failed.err
     assert "fix       build the libraries again with one ROCm" in failed.err
+    assert "sha256" in failed.out
+    assert main(["inspect", str(tmp_path / "linked.so"), "--json"]) == 1
+    assert set(json.loads(capsys.readouterr().out)) == {"error"}
 
 
 def test_a_library_without_device_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
