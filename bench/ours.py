@@ -185,8 +185,11 @@ class Ours:
             source: path of the source. Bazel writes "cfg" for its configuration.
         """
         configuration, _, inside = source.removeprefix("bazel-out/").partition("/")
-        (found,) = outputs.glob(f"*/{inside}")
-        actual = outputs / found.relative_to(outputs).parts[0]
+        found = list(outputs.glob(f"*/{inside}"))
+        if len(found) != 1:
+            count = f"{len(found)} configurations"
+            raise BenchError(Finding(f"{outputs}/*/{inside}", count, "one with this source"))
+        actual = outputs / found[0].relative_to(outputs).parts[0]
         place = directory / actual.name
         if not place.exists():
             (place / "bazel-out").mkdir(parents=True)

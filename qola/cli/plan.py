@@ -305,7 +305,8 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     if found.not_estimated:
         number, names = sum(found.not_estimated.values()), ", ".join(found.not_estimated)
         words = "seconds to minutes of compiling each, and bytes of the libraries"
-        lines.append(f"not estimated: {number} sources ({words}) of {names}")
+        sources = "source" if number == 1 else "sources"
+        lines.append(f"not estimated: {number} {sources} ({words}) of {names}")
     return lines
 
 

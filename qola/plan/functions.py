@@ -142,7 +142,8 @@ def plan_functions(resolved: ResolvedRequest, output: Folder) -> PlannedFunction
 def _check_rendered(
     manifest: Manifest, pairs: Iterable[tuple[_Requested, RenderedFunction]]
 ) -> None:
-    findings = []
+    findings: list[Finding] = []
+    repeated: list[Finding] = []
     first: dict[str, _Requested] = {}
     for requested, rendered in pairs:
         place = manifest.place("functions", requested.spec.index)
@@ -159,7 +160,9 @@ def _check_rendered(
             line = manifest.lines.of(("functions", other.spec.index))
             found = f"{requested.call.text}, which line {line} requests already"
             fix = "remove one of the two"
-            raise ManifestError(Finding(place, found, "each library once", fix))
+            repeated.append(Finding(place, found, "each library once", fix))
+    if repeated:
+        raise ManifestError(repeated)
     if findings:
         raise PlanError(findings)
 

@@ -157,4 +157,6 @@ def hip_test(name, emulated = False, data = [], env = {}, tags = [], target_comp
             Label("//rules/hip:run_gpu"): [],
             "//conditions:default": [Label("//rules/hip:gpu")],
         })
-    _declare(name, _hip_program_test, emulated, data, env, True, tags, target_compatible_with, visibility, dict(kwargs))
+    attributes = {"testonly": True} | kwargs
+    testonly = attributes.pop("testonly")
+    _declare(name, _hip_program_test, emulated, data, env, testonly, tags, target_compatible_with, visibility, attributes)
