@@ -246,7 +246,9 @@ _NAMED = (
     "manifest.functions.arguments",
     "manifest.modules.overrides",
     "modules.macros",
+    "python_modules.batch_files",
     "python_modules.source_copts",
+    "torch_modules.batch_files",
     "torch_modules.source_copts",
 )
 
