@@ -245,9 +245,9 @@ def test_errors_before_anything_is_built(user: User) -> None:
 
 def test_a_library_beyond_its_budget(user: User) -> None:
     """Prevents: a budget that fails no build, or an error without the families of kernels."""
-    text = GOOD.replace("[build]\n", "[build]\nmax_bytes = 100_000\n")
+    text = GOOD.replace("[build]\n", "[build]\nmax_bytes = 50_000\n")
     (user.directory / "small.toml").write_text(text, encoding="utf-8")
     found = user.build("small.toml", code=7)
     assert "bytes; omitting a family of kernels saves" in found.stdout
-    assert "at most 100,000 bytes: [build] max_bytes" in found.stdout
+    assert "at most 50,000 bytes: [build] max_bytes" in found.stdout
     assert re.search(r"fwd \w+ head dimension \S+ \w+: about [\d,]+ bytes", found.stdout)
