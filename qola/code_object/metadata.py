@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from qola.code_object.reader import CodeObject, Kernel
 from qola.errors import QolaError
+from qola.json_types import JsonObject
 
 
-def describe(code: CodeObject) -> dict[str, Any]:
+def describe(code: CodeObject) -> JsonObject:
     """Return arch, digest and kernels of a code object; sizes and offsets are in bytes."""
     return {
         "arch": code.arch,
@@ -23,7 +23,7 @@ def describe(code: CodeObject) -> dict[str, Any]:
     }
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
+def _kernel(kernel: Kernel) -> JsonObject:
     return {
         "symbol": kernel.symbol,
         "arguments": [asdict(argument) for argument in kernel.arguments],

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qola.code_object.elf import NEEDED, RPATH, RUNPATH
 from qola.code_object.reader import CodeObject, parse_code_object
 from qola.errors import Finding, visible
+from qola.json_types import JsonObject
 from qola.report.data import ReportError
 from qola.report.library import embedded_code, open_library, registered_code
 
@@ -60,7 +60,7 @@ class Inspection:
         """The number of code objects by their device compiler; assembly is not counted."""
         return Counter(compiler_of(one) for one in self.every if one.compilers)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the JSON of the library (docs/guide/report.md)."""
         return {
             "archs": self.archs,
@@ -78,7 +78,7 @@ class Inspection:
         }
 
 
-def _code_json(code: CodeObject, *, embedded: bool) -> dict[str, Any]:
+def _code_json(code: CodeObject, *, embedded: bool) -> JsonObject:
     return {
         "arch": code.arch,
         "bytes": code.size,

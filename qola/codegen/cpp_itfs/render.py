@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import shlex
@@ -10,10 +9,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from qola.aiter.template_functions import TemplateFunction
 from qola.aiter.tree import AiterTree
+from qola.codegen.cpp_itfs import messages
 from qola.codegen.process import run_module
 
 _PLACE = "the functions of csrc/cpp_itfs"
@@ -84,34 +83,29 @@ def render_functions(
         CodegenError: AITER's JIT cannot be imported.
     """
     answers = {arch: _run(tree, calls, arch, rocm) for arch in archs}
-    found = [[_rendered(tree, result) for result in of["results"]] for of in answers.values()]
-    opened = {path for answer in answers.values() for path in answer["opened"]}
+    found = [[_rendered(tree, result) for result in of.results] for of in answers.values()]
+    opened = {path for answer in answers.values() for path in answer.opened}
     return RenderedFunctions(
         tuple(_same(results, [*answers]) for results in zip(*found, strict=True)),
         tuple(sorted(_inputs(tree, opened))),
     )
 
 
-def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -> dict[str, Any]:
-    root = os.path.abspath(tree.root / tree.meta_dir)
-    request = {
-        "root": root,
-        "ck_dir": os.path.abspath(tree.root / tree.ck_dir),
-        "arch": arch,
-        "rocm": rocm,
-        "calls": [
-            {"module": _module(tree, call.function.file), "arguments": dict(call.arguments)}
-            for call in calls
-        ],
-    }
+def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -> messages.Answer:
+    request = messages.Request(
+        os.path.abspath(tree.root / tree.meta_dir),
+        os.path.abspath(tree.root / tree.ck_dir),
+        arch,
+        rocm,
+        tuple(messages.Call(_module(tree, call.function.file), call.arguments) for call in calls),
+    )
     with tempfile.TemporaryDirectory() as name:
         files = Path(name, "request.json"), Path(name, "result.json")
-        files[0].write_text(json.dumps(request), encoding="utf-8")
+        messages.write(request, files[0])
         cwd = Path(name, "cwd")
         cwd.mkdir()
         run_module("qola.codegen.cpp_itfs.run", [*map(str, files)], cwd=cwd, place=_PLACE)
-        answer: dict[str, Any] = json.loads(files[1].read_text(encoding="utf-8"))
-        return answer
+        return messages.read(messages.Answer, files[1])
 
 
 def _module(tree: AiterTree, file: str) -> str:
@@ -120,17 +114,17 @@ def _module(tree: AiterTree, file: str) -> str:
     return ".".join(below.with_suffix("").parts)
 
 
-def _rendered(tree: AiterTree, result: Mapping[str, Any]) -> RenderedFunction:
-    if result["error"]:
-        return RenderedFunction(error=_shortened(tree, result["error"]))
-    given = set(result["flags"]) - {*OPTIONAL_FLAGS}
+def _rendered(tree: AiterTree, result: messages.Result) -> RenderedFunction:
+    if result.error:
+        return RenderedFunction(error=_shortened(tree, result.error))
+    given = set(result.flags) - {*OPTIONAL_FLAGS}
     # AITER's JIT takes them from a set, so in any order.
     flags = sorted(flag for flag in given if not flag.startswith(_OFFLOAD))
     words = [word for flag in flags for word in shlex.split(flag)]
     # One directory gets copies of all: a later file replaces an earlier one of the same name.
-    places = dict.fromkeys(_include_dir(tree, path) for path in reversed(result["copied"]))
+    places = dict.fromkeys(_include_dir(tree, path) for path in reversed(result.copied))
     dirs = tuple(filter(None, places))
-    return RenderedFunction(result["name"], result["source"], tuple(words), dirs)
+    return RenderedFunction(result.name, result.source, tuple(words), dirs)
 
 
 def _shortened(tree: AiterTree, text: str) -> str:

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from qola.codegen.asm.run_script import chip_info, note_opened
+from qola.codegen.cpp_itfs import messages
+from qola.codegen.cpp_itfs.messages import Call, Request, Result
 from qola.codegen.cpp_itfs.templates import Template
 from qola.codegen.process import ignore_bytecode, prepare_generator
 
@@ -128,32 +129,28 @@ def _no_program(*_: object, **__: object) -> str:
     raise FileNotFoundError
 
 
-def _prepare(request: Mapping[str, Any]) -> tuple[ModuleType, Programs]:
+def _prepare(request: Request) -> tuple[ModuleType, Programs]:
     """Import AITER's JIT with stand-ins; return it with its programs."""
-    programs = Programs(request["arch"], request["rocm"])
+    programs = Programs(request.arch, request.rocm)
     os.environ.update(
         AITER_ROOT_DIR=os.path.abspath("jit"),
-        CK_DIR=request["ck_dir"],
-        GPU_ARCHS=request["arch"],
+        CK_DIR=request.ck_dir,
+        GPU_ARCHS=request.arch,
         HOME=os.getcwd(),
     )
     ignore_bytecode()
     version = {"Version": Version, "parse": Version}
     sys.modules.update(
         _torch(),
-        chip_info=chip_info([request["arch"]]),
+        chip_info=chip_info([request.arch]),
         jinja2=_module("jinja2", Template=Template),
         packaging=_module("packaging"),
     )
     sys.modules["packaging.version"] = _module("packaging.version", **version)
-    replaced: dict[ModuleType, dict[str, Any]] = {
-        os: {"system": lambda _command: 0},
-        shutil: {"copy": programs.copy, "copytree": programs.copy, "which": lambda name: name},
-        subprocess: {"run": programs.run, "check_output": _no_program},
-    }
-    for module, functions in replaced.items():
-        vars(module).update(functions)
-    sys.path.insert(0, request["root"])
+    vars(os).update(system=lambda _command: 0)
+    vars(shutil).update(copy=programs.copy, copytree=programs.copy, which=lambda name: name)
+    vars(subprocess).update(run=programs.run, check_output=_no_program)
+    sys.path.insert(0, request.root)
     jit = importlib.import_module(_JIT)
     vars(jit).update(
         makefile_template=programs,
@@ -163,40 +160,33 @@ def _prepare(request: Mapping[str, Any]) -> tuple[ModuleType, Programs]:
     return jit, programs
 
 
-def _compile(jit: ModuleType, programs: Programs, call: Mapping[str, Any]) -> dict[str, Any]:
+def _compile(jit: ModuleType, programs: Programs, call: Call) -> Result:
     """Call a function's `compile`; return the files that it compiles, or an error."""
     programs.copied = []
     programs.sources = []
     try:
-        module = importlib.import_module(call["module"])
-        name, folder = module.compile(**call["arguments"])
+        module = importlib.import_module(call.module)
+        name, folder = module.compile(**call.arguments)
     except ModuleNotFoundError as error:
-        return {"error": f"it imports {error.name}"}
+        return Result(f"it imports {error.name}")
     except Exception as error:
         words = error if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
-        return {"error": str(words)}
+        return Result(str(words))
     if name != folder or programs.sources != [f"{name}.cpp"]:
         further = [source for source in programs.sources if source != f"{name}.cpp"]
-        return {"error": f"it compiles further sources: {', '.join(further) or folder}"}
+        return Result(f"it compiles further sources: {', '.join(further) or folder}")
     source = Path(jit.BUILD_DIR, folder, f"{name}.cpp").read_text(encoding="utf-8")
-    return {
-        "error": "",
-        "name": name,
-        "source": source,
-        "flags": programs.flags,
-        "copied": programs.copied,
-    }
+    return Result("", name, source, tuple(programs.flags), tuple(programs.copied))
 
 
 def main(argv: Sequence[str]) -> None:
     """Answer a request: see `qola.codegen.cpp_itfs.render`."""
-    request = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+    request = messages.read(messages.Request, Path(argv[0]))
     opened: dict[str, None] = {}
     sys.addaudithook(lambda event, args: note_opened(opened, event, args))
     jit, programs = _prepare(request)
-    results = [_compile(jit, programs, call) for call in request["calls"]]
-    answer = {"results": results, "opened": list(opened)}
-    Path(argv[1]).write_text(json.dumps(answer), encoding="utf-8")
+    results = tuple(_compile(jit, programs, call) for call in request.calls)
+    messages.write(messages.Answer(results, tuple(opened)), Path(argv[1]))
 
 
 if __name__ == "__main__":

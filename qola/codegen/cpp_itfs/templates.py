@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from qola.aiter.expressions import COMPARE
 
 _MARK = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 _CONSTANTS = {"true": True, "false": False, "none": None}
+
+
+Values: TypeAlias = Mapping[str, Any]
+"""The values of names, which AITER's Python gives."""
 
 
 class TemplateError(Exception):
@@ -36,7 +40,7 @@ class Template:
         """
         return "".join(self._parts(values))
 
-    def _parts(self, values: Mapping[str, Any]) -> Iterator[str]:
+    def _parts(self, values: Values) -> Iterator[str]:
         # Of each open `if`: whether the branch counts, and whether an earlier one did.
         branches: list[tuple[bool, bool]] = []
 
@@ -67,7 +71,7 @@ class Template:
             raise TemplateError("an if without endif")
 
 
-def evaluate(text: str, values: Mapping[str, Any]) -> Any:
+def evaluate(text: str, values: Values) -> Any:
     """Return the value of an expression."""
     try:
         return _value(ast.parse(text.strip(), mode="eval").body, values)
@@ -75,7 +79,7 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Any:
         raise TemplateError(f"{text.strip()}: an expression that is not supported") from None
 
 
-def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
+def _value(node: ast.expr, values: Values) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
