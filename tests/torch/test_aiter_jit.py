@@ -234,7 +234,7 @@ def test_an_image_without_the_files_of_the_jit(machine: Path) -> None:
     subprocess.run(command, check=True)
     assert not any((machine / "bin" / name).exists() for name in ("hipcc", "hipcc.bin"))
     assert sorted(path.name for path in meta.iterdir()) == ["csrc", "gradlib"]
-    ran = run(machine, ABSENT + IMPORT)
+    ran = run(machine, ABSENT + REFUSE + IMPORT)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
     assert not (machine / "compiled").exists()
