@@ -6,6 +6,8 @@
 
 #include "qola_asm.h"
 
+#include "cc/runtime/device.h"
+
 #include <cstdlib>
 #include <initializer_list>
 #include <string>
@@ -25,22 +27,11 @@ inline std::string key_of_file(std::string_view file, std::string_view directory
     return "hsa/" + std::string(arch) + "/" + std::string(file);
 }
 
-/// Returns the arch of the current device. Throws Error if HIP fails.
-inline std::string current_arch()
-{
-    int device = 0;
-    hipDeviceProp_t properties;
-    check(hipGetDevice(&device), "hipGetDevice");
-    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
-    const std::string_view target = properties.gcnArchName;
-    return std::string(target.substr(0, target.find(':')));
-}
-
 /// Returns the table of the current device's arch. Throws Error if there is none, or if HIP fails.
 template <typename Table>
 Table& table_of_arch(std::initializer_list<std::pair<std::string_view, Table*>> tables)
 {
-    const std::string arch = current_arch();
+    const std::string& arch = qola_runtime::arch_of_current_device(check);
     for(const auto& [name, table] : tables)
         if(name == arch)
             return *table;
@@ -52,7 +43,8 @@ Table& table_of_arch(std::initializer_list<std::pair<std::string_view, Table*>> 
 inline hipError_t load_file(hipModule_t* module, const char* file)
 {
     const char* directory = std::getenv("AITER_ASM_DIR");
-    load(module, key_of_file(file, directory ? directory : "", current_arch()));
+    const std::string& arch = qola_runtime::arch_of_current_device(check);
+    load(module, key_of_file(file, directory ? directory : "", arch));
     return hipSuccess;
 }
 
