@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qola.code_object.reader import CodeObject, Kernel
-from qola.errors import QolaError
 from qola.json_types import JsonObject
+from qola.rule_main import run_main
 
 
 def describe(code: CodeObject) -> JsonObject:
@@ -35,14 +35,13 @@ def _kernel(kernel: Kernel) -> JsonObject:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the code object argv[0], write the JSON file argv[1]; return the exit code."""
-    source, output = (Path(word) for word in (sys.argv[1:] if argv is None else argv))
-    try:
-        code = CodeObject.read(source.read_bytes(), source.name)
-    except QolaError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
+    source, output = map(Path, sys.argv[1:] if argv is None else argv)
+    return run_main(lambda: _write(source, output))
+
+
+def _write(source: Path, output: Path) -> None:
+    code = CodeObject.read(source.read_bytes(), source.name)
     output.write_text(json.dumps(describe(code), indent=1) + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

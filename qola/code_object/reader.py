@@ -212,7 +212,7 @@ def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeOb
         hashlib.sha256(data).hexdigest(),
         next((n.removeprefix(_UNIT) for n in symbols if n.startswith(_UNIT)), ""),
         # Version 2 is 0 (AMDGPUUsage, ELFABIVERSION_AMDGPU_HSA).
-        bytes(elf.data[8:9])[0] + 2,
+        elf.data[8] + 2,
         compilers_of(elf),
         symbols if load else {},
     )
