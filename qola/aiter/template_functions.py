@@ -54,11 +54,8 @@ def template_functions(tree: AiterTree) -> dict[str, TemplateFunction]:
     folder = f"{tree.csrc_dir}/{PurePosixPath(JIT).parent}"
     files = sorted((tree.root / folder).glob("*/*.py"))
     found = (_read(tree, file.relative_to(tree.root).as_posix()) for file in files)
-    return {function.name: function for function in sorted(filter(None, found), key=_by_name)}
-
-
-def _by_name(function: TemplateFunction) -> str:
-    return function.name
+    functions = {function.name: function for function in found if function}
+    return {name: functions[name] for name in sorted(functions)}
 
 
 def _read(tree: AiterTree, file: str) -> TemplateFunction | None:

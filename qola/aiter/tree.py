@@ -16,7 +16,7 @@ import os
 import platform
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +116,13 @@ class AiterTree:
         """Return the tree-relative files of AITER's Python package, sorted."""
         package = (self.root / CONFIG_FILE).parents[1]
         return sorted(path.relative_to(self.root).as_posix() for path in package.glob(pattern))
+
+    def files_among(self, paths: Iterable[str | Path]) -> Iterator[str]:
+        """Yield those paths that are files of the tree, relative to it."""
+        root = os.path.join(os.path.abspath(self.root), "")
+        for path in map(os.path.abspath, paths):
+            if path.startswith(root) and os.path.isfile(path):
+                yield path.removeprefix(root)
 
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.

@@ -241,12 +241,7 @@ def _runs(call: GeneratorCall, archs: Sequence[str]) -> Iterator[tuple[str, Sequ
 
 
 def _inputs(tree: AiterTree, script: str, opened: Sequence[str]) -> Iterator[str]:
-    """Yield the Python and CSV files in a script's folder, and files of the tree that it opened."""
+    """Return the Python and CSV files next to a script, and files of the tree that it opened."""
     siblings = (tree.root / script).parent.iterdir()
-    root = os.path.join(os.path.abspath(tree.root), "")
-    for path in (
-        *(path for path in siblings if path.suffix in (".py", ".csv")),
-        *(Path(name) for name in opened if name.startswith(root)),
-    ):
-        if path.is_file():
-            yield os.path.relpath(path, tree.root)
+    scripts = (path for path in siblings if path.suffix in (".py", ".csv"))
+    return tree.files_among([*scripts, *opened])

@@ -6,7 +6,7 @@ import os
 import posixpath
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -87,7 +87,7 @@ def render_functions(
     opened = {path for answer in answers.values() for path in answer.opened}
     return RenderedFunctions(
         tuple(_same(results, [*answers]) for results in zip(*found, strict=True)),
-        tuple(sorted(_inputs(tree, opened))),
+        tuple(sorted(tree.files_among(opened))),
     )
 
 
@@ -146,10 +146,3 @@ def _same(results: Sequence[RenderedFunction], archs: Sequence[str]) -> Rendered
     if any(result != first for result in others):
         return RenderedFunction(error=f"another source for each of {', '.join(archs)}")
     return first
-
-
-def _inputs(tree: AiterTree, opened: Iterable[str]) -> Iterator[str]:
-    root = os.path.join(os.path.abspath(tree.root), "")
-    for path in opened:
-        if path.startswith(root) and os.path.isfile(path):
-            yield os.path.relpath(path, root)
