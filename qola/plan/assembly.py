@@ -10,7 +10,7 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.missing_names import Includer
 from qola.aiter.tree import ModuleConfig
-from qola.codegen.ck.batches import names_headers
+from qola.codegen.ck.batches import only_defines_name
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
 from qola.folder import Folder
@@ -157,7 +157,7 @@ class Assembly:
             texts,
             first=len(self.kernels),
             size=self._resolved.request.manifest.batch,
-            named=names_headers(self._tree.text(file) for file in files),
+            named=only_defines_name(self._tree.text(file) for file in files),
             folder=self._output,
             module=name,
         )

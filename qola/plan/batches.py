@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from qola.codegen.ck.batches import batch_source, included, local_names, names_source
+from qola.codegen.ck.batches import batch_source, included, local_names, only_calls_name
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
 from qola.folder import Folder
@@ -44,7 +44,7 @@ def write_batches(
         packages, texts: the package and the source text of each kernel instance.
         first: index of the first kernel instance in the plan.
         size: maximum number of kernel instances in a batch.
-        named: result of `names_headers` for all headers that the sources include.
+        named: result of `only_defines_name` for all headers that the sources include.
         folder: the sources are written to its <module>/kernels/batches.
     """
     index = {kernel.name: number for number, kernel in enumerate(instances, first)}
@@ -52,7 +52,7 @@ def write_batches(
     for kernel, package, text in zip(instances, packages, texts, strict=True):
         names = local_names(text) if size > 1 else None
         if names is not None:
-            key = (package, kernel.archs, tuple(included([text])), names, names_source(text))
+            key = (package, kernel.archs, tuple(included([text])), names, only_calls_name(text))
             compatible.setdefault(key, []).append(kernel)
     for (package, _, includes, names, own), kernels in compatible.items():
         for batch in cut(in_order(kernels), size):

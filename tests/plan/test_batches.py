@@ -9,8 +9,8 @@ from qola.codegen.ck.batches import (
     included,
     instantiating_macros,
     local_names,
-    names_headers,
-    names_source,
+    only_calls_name,
+    only_defines_name,
 )
 from qola.codegen.types import FieldValue, KernelInstance
 from qola.plan.batches import batch_name, cut, in_order
@@ -139,11 +139,11 @@ def test_names_are_replaced_only_if_all_uses_are_understood() -> None:
     """Prevents: a batch that does not compile with another Composable Kernel."""
     definition = "  CK_TILE_HOST static std::string GetName()\n  {\n"
     constant = "  [[nodiscard]] static const std::string GetName() {\n"
-    assert names_headers(["", definition, f"// GetName()\n{constant}"])
-    assert not names_headers([definition, "return concat(Pipeline::GetName());"])
-    assert not names_headers(["static std::string GetName(int);"])
-    assert names_source(SOURCE + "std::cout << k_::GetName() << std::flush;")
-    assert not names_source(SOURCE + "auto f = &k_::GetName;")
+    assert only_defines_name(["", definition, f"// GetName()\n{constant}"])
+    assert not only_defines_name([definition, "return concat(Pipeline::GetName());"])
+    assert not only_defines_name(["static std::string GetName(int);"])
+    assert only_calls_name(SOURCE + "std::cout << k_::GetName() << std::flush;")
+    assert not only_calls_name(SOURCE + "auto f = &k_::GetName;")
 
 
 def kernel(name: str, **fields: FieldValue) -> KernelInstance:

@@ -56,14 +56,13 @@ _BATCH = """\
 """
 _KERNEL = """\
 #define QOLA_KERNEL {number}
-#include "../{name}.cpp"
+{source}
 #undef QOLA_KERNEL"""
-_NAMED_KERNEL = """\
-#define QOLA_KERNEL {number}
-#define QOLA_NAME "{name}"
-#include "../{name}.cpp"
-#undef QOLA_NAME
-#undef QOLA_KERNEL"""
+_SOURCE = '#include "../{name}.cpp"'
+_NAMED_SOURCE = f"""\
+#define QOLA_NAME "{{name}}"
+{_SOURCE}
+#undef QOLA_NAME"""
 _NAMED_INCLUDES = """\
 #include <string>
 
@@ -187,12 +186,12 @@ def _declared(head: str) -> str | None:
     return found[1] if found else None
 
 
-def names_headers(texts: Iterable[str]) -> bool:
+def only_defines_name(texts: Iterable[str]) -> bool:
     """Return whether headers only define `GetName`, so that a batch can replace it."""
     return all(_says_only(_DEFINITION, text) for text in texts)
 
 
-def names_source(text: str) -> bool:
+def only_calls_name(text: str) -> bool:
     """Return whether a kernel source only calls `GetName`."""
     return _says_only(_CALL, text)
 
@@ -213,14 +212,17 @@ def batch_source(
     Args:
         includes: from `included`.
         names: from `local_names`.
-        named: replace `GetName`; requires `names_headers` of all included headers, and
-            `names_source` of all kernel sources.
+        named: replace `GetName`; requires `only_defines_name` of all included headers, and
+            `only_calls_name` of all kernel sources.
     """
     lines = "\n".join(f"#include {name}" for name in includes)
-    kernel = _NAMED_KERNEL if named else _KERNEL
+    source = _NAMED_SOURCE if named else _SOURCE
     return _BATCH.format(
         count=len(kernels),
         includes=_NAMED_INCLUDES.format(includes=lines) if named else lines,
         macros="\n".join(f"#define {name} QOLA_LOCAL({name})" for name in names),
-        kernels="\n".join(kernel.format(number=n, name=name) for n, name in enumerate(kernels)),
+        kernels="\n".join(
+            _KERNEL.format(number=n, source=source.format(name=name))
+            for n, name in enumerate(kernels)
+        ),
     )
