@@ -122,7 +122,7 @@ class _Form:
     tree_includes: Callable[[tuple[str, ...]], frozenset[str]]
 
     def key(self, source: str) -> _Key | None:
-        """Return what the sources of a batch have in common; None for a separate compile."""
+        """Return the properties that the sources of a batch share; None for a separate compile."""
         text = self.files[source]
         once = self.once(source)
         if any(self._relative(file) & self._unguarded.keys() for file in (source, *once)) or any(

@@ -1,4 +1,4 @@
-"""What the process that runs `compile` of functions is asked, and what it answers."""
+"""Request to and answer of the process that runs `compile` of functions."""
 
 from __future__ import annotations
 
