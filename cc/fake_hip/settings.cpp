@@ -15,8 +15,11 @@ thread_local hipError_t last_error = hipSuccess;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 constexpr std::array kArchs{
+    Arch{"gfx90a", ":sramecc+:xnack-", 0x3f, 110, 64 << 10, 64 * kGiB, 9, 0, 64},
     Arch{"gfx942", ":sramecc+:xnack-", 0x4c, 304, 64 << 10, 192 * kGiB, 9, 4, 64},
     Arch{"gfx950", ":sramecc+:xnack-", 0x4f, 256, 160 << 10, 288 * kGiB, 9, 5, 64},
+    Arch{"gfx1100", "", 0x41, 48, 64 << 10, 24 * kGiB, 11, 0, 32},
+    Arch{"gfx1201", "", 0x4e, 32, 64 << 10, 16 * kGiB, 12, 0, 32},
     Arch{"gfx1250", "", 0x49, 256, 320 << 10, 288 * kGiB, 12, 5, 32},
 };
 
@@ -45,7 +48,10 @@ Arch pretended(std::string_view name)
             arch.cu_count = number(count, "FAKE_HIP_CU_COUNT");
         return arch;
     }
-    refuse("FAKE_HIP_ARCH: \"" + std::string(name) + "\" is none of gfx942, gfx950, gfx1250");
+    std::string known;
+    for(const Arch& arch : kArchs)
+        known += (known.empty() ? "" : ", ") + std::string(arch.name);
+    refuse("FAKE_HIP_ARCH: \"" + std::string(name) + "\" is none of " + known);
 }
 
 std::vector<Arch> pretended_devices()

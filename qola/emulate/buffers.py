@@ -61,9 +61,12 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
         words = -(-size // 4)
         low, high, records, flags = (w.u[resource + word] for word in range(4))
         base = low.astype(U64) | (high & _HIGH_ADDRESS).astype(U64) << U64(32)
-        if (high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():
-            raise UnsupportedError("a buffer that is swizzled, or adds the lane's number")
         start = soffset(w).astype(I64)
+        if (swizzled := high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():
+            if not ((swizzled == 1) & (base == w.machine.scratch_start)).all():
+                raise UnsupportedError("a buffer that is swizzled, or adds the lane's number")
+            moved = offset + start if vector is None else offset + start + vector(w).astype(I64)
+            return _own_scratch(w, one, np.broadcast_to(moved, (w.count, LANES)), size)
         if vector is None:
             within = np.full((w.count, LANES), offset, I64)
         else:
@@ -123,22 +126,27 @@ def _scratch(one: Instruction, literals: Literals) -> Finder:
     address = one["addr"]
 
     def find(w: Waves, size: int) -> Reach:
-        machine = w.machine
         within = np.full((w.count, LANES), offset, I64)
         if uses_vector:
             within = within + w.u[address].astype(I64)
         if saddr != _OFF:
             within = within + w.u[saddr].astype(I64)
-        good = (within >= 0) & (within + size <= machine.scratch_row)
-        if (w.exec & ~good).any():
-            detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
-            machine.report(w, one, "out of range", detail, w.exec & ~good)
-        wave = w.groups * machine.group_waves + w.numbers
-        lane = wave[:, None] * LANES + np.arange(LANES)
-        places = lane * machine.scratch_row + np.where(good & w.exec, within, 0)
-        return (places + machine.scratch_start).view(U64), [good]
+        return _own_scratch(w, one, within, size)
 
     return find
+
+
+def _own_scratch(w: Waves, one: Instruction, within: Array, size: int) -> Reach:
+    """Addresses by offsets into the scratch memory of each lane."""
+    machine = w.machine
+    good = (within >= 0) & (within + size <= machine.scratch_row)
+    if (w.exec & ~good).any():
+        detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
+        machine.report(w, one, "out of range", detail, w.exec & ~good)
+    wave = w.groups * machine.group_waves + w.numbers
+    lane = wave[:, None] * LANES + np.arange(LANES)
+    places = lane * machine.scratch_row + np.where(good & w.exec, within, 0)
+    return (places + machine.scratch_start).view(U64), [good]
 
 
 def _lds(one: Instruction, literals: Literals) -> Finder:

@@ -82,7 +82,7 @@ def checking(one: Instruction, step: Step) -> Step:
         (writes if written else reads).append((number, count))
     if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
         writes.append((VCC, 2))
-    if "FMAC" in one.name or "PERMLANE" in one.name:
+    if "MAC_F" in one.name or "PERMLANE" in one.name:
         reads += writes
     scalars = [(n, count) for n, count in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
     vectors = [(n, count) for n, count in reads if n >= VGPRS]

@@ -20,6 +20,15 @@ from typing import Any
 #: The encoding behind an opcode's name; names with and without it mean the same operation.
 ENCODING = re.compile(r"_E(32|64)$")
 _LONGEST = 16
+#: Bits 31 to 23 of VOP3P with a matrix operation, and opcodes of gfx90a (CDNA2 ISA, 13.3.9).
+_MATRIX = 0b110100111
+_BF16_1K = range(99, 104)
+#: Operations of gfx90a by the name that their opcode has on gfx950 (CDNA2 ISA, 13.3.1).
+_CDNA2 = {
+    "V_DOT2C_F32_BF16": "V_MAC_F32",
+    "V_FMAMK_F32": "V_MADMK_F32",
+    "V_FMAAK_F32": "V_MADAK_F32",
+}
 #: Packages whose ``__init__`` is left out.
 _HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtime.autogen")
 
@@ -94,12 +103,19 @@ class Instruction:
         return self.pc + 4 + 4 * (distance - 0x10000 if distance & 0x8000 else distance)
 
 
-def decode(code: bytes, pc: int = 0) -> Instruction:
+def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
     """Decode the instruction at the start of some bytes.
 
+    Args:
+        code: the bytes.
+        pc: of the instruction.
+        arch: whose opcodes it has: gfx90a's, or those that gfx942 and gfx950 share.
+
     Raises:
-        ValueError: they are not an instruction of CDNA3 or CDNA4.
+        ValueError: they are not an instruction of CDNA2 (gfx90a), CDNA3 or CDNA4.
     """
+    if arch == "gfx90a":
+        code = _as_cdna3(code)
     try:
         fields, words, name, form, size, literal, text = _decode(code[:_LONGEST])
     except Exception as error:
@@ -107,7 +123,21 @@ def decode(code: bytes, pc: int = 0) -> Instruction:
         # the instruction set reserves.
         word = int.from_bytes(code[:4], "little")
         raise ValueError(f"{word:#010x}: {error or type(error).__name__}") from error
+    if arch == "gfx90a" and name in _CDNA2:
+        text = text.replace(name.lower(), _CDNA2[name].lower())
+        name = _CDNA2[name]
     return Instruction(pc, size, name, form, fields, words, literal, text)
+
+
+def _as_cdna3(code: bytes) -> bytes:
+    """Return an instruction of gfx90a with the opcode of gfx942.
+
+    The tables do not have CDNA2, whose V_MFMA_F32_*BF16_1K are 99 to 103: in CDNA3 from 93 on.
+    """
+    word = int.from_bytes(code[:4], "little")
+    if word >> 23 == _MATRIX and word >> 16 & 0x7F in _BF16_1K:
+        return (word - (6 << 16)).to_bytes(4, "little") + code[4:]
+    return code
 
 
 @cache
@@ -132,13 +162,18 @@ def _decode(
     )
 
 
-def sweep(code: bytes) -> dict[int, Instruction | str]:
-    """Decode all of a kernel's code: by offset the instruction, or why there is none."""
+def sweep(code: bytes, arch: str = "") -> dict[int, Instruction | str]:
+    """Decode all of a kernel's code: by offset the instruction, or why there is none.
+
+    Args:
+        code: the bytes.
+        arch: as in `decode`.
+    """
     found: dict[int, Instruction | str] = {}
     pc = 0
     while pc + 4 <= len(code):
         try:
-            one = decode(code[pc : pc + _LONGEST], pc)
+            one = decode(code[pc : pc + _LONGEST], pc, arch)
         except ValueError as error:
             found[pc] = str(error)
             pc += 4

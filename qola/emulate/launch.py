@@ -20,7 +20,7 @@ from qola.errors import Finding, QolaError
 
 Dim = tuple[int, int, int]
 
-ARCHS = ("gfx942", "gfx950")
+ARCHS = ("gfx90a", "gfx942", "gfx950")
 """The archs that are emulated."""
 
 #: The most scratch memory of a lane in bytes: the memory of a wave is a number of 13 bits, in KiB
@@ -32,9 +32,10 @@ _MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 _POISON = 0xBADDCAFE
 #: Numbers of user SGPRs that bits of the descriptor's properties enable: private segment buffer,
 #: dispatch, queue, kernarg segment, dispatch id, flat scratch, private segment size. All but the
-#: addresses of the dispatch packet and the kernarg segment are 0, where no kernel finds memory.
+#: addresses of scratch memory, the dispatch packet and the kernarg segment are 0, where no kernel
+#: finds memory.
 _USER = (4, 2, 2, 2, 2, 2, 1)
-_DISPATCH, _KERNARG = 1, 3
+_SCRATCH, _DISPATCH, _KERNARG = 0, 1, 3
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,9 @@ class _Launch:
         )
         # Generic pointers reach the LDS, too.
         self.device.map.add(machine.lds_start, len(machine.lds))
+        if self.program.arch == "gfx90a":
+            # Its instructions for buffers and generic pointers reach scratch memory, too.
+            self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
         try:
             for first in range(0, groups, at_once):
@@ -180,6 +184,8 @@ class _Launch:
             self.device.map.remove(kernarg)
             self.device.map.remove(packet)
             self.device.map.remove(machine.lds_start)
+            if self.program.arch == "gfx90a":
+                self.device.map.remove(machine.scratch_start)
         return Result(self.kernel.symbol, executed, faults.all)
 
     def _refusal(self) -> str:
@@ -239,7 +245,9 @@ class _Launch:
         x, y, _ = (U32(size) for size in self.block)
         packed = item % x | item // x % y << U32(10) | item // (x * y) << U32(20)
         v[0] = np.tile(packed, (len(groups), 1))
-        self._scalars(s, groups, waves, {_DISPATCH: packet, _KERNARG: kernarg})
+        # For gfx90a scratch memory is a buffer, swizzled by bit 63.
+        scratch = machine.scratch_start | 1 << 63
+        self._scalars(s, groups, waves, {_SCRATCH: scratch, _DISPATCH: packet, _KERNARG: kernarg})
         lanes = np.tile(item < self.items, (len(groups), 1))
         s[:, EXEC : EXEC + 2] = np.packbits(lanes, axis=1, bitorder="little").view(U32)
         return Waves(
@@ -276,3 +284,6 @@ class _Launch:
                 ids = np.array([group // place % self.grid[axis] for group in groups], U32)
                 s[:, number] = np.repeat(ids, waves)
                 number += 1
+        if self.descriptor.properties >> _SCRATCH & 1:
+            # Where the memory of the wave begins: the address of each lane has that already.
+            s[:, number] = 0

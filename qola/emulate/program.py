@@ -141,7 +141,8 @@ class Program:
         self.arch = code_object.arch
         self.kernel = kernel
         self.checked = checked
-        self.code = sweep(code_object.image[kernel.entry : kernel.entry + kernel.size])
+        code = code_object.image[kernel.entry : kernel.entry + kernel.size]
+        self.code = sweep(code, self.arch)
         self.literals = Literals()
         self._bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}

@@ -98,6 +98,10 @@ vector("V_MAXIMUM3_F32", "f32 f32 f32 -> f32", lambda a, b, c: np.maximum(np.max
 vector("V_MINIMUM3_F32", "f32 f32 f32 -> f32", lambda a, b, c: np.minimum(np.minimum(a, b), c))
 vector("V_FMAMK_F32", "f32 lit f32 -> f32", fma)
 vector("V_FMAAK_F32", "f32 f32 lit -> f32", fma)
+# CDNA2's own: the product is rounded, too.
+vector("V_MAC_F32", "f32 f32 dst -> f32", lambda a, b, c: a * b + c)
+vector("V_MADMK_F32", "f32 lit f32 -> f32", lambda a, b, c: a * b + c)
+vector("V_MADAK_F32", "f32 f32 lit -> f32", lambda a, b, c: a * b + c)
 vector("V_RCP_F16", "f16 -> f16", lambda a: F16(1) / a)
 vector("V_RCP_F32", "f32 -> f32", lambda a: F32(1) / a)
 vector("V_RCP_IFLAG_F32", "f32 -> f32", lambda a: F32(1) / a)

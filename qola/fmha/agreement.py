@@ -18,7 +18,7 @@ from qola.fmha.sweep import sweep
 from qola.verify.c_api import Found
 from qola.verify.case import REFUSED, Call, Dim, Sample
 from qola.verify.host import Built, Host, on_device
-from qola.verify.tell import archs_of, builds, tell_error
+from qola.verify.tell import builds, tell_error
 
 _MAX_BYTES = 64 << 20
 _SWEEP = "sweep"
@@ -198,7 +198,7 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     found: list[Compared] = []
     served: dict[str, set[str]] = {}
     for built in builds(args):
-        for arch in archs_of(args, built):
+        for arch in args.arch or built.plan.archs:
             kernels = [k for k in built.kernels if arch in k.archs]
             directions = {k.direction for k in kernels} & set(MAIN_ROLE)
             served.setdefault(arch, set()).update(directions)

@@ -14,7 +14,7 @@ from qola.aiter.tree import ROCM, ModuleConfig
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding, QolaError
 from qola.json_types import json_fields
-from qola.manifest.constants import TESTED_ARCHS
+from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
@@ -126,12 +126,17 @@ def _faults(
 
 def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:
     """Warn about archs that no test of qola builds for."""
-    others = [arch for arch in chosen if arch not in TESTED_ARCHS]
-    if others:
-        yield Finding(
-            manifest.place("build", "architectures"),
-            f"{', '.join(others)}, which no test of qola builds for",
-            f"{' or '.join(TESTED_ARCHS)}; others are as good as the tree and its compiler",
-            f"{docs_url('reference/manifest.md')} says what was tried",
-            "warning",
-        )
+    partly = [arch for arch in chosen if arch in PARTLY_TESTED_ARCHS]
+    others = [arch for arch in chosen if arch not in (*TESTED_ARCHS, *PARTLY_TESTED_ARCHS)]
+    for archs, found in (
+        (partly, "for which qola's tests build only forward kernels"),
+        (others, "which no test of qola builds for"),
+    ):
+        if archs:
+            yield Finding(
+                manifest.place("build", "architectures"),
+                f"{', '.join(archs)}, {found}",
+                f"{' or '.join(TESTED_ARCHS)}; others are as good as the tree and its compiler",
+                f"{docs_url('reference/manifest.md')} says what was tried",
+                "warning",
+            )

@@ -34,20 +34,27 @@ def builds(args: argparse.Namespace) -> list[Built]:
     ]
 
 
-def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
-    """Return the archs to try a library on; VerifyError for one that is not emulated."""
+def _emulated_archs(args: argparse.Namespace, built: Built) -> list[str]:
+    """Return the archs to try a library on; print those of the library that are not emulated.
+
+    Raises:
+        VerifyError: an arch of the arguments, or each of the library, is not emulated.
+    """
     archs = list(args.arch or built.plan.archs)
-    for arch in archs:
-        if arch not in ARCHS:
-            known = f"one of {', '.join(sorted(ARCHS))}"
-            raise VerifyError(Finding(arch, "an arch that is not emulated", known))
-    return archs
+    others = [arch for arch in archs if arch not in ARCHS]
+    if others and (args.arch or others == archs):
+        known = f"one of {', '.join(ARCHS)}"
+        raise VerifyError(Finding(others[0], "an arch that is not emulated", known))
+    if others:
+        message = f"{built.planned.library} is not tried on {', '.join(others)}: not emulated"
+        print(message, file=sys.stderr)
+    return [arch for arch in archs if arch in ARCHS]
 
 
 def requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
     """Return the requests for a library, one for each arch."""
     how = tuple(args.kernels), args.samples, args.seed
-    return [VerifyRequest(arch, *how) for arch in archs_of(args, built)]
+    return [VerifyRequest(arch, *how) for arch in _emulated_archs(args, built)]
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:

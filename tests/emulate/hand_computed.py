@@ -130,6 +130,23 @@ def _fmac_f16(name: str) -> None:
     assert found[0, 0] == int(f16(6.5)[0]) | 7 << 16
 
 
+@case(["V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"])
+def _mac(name: str) -> None:
+    # The product is rounded: fused, the sum would be 2**-24 instead of 0.
+    a, b = f32(1.0 + 2**-12, 3.0), f32(1.0 + 2**-12, 2.0)
+    addend = f32(-1.0 - 2**-11, 0.5)
+    if name == "V_MAC_F32":
+        found = computed(name, a, b, addend, form="VOP2")[0]
+    else:
+        literal = int((b if name == "V_MADMK_F32" else addend)[0])
+        fields = {"src0": 256, "vsrc1": 258, "vdst": 266, "literal": literal}
+        second = addend if name == "V_MADMK_F32" else b
+        registers = np.stack([lanes_of(a), lanes_of([]), lanes_of(second)])
+        w = run(instruction(name, "VOP2_LIT", fields, literal=literal), registers=registers)
+        found = w.v[10, 0, :1]
+    assert found.view(np.float32).tolist() == [0.0, 6.5][: len(found)]
+
+
 @case(["V_LDEXP_F64"])
 def _ldexp64(name: str) -> None:
     low, high = computed(name, np.array([1.5]).view(U64), u32(4))[:, 0]

@@ -365,7 +365,7 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no kernel" in capsys.readouterr().err
     assert main([*words, "--kernels=none", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 1
-    assert main([*words, "--arch=gfx90a"]) == 1
+    assert main([*words, "--arch=gfx1201"]) == 1
     assert "an arch that is not emulated" in capsys.readouterr().err
 
 

@@ -220,7 +220,7 @@ def test_calls_fail(
     [
         (
             {"FAKE_HIP_ARCH": "gfx000"},
-            'FAKE_HIP_ARCH: "gfx000" is none of gfx942, gfx950, gfx1250',
+            'FAKE_HIP_ARCH: "gfx000" is none of gfx90a, gfx942, gfx950, gfx1100, gfx1201, gfx1250',
         ),
         ({"FAKE_HIP_FAIL": "hipMaloc=2"}, "FAKE_HIP_FAIL: no function hipMaloc"),
         (
