@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from qola.launch.fake_hip import RUNTIME
+from tests.torch import aiter_site
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 MODULES = Path(os.environ["QOLA_TEST_MODULES"], "manifest.json").resolve().parent / "aiter_jit"
@@ -24,8 +25,6 @@ FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 REMOVE_JIT = Path(__file__).parents[2] / "examples/serving/remove-jit"
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ninja")
-#: Tables that AITER merges with pandas when it is imported, unless one is named.
-TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
 START = "import os, site, sys, torch\nsite.addsitedir(sys.argv[1])\n"
 ABSENT = Path(__file__).with_name("absent.py").read_text("utf-8")
 REFUSE = """\
@@ -91,15 +90,10 @@ else:
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """Return a directory with AITER in site/, and tools in bin/: each compiler is an error."""
-    for name in ("bin", "site"):
-        (tmp_path / name).mkdir()
-    for name in ("aiter", "aiter_meta"):
-        (tmp_path / "site" / name).symlink_to(TREE / name)
+    aiter_site.install(tmp_path, TREE)
     (tmp_path / "bin" / RUNTIME).symlink_to(FAKE)
-    tools = {name: f"echo {name} >> {tmp_path}/compiled; exit 1" for name in COMPILERS}
-    for name, script in {**tools, "hipconfig": "echo 7.2.53211"}.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
-        (tmp_path / "bin" / name).chmod(0o755)
+    for name in COMPILERS:
+        aiter_site.write_tool(tmp_path, name, f"echo {name} >> {tmp_path}/compiled; exit 1")
     return tmp_path
 
 
@@ -108,9 +102,8 @@ def command(machine: Path, code: str) -> list[str]:
 
 
 def environment(machine: Path, more: Mapping[str, str]) -> dict[str, str]:
-    tables = {f"AITER_CONFIG_GEMM_A8W8_{name}": str(machine / "none.csv") for name in TABLES}
-    places = {"PATH": f"{machine}/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"{machine}/bin"}
-    return {**places, **tables, "GPU_ARCHS": "gfx942", "HOME": str(machine), **more}
+    own = {"GPU_ARCHS": "gfx942", "LD_LIBRARY_PATH": f"{machine}/bin"}
+    return {**aiter_site.variables(machine), **own, **more}
 
 
 def run(machine: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:

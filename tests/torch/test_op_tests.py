@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from tests.torch import aiter_site
+
 PYTHON = os.environ["QOLA_TORCH"]
 HARNESS = Path(__file__).with_name("run_op_test.py")
 SCRIPTS = Path(os.environ["QOLA_TEST_OP_TESTS"]).resolve()
 MODULES = Path(os.environ["QOLA_TEST_MODULES"]).resolve()
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
-#: Tables that AITER merges with pandas when it is imported, unless one is named.
-TABLES = ("BPRESHUFFLE", "BLOCKSCALE", "BLOCKSCALE_BPRESHUFFLE")
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,11 @@ CASES = {
 def run(case: Case, directory: Path) -> dict[str, Any]:
     """Run a script; return its comparisons, kernels and error."""
     result = directory / "result.json"
-    (directory / "bin").mkdir()
-    (directory / "bin/hipconfig").write_text("#!/bin/sh\necho 7.2.53211\n", "utf-8")
-    (directory / "bin/hipconfig").chmod(0o755)
-    (directory / "site").mkdir()
-    for name in ("aiter", "aiter_meta"):
-        (directory / "site" / name).symlink_to(TREE / name)
+    aiter_site.install(directory, TREE)
     command: list[str | Path] = [PYTHON, HARNESS, result, SCRIPTS / case.script]
     env = {
-        **{f"AITER_CONFIG_GEMM_A8W8_{name}": str(directory / "none.csv") for name in TABLES},
+        **aiter_site.variables(directory),
         "AITER_JIT_DIR": str(MODULES),
-        "HOME": str(directory),
-        "PATH": f"{directory}/bin:/usr/bin:/bin",
         "PYTHONPATH": f"{HARNESS.parents[2]}:{directory}/site",
     }
     ran = subprocess.run(
