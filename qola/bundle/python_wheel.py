@@ -108,7 +108,7 @@ _ARCH_DESCRIPTION = """\
 Device code for {arch} of the libraries in {host}, which this wheel installs next to them.
 """
 #: Python modules of in_wheel/ in the package, verbatim.
-_MODULES = ("_c.py", "_operators.py", "torch.py")
+_MODULES = ("_c.py", "_hip.py", "_operators.py", "torch.py")
 EPOCH = 315532800
 """A zip file's earliest time, 1980-01-01, in Unix seconds. All files of a wheel have it, so that
 its bytes depend only on contents: callers of `write_wheel` set SOURCE_DATE_EPOCH to it."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from qola.aiter.attention import ENTRIES
 from qola.attention import AttentionProblem
+from qola.bundle.in_wheel._hip import load_runtime
 from qola.emulate.hip import by_name
 from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.registry import Registry
@@ -59,12 +60,12 @@ class Gpu:
         self._arch = arch
         self._parameters = built.parameters
         try:
-            self._hip = ctypes.CDLL(RUNTIME, mode=ctypes.RTLD_GLOBAL)
+            self._hip = load_runtime(RUNTIME, mode=ctypes.RTLD_GLOBAL)
             count = ctypes.c_int()
             status = self._hip.hipGetDeviceCount(ctypes.byref(count))
             found = "" if count.value and not status else f"no device of HIP's: error {status}"
-        except OSError as error:
-            found = f"no HIP runtime: {error}"
+        except RuntimeError as error:
+            found = str(error)
         if found:
             fix = 'Runner(..., device="emulated")'
             raise RunError(Finding("device hip", found, "ROCm 7, and a GPU that it supports", fix))

@@ -26,6 +26,15 @@ OLDER_SYSTEMS_NAMES = Label("//cc/older_systems:names")
 # the file.
 LARGE_CODE = Label("//rules/private:large_code.ld")
 
+# Where pip installs HIP's runtime, seen from a library in a package of site-packages or in a directory of one:
+# _rocm_sdk_core of AMD's wheel rocm-sdk-core, and rocm. A directory that does not exist costs nothing. JAX's wheels for
+# ROCm have the same entries. LD_LIBRARY_PATH comes before them, /etc/ld.so.cache after them.
+HIP_RUNPATH = [
+    "-Wl,-rpath,$ORIGIN/{}{}/lib".format(up, package)
+    for package in ["_rocm_sdk_core", "rocm"]
+    for up in ["../", "../../"]
+]
+
 # Link flags of a kernel library, whether Bazel links it or later a user's
 # machine. HIP's runtime comes last, and LARGE_CODE by -Wl,-T.
 KERNEL_LINK_FLAGS = [

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action", "llvm_program")
+load(":cc.bzl", "HIP_RUNPATH", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action", "llvm_program")
 load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
@@ -297,7 +297,7 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
             "-Wl,--version-script=$(location {})".format(export_list),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname," + file,
-        ] + link_flags + ["-lamdhip64"],
+        ] + HIP_RUNPATH + link_flags + ["-lamdhip64"],
     )
     cc_shared_library(
         name = name + ".shared",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from qola.bundle.elf_versions import read_needs
+from qola.bundle.in_wheel._hip import PIP_PACKAGES
 from qola.bundle.platform_policy import check_platform
 from tests.library.offload import code_objects
 from tests.library.symbols import SEVERAL_KERNELS, of_plan, of_symbol
@@ -76,8 +77,15 @@ def test_needs_hip_and_no_torch() -> None:
     assert "libamdhip64" in needed
     assert needed <= ALLOWED_NEEDED
     assert dynamic("SONAME") == [LIBRARY.name]
-    # A path of the machine that linked would be searched on every other one.
-    assert dynamic("RPATH") + dynamic("RUNPATH") == []
+
+
+def test_finds_hip_of_pip_and_searches_no_other_path() -> None:
+    """Prevents: a library that misses pip's HIP, or searches a path of the machine that linked."""
+    (found,) = dynamic("RUNPATH")
+    assert found.split(":") == [
+        f"$ORIGIN/{up}{package}/lib" for package in PIP_PACKAGES for up in ("../", "../../")
+    ]
+    assert dynamic("RPATH") == []
 
 
 def test_loads_on_older_systems(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ._hip import load_library
+
 _I32, _I64, _U64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
 _HERE = Path(__file__).resolve().parent
 
@@ -86,13 +88,10 @@ class Entry:
         """Load the library and the HIP runtime.
 
         Raises:
-            RuntimeError: the library cannot be loaded, or the process has two HIP runtimes.
+            RuntimeError: see load_library; or the process has two HIP runtimes.
         """
         self.name = name
-        try:
-            loaded = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise RuntimeError(f"{library}: {error}; it needs ROCm's libamdhip64.so.7") from error
+        loaded = load_library(library)
         _check_runtimes()
         self._launch = getattr(loaded, f"{prefix}{name}")
         self._launch.argtypes = [ctypes.POINTER(Arguments), ctypes.c_void_p]
