@@ -148,7 +148,7 @@ class Workspace:
                     name="wheel",
                     bundle=":bundle",
                     # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
-                    external_libraries=None if self.for_aiter else ["libamdhip64.so.7"],
+                    external_libraries=None if self.for_aiter else ["libamdhip64.so"],
                     package=f"qola_{self.name}{_LAZY if lazy else ''}",
                     platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,

@@ -29,13 +29,15 @@ def check_platform(
 
     Args:
         external_libraries: libraries outside of the policy that users of the wheel install, such
-            as libamdhip64.so.7.
+            as libamdhip64.so.7; libamdhip64.so stands for every version.
 
     Raises:
         BundleError: the policy is unknown, a file needs a library or version that the policy does
             not guarantee, or no file needs a declared external library.
     """
     external = set(external_libraries)
+    needed = {name for file in needs for name in file.libraries}
+    needed |= {_without_version(name) for name in needed}
     policies = sorted(WheelPolicies(libc=Libc.GLIBC, arch=Architecture.x86_64))
     policy = next((p for p in policies if platform in (p.name, *p.aliases)), None)
     if policy is None:
@@ -53,7 +55,7 @@ def check_platform(
             "libraries that files of the bundle need",
             f'remove "{name}" from external_libraries',
         )
-        for name in sorted(external - {name for file in needs for name in file.libraries})
+        for name in sorted(external - needed)
     ]
     if policy.name != NO_POLICY:
         findings += _violations(needs, policy, external, _fitting(needs, policies))
@@ -96,6 +98,8 @@ def _violations(
         for library in file.libraries:
             if library in policy.whitelist | external | own or _LOADER.match(library):
                 continue
+            if _without_version(library) in external:
+                continue
             findings.append(
                 Finding(
                     file.path,
@@ -105,6 +109,11 @@ def _violations(
                 )
             )
     return findings
+
+
+def _without_version(library: str) -> str:
+    """Return libamdhip64.so of libamdhip64.so.7."""
+    return re.sub(r"(\.\d+)+$", "", library)
 
 
 def _missing(file: ElfNeeds, policy: Policy) -> set[str]:

@@ -473,7 +473,7 @@ qola_wheel = rule(
     implementation = _qola_wheel_impl,
     attrs = PACK_ATTRS | {
         "external_libraries": attr.string_list(
-            doc = "Libraries that are neither in the bundle nor covered by `platform`, and that every machine with the wheel provides: `libamdhip64.so.7` is part of ROCm.",
+            doc = "Libraries that are neither in the bundle nor covered by `platform`, and that every machine with the wheel provides: `libamdhip64.so.7` is part of ROCm, and `libamdhip64.so` stands for each of its versions.",
         ),
         "package": attr.string(
             doc = "Name of the Python package, and of the distribution: small letters, digits and _.",

@@ -1,6 +1,7 @@
 """Runs libraries without a GPU: launch tests, numeric tests, and the programs of `qola verify` and `qola dispatch`."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("//rules/rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
 load("//rules/rocm:rocm_files.bzl", "rocm_files")
 load(":providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
 load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
@@ -91,7 +92,8 @@ def library_caller(name, library, module):
         name = name + ".so",
         srcs = [name + ".cpp"],
         copts = _HOST_COPTS + ["-fPIC"],
-        linkopts = ["-lamdhip64"],
+        additional_linker_inputs = RUNTIME_LINK_INPUTS,
+        linkopts = RUNTIME_LINK_FLAGS,
         linkshared = True,
         target_compatible_with = [Label("//rules/rocm:rocm")],
         deps = [library, Label("//cc/launch")],

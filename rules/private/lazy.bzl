@@ -173,8 +173,9 @@ def _library(ctx, kernel, arch):
         linking_contexts = [ctx.attr._older_systems[CcInfo].linking_context],
         output_type = "dynamic_library",
         # No soname: the loader treats two libraries of one name as one.
-        additional_inputs = [ctx.file._link_script],
-        user_link_flags = KERNEL_LINK_FLAGS + ["-Wl,-T," + ctx.file._link_script.path, "-lamdhip64"],
+        additional_inputs = [ctx.file._link_script] + ctx.files._renamed_hip,
+        user_link_flags = KERNEL_LINK_FLAGS + ["-Wl,-T," + ctx.file._link_script.path] +
+                          ([file.path for file in ctx.files._renamed_hip] or ["-lamdhip64"]),
     )
     return struct(arch = arch, file = linked.library_to_link.dynamic_library, name = kernel.name)
 
@@ -208,6 +209,7 @@ kernel_libraries = rule(
         "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_older_systems": attr.label(default = OLDER_SYSTEMS_NAMES, providers = [CcInfo]),
+        "_renamed_hip": attr.label(default = "//rules/rocm:renamed_hip"),
     },
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 

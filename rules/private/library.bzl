@@ -2,7 +2,8 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load(":cc.bzl", "HIP_RUNPATH", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "linking_context", "llvm_action", "llvm_program")
+load("//rules/rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
+load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "RUNPATH_FLAGS", "linking_context", "llvm_action", "llvm_program")
 load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
@@ -290,14 +291,14 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
         additional_linker_inputs = [
             export_list,
             LARGE_CODE,
-        ] + link_inputs,
+        ] + link_inputs + RUNTIME_LINK_INPUTS,
         deps = deps + [OLDER_SYSTEMS],
         features = ["-static_libgcc"],
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname," + file,
-        ] + HIP_RUNPATH + link_flags + ["-lamdhip64"],
+        ] + RUNPATH_FLAGS + link_flags + RUNTIME_LINK_FLAGS,
     )
     cc_shared_library(
         name = name + ".shared",

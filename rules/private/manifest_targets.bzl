@@ -8,7 +8,7 @@ load(":static.bzl", "qola_static_library")
 
 # The build checks the files against the platform (docs/guide/bundle.md). ROCm provides its runtime.
 _WHEELS_FOR = dict(
-    external_libraries = ["libamdhip64.so.7"],
+    external_libraries = ["libamdhip64.so"],
     platform = "manylinux_2_28_x86_64",
 )
 

@@ -65,11 +65,15 @@ def declare_settings():
     --@qola//:compress, the default, compresses the device code of kernel instances in
     libraries, and of kernels in Triton in packs.
 
+    --@qola//:hip_soname=libamdhip64.so.8 links HIP's runtime by another soname than
+    the linked ROCm's own.
+
     --@qola//:torch=cpu_check builds modules in mode pybind with a PyTorch that
     has no HIP: Python can import them, and they launch no kernel.
     """
     _archs_flag(name = "archs", build_setting_default = [])
     bool_flag(name = "compress", build_setting_default = True)
+    string_flag(name = "hip_soname", build_setting_default = "", values = ["", "libamdhip64.so.7", "libamdhip64.so.8"])
     string_flag(name = "torch", build_setting_default = "rocm", values = ["cpu_check", "rocm"])
 
 def _selected_archs_impl(ctx):

@@ -29,8 +29,17 @@ alias(
 )
 
 alias(
+    name = "hip_library",
+    actual = "@qola_rocm_sdk//:sdk/rocm/lib/libamdhip64.so",
+    visibility = ["//visibility:public"],
+)
+
+alias(
     name = "hip_runtime",
-    actual = "@qola_rocm_sdk//:sdk_hip_runtime",
+    actual = select({{
+        "@qola//rules/rocm:own_hip_soname": "@qola_rocm_sdk//:sdk_hip_runtime",
+        "//conditions:default": "@qola//rules/rocm:renamed_hip_runtime",
+    }}),
     visibility = ["//visibility:public"],
 )
 
@@ -97,8 +106,22 @@ cc_library(
 )
 
 cc_library(
-    name = "hip_runtime",
+    name = "linked_hip_runtime",
     linkopts = {hip_linkopts},
+)
+
+filegroup(
+    name = "hip_library",
+    srcs = glob(["lib/libamdhip64.so"], allow_empty = True),
+    visibility = ["//visibility:public"],
+)
+
+alias(
+    name = "hip_runtime",
+    actual = select({{
+        "@qola//rules/rocm:own_hip_soname": ":linked_hip_runtime",
+        "//conditions:default": "@qola//rules/rocm:renamed_hip_runtime",
+    }}),
     visibility = ["//visibility:public"],
 )
 
@@ -203,6 +226,8 @@ def _local(rctx, path):
     headers = rctx.path((rocm.prefix or "/usr") + "/include/hip")
     if rocm.identity and headers.exists:
         rctx.symlink(headers, "include/hip")
+    if rocm.library_dir:
+        rctx.symlink(rocm.library_dir + "/libamdhip64.so", "lib/libamdhip64.so")
     values = {
         name: repr(getattr(rocm, name))
         for name in ["flags", "identity", "include_dirs", "library_dir", "prefix", "tools"]

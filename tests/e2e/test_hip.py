@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,20 @@ def test_run_emulated(consumer: Bazel) -> None:
     """Prevents: a program that `bazel run` cannot start without a GPU."""
     result = consumer.run("run", "--@qola//rules/hip:run=emulated", "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
+
+
+def test_another_soname_of_hip(consumer: Bazel) -> None:
+    """Prevents: a program that needs one version of HIP's runtime, run with another one."""
+    options = ("--@qola//rules/hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
+    result = consumer.run("run", *options, "//:saxpy_program")
+    assert "saxpy: 1000 values are right" in result.stdout
+    (needed,) = {
+        soname
+        for program in (consumer.workspace / "bazel-bin").glob("saxpy_program*")
+        if program.is_file()
+        for soname in re.findall(rb"libamdhip64\.so\.\d", program.read_bytes())
+    }
+    assert needed == b"libamdhip64.so.8"
 
 
 def test_no_aiter(consumer: Bazel) -> None:

@@ -164,6 +164,16 @@ def _link_argv_test_impl(ctx):
     asserts.true(env, "-Wl,-T,rules/private/large_code.ld" in argv, "functions on both sides of .eh_frame_hdr")
     return analysistest.end(env)
 
+def _hip_soname_test_impl(ctx):
+    """Prevents: --@qola//:hip_soname that links the other runtime, or that compiles kernels again."""
+    env = analysistest.begin(ctx)
+    link = _actions(env, "CppLink", "ns_libmodule.so")
+    renamed = [path for path in link.inputs if path.endswith("rules/rocm/renamed_hip/libamdhip64.so")]
+    asserts.equals(env, 1, len(renamed), "the renamed runtime is not linked")
+    asserts.true(env, [flag for flag in link.argv if flag.endswith("/rules/rocm/renamed_hip/libamdhip64.so")] != [], str(link.argv))
+    asserts.false(env, "-lamdhip64" in link.argv, "both runtimes")
+    return analysistest.end(env)
+
 def _restricted_test_impl(ctx):
     """Prevents: --@qola//:archs that compiles, links or dispatches to what it leaves out."""
     env = analysistest.begin(ctx)
@@ -204,6 +214,11 @@ _local_argv_test = analysistest.make(
 )
 _link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)
 _unrestricted_test = analysistest.make(_unrestricted_test_impl, **_ATTRS)
+_hip_soname_test = analysistest.make(
+    _hip_soname_test_impl,
+    config_settings = {str(Label("//:hip_soname")): "libamdhip64.so.8"},
+    **_ATTRS
+)
 _restricted_test = analysistest.make(
     _restricted_test_impl,
     config_settings = {_ARCHS: ["gfx942"]},
@@ -232,6 +247,7 @@ def action_test_suite(name):
     """
     tests = {
         "batch_test": _batch_test,
+        "hip_soname_test": _hip_soname_test,
         "kernel_argv_test": _kernel_argv_test,
         "link_argv_test": _link_argv_test,
         "local_argv_test": _local_argv_test,

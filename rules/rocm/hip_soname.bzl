@@ -1,0 +1,49 @@
+"""The soname by which libraries need HIP's runtime: --@qola//:hip_soname."""
+
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+
+# A soname is part of the linked file, and a version of one digit keeps all offsets. The result is only linked.
+_RENAME = """
+LC_ALL=C sed "s/libamdhip64\\.so\\.[0-9]\\x00/$3\\x00/g" "$1" > "$2"
+if ! LC_ALL=C grep -q "$3" "$2"; then
+    echo "error: $1 has no soname libamdhip64.so.<digit>; build without --@qola//:hip_soname" >&2
+    exit 1
+fi
+"""
+
+def _renamed_hip_impl(ctx):
+    soname = ctx.attr._soname[BuildSettingInfo].value
+    if not soname:
+        return [DefaultInfo(files = depset())]
+    output = ctx.actions.declare_file(ctx.label.name + "/libamdhip64.so")
+    ctx.actions.run_shell(
+        arguments = [ctx.file.library.path, output.path, soname],
+        command = _RENAME,
+        inputs = [ctx.file.library],
+        mnemonic = "QolaHipSoname",
+        outputs = [output],
+        progress_message = "Giving HIP's runtime the soname " + soname,
+    )
+    return [DefaultInfo(files = depset([output]))]
+
+renamed_hip = rule(
+    implementation = _renamed_hip_impl,
+    attrs = {
+        "library": attr.label(allow_single_file = True, doc = "HIP's runtime.", mandatory = True),
+        "_soname": attr.label(default = "//:hip_soname", providers = [BuildSettingInfo]),
+    },
+    doc = "HIP's runtime with the soname that --@qola//:hip_soname names, to link; without the flag no file.",
+)
+
+_RENAMED = Label("//rules/rocm:renamed_hip")
+_OWN = Label("//rules/rocm:own_hip_soname")
+
+# How macros link HIP's runtime: flags of the link, and its inputs for them.
+RUNTIME_LINK_FLAGS = select({
+    _OWN: ["-lamdhip64"],
+    "//conditions:default": ["$(location {})".format(_RENAMED)],
+})
+RUNTIME_LINK_INPUTS = select({
+    _OWN: [],
+    "//conditions:default": [_RENAMED],
+})
