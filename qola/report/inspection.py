@@ -98,13 +98,17 @@ def compiler_of(code: CodeObject) -> str:
     return code.compilers[0] if code.compilers else ASSEMBLY
 
 
+class InspectionError(ReportError, title="the file cannot be inspected"):
+    """A file that cannot be read, or that is not a library or code object."""
+
+
 def inspect_library(path: Path) -> Inspection:
     """Read a library, or a code object in a file of its own (.hsaco).
 
     Raises:
-        ReportError: the file cannot be read, or is not a library.
+        InspectionError: the file cannot be read, or is not a library.
     """
-    with open_library(path, _LIBRARY, _PLACE) as elf:
+    with open_library(path, _LIBRARY, _PLACE, InspectionError) as elf:
         if elf.machine == "EM_AMDGPU":
             code: tuple[CodeObject, ...] = (parse_code_object(elf.data),)
         else:

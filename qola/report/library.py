@@ -74,11 +74,17 @@ class Library:
 
 
 @contextmanager
-def open_library(path: Path, expected: str = _OWN, fix: str = _BUILD) -> Iterator[Elf]:
+def open_library(
+    path: Path,
+    expected: str = _OWN,
+    fix: str = _BUILD,
+    raised: type[ReportError] = ReportError,
+) -> Iterator[Elf]:
     """Read a library, and report damage that its readers find during the block.
 
     Args:
         expected, fix: of the error, for a file that is not such a library.
+        raised: class of the error.
 
     Raises:
         ReportError: the file cannot be read, or is not a library.
@@ -91,10 +97,10 @@ def open_library(path: Path, expected: str = _OWN, fix: str = _BUILD) -> Iterato
         check_regular(path)
         data = path.read_bytes()
     except OSError as error:
-        raise ReportError(unfit(error.strerror or str(error))) from None
+        raise raised(unfit(error.strerror or str(error))) from None
     except UnfitFileError as error:
-        raise ReportError(unfit(str(error))) from None
-    with explain_errors(unfit("not a library that can be read"), ReportError):
+        raise raised(unfit(str(error))) from None
+    with explain_errors(unfit("not a library that can be read"), raised):
         yield Elf(data)
 
 

@@ -81,6 +81,7 @@ def test_a_file_that_is_not_a_library(tmp_path: Path, capsys: pytest.CaptureFixt
     failed = capsys.readouterr().err
     assert "not a little-endian ELF file" in failed
     assert "expected  a library (.so), or a code object (.hsaco)" in failed
+    assert "the file cannot be inspected" in failed
     assert "qola build" not in failed
 
 
