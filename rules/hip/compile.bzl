@@ -69,12 +69,18 @@ def selected_archs(ctx):
         ))
     return archs
 
+# Options that clang takes with a separate value, and their form with the value in the same argument.
+_JOINED = {"--param": "--param=", "-mllvm": "-mllvm="} | {
+    option: option
+    for option in ["-D", "-I", "-U", "-idirafter", "-imacros", "-include", "-iquote", "-isystem"]
+}
+
 def _for(side, flags):
     """Returns flags of one side of a compile; -Xarch_ takes no option with a separate argument."""
     result = []
     for flag in flags:
-        if result and result[-1] == "-mllvm":
-            result[-1] = "-mllvm=" + flag
+        if result and result[-1] in _JOINED:
+            result[-1] = _JOINED[result[-1]] + flag
         else:
             result += ["-Xarch_" + side, flag]
     return result

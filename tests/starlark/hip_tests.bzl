@@ -20,6 +20,9 @@ def _argv_test_impl(ctx):
     has_all(env, argv, ["-x", "-fPIC", "-fno-gpu-rdc", "-O2", "-DPUBLIC=1", "-DPRIVATE=1", "-Itests"])
     _in_order(env, argv, ["-std=c++20", "-std=c++17"])
     _in_order(env, argv, ["-Xarch_device", "-mllvm=-amdgpu-function-calls=true", "-Xarch_host", "-fno-exceptions"])
+
+    # clang refuses an option with a separate value behind -Xarch_.
+    _in_order(env, argv, ["-DON_DEVICE", "-includetwo.h"])
     asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(argv))
     for word in argv:
         asserts.false(env, word.startswith("/") or "=/" in word.replace("=//", "") or word in ["-mcmodel=large", "-Oz", "-DUSE_ROCM=1"], word)
@@ -106,8 +109,8 @@ def hip_test_suite(name):
         archs = _ARCHS,
         copts = ["-std=c++17", "-Itests"],
         defines = ["PUBLIC=1"],
-        device_copts = ["-mllvm", "-amdgpu-function-calls=true"],
-        host_copts = ["-fno-exceptions"],
+        device_copts = ["-mllvm", "-amdgpu-function-calls=true", "-D", "ON_DEVICE"],
+        host_copts = ["-fno-exceptions", "-include", "two.h"],
         local_defines = ["PRIVATE=1"],
         **manual
     )
