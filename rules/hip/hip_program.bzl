@@ -5,7 +5,7 @@ load("//rules/private:emulation.bzl", "place_of", "program_script")
 load("//rules/private:finding.bzl", "finding")
 load(":hip_library.bzl", "HipInfo", "hip_library")
 
-# As ARCHS of qola/emulate/launch.py, which refuses others.
+# As ARCHS of qola/emulate/launch.py, which refuses others; tests/emulate/test_launch.py compares them.
 EMULATED_ARCHS = ["gfx942", "gfx950"]
 
 def _emulated(ctx):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import U32
 from qola.emulate.faults import EmulationError
-from qola.emulate.launch import Device, Module, Options
+from qola.emulate.launch import ARCHS, Device, Module, Options
 from tests.emulate.programs import END, sopp
 
 #: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
@@ -33,6 +36,13 @@ def load(
     kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
     device = Device(options or Options(strict=True))
     return device, Module(device, CodeObject(arch, image, {"test": kernel}))
+
+
+def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
+    """Prevents: a hip_test for an arch that the emulator refuses, or none for one that it runs."""
+    text = (repo_root / "rules/hip/hip_program.bzl").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^EMULATED_ARCHS = (\[.*\])$", text, re.MULTILINE)
+    assert tuple(ast.literal_eval(found)) == ARCHS
 
 
 @pytest.mark.parametrize("checked", [True, False])
