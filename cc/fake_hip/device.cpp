@@ -39,6 +39,7 @@ hipDeviceProp_t properties(const fake_hip::Arch& arch)
     result.minor               = arch.minor;
     result.multiProcessorCount = arch.cu_count;
     result.concurrentKernels   = 1;
+    result.cooperativeLaunch   = 1;
     return result;
 }
 
@@ -105,6 +106,7 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
     {
     case hipDeviceAttributeComputeCapabilityMajor: *value = found.major; break;
     case hipDeviceAttributeComputeCapabilityMinor: *value = found.minor; break;
+    case hipDeviceAttributeCooperativeLaunch: *value = found.cooperativeLaunch; break;
     case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = static_cast<int>(found.sharedMemPerBlock); break;
     case hipDeviceAttributeMaxThreadsPerBlock: *value = found.maxThreadsPerBlock; break;
     case hipDeviceAttributeMaxThreadsPerMultiProcessor: *value = found.maxThreadsPerMultiProcessor; break;

@@ -331,6 +331,25 @@ hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*
     return hipSuccess;
 }
 
+// A kernel that waits for its whole grid fails on the emulator: it reads the grid's barrier at a null address.
+hipError_t hipLaunchCooperativeKernel(const void* function,
+                                      dim3 grid,
+                                      dim3 block,
+                                      void** arguments,
+                                      unsigned lds,
+                                      hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    int blocks             = 0;
+    const int threads      = static_cast<int>(block.x * block.y * block.z);
+    const hipError_t error = hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, lds);
+    if(error != hipSuccess)
+        return error;
+    if(std::size_t{grid.x} * grid.y * grid.z > std::size_t(blocks) * std::size_t(fake_hip::current_arch().cu_count))
+        return record(hipErrorCooperativeLaunchTooLarge);
+    return launch(function, {grid, block, lds, stream}, arguments);
+}
+
 hipError_t hipGetSymbolAddress(void** address, const void* symbol)
 {
     FAKE_HIP_ENTER();
