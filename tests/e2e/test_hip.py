@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import QOLA, Bazel, bazel
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_place
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +40,59 @@ def test_another_soname_of_hip(consumer: Bazel) -> None:
     options = ("--@qola//rules/hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
     result = consumer.run("run", *options, "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
-    (needed,) = {
-        soname
-        for program in (consumer.workspace / "bazel-bin").glob("saxpy_program*")
-        if program.is_file()
-        for soname in re.findall(rb"libamdhip64\.so\.\d", program.read_bytes())
-    }
-    assert needed == b"libamdhip64.so.8"
+    # The script's runtime: a program that needed another soname would not find it there.
+    script = (consumer.workspace / "bazel-bin/saxpy_program").read_text(encoding="utf-8")
+    assert re.findall(r"libamdhip64\.so\.\d", script) == ["libamdhip64.so.8"]
+
+
+#: Prints versions and place of its clang as AMD's hipcc does.
+HIPCC = """#!/bin/sh
+if [ "$1" = --version ]; then
+    echo "HIP version: 7.2.53211"
+    {sdk}/bin/hipcc --version | grep "clang version"
+    echo "InstalledDir: {prefix}/llvm/bin"
+    exit
+fi
+exec {sdk}/bin/hipcc "$@"
+"""
+
+
+def made_rocm(pinned: Path) -> Path:
+    """Lay the pinned compiler out as a ROCm installation, always at the same path.
+
+    Its files are links: Bazel's own repositories must not depend on each other's files. Its HIP
+    runtime is the fake one, because the real one needs libraries that few machines have.
+    """
+    prefix = shared_place("rocm")
+    shutil.rmtree(prefix, ignore_errors=True)
+    sdk = prefix / "sdk"
+    shutil.copytree(pinned, sdk, symlinks=True, copy_function=os.link)
+    for directory in ("bin", "lib", "llvm/bin"):
+        (prefix / directory).mkdir(parents=True)
+    for directory in ("amdgcn", "include"):
+        (prefix / directory).symlink_to(sdk / "rocm" / directory)
+    scripts = {prefix / "bin/hipcc": HIPCC.format(sdk=sdk, prefix=prefix)}
+    for program in (sdk / "bin").iterdir():
+        options = f"-resource-dir={sdk}/resource " if program.name == "clang" else ""
+        script = f'#!/bin/sh\nexec {program} {options}"$@"\n'
+        scripts[prefix / "llvm/bin" / program.name] = script
+    for path, text in scripts.items():
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    shutil.copy(os.environ["QOLA_TEST_FAKE_HIP"], prefix / "lib/libamdhip64.so")
+    return prefix
+
+
+def test_a_rocm_of_the_machine(consumer: Bazel) -> None:
+    """Prevents: HIP targets that ignore QOLA_ROCM, or that take a file of the pinned ROCm."""
+    prefix = made_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
+    rocm = f"--repo_env=QOLA_ROCM={prefix}"
+    compiler = consumer.run("aquery", rocm, 'mnemonic("QolaCompile", deps(//:main))').stdout
+    assert f"{prefix}/bin/hipcc" in compiler
+    for soname in ("libamdhip64.so.7", "libamdhip64.so.8"):
+        consumer.run("build", rocm, f"--@qola//:hip_soname={soname}", "//:main")
+        program = (consumer.workspace / "bazel-bin/main").read_bytes()
+        assert set(re.findall(rb"libamdhip64\.so\.\d", program)) == {soname.encode()}
 
 
 def test_no_aiter(consumer: Bazel) -> None:
