@@ -168,7 +168,8 @@ class Parameter
 #define QOLA_CALLER_TENSORS(TENSOR)                                                              \
     TENSOR(q) TENSOR(k) TENSOR(v) TENSOR(o) TENSOR(do) TENSOR(knew) TENSOR(vnew) TENSOR(dq)      \
     TENSOR(dk) TENSOR(dv) TENSOR(d) TENSOR(dq_acc) TENSOR(bias) TENSOR(dbias) TENSOR(randval)    \
-    TENSOR(lse) TENSOR(lsed) TENSOR(lse_acc) TENSOR(o_acc)
+    TENSOR(lse) TENSOR(lsed) TENSOR(lse_acc) TENSOR(o_acc) TENSOR(q_descale) TENSOR(k_descale)   \
+    TENSOR(v_descale)
 
 #define QOLA_CALLER_TAKE(name)            \
     if constexpr(requires { args.name; }) \

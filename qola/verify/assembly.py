@@ -25,6 +25,8 @@ CALLS = 400
 _TILES = ("b64x64", "b128x128", "b128x192", "b256x64")
 _HDIMS = ((64, 64), (128, 128), (192, 192), (192, 128))
 _DTYPES = ("bf16", "fp16")
+#: Data types by the word for them in names of code objects.
+_NAMED = {**{dtype: dtype for dtype in _DTYPES}, "fp8": "fp8bf16"}
 #: AITER's numbers for how float32 becomes bf16.
 _CONVERSIONS = {"rtne": 0, "rtna": 1, "rtz": 2}
 #: Compute units by which AITER takes a device for an MI308.
@@ -58,7 +60,7 @@ def hints_of_code_object(key: str) -> Hints:
     masks = {"causal": "causal", "swa": "window"}
     shuffles = "shuffle" in words
     return Hints(
-        dtypes=tuple(d for d in _DTYPES if d in words) or _DTYPES,
+        dtypes=tuple(dtype for word, dtype in _NAMED.items() if word in words) or _DTYPES,
         hdims=((sizes[0], sizes[-1]),) if sizes else _HDIMS,
         groups=("group" in words,),
         masks=Hints.masks

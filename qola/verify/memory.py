@@ -21,6 +21,9 @@ _SPARE = 3
 #: short sequence begins. AITER's own tests append 128, which a short last sequence exceeds.
 _BEHIND = 256
 
+DESCALES = ("q_descale", "k_descale", "v_descale")
+"""Factors of the inputs of assembly kernels for floats of 8 bits; here 1."""
+
 FILLER = 208.0
 """Value between the rows of an input, and in rows of pages that belong to no sequence. Not NaN:
 asynchronous kernels of CK load K beyond a padded head dimension and multiply it by zeros of Q."""
@@ -151,6 +154,10 @@ def buffers(problem: AttentionProblem, arch: str) -> dict[str, Buffer]:
         add_packed("alibi_slopes", FP32, "values", *sequences, heads)
     if problem.has_sink:
         add_packed("sink", FP32, "values", heads)
+    if problem.use_asm and given.bits == 8:
+        # One factor for each tensor: the default strides of later trees are 0.
+        for name in DESCALES:
+            add_packed(name, FP32, "values", 1)
     if backward:
         add("do", out, of_q, heads, v, "values")
         sums = problem.use_asm and not problem.is_v3_atomic_fp32
@@ -190,6 +197,8 @@ def filled(
     """Return the values that buffers are filled with; a backward needs O and LSE."""
     names = ("q", "k", "v", "do", "bias", "alibi_slopes", "sink")
     values = {name: getattr(given, name) for name in names} | {"o": o, "lse": lse}
+    if problem.use_asm:
+        values |= dict.fromkeys(DESCALES, np.ones(1))
     if given.appended is not None:
         new = given.appended
         values |= {"knew": new.k, "vnew": new.v, "rotary_cos": new.cos, "rotary_sin": new.sin}

@@ -109,7 +109,10 @@ def entry_values(
         values |= {"scale": problem.softmax_scale, "has_dbias": problem.has_dbias}
         values["is_store_randval"] = False
     else:
-        values |= {"scale_s": problem.softmax_scale, "scale_p": 1.0, "scale_o": 1.0}
+        values["scale_s"] = problem.softmax_scale
+        if "q_dtype_str" in parameters:
+            # The arguments of later trees have no factors of static quantization.
+            values |= {"scale_p": 1.0, "scale_o": 1.0}
         values |= {"logits_soft_cap": problem.logits_soft_cap, "has_lse": problem.return_lse}
     if problem.direction == "fwd":
         values["min_seqlen_q"] = problem.min_seqlen_q
