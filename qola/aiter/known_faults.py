@@ -41,10 +41,9 @@ def known_faults(
             or (wanted and not any(_asks(variant, asked) for variant in wanted))
         ):
             continue
-        texts = {c["file"]: _text(tree, c["file"]) for c in fault["when"]}
-        if all(_holds(condition, texts[condition["file"]]) for condition in fault["when"]):
+        if all(holds(tree, condition) for condition in fault["when"]):
             yield Finding(
-                _place(fault["when"][0], texts),
+                _place(tree, fault["when"][0]),
                 fault["fault"],
                 f"a tree with ROCm/QoLA's patch {fault['patch']}, or one that does not need it",
                 "patches_dir = a copy of ROCm/QoLA's patches/aiter; one that does not fit this "
@@ -63,16 +62,21 @@ def _text(tree: AiterTree, file: str) -> str | None:
     return lossy_text(path) if path.is_file() else None
 
 
-def _holds(condition: Mapping[str, str], text: str | None) -> bool:
-    """Return whether a file contains, or lacks, a pattern; a missing file fulfils neither."""
+def holds(tree: AiterTree, condition: Mapping[str, str]) -> bool:
+    """Return whether a tree's file contains, or lacks, a pattern; a missing file fulfils neither.
+
+    Args:
+        condition: ``file``, below the directory with csrc and hsa, and ``has`` or ``lacks``.
+    """
+    text = _text(tree, condition["file"])
     if text is None:
         return False
     pattern = condition.get("has") or condition["lacks"]
     return (re.search(pattern, text, re.MULTILINE) is not None) == ("has" in condition)
 
 
-def _place(condition: Mapping[str, str], texts: Mapping[str, str | None]) -> str:
-    text = texts[condition["file"]] or ""
+def _place(tree: AiterTree, condition: Mapping[str, str]) -> str:
+    text = _text(tree, condition["file"]) or ""
     match = re.search(condition["has"], text, re.MULTILINE) if "has" in condition else None
     line = text.count("\n", 0, match.start()) + 1 if match else 0
     return f"{condition['file']}:{line}" if line else condition["file"]

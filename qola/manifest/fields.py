@@ -271,6 +271,13 @@ BUILD = TableSpec(
             example=True,
         ),
         Field(
+            "refuse_proven_faults",
+            Kind.BOOL,
+            f"refuse to plan kernels with a proven fault ({docs_url('guide/health.md')})",
+            "`qola plan` warns of them",
+            example=True,
+        ),
+        Field(
             "batch",
             Kind.INTEGER,
             "maximal number of kernel instances in one compile",

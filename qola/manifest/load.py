@@ -143,6 +143,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
         architectures=_sorted(build, "architectures"),
         mode=mode,
         keep_unreachable=build.get("keep_unreachable", False),
+        refuse_proven_faults=build.get("refuse_proven_faults", False),
         batch=build.get("batch", BATCH),
         max_bytes=build.get("max_bytes"),
         modules=tuple(_module(n, module) for n, module in enumerate(tables[fields.MODULES])),

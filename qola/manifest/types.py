@@ -231,6 +231,7 @@ class Manifest:
     architectures: tuple[str, ...]
     mode: ManifestMode
     keep_unreachable: bool
+    refuse_proven_faults: bool
     batch: int
     max_bytes: int | None
     modules: tuple[ModuleSpec, ...]
@@ -261,6 +262,7 @@ class Manifest:
     def to_json(self) -> JsonObject:
         """Return the request in a fixed order, without file and lines."""
         optional = {
+            "refuse_proven_faults": self.refuse_proven_faults,
             "max_bytes": self.max_bytes,
             "kernels": [kernel.config.name for kernel in self.kernels],
             "triton": [spec.to_json() for spec in self.triton],

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from qola.aiter.attention import ATTENTION, is_attention
+from qola.aiter.proven_faults import KernelFacts, find_proven_faults
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
-from qola.errors import PlanError, QolaError
+from qola.errors import Finding, PlanError, QolaError
 from qola.folder import Folder
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
@@ -114,6 +115,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         elif module.torch or is_attention(module.config.name):
             made.add_torch(module)
     check_agreement(made.entries)
+    findings += _proven_faults(resolved, made)
     python_modules = tuple(
         plan_python_module(resolved, module, output) for module in others if not module.torch
     )
@@ -149,3 +151,25 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         licenses=licenses(tree),
         aiter_python=aiter_python,
     )
+
+
+def _proven_faults(resolved: ResolvedRequest, made: Assembly) -> list[Finding]:
+    """Return warnings for the planned kernels with a proven fault.
+
+    Raises:
+        PlanError: the manifest refuses such kernels.
+    """
+    request = resolved.request
+    kernels = [
+        KernelFacts(kernel.name, kernel.archs, "", kernel.direction, kernel.fields)
+        for kernel in made.kernels
+    ]
+    objects = (
+        code for module in (*made.modules, *made.torch_modules) for code in module.code_objects
+    )
+    kernels += [KernelFacts(code.key, (code.arch,), code.sha256) for code in objects]
+    refuse = request.manifest.refuse_proven_faults
+    found = list(find_proven_faults(request.tree, resolved.archs, kernels, refuse=refuse))
+    if found and refuse:
+        raise PlanError(found)
+    return found

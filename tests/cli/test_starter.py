@@ -46,7 +46,8 @@ def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     plan = plan_of(file, aiter_root=aiter_tree, environ=environ)
     assert plan.name == "qola"
-    assert plan.warnings == ()
+    # CK of the pinned AITER has faulty kernels for gfx950.
+    assert [w for w in plan.warnings if "guide/health.md" not in w.fix] == []
     assert [module.library for module in plan.modules] == ["mine_libmha_fwd.so"]
     assert 0 < len(plan.kernels) < 30
 

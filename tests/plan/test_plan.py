@@ -82,6 +82,7 @@ dtype = "fp16"
 #: Tables that AITER's own sources include, and Triton.
 LATER = """\
 [build]
+refuse_proven_faults = true
 architectures = ["gfx942"]
 mode = "cpp_itfs"
 [[modules]]

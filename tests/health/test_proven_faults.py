@@ -1,0 +1,94 @@
+"""Faults that the emulator has proven: found in trees, warned of by plans, refused on request."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.proven_faults import (
+    KernelFacts,
+    find_proven_faults,
+    read_proven_faults,
+)
+from qola.aiter.tree import read_tree
+from qola.attention.fields import parse_for_directions
+from qola.cli.command_line import main
+from qola.errors import ExitCode
+from qola.version import docs_url
+from tests.support.later_tree import write_later_tree
+
+MANIFEST = """\
+[build]
+architectures = ["gfx942"]
+mode = "cpp_itfs"
+{key}
+[[modules]]
+name = "libmha_fwd"
+drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]
+"""
+NO_KEYS = "forward-sequence-without-keys"
+
+
+@pytest.mark.parametrize("fault", read_proven_faults(), ids=lambda fault: fault.name)
+def test_a_fault_is_complete(fault: object) -> None:
+    """Prevents: a fault whose problem is not one, or that matches no kernel."""
+    (found,) = [one for one in read_proven_faults() if one is fault]
+    (problem,) = parse_for_directions(found.problem.split(), ["fwd", "bwd"])
+    assert problem.direction in ("fwd", "bwd")
+    assert bool(found.code_objects) != bool(found.fields)
+    assert all(len(sha256) == 64 for sha256 in found.code_objects)
+    for key in found.code_objects.values():
+        assert key.split("/")[1] in found.archs
+
+
+def test_the_wheels_kernels_are_found(aiter_tree: Path) -> None:
+    """Prevents: digests of no kernel that anybody has, so that no plan warns."""
+    tree = read_tree(aiter_tree)
+    kernels = []
+    for fault in read_proven_faults():
+        for key in fault.code_objects.values():
+            path = tree.root / tree.hsa_dir / key.removeprefix("hsa/")
+            if path.is_file():
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                kernels.append(KernelFacts(key, (key.split("/")[1],), digest))
+    found = list(find_proven_faults(tree, ["gfx942", "gfx950"], kernels, refuse=False))
+    fixes = " ".join(finding.fix for finding in found)
+    for name in (NO_KEYS, "backward-row-padding-hdim-64", "backward-reads-beyond-inputs"):
+        assert f"health.md#{name}" in fixes
+    assert not list(find_proven_faults(tree, ["gfx1250"], kernels, refuse=False))
+
+
+def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a warning for a Composable Kernel with another dispatch, or another kernel."""
+    faulty = {"pipeline": "qr_async_trload", "dpad": True}
+    wheel, later = read_tree(aiter_tree), read_tree(write_later_tree(tmp_path / "tree"))
+
+    def faults(tree: object, archs: tuple[str, ...], **fields: object) -> int:
+        kernels = [KernelFacts("k", archs, "", "fwd", {**faulty, **fields})]
+        assert tree in (wheel, later)
+        return len(list(find_proven_faults(tree, archs, kernels, refuse=False)))
+
+    assert faults(wheel, ("gfx950",)) == 1
+    assert faults(wheel, ("gfx942",)) == 0
+    assert faults(wheel, ("gfx950",), dpad=False) == 0
+    assert faults(later, ("gfx950",)) == 0
+
+
+def test_a_plan_warns_and_refuses(
+    aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a library with a kernel of wrong results, and nobody is told."""
+    words = ["plan", "m.toml", "--aiter-root", str(aiter_tree)]
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    (tmp_path / "m.toml").write_text(MANIFEST.format(key=""))
+    assert main(words, environ, directory=tmp_path) == ExitCode.DONE
+    told = "".join(capsys.readouterr())
+    assert "O and LSE of a sequence without keys come from uninitialised registers" in told
+    assert "qola dispatch direction=fwd dtype=bf16 hdim=128 mode=group" in told
+    (tmp_path / "m.toml").write_text(MANIFEST.format(key="refuse_proven_faults = true"))
+    assert main(words, environ, directory=tmp_path) == ExitCode.PLAN
+    told = "".join(capsys.readouterr())
+    assert docs_url(f"guide/health.md#{NO_KEYS}") in told
+    assert "remove [build].refuse_proven_faults" in told
