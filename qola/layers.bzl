@@ -13,7 +13,7 @@ LAYERS = [
     ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository", "split"],
     ["verify"],
     ["compat", "fmha", "prebuilt"],
-    ["api", "models"],
+    ["api", "health", "models"],
     ["cli"],
 ]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.build import workspace
-from qola.build.bazel import BuildOptions, build
+from qola.build.bazel import BuildOptions, beside, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.outputs import OutputBase
@@ -21,7 +23,7 @@ from qola.errors import ExitCode, QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
 from qola.plan.spec import BuildRequest
-from qola.progress import log
+from qola.progress import flush_progress, log
 from qola.ruleset import ruleset_root
 
 _PROGRAMS = "programs"
@@ -63,6 +65,25 @@ def build_program(
         # The program runs after other builds may start.
         outputs.keep()
         return _find_program(name, result, events)
+
+
+def run_program(
+    program: Path, words: Sequence[str], environ: Mapping[str, str], *, stderr: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program that `build_program` has built, and return its standard output.
+
+    Args:
+        stderr: as of subprocess.run.
+    """
+    # Runfiles of a Bazel around this process are not the program's.
+    inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
+    flush_progress()
+    ruleset = ruleset_root()
+    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program), *words]
+    variables = {"PATH": os.defpath, **inherited}
+    return subprocess.run(
+        command, env=variables, stdout=subprocess.PIPE, stderr=stderr, check=False
+    )
 
 
 def build_programs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source
 from qola.checkout.source import AiterSource
 from qola.errors import AiterError, Finding
 from qola.fetch.digest import tree_digest
-from qola.fetch.fetched import FETCHED
+from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import TREES
 from qola.fetch.pins import patch_files, pin_patches
 from qola.fetch.wheel import read_pin
-from qola.files import sha256_of_json
+from qola.files import sha256_of, sha256_of_json, writing
 from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
@@ -51,6 +52,27 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
     return kept_directory(
         *(tree, tree / FETCHED, "fetch of AITER"), lambda: prepare_tree(source, tree, patches)
     )
+
+
+def wheel_tree(wheel: Path, environ: Mapping[str, str]) -> Path:
+    """Return the tree of a wheel (.whl) of AITER, unpacked in the cache once.
+
+    Raises:
+        AiterError: the file cannot be read, or is not a wheel.
+    """
+    try:
+        name = f"wheel-{sha256_of(wheel)[:16]}"
+        tree = cache_directory(environ) / TREES / name
+
+        def unpack() -> None:
+            with writing(tree), zipfile.ZipFile(wheel) as archive:
+                archive.extractall(tree)
+            record_digest(tree)
+
+        return kept_directory(tree, tree / FETCHED, "unpacking a wheel", unpack)
+    except (OSError, zipfile.BadZipFile) as error:
+        finding = Finding(str(wheel), str(error), "a wheel of AITER (.whl)", "name its tree")
+        raise AiterError(finding) from None
 
 
 def pinned_tree(environ: Mapping[str, str]) -> Path:

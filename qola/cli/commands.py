@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, Command] = {
     "build": Command("build", "build the libraries of a manifest"),
     "checkout": Command("build", "prepare a patched AITER tree without building"),
     "pack": Command("build", "compile kernels of lazy libraries and put them into one file"),
+    "health": Command(
+        "health", "compare the kernels of AITER trees: resources, occupancy, faults, verdicts"
+    ),
     "verify": Command(
         "run", "build the libraries of a manifest, emulate their kernels, compare with float64"
     ),

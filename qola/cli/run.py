@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qola.build.bazel import beside, find_bazel
-from qola.build.programs import NotBuiltError, build_program
+from qola.build.programs import NotBuiltError, build_program, run_program
 from qola.build.setup import resolve_build
 from qola.cli import options
 from qola.cli.build import indented
@@ -26,8 +24,6 @@ from qola.folder import Folder
 from qola.inspect.query import QueryError
 from qola.json_types import json_fields
 from qola.plan import planner
-from qola.progress import flush_progress
-from qola.ruleset import ruleset_root
 from qola.version import docs_url
 
 CODES = (
@@ -112,14 +108,8 @@ def _run_program(
         console.line(f"FAILED: the libraries were not built\n{indented(program.error, 2)}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
-    # Runfiles of a Bazel around this process are not the program's.
-    inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
-    flush_progress()
     console.out.flush()
-    ruleset = ruleset_root()
-    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program.path), *words]
-    variables = {"PATH": os.defpath, **inherited}
-    ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
+    ran = run_program(program.path, words, environ, stderr=quiet)
     output = ran.stdout.decode(errors="replace").rstrip("\n")
     if output or not args.json:
         console.line(output)

@@ -131,6 +131,12 @@ def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
             )
 
 
+def candidate_libraries(tree: AiterTree) -> Iterator[Library]:
+    """Yield the libraries that can be made of a tree, forward first."""
+    for name in [n for n in reversed(ATTENTION) if n in tree.module_names()]:
+        yield from _find([], tree, name)
+
+
 def _find(checks: list[Check], tree: AiterTree, name: str) -> list[Library]:
     """Return the candidate libraries of a module; append checks of those that cannot be made."""
     makers: list[Callable[[], Library]] = []

@@ -110,7 +110,8 @@ def _values(outcome: Outcome) -> JsonObject:
         }
         for trial in outcome.trials
     ]
-    return {**json_fields(outcome), "state": outcome.state, "trials": trials}
+    found = {"state": outcome.state, "faults": outcome.faults(), "trials": trials}
+    return {**json_fields(outcome), **found}
 
 
 def _finite(verdict: Verdict) -> JsonObject:

@@ -1,0 +1,115 @@
+"""Reads the code objects of an AITER tree, and checks what can be built from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from qola.aiter.proven_faults import faults_by_digest
+from qola.aiter.tree import AiterTree, read_tree
+from qola.code_object.elf import explain_errors
+from qola.code_object.reader import CodeObject, Kernel, parse_code_object
+from qola.compat.check import Check
+from qola.compat.run import examine
+from qola.errors import Finding, QolaError, visible
+from qola.health.data import KernelHealth, TreeCheck, TreeHealth
+from qola.progress import Pace, log
+from qola.report.occupancy import occupancy
+
+
+class HealthError(QolaError, title="the trees cannot be compared"):
+    """Trees without code objects, or of the same name."""
+
+
+class Reader:
+    """Reads trees; a code object with a known digest is not parsed again."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        """Select code objects.
+
+        Args:
+            patterns: of their keys, with * and ?; () for all.
+        """
+        self._patterns = tuple(patterns)
+        self._read: dict[str, tuple[KernelHealth, ...] | str] = {}
+
+    def read(self, name: str, root: Path) -> TreeHealth:
+        """Read a tree.
+
+        Raises:
+            AiterError: the directory is not an AITER tree.
+            HealthError: it has no such code object.
+        """
+        tree = read_tree(root)
+        log.info(f"{name}: checking the directions")
+        checks = tuple(kept_checks(examine(root).checks))
+        kernels: list[KernelHealth] = []
+        unread: dict[str, str] = {}
+        files = list(self._files(tree))
+        pace = Pace()
+        for number, (key, path) in enumerate(files):
+            pace.report(f"{name}: reading {len(files)} code objects", number / len(files))
+            found = self._kernels(path)
+            if isinstance(found, str):
+                unread[key] = found
+            else:
+                kernels += [replace(kernel, key=key) for kernel in found]
+        if not files:
+            place, expected = f"{name}/{tree.hsa_dir}", "a name such as hsa/gfx950/fmha_v3_fwd/*"
+            words = f"no code object {' '.join(self._patterns)}".strip()
+            raise HealthError(Finding(place, words, expected, "leave --kernels out"))
+        return TreeHealth(name, tree.version, checks, tuple(kernels), unread)
+
+    def _files(self, tree: AiterTree) -> Iterator[tuple[str, Path]]:
+        """Yield key and path of each selected code object, sorted."""
+        base = tree.root / tree.hsa_dir
+        for path in sorted(base.rglob("*.co")):
+            key = f"hsa/{path.relative_to(base).as_posix()}"
+            if not self._patterns or any(fnmatchcase(key, one) for one in self._patterns):
+                yield key, path
+
+    def _kernels(self, path: Path) -> tuple[KernelHealth, ...] | str:
+        """Return the kernels of a code object without their key, or the error."""
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in self._read:
+            try:
+                with explain_errors(Finding(path.name, "not a code object", "an ELF file")):
+                    self._read[digest] = tuple(_kernels(parse_code_object(data)))
+            except QolaError as error:
+                self._read[digest] = visible(error.findings[0].found)
+        return self._read[digest]
+
+
+def kept_checks(checks: Iterable[Check]) -> Iterator[TreeCheck]:
+    """Yield the levels of directions, the assembly kernels, and the checks that are not ok."""
+    for check in checks:
+        if check.name in ("tree", "level", "v3") or check.status != "ok":
+            found = "; ".join(finding.found for finding in check.findings)
+            yield TreeCheck(check.name, check.of, check.status, check.said or found)
+
+
+def _kernels(code: CodeObject) -> Iterator[KernelHealth]:
+    proven = tuple(fault.name for fault in faults_by_digest().get(code.sha256, ()))
+    for kernel in code.kernels.values():
+        waves, limit = _occupancy(code.arch, kernel)
+        yield KernelHealth(
+            key="",
+            arch=code.arch,
+            sha256=code.sha256,
+            symbol=kernel.symbol,
+            bytes=code.size,
+            workgroup=kernel.max_block,
+            waves=waves,
+            limit=limit,
+            proven=proven,
+            **asdict(kernel.resources),
+        )
+
+
+def _occupancy(arch: str, kernel: Kernel) -> tuple[int | None, str]:
+    registers, lds = kernel.descriptor.vgprs, kernel.resources.lds
+    return occupancy(arch, registers, lds, kernel.max_block) or (None, "")

@@ -1,0 +1,151 @@
+"""Health of trees: code objects read, differences ordered, verdicts stored, page and JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.attention import make_problem
+from qola.cli.command_line import main
+from qola.code_object.reader import CodeObject
+from qola.errors import ExitCode
+from qola.health.compare import compare_trees
+from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
+from qola.health.emulate import EmulationRequest, VerdictStore, verdict_of
+from qola.health.page import render
+from qola.verify.case import Sample
+from qola.verify.expected import Verdict
+from qola.verify.outcome import Outcome, Trial, to_json
+from tests.support.later_tree import write_later_tree
+
+FORWARD = "gfx942/fmha_v3_fwd/MI300"
+FAULTY = f"hsa/{FORWARD}/fwd_hd128_bf16_rtna_group.co"
+KERNEL = KernelHealth("hsa/k.co", "gfx950", "a", "k", 9, 8, 0, 8, 0, 0, 0, 0, 256, 8, "waves")
+
+
+def tree(name: str, *kernels: KernelHealth) -> TreeHealth:
+    return TreeHealth(name, "", (), kernels)
+
+
+@pytest.fixture(scope="module")
+def trees(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two trees without CK, with code objects of the wheel: one other, one more, one fewer."""
+    found = []
+    source = aiter_tree / "aiter_meta/hsa" / FORWARD
+    names = {
+        "old": ["fwd_hd128_bf16_rtna.co", "fwd_hd128_bf16_rtz.co"],
+        "new": ["fwd_hd128_bf16_rtna.co", "fwd_hd128_bf16_rtna_group.co"],
+    }
+    for tree_name, files in names.items():
+        root = write_later_tree(tmp_path_factory.mktemp("trees") / tree_name)
+        shutil.rmtree(root / "hsa", ignore_errors=True)
+        (root / "hsa" / FORWARD).mkdir(parents=True)
+        for file in files:
+            shutil.copy(source / file, root / "hsa" / FORWARD)
+        found.append(root)
+    # Another kernel by the same name.
+    other = found[1] / "hsa" / FORWARD / "fwd_hd128_bf16_rtna.co"
+    other.write_bytes((source / "fwd_hd128_bf16_causal_rtna.co").read_bytes())
+    (found[1] / "hsa/damaged.co").write_bytes(b"\x7fELF")
+    return found[0], found[1]
+
+
+def test_two_trees_are_compared(
+    trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a changed, new or faulty kernel that nobody sees, or figures not the metadata's."""
+    words = ["health", "--aiter", *map(str, trees), "--json", "-o", "h.html", "-q"]
+    assert main(words, {}, directory=tmp_path) == ExitCode.WRONG
+    found = json.loads(capsys.readouterr().out)
+    kinds = [one["kind"] for one in found["differences"]]
+    assert (kinds[0], kinds[-1], len(kinds)) == ("fails now", "removed", 3)
+    assert found["differences"][0]["key"] == FAULTY
+    assert "sha256" in found["differences"][1]["changes"]
+    before, after = found["trees"]
+    assert list(after["unread"]) == ["hsa/damaged.co"]
+    assert any(check["name"] == "tree" for check in before["checks"])
+    (faulty,) = [kernel for kernel in after["kernels"] if kernel["key"] == FAULTY]
+    assert (faulty["proven"], faulty["state"]) == (["forward-sequence-without-keys"], "failed")
+    code = CodeObject.read((trees[1] / FAULTY).read_bytes())
+    (kernel,) = code.kernels.values()
+    assert faulty["sha256"] == code.sha256
+    assert faulty["vgprs"] == kernel.resources.vgprs > 0
+    assert faulty["lds"] == kernel.resources.lds > 0
+    assert 1 <= faulty["waves"] <= 8
+    page = (tmp_path / "h.html").read_text("utf-8")
+    assert "proven: forward-sequence-without-keys" in page
+    assert page.index("fails now") < page.index("removed")
+
+
+def test_patterns_and_names(
+    trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a pattern ignored, and trees of one name taken for each other."""
+    words = ["health", "--aiter", f"a={trees[0]}", f"b={trees[1]}", "-q"]
+    assert main([*words, "--kernels", "*_rtna.co"], {}, directory=tmp_path) == ExitCode.DONE
+    told = capsys.readouterr().out
+    assert "a: 1 kernels: 0 passed, 0 failed, 1 untried" in told
+    assert "a -> b" in told
+    assert main([*words, "--kernels", "nothing"], {}, directory=tmp_path) == ExitCode.ERROR
+    assert "no code object nothing" in capsys.readouterr().err
+    words = ["health", "--aiter", f"a={trees[0]}", f"a={trees[1]}", "-q"]
+    assert main(words, {}, directory=tmp_path) == ExitCode.ERROR
+    assert "two trees named a" in capsys.readouterr().err
+
+
+def test_the_worst_comes_first() -> None:
+    """Prevents: a kernel that fails now, below thousands of other digests."""
+    passed, failed = KernelVerdict("passed", 1), KernelVerdict("failed", 1, 2.0, ("wrong",))
+    changes = {
+        "fails now": (replace(KERNEL, verdict=passed), replace(KERNEL, verdict=failed)),
+        "not tried any more": (replace(KERNEL, verdict=passed), KERNEL),
+        "spills more": (KERNEL, replace(KERNEL, sha256="b", vgpr_spills=1)),
+        "lower occupancy": (KERNEL, replace(KERNEL, sha256="b", waves=4)),
+        "other resources": (KERNEL, replace(KERNEL, sha256="b", lds=4)),
+        "passes now": (replace(KERNEL, verdict=failed), replace(KERNEL, verdict=passed)),
+        "other code": (KERNEL, replace(KERNEL, sha256="b")),
+    }
+    # By name in the opposite order.
+    names = {kind: f"{9 - number}" for number, kind in enumerate(changes)}
+    old = tree("old", *(replace(pair[0], key=names[kind]) for kind, pair in changes.items()))
+    new = tree("new", *(replace(pair[1], key=names[kind]) for kind, pair in changes.items()))
+    assert [one.kind for one in compare_trees([old, new])] == list(changes)
+    assert compare_trees([old, old]) == ()
+
+
+def test_verdicts_are_stored_by_digest(tmp_path: Path) -> None:
+    """Prevents: a kernel emulated again for each tree, or a verdict of other problems used."""
+    environ = {"QOLA_CACHE_HOME": str(tmp_path)}
+    verdict = KernelVerdict("failed", 2, 3.5, ("o is wrong",))
+    VerdictStore(EmulationRequest(), environ).store("1" * 64, verdict)
+    VerdictStore(EmulationRequest(), environ).store("2" * 64, KernelVerdict("untried"))
+    assert VerdictStore(EmulationRequest(), environ).find("1" * 64) == verdict
+    assert VerdictStore(EmulationRequest(), environ).find("2" * 64) is None
+    assert VerdictStore(EmulationRequest(samples=2), environ).find("1" * 64) is None
+
+
+def test_verdicts_are_those_of_verify() -> None:
+    """Prevents: a failed kernel reported as another, as the JSON between the programs changes."""
+    problem = make_problem("fwd", "fp16", seqlen_q=2, seqlen_k=2, nhead_q=1, hdim=32)
+    wrong = Verdict("o", float("inf"), 1, 4, (0,), 1.0, 2.0, 0.1)
+    trials = (Trial(Sample(problem), ("k",), (wrong,), (), ""),)
+    outcomes = [Outcome("k", "gfx950", trials), Outcome("u", "gfx950", (), "no problem")]
+    failed, untried = map(verdict_of, json.loads(to_json(outcomes))["kernels"])
+    assert (failed.state, failed.problems, failed.worst) == ("failed", 1, 1e300)
+    assert "o[0] is 1 in place of 2" in failed.reasons[0]
+    assert untried == KernelVerdict("untried", reasons=("no problem",))
+    stopped = Trial(Sample(problem), ("k",), (), (), "k+0x8 v_x: unsupported: not emulated")
+    (outcome,) = json.loads(to_json([Outcome("k", "gfx950", (stopped,))]))["kernels"]
+    assert verdict_of(outcome).state == "untried"
+
+
+def test_a_page_escapes_and_lists_the_sample() -> None:
+    """Prevents: a name that is HTML, and a sample of CK that the page leaves out."""
+    sampled = replace(tree("<b>", KERNEL), sample={"fmha_fwd_x": KernelVerdict("passed", 1, 0.5)})
+    page = render(HealthReport((sampled,), ()))
+    assert "<b>" not in page.partition("<body>")[2]
+    assert "fmha_fwd_x" in page
