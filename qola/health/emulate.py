@@ -20,10 +20,10 @@ from qola.checkout.request import AiterOptions
 from qola.compat.launches import small_manifests
 from qola.compat.library import Library, check_library, directions_of, manifest_text
 from qola.compat.run import candidate_libraries
-from qola.errors import QolaError
+from qola.errors import AiterError, QolaError
 from qola.files import sha256_of, sha256_of_json, write_if_changed
 from qola.folder import Folder
-from qola.health.data import KernelVerdict, State, TreeHealth
+from qola.health.data import KernelHealth, KernelVerdict, State, TreeHealth
 from qola.json_types import json_fields, reader
 from qola.manifest.constants import TESTED_ARCHS
 from qola.packages import QOLA, find_sources
@@ -97,10 +97,33 @@ def emulate_trees(
         QolaError: nothing can be built on this machine.
     """
     store = VerdictStore(request, environ)
-    return [
+    tried = [
         _emulate_tree(tree, read_tree(root), store, request, environ)
+        if _is_readable(root)
+        else tree
         for tree, root in zip(trees, roots, strict=True)
     ]
+    # Now from every tree: a tree that does not build may have kernels of one that does.
+    return [
+        replace(tree, kernels=tuple(_with_stored(kernel, store) for kernel in tree.kernels))
+        for tree in tried
+    ]
+
+
+def _is_readable(root: Path) -> bool:
+    """Return whether qola can read a tree's configuration."""
+    try:
+        read_tree(root)
+    except AiterError:
+        return False
+    return True
+
+
+def _with_stored(kernel: KernelHealth, store: VerdictStore) -> KernelHealth:
+    is_tried = kernel.verdict is not None and kernel.verdict.state != "untried"
+    if is_tried or "/fmha_" not in kernel.key:
+        return kernel
+    return replace(kernel, verdict=store.find(kernel.sha256) or kernel.verdict)
 
 
 def _emulate_tree(

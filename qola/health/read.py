@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from qola.aiter.proven_faults import faults_by_digest
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import read_tree
 from qola.code_object.elf import explain_errors
 from qola.code_object.reader import CodeObject, Kernel, parse_code_object
 from qola.compat.check import Check
 from qola.compat.run import examine
-from qola.errors import Finding, QolaError, visible
+from qola.errors import AiterError, Finding, QolaError, visible
 from qola.health.data import KernelHealth, TreeCheck, TreeHealth
 from qola.progress import Pace, log
 from qola.report.occupancy import occupancy
@@ -39,16 +40,19 @@ class Reader:
     def read(self, name: str, root: Path) -> TreeHealth:
         """Read a tree.
 
+        A tree whose configuration qola cannot read only has code objects.
+
         Raises:
-            AiterError: the directory is not an AITER tree.
             HealthError: it has no such code object.
         """
-        tree = read_tree(root)
+        base, version = _code_objects(root), ""
         log.info(f"{name}: checking the directions")
         checks = tuple(kept_checks(examine(root).checks))
+        with suppress(AiterError):  # a broken check
+            version = read_tree(root).version
         kernels: list[KernelHealth] = []
         unread: dict[str, str] = {}
-        files = list(self._files(tree))
+        files = list(self._files(base))
         pace = Pace()
         for number, (key, path) in enumerate(files):
             pace.report(f"{name}: reading {len(files)} code objects", number / len(files))
@@ -58,14 +62,13 @@ class Reader:
             else:
                 kernels += [replace(kernel, key=key) for kernel in found]
         if not files:
-            place, expected = f"{name}/{tree.hsa_dir}", "a name such as hsa/gfx950/fmha_v3_fwd/*"
+            place, expected = str(base), "a name such as hsa/gfx950/fmha_v3_fwd/*"
             words = f"no code object {' '.join(self._patterns)}".strip()
             raise HealthError(Finding(place, words, expected, "leave --kernels out"))
-        return TreeHealth(name, tree.version, checks, tuple(kernels), unread)
+        return TreeHealth(name, version, checks, tuple(kernels), unread)
 
-    def _files(self, tree: AiterTree) -> Iterator[tuple[str, Path]]:
+    def _files(self, base: Path) -> Iterator[tuple[str, Path]]:
         """Yield key and path of each selected code object, sorted."""
-        base = tree.root / tree.hsa_dir
         for path in sorted(base.rglob("*.co")):
             key = f"hsa/{path.relative_to(base).as_posix()}"
             if not self._patterns or any(fnmatchcase(key, one) for one in self._patterns):
@@ -82,6 +85,12 @@ class Reader:
             except QolaError as error:
                 self._read[digest] = visible(error.findings[0].found)
         return self._read[digest]
+
+
+def _code_objects(root: Path) -> Path:
+    """Return the directory of a tree's code objects: of a wheel, or of a checkout."""
+    wheel = root / "aiter_meta/hsa"
+    return wheel if wheel.is_dir() else root / "hsa"
 
 
 def kept_checks(checks: Iterable[Check]) -> Iterator[TreeCheck]:

@@ -97,6 +97,18 @@ def test_patterns_and_names(
     assert "two trees named a" in capsys.readouterr().err
 
 
+def test_a_tree_of_another_configuration_has_code_objects(
+    trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a comparison of many AITERs that ends at one whose configuration is unknown."""
+    shutil.copytree(trees[0] / "hsa", tmp_path / "odd/hsa")
+    words = ["health", "--aiter", "odd", "--json", "-q"]
+    assert main(words, {}, directory=tmp_path) == ExitCode.DONE
+    (found,) = json.loads(capsys.readouterr().out)["trees"]
+    assert len(found["kernels"]) == 2
+    assert [check["status"] for check in found["checks"]] == ["broken"]
+
+
 def test_the_worst_comes_first() -> None:
     """Prevents: a kernel that fails now, below thousands of other digests."""
     passed, failed = KernelVerdict("passed", 1), KernelVerdict("failed", 1, 2.0, ("wrong",))

@@ -14,6 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from qola.cli.command_line import main
+from qola.health.compare import compare_trees
+from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
+from qola.health.page import render as render_health
 from qola.plan.model import Plan
 from qola.report.data import Report
 from qola.report.page import render
@@ -275,3 +278,33 @@ def test_every_byte_of_a_library_has_a_part(report: Path) -> None:
         assert library["device_bytes"] > 2 * parts["device code"], "not compressed"
         assert parts["headers and padding"] < library["bytes"] / 10
         assert min(parts[what] for what in ("host code", "unwind tables", BUILDERS)) > 10_000
+
+
+def test_the_page_of_health(browser: Browser, tmp_path: Path) -> None:
+    """Prevents: a page of kernel health wider than the screen, or whose rows do not sort."""
+    kernel = KernelHealth(
+        "hsa/gfx950/a.co", "gfx950", "1", "a", 9, 64, 0, 8, 0, 0, 0, 0, 256, 8, ""
+    )
+    wrong = KernelVerdict("failed", 1, 2.0, ("o[0] is 1 in place of 2",))
+    faulty = replace(kernel, key=f"hsa/gfx950/{'long_name_' * 20}.co", sha256="2", vgprs=128)
+    before = TreeHealth("before", "1", (), (kernel, faulty))
+    after = TreeHealth("after", "2", (), (kernel, replace(faulty, sha256="3", verdict=wrong)))
+    file = tmp_path / "health.html"
+    trees = (before, after)
+    file.write_text(render_health(HealthReport(trees, compare_trees(trees))), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 400, "height": 800})
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.goto(file.as_uri())
+    assert shades(opened.screenshot()) > 100
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 400
+    opened.set_viewport_size({"width": 1400, "height": 1000})
+    head, numbers = column(opened, "kernels-table", "VGPRs")
+    assert numbers == ["64", "128"]
+    for _ in range(2):
+        opened.evaluate(f"{head}.querySelector('button').click()")
+    assert column(opened, "kernels-table", "VGPRs")[1] == ["128", "64"]
+    _, kinds = column(opened, "differences-table", "difference")
+    assert kinds == ["fails now"]
+    opened.close()
+    assert complaints == []
