@@ -215,6 +215,16 @@ def _qola_impl(mctx):
         requirements = Label("//third_party/python:pybind11.txt"),
     )
 
+    # XLA's headers for handlers; fetched when a wheel with JAX functions is built. Leaves out XLA itself, most of the size.
+    pip_repository(
+        name = "qola_pip_jaxlib",
+        headers = "jaxlib/include",
+        platform = "manylinux_2_27_x86_64",
+        python_version = "3.11",
+        requirements = Label("//third_party/python:jaxlib.txt"),
+        without = ["jaxlib/libjax_common.so"],
+    )
+
     # Writes type stubs for wheels of torch modules.
     pip_repository(
         name = "qola_pip_stubs",

@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="a library that users of the wheel install, such as libamdhip64.so.7; repeatable",
     )
+    wheel.add_argument("--jax", type=Path, help="library of cc/jax: add the module for JAX")
     args = parser.parse_args(argv)
     # The wheel library uses this time for RECORD.
     os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif args.command == "torch-wheel":
             write_torch_wheel(_read(args.inputs, TorchWheel), args.output)
         elif args.command == "wheel":
-            write_wheel(args.directory, args.output, args.external_library, args.part)
+            write_wheel(args.directory, args.output, args.external_library, args.part, args.jax)
         else:
             build(_read(args.inputs, BundleInputs), args.output)
     except (QolaError, OSError) as error:

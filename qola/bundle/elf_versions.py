@@ -44,8 +44,10 @@ class ElfNeeds:
     undefined: frozenset[str]
 
 
-def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
+def read_needs(directory: Path, further: Mapping[str, Path] | None = None) -> tuple[ElfNeeds, ...]:
     """Return the requirements of each program and library below a directory, sorted by path.
+
+    `further` are files outside of the directory by their path in the result.
 
     GPU code objects are skipped: the system's loader does not load them. Kernels in a pack with
     equal requirements are listed once.
@@ -54,8 +56,8 @@ def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
         BundleError: a file begins like an ELF file or a pack, and is malformed.
     """
     found = []
-    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-        name = path.relative_to(directory).as_posix()
+    below = {p.relative_to(directory).as_posix(): p for p in directory.rglob("*") if p.is_file()}
+    for name, path in sorted((below | dict(further or {})).items()):
         with path.open("rb") as file:
             start = file.read(len(pack_files.MAGIC))
             if start.startswith(_MAGIC):

@@ -109,6 +109,9 @@ Device code for {arch} of the libraries in {host}, which this wheel installs nex
 """
 #: Python modules of in_wheel/ in the package, verbatim.
 _MODULES = ("_c.py", "_hip.py", "_operators.py", "torch.py")
+_JAX_MODULE = "jax.py"
+#: Its handlers of XLA's FFI.
+_JAX_LIBRARY = "qola_jax.so"
 EPOCH = 315532800
 """A zip file's earliest time, 1980-01-01, in Unix seconds. All files of a wheel have it, so that
 its bytes depend only on contents: callers of `write_wheel` set SOURCE_DATE_EPOCH to it."""
@@ -117,12 +120,18 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_wheel(
-    directory: Path, output: Path, external_libraries: Iterable[str] = (), part: str = ""
+    directory: Path,
+    output: Path,
+    external_libraries: Iterable[str] = (),
+    part: str = "",
+    jax: Path | None = None,
 ) -> None:
     """Write a bundle's directory as a wheel, qola_te-1.2.3-py3-none-linux_x86_64.whl.
 
     `part` selects a part of a split bundle: HOST, or an arch, whose wheel is named
     qola_te_gfx950-... and adds its packs to the package of the host part.
+
+    `jax` is the library of cc/jax, with which the package has a module jax.
 
     Files are stored uncompressed, because deflate's bytes depend on the version of zlib. The system
     requirements of the files are checked against the platform, and recorded as Requires-External in
@@ -134,6 +143,11 @@ def write_wheel(
     """
     package, version, _ = parse_wheel_name(output.name)
     bundle = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+    if "aiter_jit" in bundle and jax:
+        expected = "a bundle of attention libraries with C functions"
+        raise BundleError(
+            Finding(output.name, "jax with modules of AITER's own Python", expected, "remove jax")
+        )
     if "aiter_jit" in bundle:
         _write_aiter_wheel(directory, output, bundle, external_libraries)
         return
@@ -145,7 +159,7 @@ def write_wheel(
         "__main__.py": _MAIN.format(package=package),
     }
     modules = Path(__file__).with_name("in_wheel")
-    for name in _MODULES:
+    for name in (*_MODULES, _JAX_MODULE) if jax else _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
     description = _describe(bundle, package)
     metadata = [f"Summary: {_SUMMARY}", _PYTHON]
@@ -163,7 +177,10 @@ def write_wheel(
     def keep(name: str) -> bool:
         return not name.startswith(f"{CONFIGS}/") and has_file(part, name)
 
-    pack_wheel(directory, output, texts, metadata, external_libraries, description, keep)
+    more = {_JAX_LIBRARY: jax} if jax else {}
+    pack_wheel(
+        directory, output, texts, metadata, external_libraries, description, keep, libraries=more
+    )
 
 
 def _write_arch_wheel(directory: Path, output: Path, arch: str) -> None:
@@ -233,6 +250,7 @@ def pack_wheel(
     description: str,
     keep: Callable[[str], bool] = lambda _name: True,
     beside: Mapping[str, str] | None = None,
+    libraries: Mapping[str, Path] | None = None,
 ) -> None:
     """Write a package of files and texts as a wheel.
 
@@ -241,17 +259,19 @@ def pack_wheel(
         metadata: lines of METADATA that differ between wheels.
         keep: whether the package has a file of `directory`, by path.
         beside: files next to the package.
+        libraries: further files of the package by path, which the checks include.
 
     Raises:
         BundleError: as `write_wheel`.
     """
     package, _, tag = parse_wheel_name(output.name)
-    needs = read_needs(directory)
+    needs = read_needs(directory, libraries)
     check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
     external = (f"Requires-External: {line}" for line in system_floor(needs))
     texts = {f"{package}/{name}": text for name, text in texts.items()}
     texts |= {**(beside or {}), **_info_texts(output.name, (*metadata, *external), description)}
     files = {f"{package}/{name}": path for name, path in _files(directory) if keep(name)}
+    files |= {f"{package}/{name}": path for name, path in (libraries or {}).items()}
     _write(output, files, texts)
 
 

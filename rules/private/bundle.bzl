@@ -53,7 +53,7 @@ PACK_ATTRS = BUNDLE_TOOL_ATTRS | {
 # The part of a split bundle without device code; the others are named by archs.
 _HOST = "host"
 
-def pack_bundle(ctx, command, output, options, mnemonic):
+def pack_bundle(ctx, command, output, options, mnemonic, further = []):
     """Packs the directory of a bundle, or a part of it, into one file.
 
     Args:
@@ -62,6 +62,7 @@ def pack_bundle(ctx, command, output, options, mnemonic):
       output: File to write.
       options: further options of the command.
       mnemonic: mnemonic of the action.
+      further: Files that the options name.
 
     Returns:
       `output`.
@@ -74,7 +75,7 @@ def pack_bundle(ctx, command, output, options, mnemonic):
     ctx.actions.run(
         arguments = [args],
         executable = ctx.executable._tool,
-        inputs = [ctx.file.bundle],
+        inputs = [ctx.file.bundle] + further,
         mnemonic = mnemonic,
         outputs = [output],
         progress_message = "Packing %{label}",
@@ -455,6 +456,7 @@ def _qola_wheel_impl(ctx):
             fix = "add split = True to that qola_bundle, or remove it here",
         ))
     external = ["--external-library=" + name for name in ctx.attr.external_libraries]
+    jax = ctx.files.jax
     wheels = []
     for part in [_HOST] + parts if ctx.attr.split else [None]:
         # The tool reads package, version and platform from the file name. The wheel of an unsplit bundle may have the
@@ -466,7 +468,9 @@ def _qola_wheel_impl(ctx):
             ctx.attr.platform,
         ))
         options = external + (["--part", part] if part else [])
-        wheels.append(pack_bundle(ctx, "wheel", wheel, options, "QolaWheel"))
+        if jax and part in (None, _HOST):
+            options += ["--jax", jax[0].path]
+        wheels.append(pack_bundle(ctx, "wheel", wheel, options, "QolaWheel", jax))
     return _outputs(ctx, wheels)
 
 qola_wheel = rule(
@@ -474,6 +478,10 @@ qola_wheel = rule(
     attrs = PACK_ATTRS | {
         "external_libraries": attr.string_list(
             doc = "Libraries that are neither in the bundle nor covered by `platform`, and that every machine with the wheel provides: `libamdhip64.so.7` is part of ROCm, and `libamdhip64.so` stands for each of its versions.",
+        ),
+        "jax": attr.label(
+            allow_files = [".so"],
+            doc = "Adds `<package>.jax`, attention for JAX (docs/guide/jax.md): `@qola//cc/jax`, the handlers that it registers. Not for modules of AITER's own Python.",
         ),
         "package": attr.string(
             doc = "Name of the Python package, and of the distribution: small letters, digits and _.",

@@ -33,6 +33,15 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, split, prefix
     )
     if not modules:
         return
+    qola_wheel(
+        name = prefix + "jax_wheel",
+        bundle = bundle,
+        jax = Label("//cc/jax"),
+        package = "qola_" + manifest,
+        tags = manual,
+        version = version,
+        **(_WHEELS_FOR | kwargs)
+    )
     qola_static_library(
         name = prefix + "static",
         modules = ["{}:{}".format(repository, module) for module in modules],
@@ -86,6 +95,7 @@ def manifest_targets(name, modules, version, triton = None):
     | Target | Content |
     | --- | --- |
     | `bundle`, `bundle_tar`, `wheel` | a bundle of the libraries |
+    | `jax_wheel` | `wheel` with the JAX functions |
     | `lazy_bundle`, `lazy_bundle_tar`, `lazy_wheel` | a bundle of the lazy libraries |
     | `split_bundle`, `split_bundle_tar`, `split_wheel` | a bundle of the split libraries |
     | `static` | a qola_static_library of the modules |
@@ -182,6 +192,7 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
     | `<name>_lazy`, `<name>_lazy_tar` | `lazy_bundle`, `lazy_bundle_tar` | qola_bundle of the lazy libraries |
     | `<name>_split`, `<name>_split_tar` | `split_bundle`, `split_bundle_tar` | qola_bundle of the libraries, split by arch |
     | `<name>_wheel`, `<name>_lazy_wheel`, `<name>_split_wheel` | `wheel`, `lazy_wheel`, `split_wheel` | qola_wheel of the bundles, for manylinux_2_28 and ROCm 7 |
+    | `<name>_jax_wheel` | `jax_wheel` | `<name>_wheel` with `qola_<name>.jax`, attention for JAX |
     | `<name>_static` | `static` | qola_static_library of the modules |
     | `<name>_pack` | `pack` | qola_kernel_pack of the modules |
 

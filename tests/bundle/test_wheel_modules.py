@@ -22,6 +22,8 @@ WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "qola_tensor": _c.Tensor,
     "qola_mha_args": _c.Arguments,
+    "qola_stage": _c.Stage,
+    "qola_found": _c.Found,
 }
 ENUMERATED = ("FP16", "BF16", "FP32", "MASK_", "BIAS_")
 

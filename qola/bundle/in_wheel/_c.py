@@ -15,7 +15,10 @@ _HERE = Path(__file__).resolve().parent
 _NO_KERNEL = -1
 FP16, BF16, FP32 = 1, 2, 3
 MASK_NONE, MASK_CAUSAL_TOP_LEFT, MASK_CAUSAL_BOTTOM_RIGHT, MASK_WINDOW_BOTTOM_RIGHT = 0, 1, 2, 3
+MASK_WINDOW_TOP_LEFT = 4
 BIAS_ELEMENTWISE, BIAS_ALIBI = 1, 2
+#: Number of kernels that an error lists.
+_LISTED = 20
 
 
 class Tensor(ctypes.Structure):
@@ -77,6 +80,25 @@ class Arguments(ctypes.Structure):
         return ", ".join(f"{n}={getattr(self, n):g}" for n in names if getattr(self, n))
 
 
+class Stage(ctypes.Structure):
+    """The C structure qola_stage."""
+
+    _fields_ = [
+        *_each(ctypes.c_char_p, "kernel symbol"),
+        *_each(_I32, "assembly reserved"),
+    ]
+
+
+class Found(ctypes.Structure):
+    """The C structure qola_found."""
+
+    _fields_ = [
+        *_each(ctypes.c_uint32, "struct_size stage_count"),
+        ("workspace_size", _U64),
+        ("stages", Stage * 8),
+    ]
+
+
 class NoKernelError(RuntimeError):
     """The library has no kernel for a problem."""
 
@@ -97,6 +119,13 @@ class Entry:
         self._launch.argtypes = [ctypes.POINTER(Arguments), ctypes.c_void_p]
         self._workspace_size = getattr(loaded, f"{prefix}{name}_workspace_size")
         self._workspace_size.argtypes = [ctypes.POINTER(Arguments), ctypes.POINTER(_U64)]
+        self._find = getattr(loaded, f"{prefix}{name}_find")
+        self._find.argtypes = [ctypes.POINTER(Arguments), ctypes.POINTER(Found)]
+        self._kernel_count = getattr(loaded, f"{prefix}{name}_kernel_count")
+        self._kernel_count.restype = ctypes.c_size_t
+        self._kernel_name = getattr(loaded, f"{prefix}{name}_kernel_name")
+        self._kernel_name.argtypes = [ctypes.c_size_t]
+        self._kernel_name.restype = ctypes.c_char_p
         self._last_error = getattr(loaded, f"{prefix}{name}_last_error")
         self._last_error.restype = ctypes.c_char_p
 
@@ -110,6 +139,16 @@ class Entry:
         self._check(args, self._workspace_size(args, size))
         return size.value
 
+    def find(self, args: Arguments) -> int:
+        """Find the kernels for the problem without launching them, and return the workspace's size.
+
+        Raises:
+            NoKernelError, RuntimeError: see launch.
+        """
+        found = Found(struct_size=ctypes.sizeof(Found))
+        self._check(args, self._find(args, found))
+        return int(found.workspace_size)
+
     def launch(self, args: Arguments, stream: int) -> None:
         """Launch the kernels for the problem on a stream.
 
@@ -121,8 +160,17 @@ class Entry:
 
     def _check(self, args: Arguments, status: int) -> None:
         if status:
-            kind = NoKernelError if status == _NO_KERNEL else RuntimeError
-            raise kind(f"{self.name}: {self._last_error().decode()} (arguments: {args})")
+            text = f"{self.name}: {self._last_error().decode()} (arguments: {args})"
+            if status == _NO_KERNEL:
+                raise NoKernelError(f"{text}; {self._kernels()}")
+            raise RuntimeError(text)
+
+    def _kernels(self) -> str:
+        """List the kernels of the library for this entry point and the archs that it supports."""
+        count = self._kernel_count()
+        names = [self._kernel_name(n).decode() for n in range(min(count, _LISTED))]
+        more = [f"and {count - _LISTED} more"] if count > _LISTED else []
+        return f"the library's {count} kernels: " + ", ".join([*names, *more])
 
 
 _entries: dict[str, Entry] = {}
@@ -135,15 +183,21 @@ def entry(name: str) -> Entry:
         RuntimeError: no library has the entry point; or see Entry.
     """
     if name not in _entries:
-        record = json.loads((_HERE / "manifest.json").read_text(encoding="utf-8"))
-        prefix = "_".join(filter(None, ("qola", record["namespace"]))) + "_"
-        for module in record["modules"]:
-            if name in {point.rpartition("::")[2] for point in module["entry_points"]}:
-                _entries[name] = Entry(_HERE / module["library"], prefix, name)
-                break
-        else:
+        library, prefix = library_of(name)
+        if library is None:
             raise RuntimeError(f"{_HERE}: no library has {name}; add its module to the manifest")
+        _entries[name] = Entry(library, prefix, name)
     return _entries[name]
+
+
+def library_of(name: str) -> tuple[Path | None, str]:
+    """Return the library with an entry point, None without one, and the C functions' prefix."""
+    record = json.loads((_HERE / "manifest.json").read_text(encoding="utf-8"))
+    prefix = "_".join(filter(None, ("qola", record["namespace"]))) + "_"
+    for module in record["modules"]:
+        if name in {point.rpartition("::")[2] for point in module["entry_points"]}:
+            return _HERE / module["library"], prefix
+    return None, prefix
 
 
 def _check_runtimes() -> None:
@@ -154,5 +208,5 @@ def _check_runtimes() -> None:
         found = " and ".join(sorted(paths))
         raise RuntimeError(
             f"two HIP runtimes in one process: {found}; put a directory with a link "
-            "libamdhip64.so.7 to torch's runtime first on LD_LIBRARY_PATH"
+            "libamdhip64.so.7 to the framework's runtime first on LD_LIBRARY_PATH"
         )

@@ -100,10 +100,10 @@ _sdist_directory = repository_rule(
 )
 
 def _dev_dependencies_impl(mctx):
-    for name in ["browser", "cmake", "dev", "notebooks", "npm"]:
+    for name in ["browser", "cmake", "dev", "jax", "notebooks", "npm"]:
         pip_repository(
             name = "qola_pip_" + name,
-            directory = name in ["browser", "dev", "notebooks"],
+            directory = name in ["browser", "dev", "jax", "notebooks"],
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
     for name in ["actionlint", "buildifier", "chromium"]:
@@ -130,5 +130,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_notebooks, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
+    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_jax, @qola_pip_notebooks, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
 )

@@ -48,6 +48,9 @@ def _pip_repository_impl(rctx):
     python = host_python(rctx)
     requirements = rctx.path(rctx.attr.requirements)
     rctx.watch(requirements)
+
+    # The pin of one file needs no other tags than that file's.
+    options = ["--python-version=" + rctx.attr.python_version, "--platform=" + rctx.attr.platform] if rctx.attr.platform else []
     result = rctx.execute(
         [
             python,
@@ -64,7 +67,7 @@ def _pip_repository_impl(rctx):
             "--target=site",
             "--requirement",
             requirements,
-        ] + ([] if rctx.attr.directory else ["--no-compile"]),
+        ] + ([] if rctx.attr.directory else ["--no-compile"]) + options,
         environment = PIP_ENVIRONMENT,
         timeout = 1800,
     )
@@ -89,6 +92,8 @@ pip_repository = repository_rule(
     attrs = {
         "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for tests, whose results stay on this machine."),
         "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
+        "platform": attr.string(doc = "Platform tag of the pinned wheels; by default this machine's, and its Python."),
+        "python_version": attr.string(doc = "With `platform`: the version of Python of the pinned wheels, such as 3.11."),
         "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
         "without": attr.string_list(doc = "Files and directories below what is installed that are not kept."),
     },

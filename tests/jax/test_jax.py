@@ -1,0 +1,284 @@
+"""The JAX functions of a wheel on the emulator: results and gradients against jax.nn's.
+
+JAX's CPU build calls the handlers of host_handlers.cpp, whose buffers stand for memory of a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from qola.emulate.hip import Hip
+
+WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+HANDLERS = Path(os.environ["QOLA_TEST_HANDLERS"]).resolve()
+PACKAGE = WHEEL.name.partition("-")[0]
+D = 32
+
+jax.config.update("jax_num_cpu_devices", 2)
+
+
+class Device(Hip):
+    """The emulator, for which buffers of the running FFI call are memory of the device."""
+
+    def __init__(self) -> None:
+        super().__init__(FAKE, "gfx950")
+        self.handlers = ctypes.CDLL(str(HANDLERS))
+        self.handlers.noted_buffers.restype = ctypes.c_size_t
+
+    def allocations(self) -> list[tuple[int, int]]:
+        """Take the buffers for memory of the device, too."""
+        pairs = (ctypes.c_uint64 * 64)()
+        count = self.handlers.noted_buffers(pairs, ctypes.c_size_t(32))
+        ours = {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
+        return [*super().allocations(), *ours.items()]
+
+
+@pytest.fixture(scope="session")
+def emulated() -> Device:
+    return Device()
+
+
+@pytest.fixture(scope="session")
+def ops(tmp_path_factory: pytest.TempPathFactory, emulated: Device) -> Any:
+    site = tmp_path_factory.mktemp("site")
+    ZipFile(WHEEL).extractall(site)
+    sys.path.insert(0, str(site))
+    found = importlib.import_module(f"{PACKAGE}.jax")
+    found._register(HANDLERS, "cpu")
+    return found
+
+
+@pytest.fixture
+def device(ops: Any, emulated: Device) -> Iterator[Device]:
+    emulated.launches.clear()
+    yield emulated
+    # A kernel's own fault says more than that a call of HIP failed.
+    emulated.raise_error()
+
+
+def random(*shape: int, seed: int = 0) -> jax.Array:
+    return jax.random.normal(jax.random.key(seed + sum(shape)), shape).astype(jnp.float16)
+
+
+def qkv(heads_q: int, heads_k: int, rows_q: int, rows_k: int, batch: int = 2) -> list[jax.Array]:
+    shapes = ((rows_q, heads_q), (rows_k, heads_k), (rows_k, heads_k))
+    return [random(batch, *shape, D, seed=n) for n, shape in enumerate(shapes)]
+
+
+def near(found: Any, wanted: Any, tolerance: float = 4e-3) -> None:
+    def compare(one: jax.Array, right: jax.Array) -> None:
+        assert one.shape == right.shape
+        np.testing.assert_allclose(
+            np.asarray(one, float), np.asarray(right, float), tolerance, tolerance
+        )
+
+    jax.tree.map(compare, found, wanted)
+
+
+def exact(*arrays: jax.Array, **more: Any) -> Any:
+    """Compute jax.nn's attention in float32."""
+    wide = [array.astype(jnp.float32) for array in arrays]
+    with jax.default_matmul_precision("float32"):
+        return jax.nn.dot_product_attention(*wide, **more)
+
+
+def gradients(function: Callable[..., Any], arrays: list[jax.Array], shape: Any = None) -> Any:
+    """Return the gradients of a weighted sum of results."""
+
+    def total(*given: jax.Array) -> jax.Array:
+        out = function(*given)
+        return (out.astype(jnp.float32) * random(*out.shape, seed=9)).sum()
+
+    return jax.jit(jax.grad(total, tuple(range(len(arrays)))))(*arrays)
+
+
+def compare(ops: Any, arrays: list[jax.Array], **more: Any) -> None:
+    """Compare results and gradients with jax.nn's."""
+    near(jax.jit(partial(ops.attention, **more))(*arrays), exact(*arrays, **more))
+    found = gradients(partial(ops.attention, **more), arrays)
+    assert [one.dtype for one in found] == [one.dtype for one in arrays]
+    near(found, gradients(partial(exact, **more), arrays), 1e-2)
+
+
+def test_attention_and_its_gradients_are_those_of_jax(ops: Any, device: Device) -> None:
+    """Prevents: strides, scales or heads that reach a kernel as others; dK and dV of one head."""
+    compare(ops, qkv(4, 2, 64, 96), scale=0.3)
+    assert any("bwd" in launch.kernel.lower() for launch in device.launches)
+
+
+def test_a_bias_and_its_gradient(ops: Any, device: Device) -> None:
+    """Prevents: a bias of another head or sequence, and a gradient that is not summed up."""
+    arrays = qkv(2, 2, 32, 64)
+    key = jax.random.key(1)
+    # The library's kernels with a bias drop, too: none of 2^32 numbers is below this rate's bound.
+    more = {"dropout_rate": 1e-9, "dropout_key": key}
+    for shape in ((2, 2, 32, 64), (1, 2, 1, 64)):
+        given = [*arrays, random(*shape)]
+        near(ops.attention(*given, **more), exact(*given))
+        near(gradients(partial(ops.attention, **more), given), gradients(exact, given), 1e-2)
+    mask = jnp.tril(jnp.ones((32, 64), bool), 3)[None, None]
+    near(ops.attention(*arrays, mask=mask, **more), exact(*arrays, mask=mask))
+
+
+def test_masks_begin_top_left(ops: Any, device: Device) -> None:
+    """Prevents: another diagonal than JAX's, or a window that is none."""
+    arrays = qkv(2, 1, 64, 96)
+    near(ops.attention(*arrays, is_causal=True), exact(*arrays, is_causal=True))
+    for window, causal in (((8, 3), False), (5, False), ((8, 3), True)):
+        more = {"local_window_size": window, "is_causal": causal}
+        near(ops.attention(*arrays, **more), exact(*arrays, **more))
+    out, lse = ops.attention(*arrays, is_causal=True, return_residual=True)
+    right, residual = exact(*arrays, is_causal=True, return_residual=True)
+    near((out, lse), (right, residual))
+
+
+def test_lengths(ops: Any, device: Device) -> None:
+    """Prevents: rows of another sequence, and rows of none that are not 0."""
+    lengths = {
+        "query_seq_lengths": jnp.array([40, 64], jnp.int32),
+        "key_value_seq_lengths": jnp.array([96, 33], jnp.int32),
+    }
+    arrays = qkv(2, 1, 64, 96)
+    compare(ops, arrays, is_causal=True, **lengths)
+    only_k = {"key_value_seq_lengths": lengths["key_value_seq_lengths"]}
+    near(ops.attention(*arrays, is_causal=True, **only_k), exact(*arrays, is_causal=True, **only_k))
+    out, lse = ops.attention(*arrays, is_causal=True, return_residual=True, **lengths)
+    assert (out.shape, lse.shape) == ((2, 64, 2, D), (2, 64, 2))
+    seen = exact(*arrays, is_causal=True, return_residual=True, **lengths)[1]
+    near(lse[0, :40], seen[0, :40])
+    near(lse[1], seen[1])
+
+
+def test_vmap_extends_the_batch(ops: Any, device: Device) -> None:
+    """Prevents: a launch for each element, or one that reads those of another one."""
+    q, k, v = (random(3, 2, 32, 2, D, seed=n) for n in range(3))
+    near(jax.vmap(ops.attention)(q, k, v), jax.vmap(exact)(q, k, v))
+    assert len(device.launches) == 1
+    # Without a batch, and with a key and a value for all.
+    found = jax.vmap(ops.attention, (0, None, None))(q[0], k[0, 0], v[0, 0])
+    near(found, jax.vmap(exact, (0, None, None))(q[0], k[0, 0], v[0, 0]))
+    # The gradient of each element, and of a sum over elements.
+    per_element = jax.vmap(lambda *given: gradients(ops.attention, list(given)))
+    near(per_element(q, k, v), jax.vmap(lambda *g: gradients(exact, list(g)))(q, k, v), 1e-2)
+    mapped = [partial(jax.vmap(one, (0, None, 0))) for one in (ops.attention, exact)]
+    given = [q, k[0], v]
+    near(gradients(mapped[0], given), gradients(mapped[1], given), 2e-2)
+
+
+def test_vmap_of_lengths(ops: Any, device: Device) -> None:
+    """Prevents: lengths that belong to another element."""
+    q, k, v = (random(2, 2, 32, 2, D, seed=n) for n in range(3))
+    lengths = jnp.array([[7, 32], [19, 1]], jnp.int32)
+
+    def one(function: Any, *given: jax.Array) -> Any:
+        return function(*given[:3], is_causal=True, key_value_seq_lengths=given[3])
+
+    near(
+        jax.vmap(partial(one, ops.attention))(q, k, v, lengths),
+        jax.vmap(partial(one, exact))(q, k, v, lengths),
+    )
+
+
+def test_dropout(ops: Any, device: Device) -> None:
+    """Prevents: a key that changes nothing, and gradients of other elements than were dropped."""
+    q, k, v = qkv(2, 2, 32, D)
+    bias = jnp.zeros((1, 1, 32, 32), jnp.float16)
+    # With the identity as value, results are the probabilities.
+    seen = jnp.broadcast_to(jnp.eye(D, dtype=jnp.float16)[:, None], v.shape)
+
+    def attention(key: Any, value: jax.Array) -> Any:
+        return ops.attention(q, k, value, bias, dropout_rate=0.5, dropout_key=key)
+
+    keys = jax.random.split(jax.random.key(3), 2)
+    first, second = (np.asarray(attention(key, seen), float) for key in keys)
+    again = np.asarray(attention(keys[0], seen), float)
+    assert (first == again).all()
+    assert (first != second).any()
+    whole = np.asarray(exact(q, k, seen), float)
+    kept = first != 0
+    assert 0.4 < kept.mean() < 0.6
+    np.testing.assert_allclose(first[kept], 2 * whole[kept], 1e-2, 4e-3)
+    # d(sum)/dV of each key: the sum of its kept probabilities over the rows of query.
+    dv = jax.grad(lambda value: attention(keys[0], value).astype(jnp.float32).sum())(v)
+    np.testing.assert_allclose(
+        np.asarray(dv[..., 0], float), first.sum(1).transpose(0, 2, 1), 2e-2, 2e-2
+    )
+    # vmap over keys: a call for each.
+    both = np.asarray(jax.vmap(attention, (0, None))(keys, seen), float)
+    assert (both == np.stack([first, second])).all()
+
+
+def test_shards_of_batch_and_heads(ops: Any, device: Device) -> None:
+    """Prevents: the sharding that the guide describes does not compute the same."""
+    arrays = qkv(4, 2, 32, 32)
+    for spec in (P("x"), P(None, None, "x")):
+        mesh = Mesh(np.array(jax.devices()), ("x",))
+        sharded = jax.jit(
+            jax.shard_map(ops.attention, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)
+        )
+        device.launches.clear()
+        near(sharded(*arrays), exact(*arrays))
+        assert len(device.launches) == 2
+
+
+Q, K, V = (jnp.zeros((2, 32, 2, D), jnp.float16) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "said"),
+    [
+        ((Q, K[:1], V), {}, r"key is \(1, 32, 2, 32\), expected \(2, 32, 2, 32\)"),
+        ((Q, K, V[:, :9]), {}, r"value is \(2, 9, 2, 32\), expected \(2, 32, 2, 32\)"),
+        ((Q, K.astype(jnp.float32), V), {}, "key is float32, expected float16"),
+        ((Q.astype(int), K, V), {}, "query is int32, expected one of"),
+        ((Q[0, 0], K, V), {}, "query has 2 dimensions"),
+        ((Q[:, :, :1], K, V), {}, "key has 2 heads, expected a divisor of 1"),
+        ((Q, K, V, jnp.zeros((1, 3, 1, 1))), {}, r"bias is \(1, 3, 1, 1\)"),
+        ((Q, K, V), {"mask": jnp.zeros((1, 1, 1, 1))}, "mask is float32, expected bool"),
+        ((Q, K, V), {"query_seq_lengths": jnp.zeros(2)}, r"query_seq_lengths is float32\(2,\)"),
+        ((Q, K, V), {"local_window_size": -1}, "local_window_size: -1"),
+        ((Q, K, V), {"dropout_rate": 0.5}, "dropout_rate and dropout_key"),
+        ((Q, K, V), {"scale": 0.0}, "scale: 0"),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    ops: Any, device: Device, given: Any, more: dict[str, Any], said: str
+) -> None:
+    """Prevents: memory read beyond an array, or an error that does not say of which."""
+    with pytest.raises(ValueError, match=said):
+        ops.attention(*given, **more)
+    assert device.launches == []
+
+
+def test_a_problem_without_a_kernel_is_an_error_of_tracing(ops: Any, device: Device) -> None:
+    """Prevents: a program that compiles, and fails when it runs."""
+    q, k, v = (one.astype(jnp.bfloat16) for one in (Q, K, V))
+    with pytest.raises(RuntimeError, match=r"no kernel .*dtype=2.*library's \d+ kernels: fmha_"):
+        jax.eval_shape(ops.attention, q, k, v)
+    with pytest.raises(RuntimeError, match="dropout: expected a number"):
+        jax.eval_shape(
+            partial(ops.attention, dropout_rate=1.0, dropout_key=jax.random.key(0)), Q, K, V
+        )
+
+    def total(*given: jax.Array) -> jax.Array:
+        return ops.attention(*given, deterministic=True).sum()
+
+    with pytest.raises(RuntimeError, match=r"mha_bwd: no kernel .*deterministic=1"):
+        jax.make_jaxpr(jax.grad(total))(Q, K, V)
+    assert device.launches == []
