@@ -13,6 +13,7 @@ from bench.processes import Run
 from bench.setting import place_flags
 from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
 from qola.files import sha256_of, write_if_changed
+from qola.plan.model import PlannedModule, TorchModule
 
 # aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
 _COMMON_FLAGS = [
@@ -142,19 +143,50 @@ class AiterNinja(NinjaBuild):
                 if source.module == module.name and not source.generated:
                     text = (planned.directory / source.file).read_text(encoding="utf-8")
                     write_if_changed(blob / Path(source.file).name, text)
-            sources = tuple(sorted(blob.glob("*.cpp")))
-            modules.append(Module(module.name, sources, tuple(module.copts)))
+            modules.append(self._attention(module, blob))
         self._check(planned)
+        modules += [
+            self._python_module(planned, module)
+            for module in planned.plan.torch_modules
+            if module.name in planned.kernels
+        ]
         write_if_changed(self.directory / "build.ninja", self._build_file(modules))
         return runs
 
     def object(self, direction: str, kernel: str) -> str:
         """Return the path of a kernel's object."""
-        return object_path(MODULES[direction], kernel)
+        return object_path(self.workload.parts[direction], kernel)
 
     def library(self, direction: str) -> Path:
         """Return the path of a direction's library."""
-        return self.directory / f"{MODULES[direction]}.so"
+        return self.directory / f"{self.workload.parts[direction]}.so"
+
+    def _attention(self, module: PlannedModule, blob: Path) -> Module:
+        sources = tuple(sorted(blob.glob("*.cpp")))
+        return Module(module.name, sources, (f"-I{self.setting.generator.parent}", *module.copts))
+
+    def _python_module(self, planned: Planned, module: TorchModule) -> Module:
+        """Copy the sources of AITER and of its generators, each to be compiled alone."""
+        place = self.directory / module.name
+        names = {name for names in planned.batches()[module.name].values() for name in names}
+        files = (*(source.file for source in module.sources), *(f.file for f in module.generated))
+        sources = []
+        for file in files:
+            inside = Path(file).relative_to(module.name)
+            if inside.parts[:2] not in (("generated", "batches"), ("generated", "once")):
+                write_if_changed(place / inside, (planned.directory / file).read_text("utf-8"))
+                if inside.suffix == ".cpp" and inside.stem in names:
+                    sources.append(place / inside)
+        torch = self.setting.torch.flags if self.setting.torch else ()
+        dirs = planned.plan.header_set(module.headers).include_dirs
+        flags = [
+            *(f"-I{self.setting.aiter / directory}" for directory in dirs),
+            f"-I{place / 'generated'}",
+            *torch,
+            f"-DTORCH_EXTENSION_NAME={module.name}",
+            *module.copts,
+        ]
+        return Module(module.name, tuple(sources), tuple(flags))
 
     def _generate(self, direction: str, pattern: str, blob: Path) -> Run:
         return processes.run(
@@ -186,12 +218,12 @@ class AiterNinja(NinjaBuild):
                 self.setting.ck / "include",
                 self.setting.ck / "library/include",
                 meta / "csrc/include",
-                self.setting.generator.parent,
             ],
             link_flags=[
                 *_LINK_FLAGS,
                 *places,
                 f"-L{self.setting.sdk / 'rocm/lib'}",
                 "-lamdhip64",
+                *(self.setting.torch.link_flags if self.setting.torch else ()),
             ],
         )

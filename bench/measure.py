@@ -20,16 +20,14 @@ from bench.ours import Ours, Repeated
 from bench.processes import Run
 from bench.rounds import Batches, Compile, ours_per_kernel, sample, theirs_per_kernel
 from bench.rows import CONTENDERS
-from bench.setting import ROOT, Setting, as_distributed, sdk_facts
-from bench.workload import MODULES, Planned, Workload, plan
+from bench.setting import ROOT, Setting, TorchSetting, as_distributed, sdk_facts
+from bench.workload import Planned, Workload, plan
 from qola.aiter.tree import read_tree
 from qola.fetch.wheel import read_pin
 from qola.report.execution_log import Spawn
 from qola.version import __version__
 
 _REPETITIONS = 3
-# Names are sorted, and differ in properties with two values: not a power of two.
-_ROUNDS = 5
 
 Progress = Callable[[str], None]
 Costs = Mapping[str, Mapping[str, Compile]]
@@ -139,6 +137,8 @@ class Bench:
         packages: directory of the pinned CMake and ninja.
         steps: steps by side, see bench.rows.steps.
         jobs: number of concurrent compiles.
+        rounds: number of rounds. Names of kernels are sorted, and differ in properties with two
+            values: not a power of two, unless it is 1.
     """
 
     work: Path
@@ -146,6 +146,7 @@ class Bench:
     workload: Workload
     steps: Mapping[str, set[str]]
     jobs: int
+    rounds: int
     environ: Mapping[str, str]
     progress: Progress
     results: Measurements = field(default_factory=Measurements)
@@ -161,7 +162,9 @@ class Bench:
             setting = self._prepared(tools)
         tree = read_tree(setting.aiter)
         base = plan(self.workload, tree, self.work / "plan/base", more=False)
-        more = plan(self.workload, tree, self.work / "plan/more", more=True)
+        more = base
+        if self.workload.more:
+            more = plan(self.workload, tree, self.work / "plan/more", more=True)
         self.results.kernels, self.results.more = base.counts(), more.counts()
         self.results.versions = versions(setting)
         steps, disk_cache = self.steps["ours"], self.work / "disk_cache"
@@ -204,17 +207,23 @@ class Bench:
             as_distributed(first.external("qola_rocm_sdk", "sdk"), sdk)
             aiter = self.work / "aiter_tree"
             aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
-        return Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)
+            torch = None
+            if self.workload.modules:
+                torch = TorchSetting.from_repository(
+                    first.external("qola_torch", "torch.bzl").parent,
+                    first.external("qola_rocm_headers", "headers/usr/include"),
+                )
+        return Setting(self.work, sdk, aiter, tools, self.jobs, self.environ, torch)
 
     def _ours(self, name: str, disk_cache: Path, *options: str) -> Ours:
         return Ours(
             directory=self.work / name,
-            modules=[MODULES[direction] for direction in self.workload.patterns],
+            modules=[*self.workload.parts.values()],
             disk_cache=disk_cache,
             jobs=self.jobs,
             log=self.work / "log.txt",
             environ=self.environ,
-            options=options,
+            options=(*options, *(_MODULE_OPTIONS if self.workload.modules else ())),
         )
 
     def _measure_first(self, first: Ours, base: Planned) -> list[Spawn]:
@@ -226,7 +235,7 @@ class Bench:
             built, spawns = first.logged_build()
         self.results.add("ours", totals([fetched, built]) | peaks([fetched, built]))
         self.results.add("ours", {"fetch_seconds": fetched.seconds, "build_seconds": built.seconds})
-        library = {direction: first.library(MODULES[direction]) for direction in base.kernels}
+        library = {part: first.library(self.workload.parts[part]) for part in base.kernels}
         self._measure_libraries("ours", library, base)
         self._measure_noop("ours", first.build)
         return spawns
@@ -242,7 +251,7 @@ class Bench:
             with self._step(f"{CONTENDERS[side]}: preparing"):
                 parts.programs += parts.build.prepare(base, more=False)
         kinds = {"kernel", "host"} & self.steps["ours"]
-        rounds = _ROUNDS if kinds else 1
+        rounds = self.rounds if kinds else 1
         for index in range(rounds):
             for side, parts in builds.items():
                 with self._step(f"round {index + 1} of {rounds}: {CONTENDERS[side]}"):
@@ -314,6 +323,9 @@ class Bench:
         with ours.cache_server(start, self.work / "remote_cache", log) as url:
             yield url
 
+
+# AITER's side compiles with the same headers.
+_MODULE_OPTIONS = ("--@qola//:torch=cpu_check",)
 
 # Bazel performs these itself, within milliseconds.
 _NEVER_CACHED = ("SymlinkTree", "FileWrite", "TemplateExpand")

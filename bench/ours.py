@@ -56,6 +56,20 @@ class Repeated:
         return found
 
 
+_SOURCE_COMPILE = "CppCompile"
+
+
+def _compiled(spawn: Spawn) -> str:
+    """Return the name of a compile's source, "" for other actions.
+
+    The source is a batch, a kernel instance or one of a Python module's sources.
+    """
+    if spawn.mnemonic == _SOURCE_COMPILE:
+        # module_norm.norm_kernels
+        return spawn.name.partition(".")[2]
+    return spawn.name if spawn.mnemonic == KERNEL_COMPILE else ""
+
+
 @dataclass
 class Ours:
     """A workspace and its output base.
@@ -132,7 +146,7 @@ class Ours:
 
     def library(self, module: str) -> Path:
         """Return the path of a module's library."""
-        files = self.bazel("cquery", "--output=files", f"//:{module}").output.split()
+        files = self.bazel("cquery", *self.options, "--output=files", f"//:{module}").output.split()
         found = sorted({name for name in files if name.endswith(".so")})
         if len(found) != 1:
             names = ", ".join(found) or "none"
@@ -161,17 +175,23 @@ class Ours:
         directory, commands, digests = self.directory / "repeated", {}, {}
         outputs = Path(self.bazel("info", "output_path").output.strip())
         for spawn in sorted(spawns, key=lambda spawn: -spawn.seconds):
-            if spawn.mnemonic == KERNEL_COMPILE and spawn.name in names:
+            if (name := _compiled(spawn)) in names:
                 arguments = list(spawn.arguments)
-                if "--" in arguments:
+                if spawn.mnemonic == _SOURCE_COMPILE:
+                    # COMPILER ARGUMENT... -MF FILE ARGUMENT... -c SOURCE -o FILE
+                    arguments.append(arguments.pop(arguments.index("-c") + 1))
+                    arguments[arguments.index("-MF") + 1] = f"../{name}.d"
+                elif "--" in arguments:
                     # compile_batch.sh BATCH KERNEL... -- COMPILER ARGUMENT...
                     arguments = [*arguments[arguments.index("--") + 1 :], arguments[1]]
                 place = self._linked(directory, outputs, arguments[-1])
-                arguments[arguments.index("-o") + 1] = f"../{spawn.name}.o"
-                environ = [f"{name}={value}" for name, value in spawn.environment.items()]
+                arguments[arguments.index("-o") + 1] = f"../{name}.o"
+                environ = [f"{key}={value}" for key, value in spawn.environment.items()]
                 run = [str(TIMED), "env", "-i", "-C", place.name, *environ]
-                commands[spawn.name] = shlex.join([*run, *arguments])
-                (digests[spawn.name],) = spawn.output_digests.values()
+                commands[name] = shlex.join([*run, *arguments])
+                (digests[name],) = (
+                    digest for path, digest in spawn.output_digests.items() if path.endswith(".o")
+                )
         if missing := sorted(set(names) - commands.keys()):
             text = f"no action for {len(missing)} batches, such as {missing[0]}"
             raise BenchError(Finding("execution log", text, "an action for each batch"))
@@ -182,8 +202,16 @@ class Ours:
 
         Args:
             outputs: Bazel's directory of all configurations.
-            source: path of the source. Bazel writes "cfg" for its configuration.
+            source: path of the source. Bazel writes "cfg" for its configuration. Sources of Python
+                modules are in the manifest's repository instead.
         """
+        if not source.startswith("bazel-out/"):
+            place = directory / "sources"
+            if not place.exists():
+                place.mkdir(parents=True)
+                (place / "external").symlink_to(self.output_base / "external")
+                (place / "bazel-out").symlink_to(outputs)
+            return place
         configuration, _, inside = source.removeprefix("bazel-out/").partition("/")
         found = list(outputs.glob(f"*/{inside}"))
         if len(found) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -47,13 +48,32 @@ def _alike(name: str, measured: str) -> Kind:
     return Kind(name, measured, measured)
 
 
-KINDS = (
-    _alike("kernel forward", "kernel_fwd_cpu_seconds"),
-    _alike("kernel forward, wall time", "kernel_fwd_seconds"),
-    _alike("kernel backward", "kernel_bwd_cpu_seconds"),
-    _alike("kernel backward, wall time", "kernel_bwd_seconds"),
-    _alike("host pass forward", "host_fwd_cpu_seconds"),
-    _alike("host pass backward", "host_bwd_cpu_seconds"),
+def kinds(parts: Mapping[str, str]) -> tuple[Kind, ...]:
+    """Return the comparisons of a workload.
+
+    Args:
+        parts: name of each part in rows, by its name in measurements.
+    """
+
+    def each(row: str, measured: str) -> Iterable[Kind]:
+        return (_alike(row.format(n), measured.format(part)) for part, n in parts.items())
+
+    kernels = zip(
+        each("kernel {}", "kernel_{}_cpu_seconds"),
+        each("kernel {}, wall time", "kernel_{}_seconds"),
+        strict=True,
+    )
+    return (
+        *(kind for pair in kernels for kind in pair),
+        *each("host pass {}", "host_{}_cpu_seconds"),
+        *_BUILDS,
+        *each("shipped bytes {}", "library_{}_bytes_per_kernel"),
+        *each("first load {}", "load_{}_seconds"),
+        *_PEAKS,
+    )
+
+
+_BUILDS = (
     _alike("cold build", "cold_seconds"),
     _alike("cold build, CPU time", "cold_cpu_seconds"),
     Kind("cold build, fetched", "build_seconds", "cold_seconds"),
@@ -61,19 +81,16 @@ KINDS = (
     Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds"),
     _alike("no-op", "noop_seconds"),
     _alike("one-variant change", "change_seconds"),
-    _alike("shipped bytes forward", "library_fwd_bytes_per_kernel"),
-    _alike("shipped bytes backward", "library_bwd_bytes_per_kernel"),
-    _alike("first load forward", "load_fwd_seconds"),
-    _alike("first load backward", "load_bwd_seconds"),
+)
+_PEAKS = (
     _alike("peak memory, compiler", "compiler_peak_bytes"),
     _alike("peak memory, build", "build_peak_bytes"),
 )
-"""docs/internals/performance.md explains each of them."""
+KINDS = kinds({"fwd": "forward", "bwd": "backward"})
+"""The comparisons of attention; docs/internals/performance.md explains each of them."""
 
+_PART_STEPS = ("kernel", "host", "load")
 _STEPS = {
-    **{f"kernel_{d}{cpu}_seconds": "kernel" for d in ("fwd", "bwd") for cpu in ("", "_cpu")},
-    **{f"host_{d}_cpu_seconds": "host" for d in ("fwd", "bwd")},
-    **{f"load_{d}_seconds": "load" for d in ("fwd", "bwd")},
     "disk_seconds": "disk",
     "remote_seconds": "remote",
     "noop_seconds": "noop",
@@ -120,13 +137,17 @@ def row_name(kind: Kind, contender: str) -> str:
     return f"{kind.name} vs {CONTENDERS[contender]}"
 
 
-def choose(only: Sequence[str]) -> list[tuple[Kind, str]]:
+def choose(
+    only: Sequence[str],
+    every_kind: Iterable[Kind] = KINDS,
+    contenders: Iterable[str] = CONTENDERS,
+) -> list[tuple[Kind, str]]:
     """Return the rows whose names begin with one of the prefixes `only`, or all rows without one.
 
     Raises:
         BenchError: no row begins with a prefix.
     """
-    every = [(kind, contender) for kind in KINDS for contender in CONTENDERS]
+    every = [(kind, contender) for kind in every_kind for contender in contenders]
     if not only:
         return every
     names = {row_name(*pair): pair for pair in every}
@@ -138,13 +159,27 @@ def choose(only: Sequence[str]) -> list[tuple[Kind, str]]:
     return [pair for name, pair in names.items() if name.startswith(tuple(only))]
 
 
+def parts(chosen: Iterable[Kind]) -> set[str]:
+    """Return the parts, such as modules, that comparisons name; empty if none is of one part."""
+    measured = (_PART.fullmatch(kind.ours) for kind in chosen)
+    return {match[1] for match in measured if match}
+
+
+_PART = re.compile(r"(?:kernel|host|load|library)_(.+?)(?:_cpu)?_(?:seconds|bytes_per_kernel)")
+
+
 def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
     """Return the steps to take by contender (including "ours"); each needs the cold build."""
     needed: dict[str, set[str]] = {}
     for kind, contender in chosen:
-        needed.setdefault("ours", {"cold"}).add(_STEPS.get(kind.ours, "cold"))
-        needed.setdefault(contender, {"cold"}).add(_STEPS.get(kind.theirs, "cold"))
+        needed.setdefault("ours", {"cold"}).add(_step(kind.ours))
+        needed.setdefault(contender, {"cold"}).add(_step(kind.theirs))
     return needed
+
+
+def _step(measured: str) -> str:
+    step = measured.partition("_")[0]
+    return step if step in _PART_STEPS else _STEPS.get(measured, "cold")
 
 
 def rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,44 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
+class TorchSetting:
+    """The PyTorch for which Python modules are built, used as with --@qola//:torch=cpu_check.
+
+    Attributes:
+        flags: include directories of its headers, and macros.
+        link_flags: its libraries.
+    """
+
+    flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+    @staticmethod
+    def from_repository(torch: Path, rocm_headers: Path) -> TorchSetting:
+        """Return the PyTorch of QOLA_TORCH.
+
+        Args:
+            torch: Bazel's repository @qola_torch.
+            rocm_headers: directory of the headers of ROCm's libraries.
+        """
+        text = (torch / "torch.bzl").read_text(encoding="utf-8")
+        found = ast.literal_eval(text.partition("TORCH = ")[2])
+        inside = ("include", "include/torch/csrc/api/include", "multiarch", "python")
+        places = [ROOT / "cc/torch/cpu_check", *(torch / place for place in inside), rocm_headers]
+        macros = [f"_GLIBCXX_USE_CXX11_ABI={found['cxx11_abi']}", "TORCH_API_INCLUDE_EXTENSION_H"]
+        macros += ["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []
+        libraries = ("c10", "torch_cpu", "torch", "torch_python")
+        return TorchSetting(
+            (*(f"-I{place}" for place in places), *(f"-D{macro}" for macro in macros)),
+            (f"-L{torch / 'lib'}", *(f"-l{library}" for library in libraries)),
+        )
+
+
+@dataclass(frozen=True)
 class Setting:
     """Directories and environment.
 
     Attributes:
+        torch: None for workloads without Python modules.
         tools: directory with the programs ninja and cmake.
         jobs: number of concurrent compiles.
     """
@@ -28,6 +63,7 @@ class Setting:
     tools: Path
     jobs: int
     environ: Mapping[str, str]
+    torch: TorchSetting | None = None
 
     @property
     def log(self) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.processes import BenchError
@@ -11,7 +11,7 @@ from qola.aiter.tree import AiterTree
 from qola.errors import Finding
 from qola.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.model import Plan
+from qola.plan.model import Plan, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
@@ -31,17 +31,34 @@ class Workload:
     Attributes:
         name: name of the manifest, and of the manifest's further variant.
         patterns: pattern of generate.py (fnmatch) by direction.
-        more: patterns for the manifest with the further variant.
+        more: patterns for the manifest with the further variant; {} if there is none.
+        modules: Python modules other than attention that are compared.
     """
 
     name: str
     patterns: Mapping[str, str]
     more: Mapping[str, str]
+    modules: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """The parts that are compared: AITER's module by direction, or by its own name."""
+        return {name: MODULES.get(name, name) for name in (*self.patterns, *self.modules)}
+
+    def only(self, modules: Collection[str]) -> Workload:
+        """Return the workload with only some of its modules; without any of them, with all."""
+        return replace(self, modules=tuple(m for m in self.modules if m in modules) or self.modules)
 
     def manifest(self, *, more: bool) -> str:
         """Return the manifest's text, with or without the further variant."""
-        names = [self.name] + ([f"{self.name}_variant"] if more else [])
-        return "".join((DIRECTORY / f"{name}.toml").read_text(encoding="utf-8") for name in names)
+        names = [self.name] + ([f"{self.name}_variant"] if more and self.more else [])
+        texts = [(DIRECTORY / f"{name}.toml").read_text(encoding="utf-8") for name in names]
+        head, *tables = "".join(texts).split("[[modules]]\n")
+        if self.modules:
+            tables = [
+                t for t in tables if any(f'name = "{module}"\n' in t for module in self.modules)
+            ]
+        return "[[modules]]\n".join([head, *tables])
 
 
 def _backward(masks: str) -> str:
@@ -79,6 +96,20 @@ WORKLOADS = {
             "bwd": _backward("*mask"),
         },
     ),
+    "modules": Workload(
+        name="modules",
+        patterns={},
+        more={},
+        modules=(
+            "module_cache",
+            "module_gemm_a8w8",
+            "module_moe_ck2stages",
+            "module_moe_sorting",
+            "module_norm",
+            "module_quant",
+            "module_rmsnorm",
+        ),
+    ),
     "quick": Workload(
         name="quick",
         patterns={
@@ -109,7 +140,8 @@ class Planned:
     """A workload's plan.
 
     Attributes:
-        kernels: names of the kernel instances by direction.
+        kernels: names of the kernel instances by direction; of the sources of a Python module, by
+            its name.
     """
 
     plan: Plan
@@ -144,6 +176,9 @@ class Planned:
         A kernel instance outside batches is a batch of its own name.
         """
         found: dict[str, dict[str, list[str]]] = {direction: {} for direction in self.kernels}
+        for torch in self.plan.torch_modules:
+            if torch.name in found:
+                found[torch.name] = source_batches(torch)
         for module in self.plan.modules:
             names = self.plan.compiled_as(module)
             for name, kernel in zip(names, self.plan.kernels_of(module), strict=True):
@@ -155,6 +190,15 @@ class Planned:
         return {direction: len(names) for direction, names in sorted(self.kernels.items())}
 
 
+def source_batches(module: TorchModule) -> dict[str, list[str]]:
+    """Return the sources of each compile of a module: of a batch, or one by its own name."""
+    members = {
+        batch: [Path(file).stem for file in files if file.endswith(".cpp")]
+        for batch, files in module.batch_files.items()
+    }
+    return {source.name: members.get(source.name, [source.name]) for source in module.sources}
+
+
 def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) -> Planned:
     """Plan a workload."""
     directory.mkdir(parents=True)
@@ -163,6 +207,9 @@ def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) ->
     kernels: dict[str, list[str]] = {}
     for kernel in planned.kernels:
         kernels.setdefault(kernel.direction, []).append(kernel.name)
+    for module in planned.torch_modules:
+        if module.name in workload.modules:
+            kernels[module.name] = [n for names in source_batches(module).values() for n in names]
     return Planned(planned, directory, {d: tuple(sorted(names)) for d, names in kernels.items()})
 
 

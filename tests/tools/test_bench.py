@@ -33,7 +33,7 @@ def generated(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str
     return {path.name: sha256_of(path) for path in directory.glob("*.cpp")}
 
 
-@pytest.mark.parametrize("name", sorted(WORKLOADS))
+@pytest.mark.parametrize("name", sorted(n for n, found in WORKLOADS.items() if found.patterns))
 @pytest.mark.parametrize("more", [False, True])
 def test_patterns_select_the_manifests_kernels(
     name: str, more: bool, aiter_tree: Path, tmp_path: Path
@@ -45,6 +45,21 @@ def test_patterns_select_the_manifests_kernels(
     theirs = generated(aiter_tree, tmp_path, patterns)
     check_same(planned.digests(), theirs, "generate.py")
     assert planned.counts().keys() == patterns.keys()
+
+
+def test_each_source_of_a_module_is_compiled(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a benchmark that leaves out sources of a module, or rows of another module."""
+    kinds = rows.kinds({name: name for name in WORKLOADS["modules"].modules})
+    only = ["cold build", "shipped bytes module_moe_ck2stages"]
+    chosen = rows.choose(only, kinds, ["aiter"])
+    workload = WORKLOADS["modules"].only(rows.parts(kind for kind, _ in chosen))
+    assert workload.modules == ("module_moe_ck2stages",)
+    planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=False)
+    written = {path.stem: path for path in (tmp_path / "plan").rglob("*.cpp")}
+    batches = planned.batches()["module_moe_ck2stages"]
+    members = {name for names in batches.values() for name in names}
+    assert members == {name for name, path in written.items() if path.parent.name != "batches"}
+    assert len(batches) < len(members) == planned.counts()["module_moe_ck2stages"] > 10
 
 
 def test_unequal_lists_are_an_error() -> None:
