@@ -72,6 +72,17 @@ def test_bazel_dep_alone(released: Release, consumer: Bazel) -> None:
     assert answers.count(": -3\n") == 4
 
 
+def test_a_hip_program(released: Release, consumer: Bazel) -> None:
+    """Prevents: a release without the files of rules/hip, or of the emulator's launcher."""
+    source = released.unpacked / "examples/hip"
+    for name in ("BUILD.bazel", "main.cpp", "saxpy.h", "saxpy.hip"):
+        consumer.write(f"hip/{name}", (source / name).read_text(encoding="utf-8"))
+    emulated = "--@qola//rules/hip:run=emulated"
+    registry = f"--registry={released.registry.as_uri()}"
+    result = consumer.run("run", registry, emulated, "//hip:saxpy_program")
+    assert "saxpy: 1000 values are right" in result.stdout
+
+
 def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> None:
     """Prevents: an entry whose integrity nobody checks: any file passes for the release."""
     directory = released.registry.parent / "changed"
