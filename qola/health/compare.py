@@ -67,6 +67,8 @@ def _kind(old: KernelHealth, new: KernelHealth) -> str:
     states = old.state, new.state
     if old.sha256 == new.sha256 and states[0] == states[1]:
         return ""
+    if set(new.proven) - set(old.proven):
+        return "fails now"
     if states[0] != states[1] and "failed" in states:
         return "fails now" if states[1] == "failed" else "passes now" * (states[1] == "passed")
     if states == ("passed", "untried"):
@@ -84,6 +86,8 @@ def _changes(old: KernelHealth, new: KernelHealth) -> Iterator[str]:
     """Yield the changes in words."""
     if old.state != new.state:
         yield f"{old.state} -> {new.state}"
+    if old.proven != new.proven:
+        yield f"proven {', '.join(old.proven) or 'none'} -> {', '.join(new.proven) or 'none'}"
     for name in _RESOURCES:
         values = getattr(old, name), getattr(new, name)
         if values[0] != values[1]:

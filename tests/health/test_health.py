@@ -24,6 +24,7 @@ from tests.support.later_tree import write_later_tree
 
 FORWARD = "gfx942/fmha_v3_fwd/MI300"
 FAULTY = f"hsa/{FORWARD}/fwd_hd128_bf16_rtna_group.co"
+FAULTS = {"a": ("one",), "b": ("one", "two")}
 KERNEL = KernelHealth("hsa/k.co", "gfx950", "a", "k", 9, 8, 0, 8, 0, 0, 0, 0, 256, 8, "waves")
 
 
@@ -127,6 +128,10 @@ def test_the_worst_comes_first() -> None:
     new = tree("new", *(replace(pair[1], key=names[kind]) for kind, pair in changes.items()))
     assert [one.kind for one in compare_trees([old, new])] == list(changes)
     assert compare_trees([old, old]) == ()
+    # Another fault of a kernel that has failed before.
+    (old, new) = (tree(n, replace(KERNEL, sha256=n, proven=p)) for n, p in FAULTS.items())
+    (found,) = compare_trees([old, new])
+    assert (found.kind, "proven one -> one, two" in found.changes) == ("fails now", True)
 
 
 def test_verdicts_are_stored_by_digest(tmp_path: Path) -> None:
