@@ -460,8 +460,8 @@ def _qola_wheel_impl(ctx):
     wheels = []
     for part in [_HOST] + parts if ctx.attr.split else [None]:
         # The tool reads package, version and platform from the file name. The wheel of an unsplit bundle may have the
-        # same as the host's.
-        wheel = ctx.actions.declare_file(("{}/".format(ctx.label.name) if part else "") + "{}-{}-{}-{}.whl".format(
+        # same as the host's, and the one without JAX functions as the one with them.
+        wheel = ctx.actions.declare_file(("{}/".format(ctx.label.name) if part or jax else "") + "{}-{}-{}-{}.whl".format(
             ctx.attr.package if part in (None, _HOST) else "{}_{}".format(ctx.attr.package, part),
             ctx.attr.version,
             ctx.attr.bundle[QolaBundleInfo].tag,
@@ -481,7 +481,7 @@ qola_wheel = rule(
         ),
         "jax": attr.label(
             allow_files = [".so"],
-            doc = "Adds `<package>.jax`, attention for JAX (docs/guide/jax.md): `@qola//cc/jax`, the handlers that it registers. Not for modules of AITER's own Python.",
+            doc = "Adds `<package>.jax`, attention for JAX (docs/guide/jax.md): `@qola//cc/jax`, the handlers that it registers. The wheel is in a directory of the target's name. Not for modules of AITER's own Python.",
         ),
         "package": attr.string(
             doc = "Name of the Python package, and of the distribution: small letters, digits and _.",

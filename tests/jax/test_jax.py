@@ -16,6 +16,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -235,6 +236,23 @@ def test_shards_of_batch_and_heads(ops: Any, device: Device) -> None:
         device.launches.clear()
         near(sharded(*arrays), exact(*arrays))
         assert len(device.launches) == 2
+
+
+def test_export_and_scan(ops: Any, device: Device) -> None:
+    """Prevents: a program that cannot be exported; loops that JAX cannot differentiate."""
+    q, k, v = qkv(2, 2, 32, 32)
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(f"{PACKAGE}_mha_fwd")]
+    exported = jax.export.export(jax.jit(ops.attention), disabled_checks=allowed)(q, k, v)
+    near(exported.call(q, k, v), exact(q, k, v))
+
+    def layers(attention: Any, *given: jax.Array) -> jax.Array:
+        def layer(x: jax.Array, _: None) -> Any:
+            return jax.checkpoint(attention)(x, *given[1:]).astype(x.dtype), None
+
+        return jax.lax.scan(layer, given[0], length=2)[0]
+
+    found = gradients(partial(layers, ops.attention), [q, k, v])
+    near(found, gradients(partial(layers, exact), [q, k, v]), 1e-2)
 
 
 Q, K, V = (jnp.zeros((2, 32, 2, D), jnp.float16) for _ in range(3))

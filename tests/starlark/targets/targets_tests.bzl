@@ -5,6 +5,7 @@ load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 # By target: the file that documentation names, relative to its package.
 _OWN = {
     "ci": "ci",
+    "ci_jax_wheel": "ci_jax_wheel/qola_ci-1.2-py3-none-manylinux_2_28_x86_64.whl",
     "ci_lazy": "ci_lazy",
     "ci_lazy_tar": "ci_lazy.tar",
     "ci_lazy_wheel": "qola_ci_lazy-1.2-py3-none-manylinux_2_28_x86_64.whl",
@@ -20,6 +21,7 @@ _OWN = {
 _REPOSITORY = {
     "bundle": "bundle",
     "bundle_tar": "bundle.tar",
+    "jax_wheel": "jax_wheel/qola_ci-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
     "lazy_bundle": "lazy_bundle",
     "lazy_wheel": "qola_ci_lazy-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
     "libmha_bwd": "ci_libmha_bwd.so",
