@@ -1,11 +1,12 @@
-"""Measures the speed of the emulator, in instructions of waves per second.
+"""Measures the speed of the emulator, in instructions of waves per second of CPU time.
 
     ./bazelw build //cc/fake_hip @qola_quickstart//:libmha_fwd @qola_quickstart//:libmha_fwd_caller
     python3 -m bench.emulate --runtime libamdhip64.so.7 --library quickstart_libmha_fwd.so \
         --caller libmha_fwd_caller.so --arch gfx950 --dtype bf16 --dim 128
 
 Runs a forward of one sequence and four heads with several numbers of concurrent waves, after one
-warm-up call, and prints a JSON object.
+warm-up call, and prints a JSON object. Bazel's engine is used if bazel-bin has one: build
+//qola/emulate:engines, and copy the libraries that it names beside qola/emulate/engine.c.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from qola.emulate import native
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
 
@@ -35,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dim", default=128, type=int)
     parser.add_argument("--rows", default=512, type=int)
     parser.add_argument("--waves", default=[4, 8, 16, 32], nargs="+", type=int)
+    parser.add_argument("--reference", action="store_true", help="NumPy, without the engine in C")
+    parser.add_argument("--calls", default=5, type=int, help="of which the fastest counts")
     args = parser.parse_args(argv)
     hip = Hip(args.runtime, args.arch)
     hip.load(args.library)
@@ -43,14 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     call("mha_fwd", values)
     rates = {}
     for waves in args.waves:
-        hip.device.options = Options(waves=waves)
-        before = len(hip.launches)
-        start = time.perf_counter()
-        call("mha_fwd", values)
-        seconds = time.perf_counter() - start
+        hip.device.options = Options(waves=waves, reference=args.reference)
+        seconds = math.inf
+        for _ in range(args.calls):
+            before = len(hip.launches)
+            start = time.process_time()
+            call("mha_fwd", values)
+            seconds = min(seconds, time.process_time() - start)
         count = sum(one.result.instructions for one in hip.launches[before:] if one.result)
         rates[str(waves)] = round(count / seconds)
-    report = {"arch": args.arch, "instructions": count}
+    engine = "NumPy" if args.reference or native.engine() is None else "C"
+    report = {"arch": args.arch, "engine": engine, "instructions": count}
     print(json.dumps(report | {"instructions_per_second_by_waves": rates}, indent=2))
     return 0
 

@@ -39,10 +39,10 @@ from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR, Operation
 from qola.emulate.waves import EXEC, SGPRS, VCC, VGPRS, Step, Waves
 
 #: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
-_KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16", "V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"}
-_OMOD = {1: 2.0, 2: 4.0, 3: 0.5}
+KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16", "V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"}
+OMOD = {1: 2.0, 2: 4.0, 3: 0.5}
 #: Fields of source operands by encoding.
-_SOURCES = {
+SOURCES = {
     **{"SOP1": ("ssrc0",), "SOP2": ("ssrc0", "ssrc1"), "SOPC": ("ssrc0", "ssrc1"), "SOPK": ()},
     **{"VOP1": ("src0",), "VOP2": ("src0", "vsrc1"), "VOPC": ("src0", "vsrc1")},
     **dict.fromkeys(("VOP3", "VOP3SD", "VOP3_SDST"), ("src0", "src1", "src2")),
@@ -53,8 +53,8 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     """A vector operation, in any of its encodings."""
     if not operation.outputs:
         return lambda w: None
-    operation = _with_signs(one, operation)
-    sources = iter(_SOURCES[family(one)])
+    operation = with_signs(one, operation)
+    sources = iter(SOURCES[family(one)])
     # The result's type comes first: an accumulating operation reads its destination in it.
     output = operation.outputs[0]
     operands = [
@@ -71,7 +71,7 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     return fast or applied(function, reads, write)
 
 
-def _with_signs(one: Instruction, operation: Operation) -> Operation:
+def with_signs(one: Instruction, operation: Operation) -> Operation:
     """Return the operation that an instruction with sign modifiers (neg, abs) does.
 
     V_MOV_B32 and V_CNDMASK_B32 move bits; with a modifier they move floats.
@@ -143,8 +143,7 @@ def _plain(
     half = TYPES[kind]().itemsize == 2
     select = one.fields.get(f"src{place}_sel", 6)
     high = bool(one["opsel"] >> place & 1) and half
-    negates = _negates(one, place, kind)
-    if not (half or high or select != 6 or negates):
+    if not (half or high or select != 6 or negates(one, place, kind)):
         return number, kind
     read: Read = lambda w: w.u[number]  # noqa: E731
     if select != 6:
@@ -164,7 +163,8 @@ def _of_register(number: int, kind: str) -> Read | tuple[int, str]:
     return wide(fields, "src0", kind)
 
 
-def _negates(one: Instruction, place: int, kind: str) -> bool:
+def negates(one: Instruction, place: int, kind: str) -> bool:
+    """Whether an instruction changes the sign of an operand."""
     if one.name == "V_BITOP3_B32":
         return False
     changed = one["neg"] | one["abs"] if "neg" in one.fields else 0
@@ -174,7 +174,7 @@ def _negates(one: Instruction, place: int, kind: str) -> bool:
 
 def _signed(one: Instruction, place: int, kind: str, read: Read) -> Read:
     """With the sign taken away or turned, for floats."""
-    if not _negates(one, place, kind):
+    if not negates(one, place, kind):
         # V_CNDMASK takes floats too, as bits.
         return read
     absolute = one["abs"] >> place & 1 or one[f"src{place}_abs"]
@@ -193,7 +193,7 @@ def _modified(one: Instruction, operation: Operation) -> ArrayFunction:
         return function
     kind = operation.outputs[0]
     if kind[0] == "f":
-        factor = _OMOD.get(one["omod"])
+        factor = OMOD.get(one["omod"])
         if factor is not None:
             scaled = function
             number = TYPES[kind](factor)
@@ -255,7 +255,7 @@ def _result_writer(one: Instruction, output: str, name: str) -> Write:
     if size == 8:
         return write_pair(number)
     if size == 2:
-        return write_half(number, bool(one["opsel"] >> 3 & 1), name in _KEEPS_HALF)
+        return write_half(number, bool(one["opsel"] >> 3 & 1), name in KEEPS_HALF)
     return write_vector(number)
 
 
@@ -304,7 +304,7 @@ def bind_table(one: Instruction, literals: Literals) -> Step | None:
 
 def _bind_scalar(one: Instruction, operation: Operation, literals: Literals) -> Step:
     """A scalar operation."""
-    sources = iter(_SOURCES[family(one)])
+    sources = iter(SOURCES[family(one)])
     result_kind = operation.outputs[0]
     reads = [_scalar_read(one, kind, result_kind, sources, literals) for kind in operation.inputs]
     writes: list[Write] = []
@@ -350,7 +350,7 @@ def _scalar_read(
         return wide(one, name, kind)
     flag = special(one.fields[name])
     if flag is not None:
-        return flag
+        return flag if kind == "u32" else lambda w: typed(flag(w), kind)
     return listed(number_of(one, name, kind, literals), kind)
 
 
@@ -363,7 +363,7 @@ def _bind_packed(one: Instruction, operation: Operation, literals: Literals) -> 
     return _pairs(one, operation)
 
 
-def _picks(one: Instruction, place: int) -> tuple[int, int]:
+def picks(one: Instruction, place: int) -> tuple[int, int]:
     """Which of the two values of an operand the low and the high result use."""
     high = one["opsel_hi"] >> place & 1 if place < 2 else one["opsel_hi2"]
     return one["opsel"] >> place & 1, high
@@ -375,7 +375,7 @@ def _halves(one: Instruction, operation: Operation, literals: Literals) -> Step:
     for place, kind in enumerate(operation.inputs):
         number = number_of(one, f"src{place}", kind, literals)
         pair: list[Read] = []
-        for pick, signs in zip(_picks(one, place), ("neg", "neg_hi"), strict=True):
+        for pick, signs in zip(picks(one, place), ("neg", "neg_hi"), strict=True):
             distance = U32(16 * pick)
 
             def read(
@@ -405,7 +405,7 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
     numbers: list[tuple[int, int]] = []
     for place in range(len(operation.inputs)):
         number = one.fields[f"src{place}"]
-        low, high = _picks(one, place)
+        low, high = picks(one, place)
         if moves:
             # The second value is of the second operand, and has a bit of op_sel as the first one.
             high = low

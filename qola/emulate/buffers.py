@@ -17,20 +17,20 @@ from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
 from qola.emulate.waves import AGPRS, APERTURE, EXEC, LANES, M0, VGPRS, Step, Waves
 
 #: Bytes of an access by the last word of its name.
-_SIZES = {
+SIZES = {
     **{"UBYTE": 1, "SBYTE": 1, "BYTE": 1, "USHORT": 2, "SSHORT": 2, "SHORT": 2},
     **{"DWORD": 4, "DWORDX2": 8, "DWORDX3": 12, "DWORDX4": 16},
     **{"B8": 1, "U8": 1, "I8": 1, "B16": 2, "U16": 2, "I16": 2},
     **{"B32": 4, "B64": 8, "B96": 12, "B128": 16},
 }
-_SIGNED = ("SBYTE", "SSHORT", "I8", "I16")
-_ACCESS = re.compile(
+SIGNED = ("SBYTE", "SSHORT", "I8", "I16")
+ACCESS = re.compile(
     r"(BUFFER|GLOBAL|FLAT|SCRATCH|DS)_(LOAD|STORE|READ|WRITE)_(LDS_)?"
     r"([A-Z]+(?:X\d)?|[BUI]\d+)(_D16)?(_HI)?$"
 )
-_ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_([A-Z]+)(_RTN)?_([A-Z]\d\d)$")
+ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_([A-Z]+)(_RTN)?_([A-Z]\d\d)$")
 #: No register: the address is all in the vector registers.
-_OFF = 127
+OFF = 127
 _HIGH_ADDRESS = U32(0xFFFF)
 
 #: Address of the first byte for each lane, and for each word whether it is in range: an array, or
@@ -41,7 +41,8 @@ Reach = tuple[Array, list[Array | None]]
 Finder = Callable[[Waves, int], Reach]
 
 
-def _signed(value: int, width: int) -> int:
+def signed_of(value: int, width: int) -> int:
+    """Return a field of some bits as a number with a sign."""
     return value - (1 << width) if value >> (width - 1) & 1 else value
 
 
@@ -90,7 +91,7 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 def _global(one: Instruction, literals: Literals) -> Finder:
     """Find addresses in two vector registers, or in two scalar registers plus a vector offset."""
     flat = one.form == "FLAT"
-    offset = np.int64(one["offset"] if flat else _signed(one["offset"], 13)).view(U64)
+    offset = np.int64(one["offset"] if flat else signed_of(one["offset"], 13)).view(U64)
     saddr = one["saddr"] & 0x7F
     address = one["addr"]
 
@@ -102,7 +103,7 @@ def _global(one: Instruction, literals: Literals) -> Finder:
     def find_from(w: Waves, size: int) -> Reach:
         return w.q[saddr] + w.u[address].astype(U64) + offset, [None]
 
-    return find if flat or saddr == _OFF else find_from
+    return find if flat or saddr == OFF else find_from
 
 
 def _generic(w: Waves, addresses: Array, size: int) -> Array:
@@ -120,7 +121,7 @@ def _generic(w: Waves, addresses: Array, size: int) -> Array:
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a lane's own scratch memory."""
-    offset = _signed(one["offset"], 13)
+    offset = signed_of(one["offset"], 13)
     saddr = one["saddr"] & 0x7F
     uses_vector = bool(one["sve"])
     address = one["addr"]
@@ -129,7 +130,7 @@ def _scratch(one: Instruction, literals: Literals) -> Finder:
         within = np.full((w.count, LANES), offset, I64)
         if uses_vector:
             within = within + w.u[address].astype(I64)
-        if saddr != _OFF:
+        if saddr != OFF:
             within = within + w.u[saddr].astype(I64)
         return _own_scratch(w, one, within, size)
 
@@ -248,10 +249,10 @@ def write(w: Waves, one: Instruction, finder: Finder, values: Array) -> None:
 
 def bind_access(one: Instruction, literals: Literals) -> Step:
     """A load or store of words, or of 8 or 16 bits."""
-    found = _ACCESS.match(one.name)
+    found = ACCESS.match(one.name)
     assert found
     space, direction, to_lds, kind, half, high = found.groups()
-    finder, size = _FINDERS[space](one, literals), _SIZES[kind]
+    finder, size = _FINDERS[space](one, literals), SIZES[kind]
     if to_lds or one["lds"]:
         return _to_lds(one, finder, size)
     loads = direction in ("LOAD", "READ")
@@ -274,7 +275,7 @@ def bind_access(one: Instruction, literals: Literals) -> Step:
                     memory.write_small(addresses[used], value[used], size)
 
         return store
-    signed = kind in _SIGNED
+    signed = kind in SIGNED
 
     def load(w: Waves) -> None:
         for _, _, addresses, used in _accesses(w, one, finder, size):
@@ -300,7 +301,7 @@ def _to_lds(one: Instruction, finder: Finder, size: int) -> Step:
     """
     if size < 4:
         raise UnsupportedError("bytes or halves loaded to the LDS")
-    offset = one["offset"] if one.form == "MUBUF" else _signed(one["offset"], 13)
+    offset = one["offset"] if one.form == "MUBUF" else signed_of(one["offset"], 13)
 
     def run(w: Waves) -> None:
         machine = w.machine
@@ -339,7 +340,7 @@ def _f16_sum(old: Array, value: Array) -> Array:
 
 
 #: By name: type in memory, and the new number of an old one and the operand.
-_UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
+UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
     "SWAP": (U32, lambda old, value: value),
     "ADD": (U32, np.add),
     "SUB": (U32, np.subtract),
@@ -377,11 +378,11 @@ LDS_UPDATES = {
 
 def bind_atomic(one: Instruction, literals: Literals) -> Step:
     """An operation that reads, changes and writes memory, lane by lane."""
-    found = _ATOMIC.match(one.name)
+    found = ATOMIC.match(one.name)
     assert found
     space = one.name.partition("_")[0]
     finder = _FINDERS[space](one, literals)
-    kind, update = _UPDATES[found[1] or LDS_UPDATES[f"{found[2]}_{found[4]}"]]
+    kind, update = UPDATES[found[1] or LDS_UPDATES[f"{found[2]}_{found[4]}"]]
     words = np.dtype(kind).itemsize // 4
     source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
     target = source if space == "BUFFER" else data_register(one, "vdst")
@@ -436,19 +437,19 @@ def _names() -> dict[str, Binder]:
     names = [f"{space}_LOAD_{kind}" for space in spaces for kind in loads]
     names += [f"{space}_STORE_{kind}" for space in spaces for kind in stores]
     names += [f"GLOBAL_LOAD_LDS_{kind}" for kind in ("DWORD", "DWORDX3", "DWORDX4")]
-    atomics = [f"{space}_ATOMIC_{kind}" for space in spaces[:3] for kind in _UPDATES]
+    atomics = [f"{space}_ATOMIC_{kind}" for space in spaces[:3] for kind in UPDATES]
     return {**dict.fromkeys(names, bind_access), **dict.fromkeys(atomics, bind_atomic)}
 
 
 BUFFERS = _names()
 
 
-_LOAD = re.compile(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$")
+SCALAR_LOAD = re.compile(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$")
 _COUNTS = (1, 2, 4, 8, 16)
 
 
 def _bind(one: Instruction, literals: Literals) -> Step:
-    found = _LOAD.match(one.name)
+    found = SCALAR_LOAD.match(one.name)
     assert found
     words = int(found[2] or 1)
     base, target = one["sbase"], one["sdata"]

@@ -20,7 +20,7 @@ from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Layout, St
 _OFF = (124, 127)
 
 
-def _registers(one: Instruction) -> Iterator[tuple[str, int, int]]:
+def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
     """Yield the field, first number and count of each operand of an instruction."""
     unused = {
         "soffset": one.form == "SMEM" and not one["soffset_en"],
@@ -58,7 +58,7 @@ def _name_of(number: int) -> str:
 
 def find_misfit(one: Instruction, layout: Layout) -> str:
     """Return which register of an instruction a wave does not have; empty if it has all."""
-    for _, number, count in _registers(one):
+    for _, number, count in registers_of(one):
         last = number + count - 1
         if number < SGPRS:
             if count > 1 and number % 2:
@@ -77,7 +77,7 @@ def checking(one: Instruction, step: Step) -> Step:
     """Return an instruction that reports the uninitialised registers that it reads."""
     reads: list[tuple[int, int]] = []
     writes: list[tuple[int, int]] = []
-    for name, number, count in _registers(one):
+    for name, number, count in registers_of(one):
         written = name in ("vdst", "sdst", "sdata") or (name == "vdata" and "LOAD" in one.name)
         (writes if written else reads).append((number, count))
     if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):

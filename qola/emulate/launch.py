@@ -13,6 +13,7 @@ from qola.emulate.arrays import I64, U8, U32, Array
 from qola.emulate.faults import EmulationError, Fault, Faults
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
+from qola.emulate.native import NativeProgram, NativeRun, engine
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.waves import EXEC, LANES, SGPRS, Waves
@@ -48,12 +49,14 @@ class Options:
             half as fast.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
+        reference: run every instruction in NumPy, not in the faster engine in C.
     """
 
     strict: bool = False
     checked: bool = False
     waves: int = 32
     limit: int = 2_000_000_000
+    reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ class Module:
         self.base = device.map.own(np.frombuffer(code_object.image.ljust(1, b"\0"), U8).copy())
         self._checked = device.options.checked
         self._programs: dict[str, Program] = {}
+        self._natives: dict[str, NativeProgram] = {}
 
     def program(self, symbol: str) -> Program:
         """Return a kernel, bound to functions."""
@@ -119,6 +123,13 @@ class Module:
             found = Program(self.code_object, kernel, self._checked)
             self._programs[symbol] = found
         return found
+
+    def native(self, program: Program) -> NativeProgram:
+        """Return a kernel, encoded for the engine in C."""
+        symbol = program.kernel.symbol
+        if symbol not in self._natives:
+            self._natives[symbol] = NativeProgram.make(program)
+        return self._natives[symbol]
 
 
 @dataclass
@@ -173,12 +184,20 @@ class _Launch:
             # Its instructions for buffers and generic pointers reach scratch memory, too.
             self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
+        # Registers that were never written are only known in NumPy.
+        uses_engine = not (options.reference or machine.checked) and engine() is not None
+        native = self.module.native(self.program) if uses_engine else None
         try:
             for first in range(0, groups, at_once):
                 some = range(first, min(first + at_once, groups))
                 machine.begin(first, _POISON)
-                schedule = Schedule(self.program, np.full(at_once, waves), options.limit, executed)
-                schedule.run(self._waves(machine, some, waves, kernarg, packet))
+                first_waves = self._waves(machine, some, waves, kernarg, packet)
+                live = np.full(at_once, waves)
+                if native:
+                    executed = NativeRun(native, first_waves, live, options.limit, executed).run()
+                    continue
+                schedule = Schedule(self.program, live, options.limit, executed)
+                schedule.run(first_waves)
                 executed = schedule.executed
         finally:
             self.device.map.remove(kernarg)

@@ -47,7 +47,8 @@ def _bind_pair(one: Instruction, literals: Literals) -> Step:
 def _bind_transposed(one: Instruction, literals: Literals) -> Step:
     """Four rows of 16 values of 16 bits in 16 lanes; each lane gets a column.
 
-    Lane l reads four values of row l / 4, and gets value l of each of the four rows.
+    Lane l reads four values of row l / 4, and gets value l of each of the four rows. Values of
+    inactive lanes count as 0.
     """
     finder = lds_finder(one, one["offset0"] | one["offset1"] << 8)
     target = data_register(one, "vdst")
@@ -58,7 +59,8 @@ def _bind_transposed(one: Instruction, literals: Literals) -> Step:
     which = np.broadcast_to((column % 4)[:, None], (64, 4))
 
     def run(w: Waves) -> None:
-        halves = np.ascontiguousarray(np.moveaxis(read(w, one, finder, 2), 0, -1)).view(U16)
+        words = read(w, one, finder, 2) * w.exec
+        halves = np.ascontiguousarray(np.moveaxis(words, 0, -1)).view(U16)
         turned = np.ascontiguousarray(halves[:, sources, which]).view(U32)
         w.put(target, np.moveaxis(turned, -1, 0))
 
@@ -72,11 +74,11 @@ _PLAIN = (
     *(f"READ_{k}_D16{h}" for k in ("U8", "I8", "U16") for h in ("", "_HI")),
     *("WRITE_B8", "WRITE_B16", "WRITE_B8_D16_HI", "WRITE_B16_D16_HI"),
 )
-_PAIRS = [f"{d}{p}_{k}" for d in _DIRECTIONS for p in ("2", "2ST64") for k in ("B32", "B64")]
+PAIRS = [f"{d}{p}_{k}" for d in _DIRECTIONS for p in ("2", "2ST64") for k in ("B32", "B64")]
 
 LDS: dict[str, Binder] = {
     **{f"DS_{name}": bind_access for name in _PLAIN},
-    **{f"DS_{name}": _bind_pair for name in _PAIRS},
+    **{f"DS_{name}": _bind_pair for name in PAIRS},
     "DS_READ_B64_TR_B16": _bind_transposed,
     **{f"DS_{name}": bind_atomic for name in LDS_UPDATES},
     **{f"DS_{name.replace('_', '_RTN_')}": bind_atomic for name in LDS_UPDATES},

@@ -5,8 +5,8 @@ lane = group * M + row, and the lanes of group g hold the g-th part of K. Result
 registers: four rows next to each other in four registers, the lanes 32 further hold the next four,
 and the next register four rows, 8 below. Those of 16x16: four rows for each 16 lanes.
 
-Products are exact, and sums are made in f32, as NumPy makes them: the hardware's order of additions
-is not known, and neither is ours a promise.
+Products are exact, and sums are made in f32: of each four products in their order, then of these
+sums in their order, then with C. The hardware's order is not known.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from qola.emulate.operands import (
 )
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
-_NAME = re.compile(
+NAME = re.compile(
     r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
 
 #: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
-_ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
+ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
 _STORED = {4: U8, 2: U16, 1: F32}
 
 
 def _unpack(raw: Array, kind: str, rows: int, fnuz: bool) -> Array:
     """Elements in registers, (registers, waves, lanes), as f32 of shape (waves, rows, K)."""
     registers, waves, _ = raw.shape
-    count = _ELEMENTS[kind]
+    count = ELEMENTS[kind]
     stored = raw.view(_STORED[count]).reshape(registers, waves, 64 // rows, rows, count)
     ordered = stored.transpose(1, 3, 2, 0, 4)
     if kind == "BF16":
@@ -58,15 +58,27 @@ def _unpack(raw: Array, kind: str, rows: int, fnuz: bool) -> Array:
     return values if kind == "F32" else values_of(FORMATS[kind][fnuz])[values]
 
 
+def _multiplied(left: Array, right: Array) -> Array:
+    """Return A B for (waves, rows, K) and (waves, columns, K), in the order of the engine in C."""
+    # Each library for matrices adds up to four products in their order, with a fused operation.
+    other = right.transpose(0, 2, 1)
+    step, depth = 4, left.shape[2]
+    # A sum of zeros is +0, whatever their signs.
+    total: Array = np.matmul(left[:, :, :step], other[:, :step]) + F32(0)
+    for first in range(step, depth, step):
+        total += np.matmul(left[:, :, first : first + step], other[:, first : first + step])
+    return total
+
+
 def supported(name: str) -> bool:
     """Whether a matrix operation is emulated."""
-    found = _NAME.match(name)
-    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in _ELEMENTS
+    found = NAME.match(name)
+    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in ELEMENTS
 
 
 def bind_matrix(one: Instruction, literals: Literals) -> Step:
     """A matrix multiplication with one block."""
-    found = _NAME.match(one.name)
+    found = NAME.match(one.name)
     if not found or not supported(one.name):
         raise UnsupportedError("this form of matrix multiplication")
     if one["cbsz"] or one["abid"] or one["blgp"]:
@@ -74,7 +86,7 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     rows, depth, kind = int(found[2]), int(found[4]), found[6]
     other = (found[7] or kind).strip("_")
     groups = 64 // rows
-    registers = depth // groups // _ELEMENTS[kind]
+    registers = depth // groups // ELEMENTS[kind]
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
     b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)
     d = one["vdst"] + (AGPRS - VGPRS) * one["acc_cd"]
@@ -90,7 +102,7 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     def run(w: Waves) -> None:
         left = _unpack(w.words(a, registers), kind, rows, w.machine.fnuz)
         right = _unpack(w.words(b, registers), other, rows, w.machine.fnuz)
-        product = np.matmul(left, right.transpose(0, 2, 1))
+        product = _multiplied(left, right)
         # Rows: which four registers, which lanes, which register of the four.
         ordered = product.reshape(w.count, blocks, groups, 4, rows).transpose(1, 3, 0, 2, 4)
         target = w.words(d, results).view(F32).reshape(blocks, 4, w.count, groups, rows)

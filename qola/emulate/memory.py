@@ -71,6 +71,10 @@ class AddressMap:
         self.add(address, array.nbytes)
         return address
 
+    def bounds(self) -> tuple[Array, Array]:
+        """Return the first address and the end of each allocation, by address."""
+        return np.array(self._starts, U64), np.array(self._ends, U64)
+
     def covers(self, low: int, high: int) -> bool:
         """Whether one allocation holds all addresses from `low` up to `high`."""
         place = bisect_right(self._starts, low) - 1
@@ -78,7 +82,7 @@ class AddressMap:
 
     def mapped(self, addresses: Array, size: int) -> Array:
         """Which addresses have `size` bytes of one allocation behind them."""
-        starts, ends = np.array(self._starts, U64), np.array(self._ends, U64)
+        starts, ends = self.bounds()
         place = np.searchsorted(starts, addresses, side="right") - 1
         found, place = place >= 0, np.maximum(place, 0)
         # Not the address and the size: their sum may be beyond 64 bits, and small again.

@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U16, U32, U64, Array
+
+#: Coefficients of powers of 2 between -0.5 and 0.5, the constant first.
+EXP2 = tuple(math.log(2) ** power / math.factorial(power) for power in range(12))
+#: Those of s, s**3, ... of the logarithm of (1 + s) / (1 - s) to base 2.
+LOG2 = tuple(2 / math.log(2) / power for power in range(1, 20, 2))
+#: Added to an f64, it leaves the nearest integer in the lowest bits.
+_LARGE = F64(6755399441055744.0)
+
+
+def power_of_2(value: Array) -> Array:
+    """2 to the power of f32 values, in steps of f64 that every machine rounds alike."""
+    x = np.clip(value.astype(F64), -200, 200)
+    moved = x + _LARGE
+    r = x - (moved - _LARGE)
+    result = np.full_like(x, EXP2[-1])
+    for coefficient in reversed(EXP2[:-1]):
+        result = result * r + coefficient
+    scale = (moved.view(U64) + U64(1023)) << U64(52)
+    return (result * scale.view(F64)).astype(F32)
+
+
+def log_of_2(value: Array) -> Array:
+    """The logarithm of f32 values to base 2, in steps of f64 that every machine rounds alike."""
+    bits = value.astype(F64).view(U64)
+    mantissa = bits & U64(0xFFFFFFFFFFFFF)
+    # From the root of 1/2 to that of 2.
+    up = (mantissa > U64(0x6A09E667F3BCC)).astype(U64)
+    exponent = ((bits >> U64(52)).view(I64) - 1023 + up.view(I64)).astype(F64)
+    m = (mantissa | (U64(1023) - up) << U64(52)).view(F64)
+    s = (m - 1) / (m + 1)
+    z = s * s
+    result = np.full_like(s, LOG2[-1])
+    for coefficient in reversed(LOG2[:-1]):
+        result = result * z + coefficient
+    found = (result * s + exponent).astype(F32)
+    found = np.where(value == 0, F32(-np.inf), found)
+    found = np.where(value == np.inf, value, found)
+    return np.where((value < 0) | np.isnan(value), F32(np.nan), found)
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,23 +133,34 @@ class Program:
     Attributes:
         arch: that of its code object.
         code: the instruction at each offset, or the reason why it cannot be decoded.
+        bound: by offset, a function, None for no effect, or why it is not emulated.
+        starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
         checked: whether reads of uninitialised registers are reported.
     """
 
-    def __init__(self, code_object: CodeObject, kernel: Kernel, checked: bool = False) -> None:
+    def __init__(
+        self,
+        code_object: CodeObject,
+        kernel: Kernel,
+        checked: bool = False,
+        code: Mapping[int, Instruction | str] | None = None,
+    ) -> None:
+        """Bind the instructions of a kernel, decoded from its code object unless given."""
         self.arch = code_object.arch
         self.kernel = kernel
         self.checked = checked
-        code = code_object.image[kernel.entry : kernel.entry + kernel.size]
-        self.code = sweep(code, self.arch)
+        if code is None:
+            end = kernel.entry + kernel.size
+            code = sweep(code_object.image[kernel.entry : end], self.arch)
+        self.code = code
         self.literals = Literals()
-        self._bound: dict[int, Step | str | None] = {}
+        self.bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}
-        self._starts = set(_targets(self.code.values()))
+        self.starts = set(_targets(self.code.values()))
         # Literals are registers, of which waves have a view each: they must not come later.
         for pc, one in self.code.items():
-            self._bound[pc] = one if isinstance(one, str) else self._bind(one)
+            self.bound[pc] = one if isinstance(one, str) else self._bind(one)
 
     @property
     def layout(self) -> Layout:
@@ -183,14 +194,14 @@ class Program:
         steps: list[Step] = []
         places: list[Instruction] = []
         pc, count = start, 0
-        while pc == start or pc not in self._starts:
+        while pc == start or pc not in self.starts:
             one = self.code.get(pc)
             if one is None or isinstance(one, str):
                 raise self.error("unsupported", pc, one or "outside of the kernel's code")
             count += 1
             if one.name in BRANCHES or one.name in ENDS:
                 return Block(start, steps, places, count, one, pc + one.size)
-            step = self._bound[pc]
+            step = self.bound[pc]
             if isinstance(step, str):
                 # It may never be reached: the error comes when it is.
                 step = self._refusal(pc, step)
@@ -211,7 +222,7 @@ class Program:
         return [
             f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
             for pc, one in self.code.items()
-            if isinstance(why := self._bound[pc], str)
+            if isinstance(why := self.bound[pc], str)
         ]
 
 

@@ -16,9 +16,11 @@ from qola.emulate.numbers import (
     halves,
     high_half,
     leading,
+    log_of_2,
     low24,
     median,
     median_float,
+    power_of_2,
     reversed_bits,
     sub_borrow,
     to_integer,
@@ -110,9 +112,9 @@ vector("V_RSQ_F32", "f32 -> f32", lambda a: (1 / np.sqrt(a.astype(F64))).astype(
 vector("V_SQRT_F16", "f16 -> f16", np.sqrt)
 vector("V_SQRT_F32", "f32 -> f32", np.sqrt)
 vector("V_EXP_F16", "f16 -> f16", lambda a: np.exp2(a.astype(F32)).astype(F16))
-vector("V_EXP_F32", "f32 -> f32", np.exp2)
+vector("V_EXP_F32", "f32 -> f32", power_of_2)
 vector("V_LOG_F16", "f16 -> f16", lambda a: np.log2(a.astype(F32)).astype(F16))
-vector("V_LOG_F32", "f32 -> f32", np.log2)
+vector("V_LOG_F32", "f32 -> f32", log_of_2)
 vector("V_SIN_F32", "f32 -> f32", lambda a: np.sin(a.astype(F64) * (2 * np.pi)).astype(F32))
 vector("V_COS_F32", "f32 -> f32", lambda a: np.cos(a.astype(F64) * (2 * np.pi)).astype(F32))
 vector("V_FLOOR_F32", "f32 -> f32", np.floor)

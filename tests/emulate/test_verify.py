@@ -18,6 +18,7 @@ import pytest
 from qola.attention import make_problem
 from qola.code_object.reader import CodeObject
 from qola.codegen.ck.link import NotUnderstoodError
+from qola.emulate import native
 from qola.emulate.decode import sweep
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Device, Module, Options, Result
@@ -28,9 +29,10 @@ from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, lines, to_json
-from qola.verify.replay import outcomes
+from qola.verify.replay import Emulator, contents, outcomes
 from qola.verify.run import VerifyRequest, called, verify
 from qola.verify.sample import KernelSamples, draw
+from qola.verify.tensors import tensors
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
 from tests.library.offload import code_objects, replace_code
@@ -162,6 +164,28 @@ def test_kernels_agree(pattern: str) -> None:
     assert outcome.state == "passed", lines([outcome])
     assert len(outcome.trials) == 3
     assert {verdict.name for trial in outcome.trials for verdict in trial.verdicts} == {"lse", "o"}
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+def test_both_engines_agree(direction: str, arch: str) -> None:
+    """Prevents: kernels whose results, faults or path depend on the engine that runs them."""
+    if native.engine() is None:
+        pytest.skip("no engine for this machine")
+    sizes = {"hdim": 32, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
+    problem = make_problem(direction, "fp16", return_lse=direction == "fwd", **sizes)
+    case = called(built(f"libmha_{direction}"), arch, [problem])
+    (call,) = case.calls
+    given = contents(problem, tensors(problem, arch, call.sample.data), arch)
+    names = ("o", "lse") if direction == "fwd" else ("dq", "dk", "dv")
+    runs = [
+        Emulator(Options(reference=reference)).run(call, arch, case.codes_of(call), given, names)
+        for reference in (False, True)
+    ]
+    for name in names:
+        assert runs[0].results[name].tobytes() == runs[1].results[name].tobytes(), name
+    assert runs[0].instructions == runs[1].instructions > 10_000
+    assert (runs[0].findings, runs[0].error) == (runs[1].findings, runs[1].error) == ((), "")
 
 
 def test_checks_report_only_uninitialised_registers() -> None:

@@ -1,0 +1,471 @@
+"""The engine in C against the functions in NumPy: results of each operation, and faults."""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
+from qola.emulate import native
+from qola.emulate.arrays import F32, U8, U32, U64, Array
+from qola.emulate.decode import Instruction
+from qola.emulate.expressions import EXPRESSIONS, operations_header
+from qola.emulate.faults import EmulationError, Fault, Faults
+from qola.emulate.machine import Machine
+from qola.emulate.matrix import NAME, supported
+from qola.emulate.memory import AddressMap
+from qola.emulate.native import NativeProgram, NativeRun
+from qola.emulate.program import Program
+from qola.emulate.schedule import Schedule
+from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
+from qola.emulate.waves import EXEC, LANES, M0, SGPRS, VCC, Waves
+from tests.emulate.machines import FIRST_AGPR, SPECIAL, VGPR_COUNT, instruction
+
+pytestmark = pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
+
+WAVES = 3
+LDS_BYTES = 4096
+#: Sources, and the result, which no source overlaps.
+_SOURCES, _RESULT = (2, 4, 6), 10
+_END = 8
+Found = tuple[dict[str, Array], list[Fault], str]
+
+
+def test_a_compiler_makes_the_engine(tmp_path: Path) -> None:
+    """Prevents: an engine that only Bazel can build, so that `pip install` has the slow one."""
+    program = native.compiler({"PATH": "/usr/bin:/bin", "QOLA_CACHE_HOME": str(tmp_path)})
+    if not program:
+        pytest.skip("no C compiler")
+    (tmp_path / "operations.h").write_text(operations_header())
+    command = [program, "-fsyntax-only", "-xc", f"-march={native.level()}", f"-I{tmp_path}"]
+    subprocess.run([*command, str(native.ENGINE)], check=True)
+
+
+def not_translated() -> set[str]:
+    """Operations of the table that run in NumPy, each with a reason in a comment here."""
+    # Rare in kernels of attention, or only in other programs than kernels.
+    found = {"V_SIN_F32", "V_COS_F32", "V_FREXP_EXP_I32_F32", "V_FREXP_MANT_F32", "V_LDEXP_F64"}
+    found |= {"V_EXP_F16", "V_LOG_F16", "V_NOP", "V_PK_MOV_B32"}
+    found |= {f"V_CMP{x}_CLASS_{kind}" for x in ("", "X") for kind in ("F16", "F64")}
+    # Tables of codes.
+    forms = ("V_CVT_F32_{}", "V_CVT_PK_F32_{}", "V_CVT_PK_{}_F32")
+    return found | {form.format(kind) for form in forms for kind in ("FP8", "BF8")}
+
+
+def test_operations_of_the_engine() -> None:
+    """Prevents: an operation that silently runs twenty times slower."""
+    assert {*VECTOR, *SCALAR, *PACKED} - set(EXPRESSIONS) == not_translated()
+
+
+def program_of(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
+    """Instructions of eight bytes each, and the end of the kernel."""
+    end = instruction("S_ENDPGM", "SOPP", {})
+    code: dict[int, Instruction | str] = {
+        _END * place: replace(one, pc=_END * place)
+        for place, one in enumerate([*instructions, end])
+    }
+    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    kernel = Kernel("test", 0, _END * len(code), descriptor, (), 1024)
+    program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
+    # Tests have accumulation registers, which the descriptor would have to encode.
+    layout = replace(program.layout, vgprs=VGPR_COUNT, first_agpr=FIRST_AGPR)
+    program.__class__ = type("_Program", (Program,), {"layout": layout})
+    return program
+
+
+def state(seed: str, program: Program, map_: AddressMap) -> Waves:
+    """Waves with random registers, special floats among them, and lanes that are off."""
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    shape = VGPR_COUNT, WAVES, LANES
+    v = rng.integers(0, 2**32, shape, dtype=U32)
+    with np.errstate(all="ignore"):
+        floats = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(F32)
+        special = np.array(SPECIAL).astype(F32)[rng.integers(0, len(SPECIAL), shape)]
+    pick = rng.random(shape)
+    v = np.where(pick < 0.5, floats.view(U32), v)
+    v = np.where(pick < 0.15, special.view(U32), v)
+    v = np.where(pick > 0.9, v % U32(70), v)
+    s = rng.integers(0, 2**32, (WAVES, SGPRS), dtype=U32)
+    s[0, EXEC : EXEC + 2] = 0xFFFFFFFF
+    s[:, M0] = 0
+    fnuz = program.arch == "gfx942"
+    machine = Machine("test", map_, Faults(), LDS_BYTES, 256, 1, WAVES, fnuz=fnuz)
+    machine.lds[:] = rng.integers(0, 256, len(machine.lds), dtype=U8)
+    scc = rng.integers(0, 2, (WAVES, 1)).astype(bool)
+    zeros = np.zeros(WAVES, np.int64)
+    return Waves(program.layout, v, s, scc, zeros, np.arange(WAVES), 0, machine)
+
+
+class _Kept(Schedule):
+    """A schedule that keeps the waves that end."""
+
+    ended: Waves
+
+    def _end(self, w: Waves, one: Instruction) -> None:
+        if one.name == "S_ENDPGM":
+            self.ended = w
+        super()._end(w, one)
+
+
+def in_numpy(program: Program, w: Waves, limit: int) -> dict[str, Array]:
+    schedule = _Kept(program, np.full(1, WAVES), limit)
+    schedule.run(w)
+    end = schedule.ended
+    return {"v": end.v, "s": end.s, "scc": end.scc[:, 0].astype(U8)}
+
+
+def in_engine(program: Program, w: Waves, limit: int) -> dict[str, Array]:
+    run = NativeRun(NativeProgram.make(program), w, np.full(1, WAVES), limit, 0)
+    run.run()
+    return {"v": run.v.transpose(1, 0, 2), "s": run.s, "scc": run.scc}
+
+
+def results(
+    instructions: Sequence[Instruction],
+    seed: str,
+    registers: Mapping[int, Array] | None = None,
+    scalars: Mapping[int, int] | None = None,
+    memory: Array | None = None,
+    limit: int = 1000,
+    arch: str = "gfx950",
+) -> tuple[Found, Found]:
+    """Registers, LDS and memory after a program, its faults and its error, in both engines."""
+    found: list[Found] = []
+    for how in (in_numpy, in_engine):
+        program = program_of(instructions, arch)
+        map_ = AddressMap()
+        # At one place for both, so that faults have the same addresses.
+        buffer = np.zeros(0, U8) if memory is None else memory
+        before = buffer.copy()
+        if memory is not None:
+            map_.add(int(buffer.ctypes.data), buffer.nbytes)
+        w = state(seed, program, map_)
+        for number, values in (registers or {}).items():
+            w.v[number] = values
+        for number, value in (scalars or {}).items():
+            w.s[:, number] = value & 0xFFFFFFFF
+        if (scalars or {}).get(40) == -1:
+            start = w.machine.scratch_start
+            map_.add(start, len(w.machine.scratch))
+            w.s[:, 40], w.s[:, 41] = start & 0xFFFFFFFF, start >> 32 | 1 << 31
+        w.update_exec()
+        error, kept = "", {}
+        try:
+            kept = how(program, w, limit)
+        except EmulationError as wrong:
+            error = str(wrong.fault)
+        machine = w.machine
+        if "s" in kept and (scalars or {}).get(40) == -1:
+            kept["s"][:, 40:42] = 0
+        kept |= {"lds": machine.lds.copy(), "scratch": machine.scratch.copy()}
+        kept["memory"] = buffer.copy()
+        buffer[...] = before
+        found.append((kept, list(machine.faults.all), error))
+    return found[0], found[1]
+
+
+def compare(one: Instruction, found: tuple[Found, Found], floats: str = "") -> None:
+    """Compare bit for bit; of a NaN, only that it is one (x86 keeps either operand's bits)."""
+    (wanted, faults, error), (got, other_faults, other_error) = found
+    assert (other_faults, other_error) == (faults, error), one
+    for name, values in wanted.items():
+        differ = values != got[name]
+        if name == "v" and floats:
+            differ &= ~both_nan(values, got[name], floats)
+        places = np.argwhere(differ)[:3]
+        shown = [
+            (tuple(p), hex(int(values[tuple(p)])), hex(int(got[name][tuple(p)]))) for p in places
+        ]
+        assert not len(places), f"{one.name} {one.form} {dict(one.fields)}: {name} {shown}"
+
+
+def both_nan(a: Array, b: Array, floats: str) -> Array:
+    if floats == "f64":
+        pairs = [np.zeros(x.shape, bool) for x in (a, b)]
+        for x, found in zip((a, b), pairs, strict=True):
+            wide = (x[:-1].astype(U64) | x[1:].astype(U64) << U64(32)).view(np.float64)
+            found[:-1] |= np.isnan(wide)
+            found[1:] |= np.isnan(wide)
+        return pairs[0] & pairs[1]
+    if floats == "f16":
+        a, b = (np.ascontiguousarray(x).view(np.float16) for x in (a, b))
+        same = (a.view(np.uint16) == b.view(np.uint16)) | np.isnan(a) & np.isnan(b)
+        return np.asarray(same.reshape(*same.shape[:-1], LANES, 2).all(-1))
+    return np.asarray(np.isnan(a.view(F32)) & np.isnan(b.view(F32)))
+
+
+def float_kind(kinds: Sequence[str]) -> str:
+    return next((kind for kind in kinds if kind in ("f16", "f32", "f64")), "")
+
+
+def vector_forms(name: str) -> list[Instruction]:
+    """An operation with registers, constants, scalars, modifiers, and parts of registers."""
+    operation = VECTOR[name]
+    kinds = [kind for kind in operation.inputs if kind in TYPES]
+    mask_only = operation.outputs[0] == "mask"
+    fields = {f"src{n}": 256 + _SOURCES[n] for n in range(3)} | {"vdst": 256 + _RESULT, "sdst": 20}
+    form = "VOP3SD" if len(operation.outputs) > 1 and not mask_only else "VOP3"
+    if "lit" in operation.inputs:
+        fields = {"src0": 258, "vsrc1": 260, "vdst": 256 + _RESULT}
+        return [instruction(name, "VOP2", fields, literal=0x40490FDB)]
+    if "mask" in operation.inputs:
+        fields["src2"] = 24
+    if mask_only:
+        form, fields["vdst"] = "VOP3_SDST", 20
+    forms = [fields]
+    if kinds:
+        forms += [
+            fields | {"src0": number} for number in (5 if kinds[0][1:] != "64" else 6, 193, 242)
+        ]
+    if len(kinds) > 1 and kinds[1][1:] != "64":
+        forms.append(fields | {"src1": 7})
+    if all(kind[0] == "f" for kind in (*kinds, *operation.outputs)) and kinds:
+        forms += [fields | {"neg": 5}, fields | {"abs": 3, "neg": 1}]
+        forms += [fields | {"clmp": 1}, fields | {"omod": 1}, fields | {"omod": 3, "clmp": 1}]
+    elif mask_only and kinds and kinds[0][0] == "f" and "CLASS" not in name:
+        forms += [fields | {"neg": 3}, fields | {"abs": 1}]
+    if "table" in operation.inputs:
+        forms += [
+            fields | {"omod": n >> 6, "abs": n >> 3 & 7, "neg": n & 7} for n in (0xE8, 0x6C, 1)
+        ]
+    if any(kind[1:] == "16" for kind in kinds):
+        forms += [fields | {"opsel": 3}, fields | {"opsel": 8}]
+    return [instruction(name, form, some) for some in forms]
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(VECTOR)))
+def test_vector_operation(name: str) -> None:
+    """Prevents: an operation whose C computes other bits than its NumPy."""
+    operation = VECTOR[name]
+    floats = float_kind(operation.outputs)
+    for one in vector_forms(name):
+        compare(one, results([one], name), floats)
+
+
+def test_parts_of_registers_and_other_lanes() -> None:
+    """Prevents: SDWA and DPP that pick other bytes or lanes in C."""
+    fields = {"src0": 249, "vsrc0": 258, "vsrc1": 260, "vdst": 266}
+    for select in range(7):
+        parts = {"src0_sel": select, "src1_sel": 6 - select, "src0_sext": select % 2}
+        for unused in range(3):
+            more = parts | {"dst_sel": select, "dst_unused": unused}
+            one = instruction("V_ADD_U32", "VOP2_SDWA", fields | more)
+            compare(one, results([one], f"sdwa {select} {unused}"))
+    controls = (0x1B, 0x101, 0x10F, 0x111, 0x121, 0x130, 0x138, 0x140, 0x141, 0x142, 0x143)
+    for control in controls:
+        for zeros in (0, 1):
+            more = {"src0": 250, "dpp": control, "row_mask": 0xB, "bank_mask": 0xD, "bc": zeros}
+            for name in ("V_ADD_F32", "V_MOV_B32"):
+                form = "VOP1_DPP16" if "MOV" in name else "VOP2_DPP16"
+                one = instruction(name, form, fields | more)
+                compare(one, results([one], f"dpp {control}"), "f32" if "F32" in name else "")
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(SCALAR)))
+def test_scalar_operation(name: str) -> None:
+    """Prevents: a scalar operation whose C computes other bits, or another SCC, than its NumPy."""
+    fields = {"ssrc0": 6, "ssrc1": 8, "sdst": 10, "simm16": 0x8003}
+    form = "SOPK" if any(kind in ("k", "ku") for kind in SCALAR[name].inputs) else "SOP2"
+    form = "SOP1" if len(SCALAR[name].inputs) == 1 and form == "SOP2" else form
+    for more in ({}, {"ssrc0": 193}, {"ssrc0": 253}, {"ssrc1": 135}, {"sdst": EXEC}):
+        if more.get("ssrc0") == 253 and SCALAR[name].inputs[0] not in ("u32", "i32"):
+            continue
+        one = instruction(name, form, fields | more)
+        compare(one, results([one, one], name))
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(PACKED)))
+def test_packed_operation(name: str) -> None:
+    """Prevents: a packed operation that takes other halves in C than in NumPy."""
+    kind = PACKED[name].outputs[0]
+    fields = {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 3, "opsel_hi2": 1}
+    signs = ({"neg": 1, "neg_hi": 2},) if kind[0] == "f" else ()
+    for more in ({}, {"opsel": 5}, {"opsel_hi": 1, "opsel_hi2": 0}, {"src1": 242}, *signs):
+        one = instruction(name, "VOP3P", fields | more)
+        compare(one, results([one], name), kind if kind[0] == "f" else "")
+
+
+def matrix_names() -> list[str]:
+    kinds = ("F16", "BF16", "FP8_FP8", "FP8_BF8", "BF8_FP8", "BF8_BF8", "F32")
+    names = [
+        f"V_MFMA_F32_{rows}X{rows}X{depth}_{kind}"
+        for rows in (16, 32)
+        for depth in (2, 4, 8, 16, 32)
+        for kind in kinds
+    ]
+    return [name for name in names if supported(name) and _holds_whole_registers(name)]
+
+
+def _holds_whole_registers(name: str) -> bool:
+    found = NAME.match(name)
+    assert found
+    each = {"F32": 1, "F16": 2, "BF16": 2}.get(found[6], 4)
+    return int(found[4]) // (64 // int(found[2])) >= each
+
+
+@pytest.mark.parametrize("name", matrix_names())
+def test_matrix_operation(name: str) -> None:
+    """Prevents: sums within a matrix multiplication that are rounded in another order in C."""
+    for arch in ("gfx942", "gfx950"):
+        for more in ({}, {"src2": 242}, {"acc": 3, "acc_cd": 1}, {"src2": 272}, {"vdst": 258}):
+            fields = {"src0": 256, "src1": 264, "src2": 270, "vdst": 270} | more
+            one = instruction(name, "VOP3P_MFMA", fields)
+            compare(one, results([one], name + arch, arch=arch), "f32")
+
+
+LANE_OPERATIONS = [
+    ("V_READFIRSTLANE_B32", "VOP1", {"src0": 258, "vdst": 256 + 30}),
+    ("V_READLANE_B32", "VOP3", {"src0": 258, "src1": 5, "vdst": 30}),
+    ("V_WRITELANE_B32", "VOP3", {"src0": 6, "src1": 5, "vdst": 266}),
+    ("V_PERMLANE16_SWAP_B32", "VOP1", {"src0": 258, "vdst": 266}),
+    ("V_PERMLANE32_SWAP_B32", "VOP1", {"src0": 258, "vdst": 266}),
+    ("V_ACCVGPR_READ", "VOP3P", {"src0": 258, "vdst": 266}),
+    ("V_ACCVGPR_WRITE", "VOP3P", {"src0": 258, "vdst": 266}),
+    ("DS_BPERMUTE_B32", "DS", {"addr": 258, "data0": 260, "vdst": 266, "offset0": 8}),
+    ("DS_PERMUTE_B32", "DS", {"addr": 258, "data0": 260, "vdst": 266}),
+    ("DS_SWIZZLE_B32", "DS", {"addr": 258, "vdst": 266, "offset0": 0x1F, "offset1": 0x04}),
+    ("DS_SWIZZLE_B32", "DS", {"addr": 258, "vdst": 266, "offset0": 0x1B, "offset1": 0x80}),
+    ("V_MAD_MIX_F32", "VOP3P", {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 1}),
+    ("V_MAD_MIXLO_F16", "VOP3P", {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "neg": 1}),
+    ("V_MAD_MIXHI_F16", "VOP3P", {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "clmp": 1}),
+    (
+        "V_DOT2_F32_BF16",
+        "VOP3P",
+        {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 3},
+    ),
+    (
+        "V_DOT2_F32_F16",
+        "VOP3P",
+        {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 3},
+    ),
+    # Not in the engine: each runs in NumPy, between instructions in C.
+    ("V_SIN_F32", "VOP3", {"src0": 258, "vdst": 266}),
+    ("V_CVT_PK_FP8_F32", "VOP3", {"src0": 258, "src1": 260, "vdst": 266}),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "fields"), LANE_OPERATIONS)
+def test_other_operation(name: str, form: str, fields: Mapping[str, int]) -> None:
+    """Prevents: lanes that are exchanged, or halves that are mixed, in another way in C."""
+    words = {field: 1 for field in ("src0", "src1", "vdst") if field in fields}
+    one = instruction(name, form, fields, words)
+    add = instruction("V_ADD_U32", "VOP2", {"src0": 266, "vsrc1": 266, "vdst": 268})
+    kind = "f32" if "F32" in name and "FP8" not in name else "f16" if "F16" in name else ""
+    compare(one, results([one, add], name), kind)
+
+
+def addresses(memory: Array, spread: int = 16) -> tuple[Array, Array]:
+    """The halves of an address within memory for each lane."""
+    lane = np.arange(WAVES * LANES, dtype=U64).reshape(WAVES, LANES)
+    places = U64(memory.ctypes.data) + lane * U64(spread)
+    return places.astype(U32), (places >> U64(32)).astype(U32)
+
+
+ACCESSES = [
+    *(
+        (f"{space}_{kind}", space)
+        for space in ("GLOBAL", "FLAT", "BUFFER", "SCRATCH", "DS")
+        for kind in (
+            ("READ_B32", "READ_B64", "READ_B96", "READ_B128", "READ_U8", "READ_I8", "READ_U16",
+             "READ_U16_D16", "READ_U16_D16_HI", "WRITE_B8", "WRITE_B16_D16_HI", "WRITE_B32",
+             "WRITE_B64", "WRITE_B128", "READ2_B32", "READ2ST64_B64", "WRITE2_B64",
+             "WRITE2ST64_B32", "READ_B64_TR_B16", "ADD_F32", "ADD_RTN_U32", "MAX_RTN_I32",
+             "ADD_U64")
+            if space == "DS"
+            else
+            ("LOAD_UBYTE", "LOAD_SBYTE", "LOAD_USHORT", "LOAD_SHORT_D16", "LOAD_SHORT_D16_HI",
+             "LOAD_DWORD", "LOAD_DWORDX2", "LOAD_DWORDX3", "LOAD_DWORDX4", "STORE_BYTE",
+             "STORE_SHORT", "STORE_SHORT_D16_HI", "STORE_DWORD", "STORE_DWORDX2",
+             "STORE_DWORDX4", *(() if space == "SCRATCH" else (
+             "ATOMIC_ADD_F32", "ATOMIC_ADD", "ATOMIC_PK_ADD_F16", "ATOMIC_PK_ADD_BF16",
+             "ATOMIC_ADD_F64", "ATOMIC_UMAX", "ATOMIC_SMIN", "ATOMIC_ADD_X2", "ATOMIC_SWAP")))
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "space"), ACCESSES)
+@pytest.mark.parametrize("bad", [False, True])
+def test_access(name: str, space: str, bad: bool) -> None:
+    """Prevents: an access in C that has another address, mask, range check, or fault."""
+    # Without NaNs: of two, either one may be kept.
+    memory = np.random.default_rng(1).integers(0, 256, WAVES * LANES * 16 + 64, dtype=U8) & U8(0xBF)
+    memory = memory[:-800] if bad else memory
+    low, high = addresses(memory, 12 if "ATOMIC" in name and bad else 16)
+    fields = {"addr": 258, "data": 260, "data0": 260, "data1": 262, "vdst": 266, "saddr": 0x7F}
+    fields |= {"offset": 0, "offset0": 0, "offset1": 1, "sve": 1, "sc0": int("ATOMIC" in name)}
+    registers: dict[int, Array] = {2: low, 3: high}
+    scalars: dict[int, int] = {}
+    lane = np.arange(WAVES * LANES, dtype=U32).reshape(WAVES, LANES)
+    if space == "BUFFER":
+        fields |= {"vaddr": 258, "offen": 1, "vdata": 260, "srsrc": 40, "soffset": 128}
+        registers = {2: lane * U32(16)}
+        address = int(memory.ctypes.data)
+        scalars = {40: address & 0xFFFFFFFF, 41: address >> 32, 43: 0}
+        # Out of its range is no fault, unless the range is beyond the allocation.
+        scalars[42] = memory.nbytes + (4096 if bad else -100)
+    if space == "SCRATCH":
+        registers = {2: lane % U32(60 if bad else 56) * U32(4)}
+    if space == "DS":
+        # Lanes of a wave share bytes, those of several waves do not.
+        wave = np.arange(WAVES, dtype=U32)[:, None]
+        registers = {2: lane % U32(64) * U32(8) + wave * U32(1352 if bad else 1200)}
+        fields |= {"offset1": 1 if "2" in name[:10] else 0}
+    form = {"BUFFER": "MUBUF", "SCRATCH": "SCRATCH"}.get(space, space)
+    one = instruction(name, form, fields)
+    found = results([one], name, registers, scalars, memory)
+    compare(one, found, "f32" if "F32" in name else "f64" if "F64" in name else "")
+    if bad and space in ("GLOBAL", "FLAT", "BUFFER") and "X4" in name:
+        assert found[0][1], "no fault is compared"
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("name", ["S_LOAD_DWORDX4", "S_BUFFER_LOAD_DWORDX8", "BUFFER_LOAD_DWORD"])
+def test_scalar_access_and_loads_to_the_lds(name: str, bad: bool) -> None:
+    """Prevents: scalar loads, or loads to the LDS, with other addresses or faults in C."""
+    memory = np.random.default_rng(2).integers(0, 256, 4096, dtype=U8)
+    address = int(memory.ctypes.data) + (4090 if bad else 64)
+    scalars = {40: address & 0xFFFFFFFF, 41: address >> 32, 42: 5000 if bad else 40, 43: 0}
+    fields = {"sbase": 40, "sdata": 60, "imm": 1, "offset": 8}
+    form = "SMEM"
+    if name.startswith("BUFFER"):
+        fields = {"vaddr": 258, "offen": 1, "vdata": 260, "srsrc": 40, "soffset": 128, "lds": 1}
+        scalars[M0] = LDS_BYTES - 100 if bad else 512
+        form = "MUBUF"
+    lane = np.arange(WAVES * LANES, dtype=U32).reshape(WAVES, LANES)
+    one = instruction(name, form, fields)
+    compare(one, results([one], name, {2: lane * U32(4)}, scalars, memory))
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("name", ["BUFFER_LOAD_DWORDX2", "BUFFER_STORE_DWORD"])
+def test_scratch_memory_of_gfx90a(name: str, bad: bool) -> None:
+    """Prevents: another address of gfx90a's scratch memory, a swizzled buffer, in C."""
+    fields = {"vaddr": 258, "offen": 1, "vdata": 260, "srsrc": 40, "soffset": 128, "offset": 4}
+    lane = np.arange(WAVES * LANES, dtype=U32).reshape(WAVES, LANES)
+    registers = {2: lane % U32(70 if bad else 60) * U32(4)}
+    swizzled = {40: -1, 41: 1 << 31, 42: 4096, 43: 0}
+    one = instruction(name, "MUBUF", fields)
+    compare(one, results([one], name, registers, swizzled, arch="gfx90a"))
+
+
+def test_control() -> None:
+    """Prevents: waves that part, wait, or never end, in another way in C."""
+    compare_scc = instruction("S_CMP_LT_U32", "SOPC", {"ssrc0": 6, "ssrc1": 7})
+    skip = instruction("S_CBRANCH_SCC1", "SOPP", {"simm16": 3})
+    add = instruction("S_ADD_U32", "SOP2", {"ssrc0": 6, "ssrc1": 129, "sdst": 6})
+    barrier = instruction("S_BARRIER", "SOPP", {})
+    compare(skip, results([compare_scc, skip, add, barrier, add], "branch"))
+    back = instruction("S_BRANCH", "SOPP", {"simm16": 0x10000 - 3})
+    compare(back, results([add, back], "endless", limit=50))
+    unknown = instruction("V_NO_SUCH_OPERATION", "VOP3", {"vdst": 256})
+    compare(unknown, results([add, unknown], "unsupported"))
+    outside = instruction("S_BRANCH", "SOPP", {"simm16": 100})
+    compare(outside, results([outside], "outside"))
+    assert VCC
