@@ -46,7 +46,7 @@ class Options:
     Attributes:
         strict: the first fault is an error.
         checked: also report misaligned addresses and reads of uninitialised registers and LDS;
-            half as fast.
+            runs in NumPy, at half its speed.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
         reference: run every instruction in NumPy, not in the faster engine in C.
