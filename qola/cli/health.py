@@ -62,7 +62,6 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
         metavar="FILE.html",
         help="also write a page there, in one file",
     )
@@ -75,7 +74,7 @@ def _health(args: argparse.Namespace, around: Surroundings) -> int:
     output = args.output and around.directory / args.output
     if output and output.suffix != ".html":
         expected = "a file that ends in .html"
-        raise HealthError(Finding("--output", str(args.output), expected, "-o health.html"))
+        raise HealthError(Finding("--output", args.output, expected, "-o health.html"))
     roots = _roots(args.aiter, around)
     reader = Reader(args.kernels)
     trees = [reader.read(name, root) for name, root in roots.items()]

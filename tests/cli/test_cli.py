@@ -438,7 +438,7 @@ def test_modules_tell_each_cause_once(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}
-WITHOUT_A_MANIFEST |= {"hipcc", "inspect", "modules"}
+WITHOUT_A_MANIFEST |= {"health", "hipcc", "inspect", "modules"}
 
 
 WITHOUT_JSON = {"completion", "help", "hipcc", "init", "keygen", "pack", "report"}

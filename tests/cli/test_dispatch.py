@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from qola.attention.fields import REQUIRED, WORDS, parse_lines
+from qola.build import programs
 from qola.build.programs import BuiltProgram
 from qola.cli import command_line as cli
 from qola.cli import run as command
@@ -185,7 +186,7 @@ def test_a_program_that_fails(
     words = f"--problems=sweep {'--json' * json_too}"
     program = BuiltProgram(None, "m.cpp:3: no such tile")
     monkeypatch.setattr(command, "build_program", lambda *_: program)
-    monkeypatch.setattr(command, "find_bazel", lambda *_: ["bazel"])
+    monkeypatch.setattr(programs, "find_bazel", lambda *_: ["bazel"])
     found = dispatch(words)
     assert found.code == 7
     if json_too:
