@@ -29,6 +29,9 @@ _CDNA2 = {
     "V_FMAMK_F32": "V_MADMK_F32",
     "V_FMAAK_F32": "V_MADAK_F32",
 }
+#: Upper halves of the first words of V_MFMA_LD_SCALE_B32 and of the operations that it precedes.
+_SCALE_PREFIX = b"\xac\xd3"
+_SCALABLE = (b"\xad\xd3", b"\xae\xd3")
 #: Packages whose ``__init__`` is left out.
 _HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtime.autogen")
 
@@ -144,6 +147,9 @@ def _as_cdna3(code: bytes) -> bytes:
 def _decode(
     code: bytes,
 ) -> tuple[Mapping[str, int], Mapping[str, int], str, str, int, int | None, str]:
+    # tinygrad takes any instruction before a scaled one's opcode for its prefix.
+    if code[2:4] != _SCALE_PREFIX and code[8:][2:4] in _SCALABLE:
+        code = code[:8]
     found = _decoder()(code.ljust(_LONGEST, b"\0"), "cdna")
     fields = {}
     for name, _ in found._fields:

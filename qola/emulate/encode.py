@@ -489,6 +489,8 @@ class _Encoder:
         found = NAME.match(one.name)
         assert found
         rows, depth, kind = int(found[2]), int(found[4]), found[6]
+        if kind not in ELEMENTS:  # F8F6F4, whose formats are operands
+            raise _UncoveredError
         other = (found[7] or kind).strip("_")
         a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
         b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qola.emulate.arrays import U16, U32
+from qola.emulate.arrays import U8, U16, U32
 from qola.emulate.buffers import (
     LDS_UPDATES,
     bind_access,
@@ -45,22 +45,24 @@ def _bind_pair(one: Instruction, literals: Literals) -> Step:
 
 
 def _bind_transposed(one: Instruction, literals: Literals) -> Step:
-    """Four rows of 16 values of 16 bits in 16 lanes; each lane gets a column.
+    """Rows of 16 values in 16 lanes, four of 16 bits or eight of 8 bits; each lane gets a column.
 
-    Lane l reads four values of row l / 4, and gets value l of each of the four rows. Values of
-    inactive lanes count as 0.
+    Of 16 bits, lane l reads four values of row l / 4, and gets value l of each of the four rows.
+    Values of inactive lanes count as 0.
     """
+    stored, rows = (U8, 8) if one.name.endswith("B8") else (U16, 4)
     finder = lds_finder(one, one["offset0"] | one["offset1"] << 8)
     target = data_register(one, "vdst")
     lane = np.arange(64)
     group, column = lane // 16 * 16, lane % 16
-    # For each of the four rows, the lane that read the column's value, and which of its four.
-    sources = np.stack([group + 4 * row + column // 4 for row in range(4)], axis=-1)
-    which = np.broadcast_to((column % 4)[:, None], (64, 4))
+    # For each row, the lane that read the column's value, and which of its values.
+    lanes = 16 // rows
+    sources = np.stack([group + lanes * row + column // rows for row in range(rows)], axis=-1)
+    which = np.broadcast_to((column % rows)[:, None], (64, rows))
 
     def run(w: Waves) -> None:
         words = read(w, one, finder, 2) * w.exec
-        halves = np.ascontiguousarray(np.moveaxis(words, 0, -1)).view(U16)
+        halves = np.ascontiguousarray(np.moveaxis(words, 0, -1)).view(stored)
         turned = np.ascontiguousarray(halves[:, sources, which]).view(U32)
         w.put(target, np.moveaxis(turned, -1, 0))
 
@@ -80,6 +82,7 @@ LDS: dict[str, Binder] = {
     **{f"DS_{name}": bind_access for name in _PLAIN},
     **{f"DS_{name}": _bind_pair for name in PAIRS},
     "DS_READ_B64_TR_B16": _bind_transposed,
+    "DS_READ_B64_TR_B8": _bind_transposed,
     **{f"DS_{name}": bind_atomic for name in LDS_UPDATES},
     **{f"DS_{name.replace('_', '_RTN_')}": bind_atomic for name in LDS_UPDATES},
 }

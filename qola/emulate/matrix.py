@@ -33,8 +33,11 @@ from qola.emulate.operands import (
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
 NAME = re.compile(
-    r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
+    r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?"
+    r"_(F16|BF16|F32|F64|F8F6F4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
+#: Formats of F8F6F4's A and B, by CBSZ and BLGP; those of 6 and 4 bits are not emulated.
+_CHOSEN = {0: "FP8", 1: "BF8"}
 
 #: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
 ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
@@ -73,7 +76,8 @@ def _multiplied(left: Array, right: Array) -> Array:
 def supported(name: str) -> bool:
     """Whether a matrix operation is emulated."""
     found = NAME.match(name)
-    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in ELEMENTS
+    known = found is not None and found[6] in (*ELEMENTS, "F8F6F4")
+    return found is not None and known and found[2] in ("16", "32") and not found[5]
 
 
 def bind_matrix(one: Instruction, literals: Literals) -> Step:
@@ -81,10 +85,14 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     found = NAME.match(one.name)
     if not found or not supported(one.name):
         raise UnsupportedError("this form of matrix multiplication")
-    if one["cbsz"] or one["abid"] or one["blgp"]:
-        raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
     rows, depth, kind = int(found[2]), int(found[4]), found[6]
     other = (found[7] or kind).strip("_")
+    if kind == "F8F6F4":
+        if one["cbsz"] not in _CHOSEN or one["blgp"] not in _CHOSEN:
+            raise UnsupportedError("a matrix multiplication of floats of 6 or 4 bits")
+        kind, other = _CHOSEN[one["cbsz"]], _CHOSEN[one["blgp"]]
+    elif one["cbsz"] or one["abid"] or one["blgp"]:
+        raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
     groups = 64 // rows
     registers = depth // groups // ELEMENTS[kind]
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)

@@ -371,6 +371,12 @@ def _matrix(name: str) -> None:
     words = re.match(r"V_MFMA_F32_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
     assert words
     rows, k = int(words[1]), int(words[2])
+    if words[3] == "F8F6F4":
+        # CBSZ and BLGP choose the formats of A and B; only gfx950 has it.
+        for cbsz, blgp in itertools.product((0, 1), repeat=2):
+            chosen = ("FP8", "BF8")[cbsz], ("FP8", "BF8")[blgp]
+            _multiplied(name, rows, k, chosen, False, cbsz=cbsz, blgp=blgp)
+        return
     kinds = words[3], words[4] or words[3]
     for fnuz in {False, kinds[0] in FORMATS}:
         _multiplied(name, rows, k, kinds, fnuz)
@@ -388,7 +394,9 @@ def _packed(values: Array, kind: str, fnuz: bool) -> Array:
     return values.view(U32)
 
 
-def _multiplied(name: str, rows: int, k: int, kinds: tuple[str, str], fnuz: bool) -> None:
+def _multiplied(
+    name: str, rows: int, k: int, kinds: tuple[str, str], fnuz: bool, **formats: int
+) -> None:
     generator = rng()
     groups = 64 // rows
     part = k // groups
@@ -405,7 +413,7 @@ def _multiplied(name: str, rows: int, k: int, kinds: tuple[str, str], fnuz: bool
     count = rows * rows // 64
     c = generator.integers(-8, 9, (count, 64)).astype(np.float32)
     registers[16 : 16 + count, 0] = c.view(U32)
-    fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272}
+    fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, **formats}
     # EXEC counts for nothing.
     one = instruction(name, "VOP3P_MFMA", fields)
     w = run(one, registers=registers, active=1, fnuz=fnuz)
@@ -709,6 +717,18 @@ def _transposed(name: str) -> None:
         halves = np.ascontiguousarray(w.v[2:4, 0, lane]).view(np.uint16)
         # 16 lanes read four rows of 16 values; a lane gets a column.
         assert list(halves) == [lane // 16 * 64 + row * 16 + lane % 16 for row in range(4)]
+
+
+@case(["DS_READ_B64_TR_B8"])
+def _transposed_bytes(name: str) -> None:
+    w = waves(registers=(LANES * 8).astype(U32)[None, None], lds_bytes=1024)
+    w.machine.lds[:512] = np.tile(np.arange(128, dtype=U8), 4) + np.repeat([0, 1, 2, 3], 128)
+    fields = {"addr": 256, "vdst": 258, "offset0": 0, "offset1": 0, "acc": 0, "gds": 0}
+    run(instruction(name, "DS", fields), w)
+    for lane in range(64):
+        octets = np.ascontiguousarray(w.v[2:4, 0, lane]).view(U8)
+        # 16 lanes read eight rows of 16 values; a lane gets a column.
+        assert list(octets) == [lane // 16 + row * 16 + lane % 16 for row in range(8)]
 
 
 # ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate import program
+from qola.emulate.decode import decode
 from tests.emulate import hand_computed, programs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "emulated_operations.txt"
@@ -31,6 +32,15 @@ def test_assembly_kernels_are_covered(aiter_tree: Path) -> None:
         for kernel in code_object.kernels.values():
             bound = program.Program(code_object, kernel)
             assert not bound.not_covered(), file
+
+
+def test_two_matrix_instructions_are_two() -> None:
+    """Prevents: two V_MFMA_*_F8F6F4 taken for a scaled one, whose prefix is a third operation."""
+    plain = struct.pack("<2I", 0xD3AE0034, 0x04D20914)
+    scale = struct.pack("<2I", 0xD3AC0000, 0x18000000)
+    name = "V_MFMA_F32_32X32X64_F8F6F4"
+    assert (decode(plain * 2).name, decode(plain * 2).size) == (name, 8)
+    assert decode(scale + plain).name == name.replace("MFMA", "MFMA_SCALE")
 
 
 def test_what_cannot_be_decoded_is_not_covered() -> None:
