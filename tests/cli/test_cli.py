@@ -463,7 +463,7 @@ def test_an_option_means_the_same_everywhere() -> None:
     assert places["--quiet"] == {*COMMANDS}
     assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
     assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
-    assert places["--aiter-root"] == places["--manifest"] | {"compat", "health", "init", "modules"}
+    assert places["--aiter-root"] == places["--manifest"] | {"compat", "init", "modules"}
     assert places["--group"] == places["--manifest"]
     assert places["--mode"] == places["--manifest"] - {"checkout"}
     assert places["--arch"] == places["--mode"] | {"init"}
