@@ -13,7 +13,7 @@ import numpy as np
 
 from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
-from qola.emulate.operands import listed
+from qola.emulate.operands import DPP, SDWA, listed
 from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Layout, Step, Waves
 
 #: Numbers that mean no register, in operands that may have none.
@@ -27,19 +27,31 @@ def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
         "vaddr": not (one["offen"] or one["idxen"]),
         "addr": one.form == "SCRATCH" and not one["sve"],
     }
-    for name, count in one.words.items():
-        number = one[name]
+    for name, words in one.words.items():
+        number, count = one[name], words
         # tinygrad lists the immediate of SOPK and SOPP among the registers.
         if name == "simm16":
             continue
         if unused.get(name) or (name in ("saddr", "soffset") and number in _OFF):
             continue
+        if name == "src0" and number in (SDWA, DPP) and "vsrc0" in one.fields:
+            # The register is in the word behind the instruction; a bit says that it is scalar.
+            number = one["vsrc0"] - (VGPRS if one["s0"] else 0)
+        if name == "vsrc1" and one["s1"]:
+            number -= VGPRS
+        if name == "addr" and _is_address(one):
+            count = 2
         if name == "vdst" and one.name in ("V_READFIRSTLANE_B32", "V_READLANE_B32"):
             # The field of vector registers encodes a scalar register here.
             number %= VGPRS
         if number >= VGPRS and _in_accumulation(one, name):
             number += AGPRS - VGPRS
         yield name, number, count
+
+
+def _is_address(one: Instruction) -> bool:
+    """Whether the field addr of an instruction names a whole address, of two registers."""
+    return one.form == "FLAT" or (one.form == "GLOBAL" and one["saddr"] & 0x7F == _OFF[1])
 
 
 def _in_accumulation(one: Instruction, name: str) -> bool:

@@ -182,6 +182,10 @@ def _mask_of(lanes: Any) -> int:
     return int(np.packbits(np.asarray(lanes, bool), bitorder="little").view(U64)[0])
 
 
+#: Branches that read or write scalar registers.
+_WITH_REGISTERS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64")
+
+
 class _Encoder:
     """Makes the records of a program.
 
@@ -200,7 +204,7 @@ class _Encoder:
             return Record(RUN_REFUSED)
         misfit = find_misfit(one, self._layout)
         if one.name in BRANCHES or one.name in ENDS:
-            return Record(RUN_REFUSED) if misfit and "PC" in one.name else self._end(one)
+            return Record(RUN_REFUSED) if misfit and one.name in _WITH_REGISTERS else self._end(one)
         if bound is None or one.name in ("S_SETREG_IMM32_B32", "V_NOP"):
             return Record(NOTHING)
         if misfit:
@@ -353,6 +357,8 @@ class _Encoder:
         elif size == 8 and select != 6:
             raise _UncoveredError
         if negates(one, place, real):
+            if operand.kind in (_IS_SCC, _IS_VCCZ, _IS_EXECZ):
+                raise _UncoveredError
             sign = 1 << 8 * size - 1
             if one["abs"] >> place & 1 or one[f"src{place}_abs"]:
                 operand.keep = _ALL & ~sign

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qola.cache import cache_directory, kept_directory
+from qola.cache import cache_directory, distrust, kept_directory
 from qola.emulate.arrays import F32, I32, I64, U8, U32, Array
 from qola.emulate.check import find_misfit, registers_of
 from qola.emulate.encode import Encoded, encode
@@ -92,7 +92,8 @@ def level(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def compiler(environ: Mapping[str, str]) -> str:
     """Return a C compiler, clang first, whose code is twice as fast; empty without one."""
-    pinned = sorted(map(str, cache_directory(environ).glob(_PINNED)))
+    places = sorted(cache_directory(environ).glob(_PINNED))
+    pinned = [str(place) for place in places if distrust(place) is None]
     found = [shutil.which(name, path=environ.get("PATH")) or "" for name in _COMPILERS]
     return next(filter(None, [*pinned, *found]), "")
 
@@ -105,12 +106,17 @@ def engine() -> Callable[[Any], None] | None:
         return None
     try:
         library = find_library(found, os.environ)
-    except (OSError, QolaError, subprocess.SubprocessError) as error:
-        log.info(f"the emulator runs in NumPy, more slowly: {error}")
+        if library is None:
+            log.info(
+                "the emulator runs in NumPy, ten times more slowly: install clang 15 or gcc 12"
+            )
+            return None
+        function: Any = ctypes.CDLL(str(library)).qola_run
+    except (AttributeError, OSError, QolaError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None)
+        why = said.decode("utf-8", "replace").strip() if said else str(error)
+        log.info(f"the emulator runs in NumPy, ten times more slowly: {why}")
         return None
-    if library is None:
-        return None
-    function: Any = ctypes.CDLL(str(library)).qola_run
     function.restype, function.argtypes = None, [ctypes.POINTER(_Launch)]
     return function
 
@@ -291,6 +297,8 @@ class NativeRun:
         except UnsupportedError as error:
             self._error = self._program.error("unsupported", one.pc, str(error))
             self._error.__cause__ = error
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._error = error
         except BaseException as error:
             if misfit := find_misfit(one, self._layout):
                 self._error = self._program.error("unsupported", one.pc, misfit)

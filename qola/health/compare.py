@@ -69,9 +69,11 @@ def _kind(old: KernelHealth, new: KernelHealth) -> str:
         return ""
     if set(new.proven) - set(old.proven):
         return "fails now"
-    if states[0] != states[1] and "failed" in states:
-        return "fails now" if states[1] == "failed" else "passes now" * (states[1] == "passed")
-    if states == ("passed", "untried"):
+    if states[1] == "failed" and states[0] != "failed":
+        return "fails now"
+    if states == ("failed", "passed"):
+        return "passes now"
+    if states[1] == "untried" and states[0] != "untried":
         return "not tried any more"
     if any(getattr(new, name) > getattr(old, name) for name in _SPILLS):
         return "spills more"

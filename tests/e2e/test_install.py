@@ -99,7 +99,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     # Beside it there is Python, and what it reads.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
     suffixes = {Path(name).suffix for name in rest}
-    assert suffixes <= {".cmake", ".css", ".js", ".json", ".patch", ".py"}
+    assert suffixes <= {".c", ".cmake", ".css", ".js", ".json", ".patch", ".py"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
 

@@ -33,7 +33,10 @@ def load_library(library: Path) -> ctypes.CDLL:
         for up in (directory.parent, directory.parent.parent)
     ]
     load_runtime(missing[1], runpath, f"{library}: ")
-    return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise RuntimeError(f"{library}: {error}") from error
 
 
 def load_runtime(

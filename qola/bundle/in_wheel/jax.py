@@ -236,6 +236,11 @@ def _gradients(numbers: _Numbers, _with_lse: bool, kept: Any, seen: Any) -> tupl
     if isinstance(d_out, SymbolicZero):
         d_out = jnp.zeros(d_out.shape, d_out.dtype)
     d_out = _hide(d_out, tensors.lengths_q, 1)
+    if not numbers.group and tensors.lengths_q is not None:
+        # The backward computes rows of no sequence, too. With this LSE their probabilities are 0:
+        # with that of hidden rows they could be infinite, and the gradients of valid keys NaN.
+        rows = jax.lax.broadcasted_iota(jnp.int32, lse.shape, 2)
+        lse = jnp.where(rows < tensors.lengths_q[:, None, None], lse, jnp.inf)
     backward = _batched(partial(_backward, numbers, bias_grad is not None))
     dq, dk, dv, d_bias = backward(tensors, out, lse, d_out)
     nhead_k = tensors.k.shape[2]
