@@ -269,6 +269,17 @@ def test_parts_of_registers_and_other_lanes() -> None:
                 compare(one, results([one], f"dpp {control}"), "f32" if "F32" in name else "")
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("select", range(4))
+def test_parts_of_registers_that_numpy_reads(select: int, arch: str) -> None:
+    """Prevents: zeros in place of a source that is named behind the instruction."""
+    fields = {"src0": 249, "vsrc0": 258, "vdst": 266, "src0_sel": select, "dst_sel": 6}
+    one = instruction("V_CVT_F32_FP8", "VOP1_SDWA", fields, {"src0": 1, "vdst": 1})
+    found = results([one], f"fp8 {select}", arch=arch)
+    compare(one, found, "f32")
+    assert len(np.unique(found[1][0]["v"][10])) > 2
+
+
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(SCALAR)))
 def test_scalar_operation(name: str) -> None:
     """Prevents: a scalar operation whose C computes other bits, or another SCC, than its NumPy."""
