@@ -239,8 +239,7 @@ def _gradients(numbers: _Numbers, _with_lse: bool, kept: Any, seen: Any) -> tupl
     if not numbers.group and tensors.lengths_q is not None:
         # The backward computes rows of no sequence, too. With this LSE their probabilities are 0:
         # with that of hidden rows they could be infinite, and the gradients of valid keys NaN.
-        rows = jax.lax.broadcasted_iota(jnp.int32, lse.shape, 2)
-        lse = jnp.where(rows < tensors.lengths_q[:, None, None], lse, jnp.inf)
+        lse = _hide(lse, tensors.lengths_q, 2, jnp.inf)
     backward = _batched(partial(_backward, numbers, bias_grad is not None))
     dq, dk, dv, d_bias = backward(tensors, out, lse, d_out)
     nhead_k = tensors.k.shape[2]
@@ -265,12 +264,12 @@ _differentiable.defvjp(_keep, _gradients, symbolic_zeros=True)
 _attention = jax.jit(_differentiable, static_argnums=(0, 1))
 
 
-def _hide(array: Array | None, lengths: Array | None, axis: int) -> Array | None:
-    """Replace rows that belong to no sequence by 0: kernels do not write them."""
+def _hide(array: Array | None, lengths: Array | None, axis: int, value: float = 0) -> Array | None:
+    """Replace rows that belong to no sequence by a value: kernels do not write them."""
     if array is None or lengths is None:
         return array
     rows = jax.lax.broadcasted_iota(jnp.int32, array.shape, axis)
-    return jnp.where(rows < lengths.reshape(-1, *[1] * (array.ndim - 1)), array, 0)
+    return jnp.where(rows < lengths.reshape(-1, *[1] * (array.ndim - 1)), array, value)
 
 
 def _summed(gradient: Array, heads: int) -> Array:
