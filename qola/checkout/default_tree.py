@@ -15,8 +15,8 @@ from qola.fetch.digest import tree_digest
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import TREES
 from qola.fetch.pins import patch_files, pin_patches
-from qola.fetch.wheel import read_pin
-from qola.files import sha256_of, sha256_of_json, writing
+from qola.fetch.wheel import read_pin, unpack
+from qola.files import sha256_of, sha256_of_json
 from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
@@ -64,12 +64,11 @@ def wheel_tree(wheel: Path, environ: Mapping[str, str]) -> Path:
         name = f"wheel-{sha256_of(wheel)[:16]}"
         tree = cache_directory(environ) / TREES / name
 
-        def unpack() -> None:
-            with writing(tree), zipfile.ZipFile(wheel) as archive:
-                archive.extractall(tree)
+        def make() -> None:
+            unpack(wheel, tree)
             record_digest(tree)
 
-        return kept_directory(tree, tree / FETCHED, "unpacking a wheel", unpack)
+        return kept_directory(tree, tree / FETCHED, "unpacking a wheel", make)
     except (OSError, zipfile.BadZipFile) as error:
         finding = Finding(str(wheel), str(error), "a wheel of AITER (.whl)", "name its tree")
         raise AiterError(finding) from None

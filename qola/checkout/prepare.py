@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, TreeRecord, patches_of, pin_patches, read_record
-from qola.fetch.wheel import pip_download, verify
-from qola.files import write_if_changed, writing
+from qola.fetch.wheel import pip_download, unpack, verify
+from qola.files import write_if_changed
 from qola.progress import log
 from qola.system_errors import disk_error
 
@@ -171,8 +170,7 @@ def _fill(source: Source, tree: Path, temporary: Path) -> None:
         (temporary / "wheel").mkdir()
         wheel = pip_download(source.package, source.version, temporary / "wheel")
         verify(wheel, source.sha256, name)
-        with writing(tree), zipfile.ZipFile(wheel) as archive:
-            archive.extractall(tree)
+        unpack(wheel, tree)
     elif isinstance(source, GitSource):
         check_commit(source.commit, name)
         log.info(f"fetching {name} with its submodules")

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from qola.errors import AiterError, Finding, ToolchainError
-from qola.files import sha256_of
+from qola.files import sha256_of, writing
 from qola.progress import Pace
 from qola.rule_main import run_main
 from qola.ruleset import ruleset_root
@@ -111,6 +112,16 @@ def verify(wheel: Path, sha256: str, place: str) -> None:
                 "put the new digest at that place",
             )
         )
+
+
+def unpack(wheel: Path, tree: Path) -> None:
+    """Unpack a wheel into a directory.
+
+    Raises:
+        OSError, zipfile.BadZipFile: it cannot be read or written, or is not a wheel.
+    """
+    with writing(tree), zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tree)
 
 
 def _fetch(args: argparse.Namespace) -> None:
