@@ -30,7 +30,7 @@ from qola.verify.c_api import CFunctions, Found, Stage, make_args
 from qola.verify.case import REFUSED, Call, Launch, Sample
 from qola.verify.memory import DESCALES, buffers, tables
 from qola.verify.repository import Repository, VerifyError
-from qola.verify.values import address_names, entry_values
+from qola.verify.values import address_names, entry_values, takes_descales
 
 #: Time that a call may take in seconds: no kernel runs.
 _SECONDS = 300.0
@@ -158,8 +158,7 @@ class Host:
         entry = ENTRIES[sample.problem.direction]
         parameters = self._parameters[entry]
         values = entry_values(sample.problem, self.arch, parameters)
-        # The arguments of trees before 2026 have no factors of inputs.
-        without = map(address_names, DESCALES if "q_dtype_str" in parameters else ())
+        without = map(address_names, () if takes_descales(parameters) else DESCALES)
 
         def run(held: dict[str, Allocation]) -> str:
             assert self._caller is not None

@@ -110,13 +110,20 @@ def entry_values(
         values["is_store_randval"] = False
     else:
         values["scale_s"] = problem.softmax_scale
-        if "q_dtype_str" in parameters:
-            # The arguments of later trees have no factors of static quantization.
+        if not takes_descales(parameters):
             values |= {"scale_p": 1.0, "scale_o": 1.0}
         values |= {"logits_soft_cap": problem.logits_soft_cap, "has_lse": problem.return_lse}
     if problem.direction == "fwd":
         values["min_seqlen_q"] = problem.min_seqlen_q
     return values | {n if n in parameters else _NEWER[n]: v for n, v in renamed.items()}
+
+
+def takes_descales(parameters: Collection[str]) -> bool:
+    """Whether an entry point takes factors of its inputs, as trees of 2026 do.
+
+    Those of earlier trees take factors of static quantization, for P and O.
+    """
+    return "q_dtype_str" not in parameters
 
 
 def _strides(problem: AttentionProblem, of: Mapping[str, Buffer]) -> dict[str, int]:
