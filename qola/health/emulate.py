@@ -98,9 +98,7 @@ def emulate_trees(
     """
     store = VerdictStore(request, environ)
     tried = [
-        _emulate_tree(tree, read_tree(root), store, request, environ)
-        if _is_readable(root)
-        else tree
+        _emulate_tree(tree, source, store, request, environ) if (source := _source(root)) else tree
         for tree, root in zip(trees, roots, strict=True)
     ]
     # Now from every tree: a tree that does not build may have kernels of one that does.
@@ -110,13 +108,12 @@ def emulate_trees(
     ]
 
 
-def _is_readable(root: Path) -> bool:
-    """Return whether qola can read a tree's configuration."""
+def _source(root: Path) -> AiterTree | None:
+    """Return a tree, None if qola cannot read its configuration."""
     try:
-        read_tree(root)
+        return read_tree(root)
     except AiterError:
-        return False
-    return True
+        return None
 
 
 def _with_stored(kernel: KernelHealth, store: VerdictStore) -> KernelHealth:
