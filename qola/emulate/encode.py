@@ -146,14 +146,12 @@ class Encoded:
         words: of the instructions, (instructions, WORDS).
         places: by a quarter of the offset, the number of the instruction, or -1.
         instructions: in the order of their records.
-        in_numpy: numbers of those that run in NumPy.
     """
 
     words: Array
     places: Array
     dpp: Array
     instructions: Sequence[Instruction]
-    in_numpy: frozenset[int]
 
 
 def encode(program: Program) -> Encoded:
@@ -162,12 +160,9 @@ def encode(program: Program) -> Encoded:
     code = {pc: one for pc, one in program.code.items() if isinstance(one, Instruction)}
     places = np.full(max(code, default=0) // 4 + 1, -1, I64)
     rows: list[list[int]] = []
-    in_numpy: set[int] = set()
     for number, (pc, one) in enumerate(code.items()):
         places[pc // 4] = number
         record = encoder.record(one)
-        if record.handler == RUN_FALLBACK:
-            in_numpy.add(number)
         after = pc + one.size
         stops = after in program.starts or after not in code
         rows.append([word & _ALL for word in record.words(pc, one.size, stops)])
@@ -175,7 +170,7 @@ def encode(program: Program) -> Encoded:
     dpp = np.zeros(max(1, len(encoder.dpp)), DPP_TYPE)
     for row, (source, valid, enabled, zeros) in enumerate(encoder.dpp):
         dpp[row] = (source, valid, enabled, zeros)
-    return Encoded(words, places, dpp, list(code.values()), frozenset(in_numpy))
+    return Encoded(words, places, dpp, list(code.values()))
 
 
 def _mask_of(lanes: Any) -> int:

@@ -58,7 +58,7 @@ typedef struct {
   u64 valid, enabled, zeros;
 } Dpp;
 
-enum { NO_RESULT, WHOLE, PAIR, HALF, PART, MASK };
+enum { NO_RESULT, WHOLE, PAIR, HALF, PART };
 
 typedef struct Insn {
   i64 handler, op, pc, size, stops;     // stops: the block ends after it
@@ -106,7 +106,7 @@ typedef struct {
   Fault *faults;
 } Launch;
 
-enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED, NO_MEMORY };
+enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED };
 enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE };
 
 typedef struct {
