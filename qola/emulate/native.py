@@ -46,7 +46,7 @@ FLAGS = (
     *("-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math"),
 )
 _COMPILERS = ("clang", "gcc", "cc")
-#: The pinned compiler, if `qola build` has fetched it (qola/build/compiler.py).
+#: The pinned compiler, if `qola hipcc` has fetched it (qola/build/compiler.py).
 _PINNED = "compilers/*/bin/hipcc"
 _FAULT_ROOM = 256
 #: engine.c's status of a launch.

@@ -21,7 +21,7 @@ from qola.compat.launches import small_manifests
 from qola.compat.library import Library, check_library, directions_of, manifest_text
 from qola.compat.run import candidate_libraries
 from qola.errors import AiterError, QolaError
-from qola.files import sha256_of, sha256_of_json, write_if_changed
+from qola.files import sha256_of, sha256_of_json, sha256_of_text, write_if_changed
 from qola.folder import Folder
 from qola.health.data import KernelHealth, KernelVerdict, State, TreeHealth
 from qola.json_types import json_fields, reader
@@ -188,7 +188,9 @@ class _Program:
         environ: Mapping[str, str],
     ) -> None:
         self._request, self._environ = request, environ
-        file = cache_directory(environ) / DIRECTORY / f"{name}.toml"
+        # Another process may try another tree now.
+        key = sha256_of_text(manifest)[:12]
+        file = cache_directory(environ) / DIRECTORY / f"{name}_{key}.toml"
         own_directory(file.parent)
         write_if_changed(file, manifest)
         self._build = BuildRequest(file, aiter=AiterOptions(root, skip_checkout=True))

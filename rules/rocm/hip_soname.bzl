@@ -1,6 +1,7 @@
 """The soname by which libraries need HIP's runtime: --@qola//:hip_soname."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load("//rules/private:finding.bzl", "finding")
 
 # A soname is part of the linked file, and a version of one digit keeps all offsets. The result is only linked.
 _RENAME = """
@@ -15,11 +16,19 @@ def _renamed_hip_impl(ctx):
     soname = ctx.attr._soname[BuildSettingInfo].value
     if not soname:
         return [DefaultInfo(files = depset())]
+    if len(ctx.files.library) != 1:
+        fail(finding(
+            "ToolchainError: no runtime of HIP to link",
+            place = str(ctx.attr.library.label),
+            found = "no libamdhip64.so",
+            expected = "a ROCm with libamdhip64.so for --@qola//:hip_soname",
+            fix = "--repo_env=QOLA_ROCM=pinned",
+        ))
     output = ctx.actions.declare_file(ctx.label.name + "/libamdhip64.so")
     ctx.actions.run_shell(
-        arguments = [ctx.file.library.path, output.path, soname],
+        arguments = [ctx.files.library[0].path, output.path, soname],
         command = _RENAME,
-        inputs = [ctx.file.library],
+        inputs = ctx.files.library,
         mnemonic = "QolaHipSoname",
         outputs = [output],
         progress_message = "Giving HIP's runtime the soname " + soname,
@@ -29,7 +38,7 @@ def _renamed_hip_impl(ctx):
 renamed_hip = rule(
     implementation = _renamed_hip_impl,
     attrs = {
-        "library": attr.label(allow_single_file = True, doc = "HIP's runtime.", mandatory = True),
+        "library": attr.label(allow_files = True, doc = "HIP's runtime.", mandatory = True),
         "_soname": attr.label(default = "//:hip_soname", providers = [BuildSettingInfo]),
     },
     doc = "HIP's runtime with the soname that --@qola//:hip_soname names, to link; without the flag no file.",

@@ -31,8 +31,12 @@ def cache(tmp_path: Path) -> Path:
         {
             "cache/disk/cas/ab/old": "o" * 9000,
             "cache/disk/cas/ab/new": "n",
+            "cache/emulators/old/engine.so": "e",
+            "cache/emulators/new/engine.so": "e",
             "cache/generated/old": "g",
             "cache/generated/new": "g",
+            "cache/health/verdicts/old": "v",
+            "cache/health/verdicts/new": "v",
             "cache/trees/old/aiter/file": "t",
             "cache/trees/new/aiter/file": "t",
             "cache/trees/lock": "",
@@ -56,7 +60,8 @@ def files(cache: Path) -> set[str]:
 def test_sizes(cache: Path) -> None:
     """Prevents: a cache of gigabytes that nobody can find, most of it in Bazel's outputs."""
     found = sizes(cache)
-    assert {*found} == {"aiter", "disk", "generated", "roots", "trees", "workspaces", "outputs"}
+    made = {"disk", "emulators", "generated", "health", "trees", "workspaces", "outputs"}
+    assert {*found} == {"aiter", "roots"} | made
     assert 50_000 < found["outputs"] < 90_000
     assert next(iter(found)) == "outputs"
     assert sizes(cache / "absent") == {}
@@ -68,16 +73,23 @@ def test_what_was_used_stays(cache: Path, logged: list[str]) -> None:
     assert prune(cache, 30) == 0
     assert files(cache) == before
     age(cache / "disk/cas/ab/old")
-    for name in ("disk/cas/ab/old", "generated/old"):
+    for name in ("disk/cas/ab/old", "generated/old", "health/verdicts/old"):
         os.utime(cache / name, (_OLD, _OLD))
+    age(cache / "emulators/old")
     age(cache / "trees/old")
     age(cache / "roots")
     age(cache / "aiter")
     assert prune(cache, 30) > 9000
-    gone = {"disk/cas/ab/old", "generated/old", "trees/old/aiter/file"}
+    gone = {"disk/cas/ab/old", "generated/old", "health/verdicts/old"}
+    gone |= {"emulators/old/engine.so", "trees/old/aiter/file"}
     assert before - files(cache) == gone
-    told = ["removed 1 file of disk/", "removed 1 file of generated/", "removed trees/old"]
-    assert logged == told
+    assert sorted(logged) == [
+        "removed 1 file of disk/",
+        "removed 1 file of generated/",
+        "removed 1 file of health/",
+        "removed emulators/old",
+        "removed trees/old",
+    ]
 
 
 def test_workspaces_and_outputs_go(cache: Path, logged: list[str]) -> None:
