@@ -63,7 +63,8 @@ def _in_accumulation(one: Instruction, name: str) -> bool:
     return bool(one["acc"]) and name in ("vdst", "vdata", "data", "data0", "data1")
 
 
-def _name_of(number: int) -> str:
+def name_of(number: int) -> str:
+    """Return the name of a register by its number."""
     first = max(start for start in (0, VGPRS, AGPRS) if start <= number)
     return f"{'a' if first == AGPRS else 'v' if first else 's'}{number - first}"
 
@@ -80,20 +81,53 @@ def find_misfit(one: Instruction, layout: Layout) -> str:
         elif number >= VGPRS:
             start, first = (AGPRS, layout.first_agpr) if number >= AGPRS else (VGPRS, 0)
             if first + last - start >= layout.vgprs:
-                register = f"{_name_of(number)[0]}{last - start}"
+                register = f"{name_of(number)[0]}{last - start}"
                 return f"{register} is beyond the {layout.vgprs} vector registers of the kernel"
     return ""
 
 
+#: Names of operations of the LDS that write a register.
+_FROM_LDS = ("READ", "_RTN_", "PERMUTE", "SWIZZLE")
+
+Operand = tuple[str, int, int]
+
+
+def operands_of(one: Instruction) -> tuple[list[Operand], list[Operand]]:
+    """Return the registers that an instruction reads, and those that it writes.
+
+    Each is a field, a first number and a count. An instruction that also reads its destination has
+    it among the latter only.
+    """
+    reads: list[Operand] = []
+    writes: list[Operand] = []
+    for operand in registers_of(one):
+        name = operand[0]
+        if name in ("vdst", "vdata") and one.form in ("DS", "MUBUF", "GLOBAL", "FLAT", "SCRATCH"):
+            if _loads(one):
+                writes.append(operand)
+            if name == "vdata" and "LOAD" not in one.name:
+                reads.append(operand)
+        elif name in ("vdst", "sdst", "sdata"):
+            writes.append(operand)
+        else:
+            reads.append(operand)
+    if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
+        writes.append(("", VCC, 2))
+    return reads, writes
+
+
+def _loads(one: Instruction) -> bool:
+    """Whether an access of memory or the LDS writes vector registers."""
+    if one.form == "DS":
+        return any(word in one.name for word in _FROM_LDS)
+    if "ATOMIC" in one.name:
+        return bool(one["sc0"])
+    return "LOAD" in one.name and not one["lds"] and "_LDS_" not in one.name
+
+
 def checking(one: Instruction, step: Step) -> Step:
     """Return an instruction that reports the uninitialised registers that it reads."""
-    reads: list[tuple[int, int]] = []
-    writes: list[tuple[int, int]] = []
-    for name, number, count in registers_of(one):
-        written = name in ("vdst", "sdst", "sdata") or (name == "vdata" and "LOAD" in one.name)
-        (writes if written else reads).append((number, count))
-    if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
-        writes.append((VCC, 2))
+    reads, writes = ([(n, count) for _, n, count in some] for some in operands_of(one))
     if "MAC_F" in one.name or "PERMLANE" in one.name:
         reads += writes
     scalars = [(n, count) for n, count in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
@@ -112,7 +146,7 @@ def checking(one: Instruction, step: Step) -> Step:
             missing.append((number, w.exec & ~known_v[first : first + count].all(axis=0)))
         for number, lanes in missing:
             if lanes.any():
-                detail = f"{_name_of(number)} was never written"
+                detail = f"{name_of(number)} was never written"
                 w.machine.report(w, one, "uninitialised register", detail, lanes)
         active = w.exec if lane is None else lane(w) % LANES == np.arange(LANES)
         step(w)

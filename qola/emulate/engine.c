@@ -76,7 +76,7 @@ typedef struct {
 
 typedef struct {
   u32 *v, *s;
-  i64 group, number;
+  i64 group, number, state;  // state: of outstanding loads
   u64 lds, exec;
   u32 scc, full;
   u32 active[LANES] ALIGNED;
@@ -101,6 +101,11 @@ typedef struct {
   u64 entry;
   i64 strict, limit, executed;
   i64 (*fallback)(i64 insn, i64 count, const i32 *rows);
+  // qola/emulate/waits.py: states of waves by state and block, -1 for those that `pass` computes.
+  const i32 *passages;
+  i64 states, blocks;
+  const i32 *block_of;  // by the first instruction; or -1
+  i64 (*pass)(i64 insn, i64 state, i64 row);
   // Results
   i64 status, status_insn, fault_count, fault_room;
   Fault *faults;
@@ -1444,6 +1449,24 @@ static void fail(Run *r, i64 status, i64 insn) {
   r->c.stop = 1;
 }
 
+// Follow the outstanding loads of waves through a block; 0 if that ends the launch.
+static int pass_block(Run *r, i64 first, const Part *part) {
+  Launch *l = r->c.l;
+  i64 block = l->block_of[first];
+  for (int n = 0; n < part->n; n++) {
+    Wave *w = &r->c.waves[part->rows[n]];
+    i64 next = block >= 0 && w->state < l->states ? l->passages[w->state * l->blocks + block] : -1;
+    if (next < 0) next = l->pass(first, w->state, part->rows[n]);
+    if (next < 0) {
+      l->status = FAILED;
+      r->c.stop = 1;
+      return 0;
+    }
+    w->state = next;
+  }
+  return 1;
+}
+
 static void run_block(Run *r, Part part) {
   Launch *l = r->c.l;
   i64 at = part.pc >= 0 && part.pc < l->code_size && part.pc % 4 == 0 ? l->places[part.pc / 4] : -1;
@@ -1453,6 +1476,7 @@ static void run_block(Run *r, Part part) {
     r->c.stop = 1;
     return;
   }
+  if (!pass_block(r, at, &part)) return;
   i64 first = at, end = at;
   // The block ends with a branch, or before an instruction to which one goes.
   while (l->insns[end].handler < FIRST_END && !l->insns[end].stops) end++;
@@ -1515,6 +1539,7 @@ void qola_run(Launch *l) {
     w->s = l->s + n * 128;
     w->group = l->wave_groups[n];
     w->number = l->wave_numbers[n];
+    w->state = 0;
     w->lds = l->lds_start + (u64)(w->group * l->lds_row);
     w->scc = l->scc[n];
     w->exec = ~pair_of(w, EXEC);

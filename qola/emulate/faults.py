@@ -13,6 +13,7 @@ _EXPECTED = {
     "misaligned": "a multiple of the size; of 4 if a plain access is larger",
     "uninitialised register": "a register that an instruction or the launch wrote",
     "uninitialised LDS": "LDS that an instruction wrote",
+    "missing wait": "an s_waitcnt that covers the load before the register is used",
     "unsupported": "an operation that docs/internals/emulation.md lists",
     "endless": "a kernel that ends",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from qola.emulate.arrays import U8, U32, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Fault, Faults
 from qola.emulate.memory import AddressMap, Report
+from qola.emulate.waits import Misuse
 from qola.emulate.waves import LANES, Waves
 
 
@@ -77,6 +79,15 @@ class Machine:
                 int(lane) if lanes.shape[-1] == LANES else -1,
             )
         )
+
+    def report_misuses(self, misuses: Sequence[Misuse], group: int, wave: int) -> None:
+        """Record uses of registers without a wait, by a wave of one of the workgroups that run."""
+        for misuse in misuses:
+            one = misuse.instruction
+            place = self.first_group + group, wave
+            self.faults.add(
+                Fault("missing wait", self.kernel, one.pc, one.text, misuse.detail, *place)
+            )
 
     def reporter(self, waves: Waves, one: Instruction) -> Report:
         """Return a function that records faults of an instruction."""

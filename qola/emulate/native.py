@@ -55,6 +55,7 @@ _OUTSIDE, _UNSUPPORTED, _ENDLESS, _AT_BARRIER, _STRICT, _FAILED, _SWIZZLED = ran
 _FALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32)
 )
+_PASS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _POINTER, _WORD = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -71,6 +72,8 @@ class _Launch(ctypes.Structure):
         *(("allocations", _WORD), ("entry", ctypes.c_uint64)),
         *((name, _WORD) for name in ("strict", "limit", "executed")),
         ("fallback", _FALLBACK),
+        *(("passages", _POINTER), ("states", _WORD), ("blocks", _WORD)),
+        *(("block_of", _POINTER), ("pass_block", _PASS)),
         *((name, _WORD) for name in ("status", "status_insn", "fault_count", "fault_room")),
         ("faults", _POINTER),
     ]
@@ -160,18 +163,48 @@ class NativeProgram:
 
     Attributes:
         formats: values of the codes of FP8 and BF8 on the arch.
+        passages: states of outstanding loads after blocks, for the engine.
     """
 
     program: Program
     encoded: Encoded
     formats: Array
+    passages: Passages
 
     @classmethod
     def make(cls, program: Program) -> NativeProgram:
         """Encode a program."""
         fnuz = program.arch == "gfx942"
         formats = [values_of(FORMATS[name][fnuz]) for name in ("FP8", "BF8")]
-        return cls(program, encode(program), np.ascontiguousarray(np.concatenate(formats), F32))
+        values = np.ascontiguousarray(np.concatenate(formats), F32)
+        encoded = encode(program)
+        return cls(program, encoded, values, Passages(program, encoded))
+
+
+class Passages:
+    """What `Waits.passage` returned, as the engine reads it.
+
+    Attributes:
+        block_of: the block that begins with an instruction, or -1.
+        table: the state after a block, by the state before it; -1 if the engine has to ask.
+    """
+
+    def __init__(self, program: Program, encoded: Encoded) -> None:
+        starts = program.starts | {0}
+        self.block_of = np.full(len(encoded.words), -1, I32)
+        first = [place for place, one in enumerate(encoded.instructions) if one.pc in starts]
+        self.block_of[first] = np.arange(len(first))
+        self.table = np.full((16, len(first)), -1, I32)
+
+    def put(self, number: int, before: int, after: int) -> None:
+        """Record the state after the block of an instruction."""
+        block = self.block_of[number]
+        if block < 0:
+            return
+        if before >= len(self.table):
+            more = np.full((before + 1, self.table.shape[1]), -1, I32)
+            self.table = np.concatenate([self.table, more])
+        self.table[before, block] = after
 
 
 class NativeRun:
@@ -195,6 +228,8 @@ class NativeRun:
         self._groups, self._numbers = waves.groups.astype(I64), waves.numbers.astype(I64)
         self._live = np.ascontiguousarray(live, I64)
         self._limit, self._executed = limit, executed
+        self._faults = np.zeros((_FAULT_ROOM, 7), I64)
+        self._reported = 0
         self._mirrors: dict[bytes, Waves] = {}
         self._error: BaseException | None = None
 
@@ -208,9 +243,9 @@ class NativeRun:
         assert function
         encoded, machine = self._native.encoded, self._machine
         starts, ends = machine.map.bounds()
-        faults = np.zeros((_FAULT_ROOM, 7), I64)
+        passages = self._native.passages
         arrays = (self.v, self.s, self.scc, self._groups, self._numbers, self._live)
-        launch = _Launch(
+        self._launch = launch = _Launch(
             len(self._groups),
             self.v.shape[1],
             *(machine.groups, machine.group_waves),
@@ -223,11 +258,12 @@ class NativeRun:
             *(starts.ctypes.data, ends.ctypes.data, len(starts)),
             *(machine.entry, int(machine.faults.strict), self._limit, self._executed),
             _FALLBACK(self._fall_back),
-            *(0, 0, 0, _FAULT_ROOM, faults.ctypes.data),
+            *(passages.table.ctypes.data, *passages.table.shape, passages.block_of.ctypes.data),
+            _PASS(self._pass_block),
+            *(0, 0, 0, _FAULT_ROOM, self._faults.ctypes.data),
         )
         function(ctypes.byref(launch))
-        for values in faults[: launch.fault_count]:
-            self._report(*(int(value) for value in values))
+        self._report_faults()
         self._raise(launch.status, launch.status_insn)
         return int(launch.executed)
 
@@ -260,6 +296,12 @@ class NativeRun:
         why = bound if isinstance(bound, str) else find_misfit(one, self._layout)
         raise program.error("unsupported", pc, why)
 
+    def _report_faults(self) -> None:
+        """Record the faults that the engine found since the last time."""
+        for values in self._faults[self._reported : self._launch.fault_count]:
+            self._report(*(int(value) for value in values))
+        self._reported = self._launch.fault_count
+
     def _report(
         self, kind: int, number: int, value: int, size: int, group: int, wave: int, lane: int
     ) -> None:
@@ -283,6 +325,25 @@ class NativeRun:
         }[kind]
         place = machine.first_group + group, wave, lane
         machine.faults.add(Fault(name, machine.kernel, one.pc, one.text, detail, *place))
+
+    def _pass_block(self, number: int, state: int, row: int) -> int:
+        """Return the state of a wave after a block, -1 after an error."""
+        passages, one = self._native.passages, self._native.encoded.instructions[number]
+        try:
+            passage = self._program.waits.passage(one.pc, state)
+            if passage.misuses:
+                # In the order of time, and in each launch.
+                self._report_faults()
+                place = int(self._groups[row]), int(self._numbers[row])
+                self._machine.report_misuses(passage.misuses, *place)
+            else:
+                passages.put(number, state, passage.state)
+                self._launch.passages = passages.table.ctypes.data
+                self._launch.states = len(passages.table)
+        except BaseException as error:
+            self._error = error
+            return -1
+        return passage.state
 
     # Instructions in NumPy
 

@@ -18,9 +18,10 @@ from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import MIXED, bind_matrix
 from qola.emulate.operands import Literals, UnsupportedError, wide, write_scalar
+from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
 
-#: Waits and hints: nothing is ever pending here, and time is not emulated.
+#: Waits, which `waits` checks, and hints: accesses are complete at once, and time is not emulated.
 NOTHING = (
     *("S_NOP", "S_WAITCNT", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB"),
     *("BUFFER_WBL2", "BUFFER_INV"),
@@ -136,6 +137,7 @@ class Program:
         bound: by offset, a function, None for no effect, or why it is not emulated.
         starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
+        waits: outstanding loads of waves.
         checked: whether reads of uninitialised registers are reported.
     """
 
@@ -158,6 +160,8 @@ class Program:
         self.bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}
         self.starts = set(_targets(self.code.values()))
+        first_agpr = kernel.descriptor.first_agpr
+        self.waits = Waits(self.code, frozenset(BRANCHES) | ENDS, self.starts, first_agpr)
         # Literals are registers, of which waves have a view each: they must not come later.
         for pc, one in self.code.items():
             self.bound[pc] = one if isinstance(one, str) else self._bind(one)

@@ -63,6 +63,7 @@ class Schedule:
     def _step(self, w: Waves) -> None:
         """Run a block, and put the waves where it leaves them."""
         block = self.program.block(w.pc)
+        self._follow_loads(w)
         number = -1
         try:
             for number, step in enumerate(block.steps):  # noqa: B007
@@ -87,6 +88,14 @@ class Schedule:
             self._ready.append(w)
         else:
             self._end(w, block.end)
+
+    def _follow_loads(self, w: Waves) -> None:
+        """Report registers that a block uses before a wait covers their load."""
+        for row, state in enumerate(w.loads):
+            passage = self.program.waits.passage(w.pc, int(state))
+            group, number = int(w.groups[row]), int(w.numbers[row])
+            w.machine.report_misuses(passage.misuses, group, number)
+            w.loads[row] = passage.state
 
     def _end(self, w: Waves, one: Instruction) -> None:
         if one.name in BRANCHES:

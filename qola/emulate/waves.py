@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qola.emulate.arrays import F32, I32, U8, U32, U64, Array
+from qola.emulate.arrays import F32, I32, I64, U8, U32, U64, Array
 
 if TYPE_CHECKING:
     from qola.emulate.machine import Machine
@@ -77,6 +77,7 @@ class Waves:
         pc: offset of the next instruction.
         machine: the state that waves share.
         known: which registers were written, as `v` and `s`; empty if reads are not checked.
+        loads: by wave, the state of its outstanding loads, a number of `Waits`.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class Waves:
         pc: int,
         machine: Machine,
         known: tuple[Array, ...] = (),
+        loads: Array | None = None,
     ) -> None:
         self.layout = layout
+        self.loads = np.zeros(len(groups), I64) if loads is None else loads
         self.known = known
         self.machine = machine
         self.v, self.s, self.scc = v, s, scc
@@ -162,7 +165,7 @@ class Waves:
         v, s = np.ascontiguousarray(self.v[:, rows]), self.s[rows]
         state = self.scc[rows], self.groups[rows], self.numbers[rows]
         known = self.known and (self.known[0][:, rows], self.known[1][rows])
-        return Waves(self.layout, v, s, *state, self.pc, self.machine, known)
+        return Waves(self.layout, v, s, *state, self.pc, self.machine, known, self.loads[rows])
 
 
 Step = Callable[[Waves], None]
@@ -173,12 +176,13 @@ def joined(parts: Sequence[Waves]) -> Waves:
     """Waves that have come to one place."""
     first = parts[0]
     v = np.concatenate([part.v for part in parts], axis=1)
-    s, scc, groups, numbers = (
+    s, scc, groups, numbers, loads = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("s", "scc", "groups", "numbers")
+        for name in ("s", "scc", "groups", "numbers", "loads")
     )
     known = first.known and (
         np.concatenate([part.known[0] for part in parts], axis=1),
         np.concatenate([part.known[1] for part in parts]),
     )
-    return Waves(first.layout, v, s, scc, groups, numbers, first.pc, first.machine, known)
+    state = s, scc, groups, numbers, first.pc, first.machine, known, loads
+    return Waves(first.layout, v, *state)

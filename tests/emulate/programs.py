@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qola.code_object.reader import CodeObject, Descriptor, Kernel
+from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import U32
 from qola.emulate.faults import Faults
+from qola.emulate.launch import Device, Module, Options
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.program import Program
@@ -28,10 +29,30 @@ SOPP = {
     "S_BARRIER": 10,
 }
 END = 0xBF800000 | 1 << 16
+#: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
+DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
+
+
+def load(
+    words: Sequence[int],
+    descriptor: Descriptor,
+    arguments: tuple[Argument, ...] = (),
+    options: Options | None = None,
+    arch: str = "gfx942",
+) -> tuple[Device, Module]:
+    """A code object with one kernel, on a device of its own."""
+    image = struct.pack(f"<{len(words)}I", *words)
+    kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
+    device = Device(options or Options(strict=True))
+    return device, Module(device, CodeObject(arch, image, {"test": kernel}))
 
 
 def sopp(name: str, distance: int = 0) -> int:
     return 0xBF800000 | SOPP[name] << 16 | distance & 0xFFFF
+
+
+def wait(vm: int = 63, lgkm: int = 15) -> int:
+    return 0xBF8C0070 | vm & 15 | vm >> 4 << 14 | lgkm << 8
 
 
 def movk(register: int, value: int) -> int:

@@ -5,37 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
+from qola.code_object.reader import Argument
 from qola.emulate.arrays import U32
 from qola.emulate.faults import EmulationError
-from qola.emulate.launch import ARCHS, Device, Module, Options
-from tests.emulate.programs import END, sopp
+from qola.emulate.launch import ARCHS, Options
+from tests.emulate.programs import DESCRIPTOR, END, load, sopp, wait
 
-#: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
-DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
 #: v_mov_b32 v1, 0
 ZERO = 0x7E020280
-
-
-def load(
-    words: Sequence[int],
-    descriptor: Descriptor,
-    arguments: tuple[Argument, ...] = (),
-    options: Options | None = None,
-    arch: str = "gfx942",
-) -> tuple[Device, Module]:
-    """A code object with one kernel, on a device of its own."""
-    image = struct.pack(f"<{len(words)}I", *words)
-    kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
-    device = Device(options or Options(strict=True))
-    return device, Module(device, CodeObject(arch, image, {"test": kernel}))
 
 
 def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
@@ -80,7 +63,18 @@ def test_the_dispatch_packet_has_the_sizes_of_the_launch() -> None:
     """Prevents: wrong numbers of work-items in kernels that read the packet, as PyTorch's do."""
     # The packet's address is in s0 and s1: s_load_dwordx4 s[8:11], s[0:1], 4
     # s_load_dwordx2 s[6:7], s[2:3], 0; then v_mov_b32 v2 to v5, s8 to s11
-    words = [0xC00A0200, 4, 0xC0060181, 0, ZERO, 0x7E040208, 0x7E060209, 0x7E08020A, 0x7E0A020B]
+    words = [
+        0xC00A0200,
+        4,
+        0xC0060181,
+        0,
+        ZERO,
+        wait(lgkm=0),
+        0x7E040208,
+        0x7E060209,
+        0x7E08020A,
+        0x7E0A020B,
+    ]
     # global_store_dwordx4 v1, v[2:5], s[6:7]
     words += [0xDC7C8000, 0x00060201, END]
     descriptor = replace(DESCRIPTOR, rsrc2=4 << 1, properties=1 << 1 | 1 << 3, preload_words=0)
@@ -97,7 +91,7 @@ def test_a_generic_pointer_reaches_the_workgroup_s_lds(checked: bool) -> None:
     # v2 = v0 << 2; s_mov_b64 s[6:7], SHARED_BASE; v3 = s7; flat_store_dword v[2:3], v0
     words = [0x24040082, 0xBE8601EB, 0x7E060207, 0xDC700000, 0x00000002]
     # ds_read_b32 v4, v2; global_store_dword v2, v4, s[2:3]
-    words += [0xD86C0000, 0x04000002, 0xDC708000, 0x00020402, END]
+    words += [0xD86C0000, 0x04000002, wait(lgkm=0), 0xDC708000, 0x00020402, END]
     target = np.zeros(64, U32)
     for lds in (256, 128):
         descriptor = replace(DESCRIPTOR, lds_bytes=lds)

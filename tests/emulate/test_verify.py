@@ -29,7 +29,7 @@ from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, lines, to_json
-from qola.verify.replay import Emulator, contents, outcomes
+from qola.verify.replay import EmulatedRun, Emulator, contents, outcomes
 from qola.verify.run import VerifyRequest, called, verify
 from qola.verify.sample import KernelSamples, draw
 from qola.verify.tensors import tensors
@@ -48,9 +48,13 @@ Edit = Callable[[bytearray], None]
 
 
 def tried(
-    pattern: str, samples: int = 1, module: str = "libmha_fwd", manifest: str = "CI"
+    pattern: str,
+    samples: int = 1,
+    module: str = "libmha_fwd",
+    manifest: str = "CI",
+    arch: str = ARCH,
 ) -> Outcome:
-    request = VerifyRequest(ARCH, (pattern,), samples, max_work=1 << 15)
+    request = VerifyRequest(arch, (pattern,), samples, max_work=1 << 15)
     (outcome,) = verify(built(module, manifest), request)
     return outcome
 
@@ -166,10 +170,8 @@ def test_kernels_agree(pattern: str) -> None:
     assert {verdict.name for trial in outcome.trials for verdict in trial.verdicts} == {"lse", "o"}
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-@pytest.mark.parametrize("direction", ["fwd", "bwd"])
-def test_both_engines_agree(direction: str, arch: str) -> None:
-    """Prevents: kernels whose results, faults or path depend on the engine that runs them."""
+def run_in_both_engines(direction: str, arch: str) -> tuple[EmulatedRun, EmulatedRun]:
+    """Run a problem, and check that results and path are the same."""
     if native.engine() is None:
         pytest.skip("no engine for this machine")
     sizes = {"hdim": 32, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
@@ -178,14 +180,34 @@ def test_both_engines_agree(direction: str, arch: str) -> None:
     (call,) = case.calls
     given = contents(problem, tensors(problem, arch, call.sample.data), arch)
     names = ("o", "lse") if direction == "fwd" else ("dq", "dk", "dv")
-    runs = [
+    first, second = (
         Emulator(Options(reference=reference)).run(call, arch, case.codes_of(call), given, names)
         for reference in (False, True)
-    ]
+    )
     for name in names:
-        assert runs[0].results[name].tobytes() == runs[1].results[name].tobytes(), name
-    assert runs[0].instructions == runs[1].instructions > 10_000
-    assert (runs[0].findings, runs[0].error) == (runs[1].findings, runs[1].error) == ((), "")
+        assert first.results[name].tobytes() == second.results[name].tobytes(), name
+    assert first.instructions == second.instructions > 10_000
+    assert first.error == second.error == ""
+    return first, second
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd"])
+def test_both_engines_agree(direction: str, arch: str) -> None:
+    """Prevents: kernels whose results, faults or path depend on the engine that runs them."""
+    first, second = run_in_both_engines(direction, arch)
+    assert first.findings == second.findings == ()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_both_engines_miss_the_same_waits(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
+    """Prevents: a missing wait that one engine reports, or reports for another wave."""
+    edit_kernels(monkeypatch, drop_waits)
+    first, second = run_in_both_engines("fwd", arch)
+    assert first.findings == second.findings
+    assert all(": missing wait: " in finding for finding in first.findings)
+    for load in ("s_load", "buffer_load", "ds_read"):
+        assert any("loaded by +0x" in one and f" {load}" in one for one in first.findings), load
 
 
 def test_checks_report_only_uninitialised_registers() -> None:
@@ -310,11 +332,21 @@ def test_wrong_calls_are_seen(
     assert any(said in fault for fault in outcome.faults()), outcome.faults()
 
 
-@pytest.mark.thorough
-def test_a_dropped_wait_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a promise that docs/internals/emulation.md does not make."""
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(
+    ("module", "pattern"), [("libmha_fwd", "*_psddv_*"), ("libmha_bwd", "fmha_bwd_d32_*_npad_*")]
+)
+def test_dropped_waits_are_seen(
+    monkeypatch: pytest.MonkeyPatch, module: str, pattern: str, arch: str
+) -> None:
+    """Prevents: a kernel that reads registers before they are loaded, and passes."""
     edit_kernels(monkeypatch, drop_waits)
-    assert tried(WHOLE).state == "passed"
+    outcome = tried(pattern, module=module, arch=arch)
+    assert outcome.state == "failed"
+    # Results are right: every load is complete at once.
+    (trial,) = outcome.trials
+    assert all(verdict.passed for verdict in trial.verdicts)
+    assert all(": missing wait: " in fault for fault in trial.faults())
 
 
 def test_gradients_agree_and_a_wrong_scale_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
