@@ -207,6 +207,9 @@ def _checked(
         addresses, active = w.machine.map.checked(addresses, size, active, reporter)
     if w.known:
         check_access(w, one, addresses, size, active)
+    if one.form == "DS" and "WRITE" not in one.name:
+        found = w.machine.races.read(w, one, addresses, size, active)
+        w.machine.report_disorders(w, one, found)
     return addresses, active
 
 
@@ -241,7 +244,11 @@ def write(w: Waves, one: Instruction, finder: Finder, values: Array) -> None:
     """Write words, (words, waves, lanes)."""
     for word, count, addresses, used in _accesses(w, one, finder, 4 * len(values)):
         part = values[word : word + count]
-        if used is None:
+        if one.form == "DS":
+            for some, found in w.machine.races.write(w, one, addresses, part, used):
+                w.machine.report_disorders(w, one, found)
+                memory.write_words(addresses[some], part[:, some])
+        elif used is None:
             memory.write_words(addresses, part)
         else:
             memory.write_words(addresses[used], part[:, used])
@@ -269,7 +276,13 @@ def bind_access(one: Instruction, literals: Literals) -> Step:
         def store(w: Waves) -> None:
             for _, _, addresses, used in _accesses(w, one, finder, size):
                 value = w.words(data, 1)[0] >> distance
-                if used is None:
+                if one.form == "DS":
+                    value = value & U32((1 << 8 * size) - 1)
+                    lanes = w.machine.races.write(w, one, addresses, value, used, size)
+                    for some, found in lanes:
+                        w.machine.report_disorders(w, one, found)
+                        memory.write_small(addresses[some], value[some], size)
+                elif used is None:
                     memory.write_small(addresses, value, size)
                 else:
                     memory.write_small(addresses[used], value[used], size)
@@ -312,10 +325,12 @@ def _to_lds(one: Instruction, finder: Finder, size: int) -> Step:
             detail = f"{size} bytes loaded to {machine.lds_bytes:#x} bytes of LDS"
             machine.report(w, one, "out of range", detail, bad)
         used = w.exec & ~bad
-        addresses = (places.view(U64) + w.lds_rows)[used]
-        memory.write_words(addresses, values[:, used])
+        addresses = places.view(U64) + w.lds_rows
+        for some, found in machine.races.write(w, one, addresses, values, used):
+            machine.report_disorders(w, one, found)
+            memory.write_words(addresses[some], values[:, some])
         if w.known:
-            record_lds(w, addresses, size)
+            record_lds(w, addresses[used], size)
 
     return run
 

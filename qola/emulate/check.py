@@ -122,6 +122,7 @@ def _loads(one: Instruction) -> bool:
         return any(word in one.name for word in _FROM_LDS)
     if "ATOMIC" in one.name:
         return bool(one["sc0"])
+    # Not to the LDS.
     return "LOAD" in one.name and not one["lds"] and "_LDS_" not in one.name
 
 

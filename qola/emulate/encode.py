@@ -43,7 +43,9 @@ from qola.emulate.operands import (
     number_of,
 )
 from qola.emulate.program import BRANCHES, ENDS, Program
+from qola.emulate.races import QUEUES
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
+from qola.emulate.waits import queue_of, waited
 from qola.emulate.waves import (
     AGPRS,
     APERTURE,
@@ -60,8 +62,8 @@ from qola.emulate.waves import (
 (NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE) = (
     range(8)
 )
-(RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_MEMORY, RUN_TWO) = range(8, 15)
-(RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED) = range(15, 20)
+(RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_WAIT, RUN_MEMORY) = range(8, 15)
+(RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED) = range(15, 21)
 _FIRST_END = 32
 _BRANCH, _BARRIER, _END, _JUMP = range(_FIRST_END + 6, _FIRST_END + 10)
 _VECTOR32, _SCALAR32, _CONSTANT, _IS_SCC, _IS_VCCZ, _IS_EXECZ, _VECTOR64, _SCALAR64, _MASK = range(
@@ -79,7 +81,7 @@ _SCALAR_OPS = {name: number for number, name in enumerate(SCALAR_NAMES)}
 _UPDATE_OPS = {name: number for number, name in enumerate(UPDATES)}
 
 OPERAND_WORDS = 8
-WORDS = 5 + 4 * OPERAND_WORDS + 10 + 20
+WORDS = 7 + 4 * OPERAND_WORDS + 10 + 20
 
 #: A pattern of lanes: source, valid, enabled, zeros (engine.c's Dpp).
 DPP_TYPE = np.dtype([("source", np.uint8, 64), ("valid", U64), ("enabled", U64), ("zeros", U64)])
@@ -126,11 +128,13 @@ class Record:
     clamp: int = 0
     kind: int = 0
     x: list[int] = field(default_factory=list)
+    number: int = 0
+    queue: int = 0
 
     def words(self, pc: int, size: int, stops: bool) -> list[int]:
         """Return it as in engine.c."""
         operands = [*self.operands, *[Operand()] * (4 - len(self.operands))]
-        result = [self.handler, self.op, pc, size, int(stops)]
+        result = [self.handler, self.op, pc, size, int(stops), self.number, self.queue]
         for operand in operands:
             result += operand.words()
         result += [self.dst, self.result, self.mask, self.exec_too, self.high, self.keep_other]
@@ -159,10 +163,13 @@ def encode(program: Program) -> Encoded:
     encoder = _Encoder(program)
     code = {pc: one for pc, one in program.code.items() if isinstance(one, Instruction)}
     places = np.full(max(code, default=0) // 4 + 1, -1, I64)
+    numbers = {one.pc: number for number, one in enumerate(program.lds_accesses, 1)}
     rows: list[list[int]] = []
     for number, (pc, one) in enumerate(code.items()):
         places[pc // 4] = number
         record = encoder.record(one)
+        record.number = numbers.get(pc, 0)
+        record.queue = QUEUES.get(queue_of(one), -1) + 1
         after = pc + one.size
         stops = after in program.starts or after not in code
         rows.append([word & _ALL for word in record.words(pc, one.size, stops)])
@@ -211,6 +218,8 @@ class _Encoder:
 
     def _record(self, one: Instruction) -> Record:
         form = family(one)
+        if one.name == "S_WAITCNT":
+            return Record(RUN_WAIT, x=[*waited(one)])
         special = _BY_NAME.get(one.name)
         if special:
             return special(self, one)

@@ -62,6 +62,7 @@ enum { NO_RESULT, WHOLE, PAIR, HALF, PART };
 
 typedef struct Insn {
   i64 handler, op, pc, size, stops;     // stops: the block ends after it
+  i64 number, queue;                    // of an access of the LDS, or 0; queue + 1 of any, or 0
   Operand in[4];
   i64 dst, result, mask, exec_too;      // result: one of the enum; mask: scalar pair of a mask
   i64 high, keep_other;                 // of HALF; select and unused of PART
@@ -74,8 +75,23 @@ typedef struct {
   i64 kind, insn, value, size, group, number, lane;
 } Fault;
 
+// Accesses of a wave by queue, as qola/emulate/races.py has them: issued, done, done at the last
+// barrier, and the last mark with the granules of marks that nobody else may touch.
+typedef struct {
+  i64 issued[2], done[2], synced[2], marked[2], low[2], high[2];
+} Order;
+
+// Granules that a load to the LDS wrote.
+typedef struct {
+  i64 number, low, high;
+} Span;
+
+enum { VM, LDS, MOST_VM = 63, MOST_LDS = 15, MOST_WAVES = 16, SPANS = MOST_VM + 1 };
+
 typedef struct {
   u32 *v, *s;
+  Order *order;  // or 0
+  Span *spans;   // of the last loads to the LDS, by number modulo SPANS
   i64 group, number, state;  // state: of outstanding loads
   u64 lds, exec;
   u32 scc, full;
@@ -106,18 +122,22 @@ typedef struct {
   i64 states, blocks;
   const i32 *block_of;  // by the first instruction; or -1
   i64 (*pass)(i64 insn, i64 state, i64 row);
+  // qola/emulate/races.py: a mark for each granule of the LDS, and accesses of waves
+  u64 *owners;
+  Order *orders;
+  i64 granules, shift;
   // Results
   i64 status, status_insn, fault_count, fault_room;
   Fault *faults;
 } Launch;
 
 enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED };
-enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE };
+enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE, RACE, NOT_LOADED };
 
 typedef struct {
   Launch *l;
   Wave *waves;
-  u8 *seen;
+  u16 *seen;
   u64 low, high;  // the allocation that was found last
   int stop;
 } Ctx;
@@ -793,7 +813,7 @@ static void report(Ctx *c, const Insn *i, i64 kind, u64 value, i64 size, const W
   Launch *l = c->l;
   i64 index = i - l->insns;
   if (c->seen[index] & 1 << kind) return;
-  c->seen[index] |= (u8)(1 << kind);
+  c->seen[index] |= (u16)(1 << kind);
   if (l->fault_count < l->fault_room) {
     Fault fault = {kind, index, (i64)value, size, w->group, w->number, lane};
     l->faults[l->fault_count++] = fault;
@@ -1030,6 +1050,130 @@ static int refuse_buffer(Ctx *c, int kind) {
   return 1;
 }
 
+// ---- Order of accesses of the LDS ----------------------------------------------------------------------
+
+static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
+
+static inline void issue(Wave *w, int queue) {
+  Order *o = w->order;
+  if (!o) return;
+  o->issued[queue]++;
+  o->done[queue] = most(o->done[queue], o->issued[queue] - (queue == VM ? MOST_VM : MOST_LDS));
+}
+
+static void run_wait(const Insn *i, Wave *w) {
+  Order *o = w->order;
+  if (!o) return;
+  for (int queue = 0; queue < 2; queue++)
+    o->done[queue] = most(o->done[queue], o->issued[queue] - i->x[queue]);
+}
+
+// Report the first lane of each kind that accesses bytes whose last write is not before it.
+static void check_order(Ctx *c, const Insn *i, const Wave *w, const u64 *address, u64 used, i64 size,
+                        int loads) {
+  const Launch *l = c->l;
+  const Order *orders = l->orders + w->group * l->group_waves;
+  u32 limit[2 * MOST_WAVES];
+  i64 low = l->granules, high = 0;
+  for (i64 k = 0; k < l->group_waves; k++)
+    for (int queue = 0; queue < 2; queue++) {
+      const Order *o = orders + k;
+      i64 bound = o->synced[queue];
+      if (k == w->number) bound = queue == VM && !loads ? o->done[VM] : 0xFFFFFFFF;
+      limit[2 * k + queue] = (u32)bound;
+      if (o->marked[queue] <= bound) continue;
+      low = o->low[queue] < low ? o->low[queue] : low;
+      high = most(high, o->high[queue]);
+    }
+  if (low >= high) return;
+  // Most accesses are elsewhere.
+  u64 least = ~(u64)0, greatest = 0;
+  for (int lane = 0; lane < LANES; lane++) {
+    u64 place = address[lane] - w->lds, off = (used >> lane & 1) - 1;
+    u64 from = place | off, to = place & ~off;
+    least = from < least ? from : least;
+    greatest = to > greatest ? to : greatest;
+  }
+  i64 mask = ((i64)1 << l->shift) - 1, count = size >> l->shift;
+  if (greatest >> l->shift < (u64)most(low - count + 1, 0) || least >> l->shift >= (u64)high) return;
+  const u64 *owner = l->owners + w->group * l->granules;
+  for (u64 rest = used; rest && !c->stop; rest &= rest - 1) {
+    int lane = __builtin_ctzll(rest);
+    i64 place = (i64)(address[lane] - w->lds), first = place >> l->shift;
+    if (place & mask || first + count <= low || first >= high) continue;
+    for (i64 k = first; k < first + count; k++) {
+      u64 mark = owner[k];
+      if ((u32)mark <= limit[mark >> 48]) continue;
+      i64 kind = (i64)(mark >> 49) == w->number ? NOT_LOADED : RACE;
+      report(c, i, kind, (u64)k << l->shift, (i64)(mark >> 32), w, lane);
+    }
+  }
+}
+
+static void mark_writes(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size, int queue) {
+  const Launch *l = c->l;
+  Order *o = w->order;
+  u64 *owner = l->owners + w->group * l->granules;
+  i64 number = o->issued[queue] + 1, mask = ((i64)1 << l->shift) - 1, count = size >> l->shift;
+  u64 mark = (u64)(2 * w->number + queue) << 48 | (u64)i->number << 32 | (u32)number;
+  if (!used) return;
+  if (o->marked[queue] <= o->synced[queue]) o->low[queue] = l->granules, o->high[queue] = 0;
+  o->marked[queue] = number;
+  Span span = {number, l->granules, 0};
+  for (u64 rest = used; rest; rest &= rest - 1) {
+    i64 place = (i64)(address[__builtin_ctzll(rest)] - w->lds), first = place >> l->shift;
+    if (place & mask) continue;
+    span.low = first < span.low ? first : span.low;
+    span.high = most(span.high, first + count);
+    for (i64 k = first; k < first + count; k++) owner[k] = mark;
+  }
+  o->low[queue] = span.low < o->low[queue] ? span.low : o->low[queue];
+  o->high[queue] = most(o->high[queue], span.high);
+  if (queue == VM) w->spans[number % SPANS] = span;
+}
+
+// Pass a barrier: accesses that the wave waited for are before those of others.
+static void pass_barrier(const Launch *l, Wave *w) {
+  Order *o = w->order;
+  if (!o) return;
+  memcpy(o->synced, o->done, sizeof o->synced);
+  if (o->marked[VM] <= o->synced[VM]) return;
+  o->low[VM] = l->granules, o->high[VM] = 0;
+  for (int n = 0; n < SPANS; n++) {
+    const Span *span = w->spans + n;
+    if (span->number <= o->synced[VM]) continue;
+    o->low[VM] = span->low < o->low[VM] ? span->low : o->low[VM];
+    o->high[VM] = most(o->high[VM], span->high);
+  }
+}
+
+// Lanes that write other bytes than there are.
+static u64 changing(const u64 *address, u64 used, i64 size, const u32 *word) {
+  u64 changed = 0;
+  for (u64 rest = used; rest; rest &= rest - 1) {
+    int l = __builtin_ctzll(rest);
+    u32 differs = 0;
+    if (size < 4)
+      differs = (u32)memcmp((const void *)address[l], word + l, (size_t)size);
+    else
+      for (i64 n = 0; n < size / 4; n++) differs |= load_u32(address[l] + 4 * (u64)n) ^ word[n * LANES + l];
+    changed |= (u64)(differs != 0) << l;
+  }
+  return changed;
+}
+
+static void order_read(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size) {
+  if (w->order && i->number) check_order(c, i, w, address, used, size, 0);
+}
+
+static void order_write(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size,
+                        const u32 *word) {
+  if (!w->order || !i->number) return;
+  u64 changed = changing(address, used, size, word);
+  check_order(c, i, w, address, changed, size, 0);
+  mark_writes(c, i, w, address, changed, size, LDS);
+}
+
 enum { LOAD, STORE, LOAD_SMALL, STORE_SMALL, TO_LDS };
 
 // x: Access, then 7 what, 8 data register, 9 bytes, 10 signed, 11 half, 12 high, 13 offset in the LDS
@@ -1072,6 +1216,12 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
       }
     } else {
       if (in_map(x)) used = usable(c, i, w, address, (u64)size, used);
+      if (x->space == LOCAL) {
+        if (what == STORE_SMALL)
+          for (int l = 0; l < LANES; l++) word[l] = w->v[data * LANES + l] >> (i->x[12] ? 16 : 0);
+        if (what == STORE || what == STORE_SMALL) order_write(c, i, w, address, used, size, word);
+        else order_read(c, i, w, address, used, size);
+      }
       if (what == LOAD || what == TO_LDS) read_words(address, used, words, word);
       if (what == STORE) write_words(address, used, words, word);
     }
@@ -1105,6 +1255,11 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
       }
       bad &= w->exec;
       if (bad) report(c, i, LOADED_RANGE, 0, size, w, __builtin_ctzll(bad));
+      if (w->order && i->number) {
+        // A load is outstanding even if it changes nothing.
+        check_order(c, i, w, address, changing(address, w->exec & ~bad, size, word), size, 1);
+        mark_writes(c, i, w, address, w->exec & ~bad, size, VM);
+      }
       write_words(address, w->exec & ~bad, words, word);
     }
   }
@@ -1117,20 +1272,30 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
   int words = (int)first.words;
   u32 word[4 * LANES] ALIGNED;
   u64 address[LANES] ALIGNED, size = 4 * (u64)words;
-  // Faults of the first access come before those of the second.
-  for (int n = 0; n < part->n && !c->stop; n++) reach(c, i, &c->waves[part->rows[n]], &first, size, address);
+  // Faults and writes of the first access come before those of the second.
+  for (int n = 0; n < part->n && !c->stop; n++) {
+    Wave *w = &c->waves[part->rows[n]];
+    const u32 *from = w->v + i->x[8] * LANES;
+    u64 used = reach(c, i, w, &first, size, address);
+    if (i->x[7]) {
+      order_read(c, i, w, address, used, (i64)size);
+    } else {
+      order_write(c, i, w, address, used, (i64)size, from);
+      write_words(address, used, words, from);
+    }
+  }
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     if (i->x[7]) {
       u64 used = reach(c, i, w, &first, size, address);
       read_words(address, used, words, word);
       used = reach(c, i, w, &second, size, address);
+      order_read(c, i, w, address, used, (i64)size);
       read_words(address, used, words, word + words * LANES);
       for (int k = 0; k < 2 * words; k++) put(w, i->x[8] + k, word + k * LANES, w->exec, w->active);
     } else {
-      u64 used = reach(c, i, w, &first, size, address);
-      write_words(address, used, words, w->v + i->x[8] * LANES);
-      used = reach(c, i, w, &second, size, address);
+      u64 used = reach(c, i, w, &second, size, address);
+      order_write(c, i, w, address, used, (i64)size, w->v + i->x[9] * LANES);
       write_words(address, used, words, w->v + i->x[9] * LANES);
     }
   }
@@ -1144,6 +1309,7 @@ static void run_transposed(Ctx *c, const Insn *i, const Part *part) {
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     u64 used = reach(c, i, w, x, 8, address);
+    order_read(c, i, w, address, used, 8);
     read_words(address, used, 2, word);
     for (int l = 0; l < LANES; l++) {
       int group = l / 16 * 16, column = l % 16;
@@ -1244,6 +1410,7 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
       used = reach(c, i, w, x, size, address);
     }
     if (in_map(x)) used = usable(c, i, w, address, size, used);
+    if (x->space == LOCAL) order_read(c, i, w, address, used, (i64)size);
     u64 crooked = 0;
     for (u64 rest = used; rest; rest &= rest - 1) {
       int l = __builtin_ctzll(rest);
@@ -1273,8 +1440,8 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
 
 enum {
   NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
-  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC,
-  LAST_LOCAL = RUN_GETPC,
+  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_WAIT,
+  LAST_LOCAL = RUN_WAIT,
   RUN_MEMORY, RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED,
   FIRST_END = 32,
   BRANCH_SCC0 = FIRST_END, BRANCH_SCC1, BRANCH_VCCZ, BRANCH_VCCNZ, BRANCH_EXECZ, BRANCH_EXECNZ, BRANCH,
@@ -1291,10 +1458,11 @@ static void run_local(Ctx *c, const Insn *i, Wave *w) {
     case RUN_READLANE: run_readlane(i, w); break;
     case RUN_WRITELANE: run_writelane(i, w); break;
     case RUN_SWAP: run_swap(i, w); break;
-    case RUN_PERMUTE: run_permute(i, w); break;
-    case RUN_SWIZZLE: run_swizzle(c, i, w); break;
+    case RUN_PERMUTE: run_permute(i, w), issue(w, LDS); break;
+    case RUN_SWIZZLE: run_swizzle(c, i, w), issue(w, LDS); break;
     case RUN_MATRIX: run_matrix(c, i, w); break;
     case RUN_GETPC: set_pair(w, i->dst, c->l->entry + (u64)i->x[0]); break;
+    case RUN_WAIT: run_wait(i, w); break;
   }
 }
 
@@ -1392,7 +1560,7 @@ static void jump(Run *r, Part part, const Insn *i, i64 after) {
 
 static void finish(Run *r, Part part, const Insn *i) {
   Launch *l = r->c.l;
-  u8 *taken = r->c.seen + l->insn_count;
+  u8 *taken = (u8 *)(r->c.seen + l->insn_count);
   for (int n = 0; n < part.n; n++) {
     const Wave *w = &r->c.waves[part.rows[n]];
     switch (i->handler) {
@@ -1411,7 +1579,11 @@ static void finish(Run *r, Part part, const Insn *i) {
       break;
     case BARRIER: append(&r->waiting, part); break;
     case END:
-      for (int n = 0; n < part.n; n++) l->live[r->c.waves[part.rows[n]].group]--;
+      for (int n = 0; n < part.n; n++) {
+        Wave *w = &r->c.waves[part.rows[n]];
+        l->live[w->group]--;
+        if (w->order) memcpy(w->order->done, w->order->issued, sizeof w->order->done);
+      }
       give_back(r, part.rows);
       break;
     case JUMP: jump(r, part, i, part.pc); break;
@@ -1425,6 +1597,10 @@ static void release(Run *r) {
   i64 *here = calloc((size_t)l->groups, sizeof *here);
   for (int n = 0; n < r->waiting.count; n++)
     for (int k = 0; k < r->waiting.items[n].n; k++) here[r->c.waves[r->waiting.items[n].rows[k]].group]++;
+  for (i64 n = 0; n < l->count; n++) {
+    Wave *w = &r->c.waves[n];
+    if (here[w->group] && here[w->group] == l->live[w->group]) pass_barrier(l, w);
+  }
   int count = r->waiting.count, kept = 0;
   for (int n = 0; n < count; n++) {
     Part part = r->waiting.items[n];
@@ -1506,6 +1682,8 @@ static void run_block(Run *r, Part part) {
       return;
     }
     if (i->handler >= FIRST_END) break;
+    if (i->queue && i->handler != RUN_FALLBACK)
+      for (int n = 0; n < part.n; n++) issue(&r->c.waves[part.rows[n]], (int)i->queue - 1);
     at++;
   }
   l->executed += (end - first + 1) * part.n;
@@ -1525,11 +1703,12 @@ void qola_run(Launch *l) {
   memset(&r, 0, sizeof r);
   r.c.l = l;
   r.c.waves = aligned_alloc(64, sizeof(Wave) * count);
-  r.c.seen = calloc((size_t)l->insn_count + count, 1);
+  r.c.seen = calloc((size_t)l->insn_count + count, sizeof *r.c.seen);
   r.ready.items = malloc(sizeof(Part) * (count + 2));
   r.waiting.items = malloc(sizeof(Part) * (count + 2));
   r.free = malloc(sizeof(i32 *) * rooms);
   i32 *rows = malloc(sizeof(i32) * rooms * count);
+  Span *spans = calloc(SPANS * count, sizeof *spans);
   for (size_t n = 0; n < rooms; n++) r.free[n] = rows + n * count;
   r.free_count = (int)rooms;
   Part all = {0, (int)count, room_of(&r)};
@@ -1540,6 +1719,8 @@ void qola_run(Launch *l) {
     w->group = l->wave_groups[n];
     w->number = l->wave_numbers[n];
     w->state = 0;
+    w->order = l->granules ? l->orders + w->group * l->group_waves + w->number : 0;
+    w->spans = spans + n * SPANS;
     w->lds = l->lds_start + (u64)(w->group * l->lds_row);
     w->scc = l->scc[n];
     w->exec = ~pair_of(w, EXEC);
@@ -1556,6 +1737,7 @@ void qola_run(Launch *l) {
     l->status_insn = r.waiting.items[0].pc;
   }
   for (size_t n = 0; n < count; n++) l->scc[n] = (u8)r.c.waves[n].scc;
+  free(spans);
   free(rows);
   free(r.free);
   free(r.waiting.items);

@@ -14,6 +14,7 @@ _EXPECTED = {
     "uninitialised register": "a register that an instruction or the launch wrote",
     "uninitialised LDS": "LDS that an instruction wrote",
     "missing wait": "an s_waitcnt that covers the load before the register is used",
+    "race": "an s_barrier between the accesses, and a wait for the first one before it",
     "unsupported": "an operation that docs/internals/emulation.md lists",
     "endless": "a kernel that ends",
 }

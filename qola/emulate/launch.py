@@ -177,6 +177,7 @@ class _Launch:
             entry=self.module.base + self.kernel.entry,
             fnuz=self.program.arch == "gfx942",
             checked=self.program.checked,
+            lds_accesses=self.program.lds_accesses,
         )
         # Generic pointers reach the LDS, too.
         self.device.map.add(machine.lds_start, len(machine.lds))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from qola.emulate.arrays import U8, U32, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Fault, Faults
 from qola.emulate.memory import AddressMap, Report
+from qola.emulate.races import Disorder, Races
 from qola.emulate.waits import Misuse
 from qola.emulate.waves import LANES, Waves
 
@@ -28,6 +29,8 @@ class Machine:
         group_waves: waves of a workgroup.
         entry: address of the first instruction.
         fnuz: whether floats of 8 bits have the FNUZ formats of gfx942.
+        lds_accesses: instructions that access the LDS, to find races.
+        races: their last accesses.
     """
 
     kernel: str
@@ -41,6 +44,8 @@ class Machine:
     first_group: int = 0
     fnuz: bool = False
     checked: bool = False
+    lds_accesses: Sequence[Instruction] = ()
+    races: Races = field(init=False)
     lds: Array = field(init=False)
     lds_written: Array = field(init=False)
     scratch: Array = field(init=False)
@@ -53,6 +58,8 @@ class Machine:
         self.lds_written = np.zeros(len(self.lds) if self.checked else 0, bool)
         self.lds_start = int(self.lds.ctypes.data)
         self.scratch_row = (self.scratch_bytes + 3) // 4 * 4
+        sizes = self.groups, self.group_waves, self.lds_row
+        self.races = Races(self.lds_accesses, *sizes, self.checked)
         waves = self.groups * self.group_waves
         self.scratch = np.zeros(max(4, waves * LANES * self.scratch_row), U8)
         self.scratch_start = int(self.scratch.ctypes.data)
@@ -62,6 +69,7 @@ class Machine:
         self.first_group = first_group
         self.lds_words[:] = poison
         self.lds_written[:] = False
+        self.races.begin()
 
     def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
         """Record a fault of the first of some lanes."""
@@ -88,6 +96,13 @@ class Machine:
             self.faults.add(
                 Fault("missing wait", self.kernel, one.pc, one.text, misuse.detail, *place)
             )
+
+    def report_disorders(
+        self, waves: Waves, one: Instruction, disorders: Iterable[Disorder]
+    ) -> None:
+        """Record accesses of the LDS that nothing orders."""
+        for found in disorders:
+            self.report(waves, one, found.kind, found.detail, found.lanes(waves.count))
 
     def reporter(self, waves: Waves, one: Instruction) -> Report:
         """Return a function that records faults of an instruction."""

@@ -22,6 +22,7 @@ import numpy as np
 from qola.cache import cache_directory, distrust, kept_directory
 from qola.emulate.arrays import F32, I32, I64, U8, U32, Array
 from qola.emulate.check import find_misfit, registers_of
+from qola.emulate.decode import Instruction
 from qola.emulate.encode import Encoded, encode
 from qola.emulate.expressions import operations_header
 from qola.emulate.faults import EmulationError, Fault
@@ -49,6 +50,8 @@ _COMPILERS = ("clang", "gcc", "cc")
 #: The pinned compiler, if `qola hipcc` has fetched it (qola/build/compiler.py).
 _PINNED = "compilers/*/bin/hipcc"
 _FAULT_ROOM = 256
+#: engine.c's faults of accesses of the LDS.
+_RACE, _NOT_LOADED = 7, 8
 #: engine.c's status of a launch.
 _OUTSIDE, _UNSUPPORTED, _ENDLESS, _AT_BARRIER, _STRICT, _FAILED, _SWIZZLED = range(1, 8)
 
@@ -74,6 +77,7 @@ class _Launch(ctypes.Structure):
         ("fallback", _FALLBACK),
         *(("passages", _POINTER), ("states", _WORD), ("blocks", _WORD)),
         *(("block_of", _POINTER), ("pass_block", _PASS)),
+        *(("owners", _POINTER), ("orders", _POINTER), ("granules", _WORD), ("shift", _WORD)),
         *((name, _WORD) for name in ("status", "status_insn", "fault_count", "fault_room")),
         ("faults", _POINTER),
     ]
@@ -243,7 +247,7 @@ class NativeRun:
         assert function
         encoded, machine = self._native.encoded, self._machine
         starts, ends = machine.map.bounds()
-        passages = self._native.passages
+        passages, races = self._native.passages, machine.races
         arrays = (self.v, self.s, self.scc, self._groups, self._numbers, self._live)
         self._launch = launch = _Launch(
             len(self._groups),
@@ -260,6 +264,7 @@ class NativeRun:
             _FALLBACK(self._fall_back),
             *(passages.table.ctypes.data, *passages.table.shape, passages.block_of.ctypes.data),
             _PASS(self._pass_block),
+            *(races.owners.ctypes.data, races.orders.ctypes.data, races.granules, races.shift),
             *(0, 0, 0, _FAULT_ROOM, self._faults.ctypes.data),
         )
         function(ctypes.byref(launch))
@@ -309,6 +314,9 @@ class NativeRun:
         machine = self._machine
         one = self._native.encoded.instructions[number]
         address = value & (2**64 - 1)
+        if kind in (_RACE, _NOT_LOADED):
+            self._report_disorder(kind, one, value, size, (group, wave, lane))
+            return
         name, detail = {
             1: ("unmapped", f"{size} bytes at {address:#x}"),
             2: (
@@ -324,6 +332,15 @@ class NativeRun:
             6: ("out of range", f"{size} bytes loaded to {machine.lds_bytes:#x} bytes of LDS"),
         }[kind]
         place = machine.first_group + group, wave, lane
+        machine.faults.add(Fault(name, machine.kernel, one.pc, one.text, detail, *place))
+
+    def _report_disorder(
+        self, kind: int, one: Instruction, address: int, source: int, place: tuple[int, int, int]
+    ) -> None:
+        machine, race = self._machine, kind == _RACE
+        detail = machine.races.describe(address, source, race)
+        name = "race" if race else "missing wait"
+        place = machine.first_group + place[0], *place[1:]
         machine.faults.add(Fault(name, machine.kernel, one.pc, one.text, detail, *place))
 
     def _pass_block(self, number: int, state: int, row: int) -> int:

@@ -18,6 +18,7 @@ from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import MIXED, bind_matrix
 from qola.emulate.operands import Literals, UnsupportedError, wide, write_scalar
+from qola.emulate.races import counting, size_of
 from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
 
@@ -138,6 +139,7 @@ class Program:
         starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
         waits: outstanding loads of waves.
+        lds_accesses: instructions that access the LDS.
         checked: whether reads of uninitialised registers are reported.
     """
 
@@ -159,6 +161,8 @@ class Program:
         self.literals = Literals()
         self.bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}
+        decoded = [one for one in code.values() if isinstance(one, Instruction)]
+        self.lds_accesses = [one for one in decoded if size_of(one)]
         self.starts = set(_targets(self.code.values()))
         first_agpr = kernel.descriptor.first_agpr
         self.waits = Waits(self.code, frozenset(BRANCHES) | ENDS, self.starts, first_agpr)
@@ -180,7 +184,9 @@ class Program:
             step = bind(one, self.literals)
         except UnsupportedError as error:
             return str(error)
-        return checking(one, step) if self.checked and step is not None else step
+        if self.checked and step is not None:
+            step = checking(one, step)
+        return counting(one, step) if self.lds_accesses else step
 
     def error(self, kind: str, pc: int, why: str) -> EmulationError:
         """Return the error of an instruction that a wave reached."""

@@ -107,6 +107,7 @@ class Schedule:
             self._waiting.append(w)
         elif one.name == "S_ENDPGM":
             np.subtract.at(self.live, w.groups, 1)
+            w.machine.races.end(w)
         else:
             self._jump(w, one)
 
@@ -143,6 +144,8 @@ class Schedule:
         for part in self._waiting:
             np.add.at(here, part.groups, 1)
         open_ = here == self.live
+        for group in np.flatnonzero(open_ & (here > 0)):
+            self._waiting[0].machine.races.meet(int(group))
         waiting: list[Waves] = []
         for part in self._waiting:
             free = open_[part.groups]

@@ -31,13 +31,32 @@ from qola.emulate.decode import Instruction
 from qola.emulate.waves import AGPRS, M0, SGPRS, VCC, VGPRS
 
 #: Most accesses that a counter counts: the next one is issued when the first one is complete.
-_MOST_VM, _MOST_LGKM = 63, 15
+MOST_VM, MOST_LGKM = 63, 15
 _VECTOR_MEMORY = ("MUBUF", "GLOBAL", "SCRATCH")
 #: Reads of VCC that no field names.
 _READS_VCC = ("S_CBRANCH_VCC", "V_CNDMASK", "V_DIV_FMAS", "V_ADDC", "V_SUBB")
 
 #: A load: offset of its instruction, and its destination as a mask of bits, see `_bits`.
 _Load = tuple[int, int]
+
+
+def queue_of(one: Instruction) -> str:
+    """Return the field of a state that an access of memory or the LDS is added to, or empty."""
+    if one.form in _VECTOR_MEMORY:
+        # The cache is invalidated without a count.
+        return "" if one.name == "BUFFER_INV" else "vm"
+    return {"DS": "lds", "SMEM": "scalar", "FLAT": "flat"}.get(one.form, "")
+
+
+def loads_to_lds(one: Instruction) -> bool:
+    """Whether an instruction loads from memory to the LDS."""
+    return one.form in _VECTOR_MEMORY and (bool(one["lds"]) or "_LDS_" in one.name)
+
+
+def waited(one: Instruction) -> tuple[int, int]:
+    """Return the counts of vmcnt and lgkmcnt that an S_WAITCNT waits for."""
+    bits = one["simm16"]
+    return bits & 15 | bits >> 14 << 4, bits >> 8 & 15
 
 
 @dataclass(frozen=True)
@@ -84,7 +103,7 @@ class _State:
 
     def trimmed(self) -> _State:
         """Drop what cannot matter any more: accesses before the first load of a queue."""
-        vm, lds = _from_first_load(self.vm, _MOST_VM), _from_first_load(self.lds, _MOST_LGKM)
+        vm, lds = _from_first_load(self.vm, MOST_VM), _from_first_load(self.lds, MOST_LGKM)
         scalar = tuple(load for load in self.scalar if load[1])
         return _State(vm, lds, scalar, tuple(load for load in self.flat if load[1]))
 
@@ -214,8 +233,7 @@ class Waits:
 
     def _effect_of(self, one: Instruction) -> _Effect:
         if one.name == "S_WAITCNT":
-            bits = one["simm16"]
-            return _Effect(0, waits=(bits & 15 | bits >> 14 << 4, bits >> 8 & 15))
+            return _Effect(0, waits=waited(one))
         reads, writes = operands_of(one)
         read, written = (
             _union(self._bits(number, count) for _, number, count in operands)
@@ -223,13 +241,9 @@ class Waits:
         )
         if one.name.startswith(_READS_VCC):
             read |= self._bits(VCC, 2)
-        if one.form in _VECTOR_MEMORY:
-            # The cache is invalidated without a count.
-            queue = "" if one.name == "BUFFER_INV" else "vm"
-            if one["lds"] or "_LDS_" in one.name:
-                read |= self._bits(M0, 1)
-        else:
-            queue = {"DS": "lds", "SMEM": "scalar", "FLAT": "flat"}.get(one.form, "")
+        if loads_to_lds(one):
+            read |= self._bits(M0, 1)
+        queue = queue_of(one)
         if not queue:
             return _Effect(read | written)
         return _Effect(read, written, queue)

@@ -26,8 +26,8 @@ from qola.report.markup import (
 _WORST = 2
 """Differences up to this rank are highlighted: see `compare.KINDS`."""
 _UNSEEN = (
-    "Verdicts are of an emulator that executes instructions one by one on a CPU: races between "
-    "waves and time cannot be seen this way. A kernel without a verdict was not tried."
+    "Verdicts are of an emulator that executes instructions one by one on a CPU: races in memory "
+    "and time cannot be seen this way. A kernel without a verdict was not tried."
 )
 
 

@@ -97,7 +97,9 @@ def state(seed: str, program: Program, map_: AddressMap) -> Waves:
     s[0, EXEC : EXEC + 2] = 0xFFFFFFFF
     s[:, M0] = 0
     fnuz = program.arch == "gfx942"
-    machine = Machine("test", map_, Faults(), LDS_BYTES, 256, 1, WAVES, fnuz=fnuz)
+    accesses = program.lds_accesses
+    sizes = LDS_BYTES, 256, 1, WAVES
+    machine = Machine("test", map_, Faults(), *sizes, fnuz=fnuz, lds_accesses=accesses)
     machine.lds[:] = rng.integers(0, 256, len(machine.lds), dtype=U8)
     scc = rng.integers(0, 2, (WAVES, 1)).astype(bool)
     zeros = np.zeros(WAVES, np.int64)
