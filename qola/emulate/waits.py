@@ -1,7 +1,7 @@
 """Finds registers that are used before a wait covers the load that writes them.
 
-A load is outstanding until an S_WAITCNT proves that it is complete. The rules are those of the
-CDNA3 and CDNA4 ISA ("Data dependency resolution") and of LLVM's SIInsertWaitcnts:
+A load is outstanding until an S_WAITCNT proves that it is complete. The rules are those by which
+LLVM inserts waits (SIInsertWaitcnts, for targets with vmcnt and lgkmcnt):
 
 - vmcnt counts accesses of vector memory, stores included; they complete in order, so vmcnt(n)
   covers all but the last n.
