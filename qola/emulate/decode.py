@@ -79,7 +79,7 @@ class Instruction:
             128 to 255 constants, from 256 vector registers.
         words: 32-bit registers that each operand takes.
         literal: the constant behind the instruction, if there is one.
-        text: the instruction in words.
+        source: something whose `str` is the instruction in words, which few are asked for.
     """
 
     pc: int
@@ -89,7 +89,12 @@ class Instruction:
     fields: Mapping[str, int]
     words: Mapping[str, int]
     literal: int | None
-    text: str
+    source: object
+
+    @property
+    def text(self) -> str:
+        """The instruction in words."""
+        return str(self.source)
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -120,16 +125,16 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
     if arch == "gfx90a":
         code = _as_cdna3(code)
     try:
-        fields, words, name, form, size, literal, text = _decode(code[:_LONGEST])
+        fields, words, name, form, size, literal, source = _decode(code[:_LONGEST])
     except Exception as error:
         # The tables raise what they happen to: an assertion, or a RuntimeError for a register that
         # the instruction set reserves.
         word = int.from_bytes(code[:4], "little")
         raise ValueError(f"{word:#010x}: {error or type(error).__name__}") from error
     if arch == "gfx90a" and name in _CDNA2:
-        text = text.replace(name.lower(), _CDNA2[name].lower())
+        source = str(source).replace(name.lower(), _CDNA2[name].lower())
         name = _CDNA2[name]
-    return Instruction(pc, size, name, form, fields, words, literal, text)
+    return Instruction(pc, size, name, form, fields, words, literal, source)
 
 
 def _as_cdna3(code: bytes) -> bytes:
@@ -143,29 +148,61 @@ def _as_cdna3(code: bytes) -> bytes:
     return code
 
 
-@cache
-def _decode(
-    code: bytes,
-) -> tuple[Mapping[str, int], Mapping[str, int], str, str, int, int | None, str]:
+_Decoded = tuple[Mapping[str, int], Mapping[str, int], str, str, int, int | None, object]
+#: By an instruction's own bytes: kernels repeat instructions, not what is behind them.
+_decoded: dict[bytes, _Decoded] = {}
+#: Instructions that are kept, about 100 MB.
+_MOST_DECODED = 100_000
+
+
+def _decode(code: bytes) -> _Decoded:
+    # What is decoded here takes at most 8 bytes, except an operation with a prefix for its scales.
+    sizes = (_LONGEST,) if code[2:4] == _SCALE_PREFIX else (4, 8)
+    for size in sizes:
+        if found := _decoded.get(code[:size]):
+            return found
     # tinygrad takes any instruction before a scaled one's opcode for its prefix.
-    if code[2:4] != _SCALE_PREFIX and code[8:][2:4] in _SCALABLE:
-        code = code[:8]
+    decoded = _decode_alone(code if _LONGEST in sizes else code[:8])
+    if decoded[4] in sizes and decoded[4] <= len(code):
+        if len(_decoded) >= _MOST_DECODED:
+            _decoded.clear()
+        _decoded[code[: decoded[4]]] = decoded
+    return decoded
+
+
+def _decode_alone(code: bytes) -> _Decoded:
     found = _decoder()(code.ljust(_LONGEST, b"\0"), "cdna")
-    fields = {}
-    for name, _ in found._fields:
-        value = getattr(found, name)
-        # A register knows its number; an enumeration its value; the rest are numbers.
-        fields[name] = getattr(value, "offset", getattr(value, "value", value))
+    form: Any = type(found)
+    bits, fields = found._raw, {}
+    for name, field, known in _fields(form):
+        raw = bits >> field.lo & field.mask
+        if raw not in known:
+            known[raw] = _number(field.decode(raw))
+        fields[name] = known[raw]
     literal = found._literal if fields.get("literal") is not None else None
     return (
         MappingProxyType(fields),
         MappingProxyType(dict(found.op_regs)),
         ENCODING.sub("", found.op_name),
-        type(found).__name__,
+        form.__name__,
         found.size(),
         literal,
-        repr(found),
+        found,
     )
+
+
+@cache
+def _fields(form: Any) -> list[tuple[str, Any, dict[int, int]]]:
+    """Return name and field of an encoding, and what its bits meant so far."""
+    return [(name, field, {}) for name, field in form._fields]
+
+
+def _number(value: Any) -> int:
+    """Return a field in numbers; raise RuntimeError for a register that is reserved."""
+    if hasattr(value, "offset"):
+        repr(value)
+    # A register knows its number; an enumeration its value; the rest are numbers.
+    return int(getattr(value, "offset", getattr(value, "value", value)))
 
 
 def sweep(code: bytes, arch: str = "") -> dict[int, Instruction | str]:

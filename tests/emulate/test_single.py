@@ -9,6 +9,7 @@ import pytest
 
 from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate import single
+from qola.emulate.decode import decode
 from tests.emulate.programs import END, movk
 
 DESCRIPTOR = Descriptor(64, 0, 24, 0x1100, 3, 5, 0, 0, 0, 0)
@@ -53,3 +54,14 @@ def test_a_kernel_that_knows_where_it_is_keeps_what_is_around_it(word: int) -> N
     assert [*found.kernels] == ["k"]
     assert found != single.single(other, "k")
     assert single.from_json(single.to_json(found)) == found
+
+
+def test_bytes_behind_an_instruction_do_not_count() -> None:
+    """Prevents: an instruction taken for one that begins with the same bytes."""
+    load = bytes.fromhex("020006c010000000")  # s_load_dwordx2, offset 16
+    assert decode(load[:4])["offset"] == 0  # A kernel that ends within it
+    assert decode(load)["offset"] == 16
+    add = bytes.fromhex("02030402")
+    scaled = bytes.fromhex("0000aed3")
+    assert decode(add + bytes(4) + scaled).name == decode(add).name == "V_ADD_F32"
+    assert decode(add + load).size == 4
