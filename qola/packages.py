@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["QOLA", "find_imports", "find_sources"]
+__all__ = ["QOLA", "find_imports", "find_modules", "find_sources"]
 
 QOLA = Path(__file__).parent
 _NO_SOURCES = ("BUILD.bazel", "__pycache__", "_ruleset")
@@ -41,6 +41,25 @@ def find_sources(*modules: str, root: Path = QOLA) -> tuple[Path, ...]:
         if package != root / "__init__.py":
             todo += [f for file in files if file.suffix == ".py" for f in find_imports(file, root)]
     return tuple(sorted(sources))
+
+
+def find_modules(module: str, root: Path = QOLA) -> tuple[Path, ...]:
+    """Return a module and all modules of qola that it reaches through imports, sorted.
+
+    Unlike `find_sources` without other modules of their packages.
+
+    Raises:
+        ModuleNotFoundError: the module does not exist.
+    """
+    if (file := _module_file(module, root)) is None:
+        raise ModuleNotFoundError(module)
+    todo, found = [file], {root / "__init__.py"}
+    while todo:
+        file = todo.pop()
+        if file not in found:
+            found.add(file)
+            todo += find_imports(file, root)
+    return tuple(sorted(found))
 
 
 def find_imports(file: Path, root: Path = QOLA) -> Iterator[Path]:

@@ -17,10 +17,20 @@ from qola.build.workspace import WORKSPACES
 from qola.fetch.git import TREES
 from qola.progress import log
 
-_BY_FILE = frozenset({"disk", "health", ANSWERS})
+_BY_FILE = frozenset({"disk", "health", "verdicts", ANSWERS})
 """Directories whose files are used independently; each use updates the time stamp."""
 
-_PRUNED = ("disk", "emulators", "health", "prebuilt", ANSWERS, TREES, WORKSPACES, OUTPUTS)
+_PRUNED = (
+    "disk",
+    "emulators",
+    "health",
+    "prebuilt",
+    "verdicts",
+    ANSWERS,
+    TREES,
+    WORKSPACES,
+    OUTPUTS,
+)
 """Directories that qola can make again. bazelw --uninstall removes those of bazelw."""
 
 

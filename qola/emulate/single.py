@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from dataclasses import asdict, replace
@@ -12,6 +13,7 @@ import numpy as np
 from qola.code_object.reader import CodeObject, Kernel, Resources
 from qola.emulate.arrays import U32
 from qola.emulate.decode import sweep
+from qola.files import sha256_of_json
 from qola.json_types import reader
 
 #: Instructions that read or jump to addresses of code: mask and bits of their first word.
@@ -42,6 +44,14 @@ def _takes_addresses(code: bytes) -> bool:
     if not any(((words & mask) == bits).any() for mask, bits in _ADDRESSED.values()):
         return False
     return any(getattr(one, "name", "") in _ADDRESSED for one in sweep(code).values())
+
+
+def digest(code_object: CodeObject) -> str:
+    """Return the digest of a code object with one kernel, independent of how zlib compresses it."""
+    (kernel,) = code_object.kernels.values()
+    return sha256_of_json(
+        [code_object.arch, hashlib.sha256(code_object.image).hexdigest(), asdict(kernel)]
+    )
 
 
 def to_json(code_object: CodeObject) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
-from qola.answers import read_entry, write_entry
 from qola.build.bazel import BuildOptions
 from qola.build.programs import build_program, run_program
 from qola.build.setup import resolve_build
@@ -21,19 +20,16 @@ from qola.compat.launches import small_manifests
 from qola.compat.library import Library, check_library, directions_of, manifest_text
 from qola.compat.run import candidate_libraries
 from qola.errors import AiterError, QolaError
-from qola.files import sha256_of, sha256_of_json, sha256_of_text, write_if_changed
+from qola.files import sha256_of_text, write_if_changed
 from qola.folder import Folder
 from qola.health.data import KernelHealth, KernelVerdict, State, TreeHealth
-from qola.json_types import json_fields, reader
 from qola.manifest.constants import TESTED_ARCHS
-from qola.packages import QOLA, find_sources
 from qola.plan.spec import BuildRequest
 from qola.progress import log
+from qola.verify.store import VerdictStore
 
 DIRECTORY = "health"
-"""Directory of the cache with verdicts and manifests."""
-_CHUNK = 8
-"""Kernels that a process tries before their verdicts are stored."""
+"""Directory of the cache with manifests."""
 #: Shares of limits are finite in JSON.
 _LARGEST = 1e300
 
@@ -52,37 +48,25 @@ class EmulationRequest:
     quiet: bool = False
 
 
-class VerdictStore:
-    """Verdicts by the digest of the code object, in the cache.
+class CodeObjectVerdicts:
+    """Stored verdicts of assembly kernels, by the digest of the code object.
 
-    A verdict is of the emulator, the problems and the kernel, so an edit of qola/emulate or
-    qola/verify makes the stored ones invalid. Only kernels that were tried are stored.
+    The problems depend on sources of all of `qola verify`. Only kernels that were tried are stored.
     """
 
     def __init__(self, request: EmulationRequest, environ: Mapping[str, str]) -> None:
-        self._directory = cache_directory(environ) / DIRECTORY / "verdicts"
-        sources = find_sources("qola.verify.__main__")
-        self._state = [
-            [[path.relative_to(QOLA).as_posix(), sha256_of(path)] for path in sources],
-            [request.samples, request.seed],
-        ]
+        self._store = VerdictStore(environ, "qola.verify.__main__")
+        self._problems = [request.samples, request.seed]
 
     def find(self, sha256: str) -> KernelVerdict | None:
         """Return the verdict of a code object, None if it was not tried."""
-        content = read_entry(self._directory, self._key(sha256))
-        if content is None:
-            return None
-        verdict: KernelVerdict = reader(KernelVerdict)(json.loads(content))
-        return verdict
+        found: KernelVerdict | None = self._store.find([sha256, self._problems], KernelVerdict)
+        return found
 
     def store(self, sha256: str, verdict: KernelVerdict) -> None:
         """Store a verdict if the kernel was tried."""
         if verdict.state != "untried":
-            content = json.dumps(json_fields(verdict)).encode("ascii")
-            write_entry(self._directory, self._key(sha256), content)
-
-    def _key(self, sha256: str) -> str:
-        return sha256_of_json([sha256, self._state])
+            self._store.store([sha256, self._problems], verdict)
 
 
 def emulate_trees(
@@ -96,7 +80,7 @@ def emulate_trees(
     Raises:
         QolaError: nothing can be built on this machine.
     """
-    store = VerdictStore(request, environ)
+    store = CodeObjectVerdicts(request, environ)
     tried = [
         _emulate_tree(tree, source, store, request, environ) if (source := _source(root)) else tree
         for tree, root in zip(trees, roots, strict=True)
@@ -116,7 +100,7 @@ def _source(root: Path) -> AiterTree | None:
         return None
 
 
-def _with_stored(kernel: KernelHealth, store: VerdictStore) -> KernelHealth:
+def _with_stored(kernel: KernelHealth, store: CodeObjectVerdicts) -> KernelHealth:
     is_tried = kernel.verdict is not None and kernel.verdict.state != "untried"
     if is_tried or "/fmha_" not in kernel.key:
         return kernel
@@ -126,7 +110,7 @@ def _with_stored(kernel: KernelHealth, store: VerdictStore) -> KernelHealth:
 def _emulate_tree(
     tree: TreeHealth,
     source: AiterTree,
-    store: VerdictStore,
+    store: CodeObjectVerdicts,
     request: EmulationRequest,
     environ: Mapping[str, str],
 ) -> TreeHealth:
@@ -210,22 +194,23 @@ class _Program:
             log.warning(error)
             yield from ((key, KernelVerdict("untried", reasons=(reason,))) for key in keys)
             return
-        chunks = [keys[n : n + _CHUNK] for n in range(0, len(keys), _CHUNK)] or [()]
-        for number, chunk in enumerate(chunks):
-            if len(chunks) > 1:
-                done = number * _CHUNK
-                log.info(f"emulated: {done} of {len(keys)} kernels, next {chunk[0]}")
-            yield from self._run(path, chunk)
+        yield from self._run(path, keys)
 
     def _run(self, path: Path, keys: Sequence[str]) -> Iterator[tuple[str, KernelVerdict]]:
         request = self._request
         words = [f"--samples={request.samples}", f"--seed={request.seed}", "--json"]
         words += [f"--kernels={key}" for key in keys]
         words += [f"--processes={request.jobs}"] if request.jobs else []
-        ran = run_program(path, words, self._environ, stderr=subprocess.DEVNULL)
+        quiet = subprocess.DEVNULL if request.quiet else None
+        ran = run_program(path, words, self._environ, stderr=quiet)
         # Host code of AITER prints to standard output, too.
         output = ran.stdout.decode(errors="replace")
         start = output.find('{"schema"')
+        if start < 0 and len(keys) > 1:
+            # A kernel took the process down. Verdicts of the others are stored, or found now.
+            for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+                yield from self._run(path, half)
+            return
         if start < 0:
             reason = f"the process that tried it ended with exit code {ran.returncode}"
             yield from ((key, KernelVerdict("untried", reasons=(reason,))) for key in keys)

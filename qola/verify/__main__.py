@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
+from qola.verify.store import VerdictStore
 from qola.verify.tell import add_files, add_modules, builds, requests, tell, tell_error
 
 
@@ -29,13 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     libraries = builds(args)
+    store = VerdictStore(os.environ)
     how = {"max_instructions": args.max_instructions, "processes": args.processes}
     try:
         found = [
             outcome
             for built in libraries
             for request in requests(args, built)
-            for outcome in verify(built, replace(request, **how))
+            for outcome in verify(built, replace(request, **how), store)
         ]
         facts = [
             ", ".join(built.planned.library for built in libraries),

@@ -61,7 +61,7 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    write_json(args.output, outcomes(read_json(Case, args.cases)))
+    write_json(args.output, list(outcomes(read_json(Case, args.cases))))
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qola.attention import STANDARD_NORMAL, AttentionProblem, TestData
+from qola.files import sha256_of_text
 from qola.json_types import json_fields, parse_json, reader
 
 _Read = TypeVar("_Read")
@@ -38,7 +39,8 @@ class Launch:
     Attributes:
         names: the plan's name of the kernel; several for equal code objects.
         symbol: the kernel's symbol in its code object.
-        code: sha256 of the code object; in a case, of the single kernel (qola.emulate.single).
+        code: sha256 of the code object; in a case, the digest of the single kernel
+            (qola.emulate.single).
         lds: bytes of LDS in addition to the kernel's own.
         arguments: kernel arguments in hexadecimal, with 0 for addresses.
         addresses: offset in the arguments, name of the buffer, and offset in the buffer.
@@ -83,7 +85,7 @@ class Case:
 
     Attributes:
         missing: why there are fewer calls than requested, else empty.
-        codes: texts of single kernels by their sha256.
+        codes: texts of single kernels by their digest.
     """
 
     kernel: str
@@ -91,6 +93,12 @@ class Case:
     calls: tuple[Call, ...]
     missing: str = ""
     codes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The digest of kernels, problems, data and launches; equal on every machine."""
+        text = json.dumps(replace(self, codes={}), default=json_fields, sort_keys=True)
+        return sha256_of_text(text)
 
     def codes_of(self, call: Call) -> dict[str, str]:
         """Return the kernels that a call launches."""

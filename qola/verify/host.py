@@ -5,7 +5,6 @@ It runs in a process of its own, as a process has one device.
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,7 +136,7 @@ class Host:
     """A device that records launches and runs nothing, with the library loaded.
 
     Attributes:
-        codes: texts of kernels by themselves, by their sha256.
+        codes: texts of kernels by themselves, by their digest (qola.emulate.single).
     """
 
     def __init__(self, built: Built, device: Device) -> None:
@@ -248,9 +247,9 @@ class Host:
         if key not in self._isolated:
             if launch.code not in self._objects:
                 self._objects[launch.code] = CodeObject.read(self._hip.codes[launch.code])
-            text = single.to_json(single.single(self._objects[launch.code], launch.symbol))
-            self._isolated[key] = hashlib.sha256(text.encode()).hexdigest()
-            self.codes[self._isolated[key]] = text
+            kernel = single.single(self._objects[launch.code], launch.symbol)
+            self._isolated[key] = single.digest(kernel)
+            self.codes[self._isolated[key]] = single.to_json(kernel)
         return replace(launch, code=self._isolated[key])
 
     def _names(self, asked: HipLaunch) -> tuple[str, ...]:

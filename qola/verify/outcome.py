@@ -56,12 +56,14 @@ class Outcome:
 
     Attributes:
         missing: why it was tried with fewer problems than requested.
+        digest: of the kernels and problems (`Case.digest`).
     """
 
     kernel: str
     arch: str
     trials: tuple[Trial, ...]
     missing: str = ""
+    digest: str = ""
 
     @property
     def state(self) -> Literal["passed", "failed", "untried"]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ TILE = 16
 MAX_INSTRUCTIONS = 100_000_000
 """Instructions of a launch after which it counts as endless; samples take a few millions."""
 
+#: Kernels that are loaded at once: a kernel of 5,000 instructions takes 10 MB when it is encoded.
+_MOST_MODULES = 8
 #: Alignment of HIP's allocations in bytes.
 _ALIGNED = 256
 
@@ -44,29 +47,30 @@ class ReplayError(QolaError, title="kernels could not be tried"):
 
 def outcomes(
     cases: Sequence[Case], processes: int = 1, options: Options | None = None
-) -> list[Outcome]:
-    """Return the outcome of each case; a number of processes run calls side by side."""
-    found: list[Outcome] = []
+) -> Iterator[Outcome]:
+    """Yield the outcome of each case; a number of processes run cases side by side."""
     with ProcessPoolExecutor(
         max_workers=max(1, min(processes, sum(len(case.calls) for case in cases))),
         mp_context=multiprocessing.get_context("fork"),
         initializer=_begin,
         initargs=(options or Options(limit=MAX_INSTRUCTIONS),),
     ) as pool:
-        running = [
-            [pool.submit(_try_call, call, case.arch, case.codes_of(call)) for call in case.calls]
-            for case in cases
-        ]
-        for case, trials in zip(cases, running, strict=True):
-            try:
-                tried = tuple(trial.result() for trial in trials)
-            except BrokenProcessPool:
-                pool.shutdown(wait=False, cancel_futures=True)
-                words = "the process that ran it died"
-                raise ReplayError(Finding(case.kernel, words, "an answer")) from None
-            found.append(Outcome(case.kernel, case.arch, tried, case.missing))
-            log.info(f"{found[-1].state}: {case.kernel} ({case.arch})")
-    return found
+        # A process tries all problems of a case, because it decodes the kernel once. With fewer
+        # cases than processes, several share them.
+        parts = -(-processes // max(1, len(cases)))
+        running = [[pool.submit(_try_case, one) for one in _divide(case, parts)] for case in cases]
+        try:
+            for case, trials in zip(cases, running, strict=True):
+                tried = tuple(trial for part in trials for trial in part.result())
+                outcome = Outcome(case.kernel, case.arch, tried, case.missing, case.digest)
+                log.info(f"{outcome.state}: {case.kernel} ({case.arch})")
+                yield outcome
+        except BrokenProcessPool:
+            words = "the process that ran it died"
+            raise ReplayError(Finding(case.kernel, words, "an answer")) from None
+        finally:
+            # An interrupted run waits only for the kernels that are being tried.
+            pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)
@@ -142,25 +146,41 @@ class Emulator:
     def _launch(
         self, launch: Launch, codes: Mapping[str, str], addresses: Mapping[str, int]
     ) -> Result:
-        if launch.code not in self._modules:
-            code = single.from_json(codes[launch.code])
-            self._modules[launch.code] = Module(self._device, code)
+        # The last one is the most recently used.
+        module = self._modules.pop(launch.code, None)
+        if module is None:
+            if len(self._modules) == _MOST_MODULES:
+                oldest = self._modules.pop(next(iter(self._modules)))
+                self._device.map.remove(oldest.base)
+            module = Module(self._device, single.from_json(codes[launch.code]))
+        self._modules[launch.code] = module
         arguments = bytearray.fromhex(launch.arguments)
         for place, name, further in launch.addresses:
             struct.pack_into("<Q", arguments, place, addresses[name] + further)
         words = launch.grid, launch.block, bytes(arguments), launch.lds
-        return self._device.launch(self._modules[launch.code], launch.symbol, *words)
+        return self._device.launch(module, launch.symbol, *words)
 
 
 _emulator: list[Emulator] = []
 
 
 def _begin(options: Options) -> None:
+    # Decoded kernels are many objects and no cycles: collections would take a third of the time.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     _emulator.append(Emulator(options))
 
 
-def _try_call(call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
-    return _emulator[0].try_call(call, arch, codes)
+def _divide(case: Case, parts: int) -> Iterator[Case]:
+    """Yield a case with some of the calls each time; each call once, in order."""
+    size = max(1, -(-len(case.calls) // parts))
+    for first in range(0, len(case.calls), size):
+        yield replace(case, calls=case.calls[first : first + size])
+
+
+def _try_case(case: Case) -> tuple[Trial, ...]:
+    emulator = _emulator[0]
+    return tuple(emulator.try_call(call, case.arch, case.codes_of(call)) for call in case.calls)
 
 
 class _Memory:

@@ -14,6 +14,7 @@ from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.attention import AttentionProblem, Device
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.launch import Options
+from qola.progress import log
 from qola.verify.assembly import CALLS as ASSEMBLY_CALLS
 from qola.verify.assembly import hints_of_code_object, hints_of_fields, propose_assembly
 from qola.verify.case import Case, Sample, settle
@@ -30,9 +31,12 @@ from qola.verify.sample import (
     proposals_of,
     search,
 )
+from qola.verify.store import VerdictStore
 
 #: Recordings that are compared to find bytes that differ each time.
 _MORE_CALLS = 3
+#: Kernels whose launches are recorded at once, of which all code is in memory.
+_AT_ONCE = 1000
 #: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a
 #: problem keeps the device busy, the answer is another than on a whole one.
 _DIVIDED = 20
@@ -62,11 +66,45 @@ class VerifyRequest:
         return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
 
 
-def verify(built: Built, request: VerifyRequest) -> list[Outcome]:
-    """Return an outcome for each requested kernel, sorted by name; one without trials says why."""
+def verify(
+    built: Built, request: VerifyRequest, store: VerdictStore | None = None
+) -> list[Outcome]:
+    """Return an outcome for each requested kernel, sorted by name; one without trials says why.
+
+    Args:
+        store: keeps each outcome as soon as it is known. Kernels with an outcome of the same code
+            and problems are not tried again.
+    """
+    drawn = _all_drawn(built, request)
+    if store is None:
+        options = Options(limit=request.max_instructions)
+        return list(outcomes(_recorded(built, request, drawn), request.processes, options))
+    found: list[Outcome] = []
+    for first in range(0, len(drawn), _AT_ONCE):
+        cases = _settled(built, request, drawn[first : first + _AT_ONCE])
+        found += _verify_stored(cases, request, store)
+    return sorted(found, key=lambda outcome: outcome.kernel)
+
+
+def _verify_stored(
+    cases: Sequence[Case], request: VerifyRequest, store: VerdictStore
+) -> list[Outcome]:
+    """Return the stored outcomes of cases, and try the other cases."""
+    questions = {case.kernel: [case.digest, request.max_instructions] for case in cases}
+    stored = {name: store.find(question, Outcome) for name, question in questions.items()}
+    found = [outcome for outcome in stored.values() if outcome is not None]
+    todo = [case for case in cases if stored[case.kernel] is None]
+    log.info(
+        f"{len(cases)} kernels ({request.arch}): {len(found)} have a stored verdict, "
+        f"{len(todo)} are tried"
+    )
     options = Options(limit=request.max_instructions)
-    cases = _recorded(built, request, _all_drawn(built, request))
-    return outcomes(cases, request.processes, options)
+    for outcome in outcomes(todo, request.processes, options):
+        # A reason for no problem takes no time to find again.
+        if outcome.trials:
+            store.store(questions[outcome.kernel], outcome)
+        found.append(outcome)
+    return found
 
 
 def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
@@ -82,19 +120,23 @@ def record_settled(built: Built, requests: Sequence[VerifyRequest]) -> list[Case
     Kernels get structures of host code whose padding is uninitialised stack memory. These bytes
     differ between recordings of several new processes, which have other addresses.
     """
+    return [
+        case
+        for request in requests
+        for case in _settled(built, request, _all_drawn(built, request))
+    ]
+
+
+def _settled(built: Built, request: VerifyRequest, drawn: Sequence[KernelSamples]) -> list[Case]:
     spawn = multiprocessing.get_context("spawn")
-    found: list[Case] = []
     with ExitStack() as stack:
         # A pool has one process, so that each call is one of another process.
         pools = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in range(_MORE_CALLS)]
-        for request in requests:
-            drawn = _all_drawn(built, request)
-            again = [pool.submit(_recorded, built, request, drawn) for pool in pools]
-            cases = _recorded(built, request, drawn)
-            for one in again:
-                cases = list(map(settle, cases, one.result()))
-            found += cases
-    return found
+        again = [pool.submit(_recorded, built, request, drawn) for pool in pools]
+        cases = _recorded(built, request, drawn)
+        for one in again:
+            cases = list(map(settle, cases, one.result()))
+        return cases
 
 
 def _all_drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:

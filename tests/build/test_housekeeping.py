@@ -35,8 +35,8 @@ def cache(tmp_path: Path) -> Path:
             "cache/emulators/new/engine.so": "e",
             "cache/generated/old": "g",
             "cache/generated/new": "g",
-            "cache/health/verdicts/old": "v",
-            "cache/health/verdicts/new": "v",
+            "cache/verdicts/old": "v",
+            "cache/verdicts/new": "v",
             "cache/trees/old/aiter/file": "t",
             "cache/trees/new/aiter/file": "t",
             "cache/trees/lock": "",
@@ -60,7 +60,7 @@ def files(cache: Path) -> set[str]:
 def test_sizes(cache: Path) -> None:
     """Prevents: a cache of gigabytes that nobody can find, most of it in Bazel's outputs."""
     found = sizes(cache)
-    made = {"disk", "emulators", "generated", "health", "trees", "workspaces", "outputs"}
+    made = {"disk", "emulators", "generated", "trees", "verdicts", "workspaces", "outputs"}
     assert {*found} == {"aiter", "roots"} | made
     assert 50_000 < found["outputs"] < 90_000
     assert next(iter(found)) == "outputs"
@@ -73,20 +73,20 @@ def test_what_was_used_stays(cache: Path, logged: list[str]) -> None:
     assert prune(cache, 30) == 0
     assert files(cache) == before
     age(cache / "disk/cas/ab/old")
-    for name in ("disk/cas/ab/old", "generated/old", "health/verdicts/old"):
+    for name in ("disk/cas/ab/old", "generated/old", "verdicts/old"):
         os.utime(cache / name, (_OLD, _OLD))
     age(cache / "emulators/old")
     age(cache / "trees/old")
     age(cache / "roots")
     age(cache / "aiter")
     assert prune(cache, 30) > 9000
-    gone = {"disk/cas/ab/old", "generated/old", "health/verdicts/old"}
+    gone = {"disk/cas/ab/old", "generated/old", "verdicts/old"}
     gone |= {"emulators/old/engine.so", "trees/old/aiter/file"}
     assert before - files(cache) == gone
     assert sorted(logged) == [
         "removed 1 file of disk/",
         "removed 1 file of generated/",
-        "removed 1 file of health/",
+        "removed 1 file of verdicts/",
         "removed emulators/old",
         "removed trees/old",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import struct
@@ -28,10 +29,11 @@ from qola.verify.__main__ import main
 from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
-from qola.verify.outcome import Outcome, lines, to_json
+from qola.verify.outcome import Outcome, Trial, lines, to_json
 from qola.verify.replay import EmulatedRun, Emulator, contents, outcomes
 from qola.verify.run import VerifyRequest, called, verify
 from qola.verify.sample import KernelSamples, draw
+from qola.verify.store import VerdictStore
 from qola.verify.tensors import tensors
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
@@ -424,17 +426,52 @@ def test_a_process_that_dies_is_an_error(
         tried(WHOLE)
 
 
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prevents: hours of emulation lost, or a verdict of other problems taken for one of these."""
+    store = VerdictStore({"QOLA_CACHE_HOME": str(tmp_path)})
+    request = VerifyRequest(ARCH, (WHOLE, PADDED), 1, max_work=1 << 15)
+    keep = store.store
+    kept: list[Outcome] = []
+
+    def interrupt(question: object, outcome: Outcome) -> None:
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(outcome)
+        keep(question, outcome)
+
+    monkeypatch.setattr(store, "store", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        verify(built("libmha_fwd"), request, store)
+    # Whatever is tried now gets another outcome.
+    monkeypatch.undo()
+    again = lambda _, call, *__: Trial(call.sample, call.names, (), (), "again")  # noqa: E731
+    monkeypatch.setattr("qola.verify.replay.Emulator.try_call", again)
+    caplog.set_level(logging.INFO)
+    found = verify(built("libmha_fwd"), request, store)
+    assert "2 kernels (gfx950): 1 have a stored verdict, 1 are tried" in caplog.messages
+    assert [one for one in found if one.state == "passed"] == kept
+    assert [one.trials[0].error for one in found if one.state == "failed"] == ["again"]
+    # More problems are other cases, and so is another limit.
+    for other in (replace(request, samples=2), replace(request, max_instructions=10**6)):
+        assert all(one.state == "failed" for one in verify(built("libmha_fwd"), other, store))
+
+
 def arguments(module: str) -> list[str]:
     one = built(module)
     files = (one.library, one.caller, one.repository / "plan.json")
     return ["--runtime", str(one.runtime), "--module", module, *map(str, files)]
 
 
-def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a report that lacks an arch; success where nothing was tried."""
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
     suite, page = (tmp_path / name for name in ("x.xml", "x.html"))
     words = [*arguments("libmha_fwd"), "--samples=1", f"--junit={suite}"]
-    words.append(f"--html={page}")
+    words += [f"--html={page}"]
     assert main([*words, "--kernels=*_psddv_*"]) == 0
     head, counts = capsys.readouterr().out.splitlines()
     assert "1 problems for each kernel, seed 0; at most 100,000,000 instructions a launch" in head
@@ -453,8 +490,11 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "an arch that is not emulated" in capsys.readouterr().err
 
 
-def test_a_limit_that_is_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_is_reached_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a kernel that runs for half an hour, or one called endless for no reason."""
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path))
     words = [*arguments("libmha_fwd"), "--samples=1", "--kernels=*_psddv_*", "--arch=gfx950"]
     assert main([*words, "--junit=", "--max-instructions=1000"]) == 13
     said = capsys.readouterr().out

@@ -15,7 +15,7 @@ from qola.code_object.reader import CodeObject
 from qola.errors import ExitCode
 from qola.health.compare import compare_trees
 from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola.health.emulate import EmulationRequest, VerdictStore, verdict_of
+from qola.health.emulate import CodeObjectVerdicts, EmulationRequest, verdict_of
 from qola.health.page import render
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
@@ -138,11 +138,11 @@ def test_verdicts_are_stored_by_digest(tmp_path: Path) -> None:
     """Prevents: a kernel emulated again for each tree, or a verdict of other problems used."""
     environ = {"QOLA_CACHE_HOME": str(tmp_path)}
     verdict = KernelVerdict("failed", 2, 3.5, ("o is wrong",))
-    VerdictStore(EmulationRequest(), environ).store("1" * 64, verdict)
-    VerdictStore(EmulationRequest(), environ).store("2" * 64, KernelVerdict("untried"))
-    assert VerdictStore(EmulationRequest(), environ).find("1" * 64) == verdict
-    assert VerdictStore(EmulationRequest(), environ).find("2" * 64) is None
-    assert VerdictStore(EmulationRequest(samples=2), environ).find("1" * 64) is None
+    CodeObjectVerdicts(EmulationRequest(), environ).store("1" * 64, verdict)
+    CodeObjectVerdicts(EmulationRequest(), environ).store("2" * 64, KernelVerdict("untried"))
+    assert CodeObjectVerdicts(EmulationRequest(), environ).find("1" * 64) == verdict
+    assert CodeObjectVerdicts(EmulationRequest(), environ).find("2" * 64) is None
+    assert CodeObjectVerdicts(EmulationRequest(samples=2), environ).find("1" * 64) is None
 
 
 def test_verdicts_are_those_of_verify() -> None:

@@ -1,0 +1,56 @@
+"""Stores verdicts in qola's cache, by everything that decides them.
+
+A question names the kernel's code and its problems. An edit of a source file that decides verdicts
+makes the stored ones invalid. To try all kernels again, remove the directory `verdicts` of the
+cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from qola.answers import read_entry, write_entry
+from qola.cache import cache_directory
+from qola.files import sha256_of, sha256_of_json
+from qola.json_types import json_fields, parse_json, reader
+from qola.packages import QOLA, find_modules
+
+DIRECTORY = "verdicts"
+"""Directory of the cache with verdicts."""
+
+REPLAY = "qola.verify.replay"
+"""The module whose sources decide the outcome of a recorded case."""
+
+
+def sources_digest(module: str = REPLAY) -> str:
+    """Return the digest of the sources that a module consists of, with the emulator's engine."""
+    files = [*find_modules(module), *sorted((QOLA / "emulate").glob("*.c"))]
+    return sha256_of_json([[path.relative_to(QOLA).as_posix(), sha256_of(path)] for path in files])
+
+
+class VerdictStore:
+    """Verdicts of any dataclass, by a question.
+
+    Attributes:
+        sources: digest of the sources that decide the verdicts.
+    """
+
+    def __init__(self, environ: Mapping[str, str], module: str = REPLAY) -> None:
+        """Read the sources that decide the verdicts, those of a module and of its imports."""
+        self._directory = cache_directory(environ) / DIRECTORY
+        self.sources = sources_digest(module)
+
+    def find(self, question: object, kind: Any) -> Any:
+        """Return the verdict for a question, a JSON value; None if there is none."""
+        content = read_entry(self._directory, self._key(question))
+        return None if content is None else reader(kind)(parse_json(content))
+
+    def store(self, question: object, verdict: Any) -> None:
+        """Store a verdict at once, so that an interrupted run keeps it."""
+        content = json.dumps(verdict, default=json_fields).encode("ascii")
+        write_entry(self._directory, self._key(question), content)
+
+    def _key(self, question: object) -> str:
+        return sha256_of_json([question, self.sources])
