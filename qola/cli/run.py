@@ -68,6 +68,11 @@ def _add_verify(commands: Any) -> None:
     parser.add_argument(
         "--html", metavar="FILE.html", help="also write a page for people there, in one file"
     )
+    parser.add_argument(
+        "--verdicts",
+        metavar="FILE",
+        help="also write the verdict of each kernel there, by digests, in a file to commit",
+    )
     options.add_options(parser, *options.REQUEST, *options.BUILD)
 
 
@@ -78,7 +83,7 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     words += ["--json"] if args.json else []
-    words += _paths(around, junit=args.junit, html=args.html)
+    words += _paths(around, junit=args.junit, html=args.html, verdicts=args.verdicts)
     return _run_program("verify", words, args, around)
 
 

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from qola.errors import QolaError
 from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
+from qola.verify.record import to_text
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
 from qola.verify.store import VerdictStore
@@ -22,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.verify", allow_abbrev=False)
     add_modules(parser)
     add_files(parser)
+    parser.add_argument("--verdicts", type=Path)
     parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
     parser.add_argument("--processes", type=int, default=available_cores())
     args = parser.parse_args(argv)
@@ -46,6 +49,14 @@ def _verify(args: argparse.Namespace) -> int:
             f"at most {args.max_instructions:,} instructions a launch (--max-instructions)",
             f"qola {libraries[0].plan.qola}",
         ]
+        if args.verdicts:
+            plan = libraries[0].plan
+            depends = {
+                "aiter": plan.aiter.id,
+                "problems": f"{args.samples} for each kernel, seed {args.seed}",
+                "sources": store.sources[:16],
+            }
+            args.verdicts.write_text(to_text(depends, found), encoding="utf-8")
         name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
         return tell(args, name, facts, found)
     except QolaError as error:

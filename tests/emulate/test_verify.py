@@ -30,6 +30,7 @@ from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, Trial, lines, to_json
+from qola.verify.record import key_of
 from qola.verify.replay import EmulatedRun, Emulator, contents, outcomes
 from qola.verify.run import VerifyRequest, called, verify
 from qola.verify.sample import KernelSamples, draw
@@ -469,15 +470,19 @@ def test_the_program(
 ) -> None:
     """Prevents: a report that lacks an arch; success where nothing was tried."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
-    suite, page = (tmp_path / name for name in ("x.xml", "x.html"))
+    suite, page, record = (tmp_path / name for name in ("x.xml", "x.html", "x.verdicts"))
     words = [*arguments("libmha_fwd"), "--samples=1", f"--junit={suite}"]
-    words += [f"--html={page}"]
+    words += [f"--html={page}", f"--verdicts={record}"]
     assert main([*words, "--kernels=*_psddv_*"]) == 0
     head, counts = capsys.readouterr().out.splitlines()
     assert "1 problems for each kernel, seed 0; at most 100,000,000 instructions a launch" in head
     assert counts == "2 passed, 0 failed, 0 untried; 2 problems"
     assert main([*words, "--kernels=*_psddv_*", "--json"]) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
+    # The second run reads the verdicts of the first one.
+    for kernel in kernels:
+        assert f"{key_of(kernel['kernel'])} {kernel['digest'][:8]}\n" in record.read_text()
+    assert "passed gfx950 1\n" in record.read_text()
     assert [kernel["arch"] for kernel in kernels] == ["gfx942", "gfx950"]
     assert 'tests="2" failures="0"' in suite.read_text()
     assert "Emulated kernels of ci" in page.read_text()
