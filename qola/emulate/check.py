@@ -59,7 +59,8 @@ def _in_accumulation(one: Instruction, name: str) -> bool:
     if one.form == "VOP3P_MFMA":
         return bool({"src0": one["acc"] & 1, "src1": one["acc"] >> 1}.get(name, one["acc_cd"]))
     if one.name.startswith("V_ACCVGPR"):
-        return name == ("src0" if one.name.endswith("READ") else "vdst")
+        # A move has two.
+        return name != {"V_ACCVGPR_READ": "vdst", "V_ACCVGPR_WRITE": "src0"}.get(one.name)
     return bool(one["acc"]) and name in ("vdst", "vdata", "data", "data0", "data1")
 
 

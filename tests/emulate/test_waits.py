@@ -54,6 +54,7 @@ COVERED: dict[str, list[int]] = {
     "flat": [*FLAT, wait(0, 0), READ],
     "flat in two waits": [*FLAT, wait(vm=0), wait(lgkm=0), READ],
     "another register": [*GLOBAL, 0x7E040300],
+    "an accumulation register, moved to another": [*GLOBAL, 0x7E00A501],
     "the counter has room for 63": [*GLOBAL, *STORE * 63, READ],
 }
 MISSED: dict[str, tuple[list[int], int, str]] = {
