@@ -1085,22 +1085,23 @@ static void check_order(Ctx *c, const Insn *i, const Wave *w, const u64 *address
       low = o->low[queue] < low ? o->low[queue] : low;
       high = most(high, o->high[queue]);
     }
-  if (low >= high) return;
+  if (low >= high || !used) return;
   // Most accesses are elsewhere.
-  u64 least = ~(u64)0, greatest = 0;
+  u32 place[LANES] ALIGNED, least = ~(u32)0, greatest = 0;
+  for (int lane = 0; lane < LANES; lane++) place[lane] = (u32)(address[lane] - w->lds);
+  for (u64 rest = ~used; rest; rest &= rest - 1)
+    place[__builtin_ctzll(rest)] = place[__builtin_ctzll(used)];
   for (int lane = 0; lane < LANES; lane++) {
-    u64 place = address[lane] - w->lds, off = (used >> lane & 1) - 1;
-    u64 from = place | off, to = place & ~off;
-    least = from < least ? from : least;
-    greatest = to > greatest ? to : greatest;
+    least = place[lane] < least ? place[lane] : least;
+    greatest = place[lane] > greatest ? place[lane] : greatest;
   }
   i64 mask = ((i64)1 << l->shift) - 1, count = size >> l->shift;
   if (greatest >> l->shift < (u64)most(low - count + 1, 0) || least >> l->shift >= (u64)high) return;
   const u64 *owner = l->owners + w->group * l->granules;
   for (u64 rest = used; rest && !c->stop; rest &= rest - 1) {
     int lane = __builtin_ctzll(rest);
-    i64 place = (i64)(address[lane] - w->lds), first = place >> l->shift;
-    if (place & mask || first + count <= low || first >= high) continue;
+    i64 first = place[lane] >> l->shift;
+    if (place[lane] & mask || first + count <= low || first >= high) continue;
     for (i64 k = first; k < first + count; k++) {
       u64 mark = owner[k];
       if ((u32)mark <= limit[mark >> 48]) continue;
@@ -1149,17 +1150,20 @@ static void pass_barrier(const Launch *l, Wave *w) {
 
 // Lanes that write other bytes than there are.
 static u64 changing(const u64 *address, u64 used, i64 size, const u32 *word) {
-  u64 changed = 0;
-  for (u64 rest = used; rest; rest &= rest - 1) {
-    int l = __builtin_ctzll(rest);
-    u32 differs = 0;
-    if (size < 4)
-      differs = (u32)memcmp((const void *)address[l], word + l, (size_t)size);
-    else
-      for (i64 n = 0; n < size / 4; n++) differs |= load_u32(address[l] + 4 * (u64)n) ^ word[n * LANES + l];
-    changed |= (u64)(differs != 0) << l;
+  u32 old[4 * LANES] ALIGNED, differs[LANES] ALIGNED;
+  if (size < 4) {
+    u64 changed = 0;
+    for (u64 rest = used; rest; rest &= rest - 1) {
+      int l = __builtin_ctzll(rest);
+      changed |= (u64)(memcmp((const void *)address[l], word + l, (size_t)size) != 0) << l;
+    }
+    return changed;
   }
-  return changed;
+  read_words(address, used, (int)size / 4, old);
+  memset(differs, 0, sizeof differs);
+  for (i64 n = 0; n < size / 4; n++)
+    for (int l = 0; l < LANES; l++) differs[l] |= old[n * LANES + l] ^ word[n * LANES + l];
+  return packed(differs) & used;
 }
 
 static void order_read(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size) {

@@ -248,6 +248,7 @@ class NativeRun:
         encoded, machine = self._native.encoded, self._machine
         starts, ends = machine.map.bounds()
         passages, races = self._native.passages, machine.races
+        races.spans[:] = 0, races.granules
         arrays = (self.v, self.s, self.scc, self._groups, self._numbers, self._live)
         self._launch = launch = _Launch(
             len(self._groups),

@@ -109,6 +109,8 @@ class Races:
         shift: log2 of the bytes of a granule: the smallest access of the kernel.
         granules: of a workgroup; 0 if the kernel has no such instructions.
         owners: marks of the last writes; (workgroups, granules).
+        spans: of a workgroup, first granule and end of marks that some wave may not pass. The
+            engine has its own.
         orders: by wave: issued, done, done at the last barrier; count, first granule and end of the
             last marks (for the engine). Each has a number for each queue.
     """
@@ -135,12 +137,24 @@ class Races:
         self._issued, self._done, self._synced = (self.orders[:, n] for n in range(3))
         self._reads = np.zeros((waves, self.granules), U64) if checked else None
         self._met = np.zeros(waves, I64)
+        self.spans = np.zeros((groups, 2), I64)
+        self.begin()
 
     def begin(self) -> None:
         """Start other workgroups."""
         self.owners[:], self.orders[:], self._met[:] = 0, 0, 0
+        self.spans[:] = self.granules, 0
         if self._reads is not None:
             self._reads[:] = 0
+
+    def _is_near(self, w: Waves, addresses: Array, size: int) -> bool:
+        """Whether an access must be looked at: most of them are elsewhere than loose marks."""
+        if self._reads is not None:
+            return True
+        places = (addresses - w.lds_rows).view(I64)
+        spans = self.spans[w.groups] << self.shift
+        after = places.max(axis=1) + size > spans[:, 0]
+        return bool((after & (places.min(axis=1) < spans[:, 1])).any())
 
     def _rows(self, w: Waves) -> Array:
         return w.groups * self._group_waves + w.numbers
@@ -166,12 +180,16 @@ class Races:
         some = slice(group * self._group_waves, (group + 1) * self._group_waves)
         self._synced[some] = self._done[some]
         self._met[some] = self._issued[some, _LDS]
+        marks = self.owners[group].astype(I64)
+        synced = self._synced[some].reshape(-1)[marks >> WAVE]
+        loose = np.flatnonzero((marks & _COUNT) > synced)
+        self.spans[group] = (loose[0], loose[-1] + 1) if len(loose) else (self.granules, 0)
 
     def read(
         self, w: Waves, one: Instruction, addresses: Array, size: int, lanes: Array | None
     ) -> Iterator[Disorder]:
         """Yield the first disorder of each kind of a read."""
-        if one.pc not in self.numbers:
+        if one.pc not in self.numbers or not self._is_near(w, addresses, size):
             return
         row, lane, cells = self._cells(w, addresses, size, lanes)
         yield from self._disorders(w, row, lane, cells, False)
@@ -222,7 +240,11 @@ class Races:
     def _mark(self, w: Waves, one: Instruction, row: Array, cells: Array, queue: int) -> None:
         rows = self._rows(w)[row]
         marks = self._marks(one, rows, w.numbers[row], queue)
-        self.owners[w.groups[row][:, None], cells] = marks[:, None]
+        groups = w.groups[row]
+        self.owners[groups[:, None], cells] = marks[:, None]
+        if len(groups):
+            np.minimum.at(self.spans[:, 0], groups, cells[:, 0])
+            np.maximum.at(self.spans[:, 1], groups, cells[:, -1] + 1)
         # The engine looks at marks in a span of granules only.
         self.orders[rows, 3, queue] = self._issued[rows, queue] + 1
         self.orders[rows, 4, queue], self.orders[rows, 5, queue] = 0, self.granules

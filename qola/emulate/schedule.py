@@ -91,11 +91,13 @@ class Schedule:
 
     def _follow_loads(self, w: Waves) -> None:
         """Report registers that a block uses before a wait covers their load."""
-        for row, state in enumerate(w.loads):
-            passage = self.program.waits.passage(w.pc, int(state))
-            group, number = int(w.groups[row]), int(w.numbers[row])
-            w.machine.report_misuses(passage.misuses, group, number)
-            w.loads[row] = passage.state
+        before = w.loads.tolist()
+        passages = {state: self.program.waits.passage(w.pc, state) for state in set(before)}
+        if any(passage.misuses for passage in passages.values()):
+            for row, state in enumerate(before):
+                group, number = int(w.groups[row]), int(w.numbers[row])
+                w.machine.report_misuses(passages[state].misuses, group, number)
+        w.loads[:] = [passages[state].state for state in before]
 
     def _end(self, w: Waves, one: Instruction) -> None:
         if one.name in BRANCHES:
