@@ -24,6 +24,7 @@ import numpy as np
 
 from qola.emulate import native
 from qola.emulate.hip import Hip
+from qola.emulate.isa import ISAS
 from qola.emulate.launch import Options
 
 
@@ -56,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             seconds = min(seconds, time.process_time() - start)
         count = sum(one.result.instructions for one in hip.launches[before:] if one.result)
         rates[str(waves)] = round(count / seconds)
-    engine = "NumPy" if args.reference or native.engine() is None else "C"
+    in_numpy = args.reference or ISAS[args.arch].is_rdna or native.engine() is None
+    engine = "NumPy" if in_numpy else "C"
     report = {"arch": args.arch, "engine": engine, "instructions": count}
     print(json.dumps(report | {"instructions_per_second_by_waves": rates}, indent=2))
     return 0

@@ -26,8 +26,10 @@ _DESCRIPTOR_BYTES = 64
 #: Code at the start of kernels with preloaded arguments, for firmware that does not preload.
 _PRELOAD_BYTES = 256
 
-LDS_BYTES = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
-"""LDS of a compute unit in bytes (ISA documents of CDNA2, CDNA3 and CDNA4)."""
+LDS_BYTES = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10} | dict.fromkeys(
+    ("gfx1100", "gfx1201"), 64 << 10
+)
+"""LDS of a workgroup in bytes (ISA documents of CDNA2, CDNA3, CDNA4, RDNA3 and RDNA4)."""
 
 
 @dataclass(frozen=True)

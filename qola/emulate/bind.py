@@ -6,6 +6,7 @@ The fields of an instruction are decoded once; the function only reads, computes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,11 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     """A vector operation, in any of its encodings."""
     if not operation.outputs:
         return lambda w: None
+    if one.form.endswith("_DPP8"):
+        raise UnsupportedError("DPP of eight lanes")
     operation = with_signs(one, operation)
+    if one.name.startswith("V_MBCNT_"):
+        operation = replace(operation, function=vector.bits_below(one.name, one.isa.lanes))
     sources = iter(SOURCES[family(one)])
     # The result's type comes first: an accumulating operation reads its destination in it.
     output = operation.outputs[0]
@@ -117,10 +122,11 @@ def _plain(
 ) -> Read | tuple[int, str]:
     """How an operand is read: a register's number and type where that is all, else a function."""
     if kind == "dst":
-        return _of_register(one["vdst"], output)
+        return _of_register(one["vdst"], output, one.isa.is_rdna and one["opsel"] >> 3 & 1)
     if kind == "lit":
         assert one.literal is not None
-        return literals.number(one.literal & 0xFFFFFFFF), "f32"
+        number = literals.number(one.literal & 0xFFFFFFFF)
+        return (lambda w: typed(w.u[number], "f16")) if output == "f16" else (number, "f32")
     if kind == "vcc":
         return lambda w: w.lanes(VCC)
     if kind == "fnuz":
@@ -154,11 +160,12 @@ def _plain(
     return _signed(one, place, kind, lambda w: typed(raw(w), kind))
 
 
-def _of_register(number: int, kind: str) -> Read | tuple[int, str]:
+def _of_register(number: int, kind: str, high: int = 0) -> Read | tuple[int, str]:
     if kind in ("u32", "i32", "f32"):
         return number, kind
     if TYPES[kind]().itemsize == 2:
-        return lambda w: typed(w.u[number], kind)
+        distance = U32(16 * high)
+        return lambda w: typed(w.u[number] >> distance, kind)
     fields = Instruction(0, 0, "", "", {"src0": number}, {}, None, "")
     return wide(fields, "src0", kind)
 
@@ -221,7 +228,7 @@ def _modified(one: Instruction, operation: Operation) -> ArrayFunction:
 def _vector_writer(one: Instruction, operation: Operation) -> Write:
     output = operation.outputs[0]
     if output == "mask":
-        number = {"VOPC": VCC}.get(family(one), one["vdst"])
+        number = one.fields.get("vdst", VCC)
         if one.form == "VOPC_SDWA_SDST" and one["sd"]:
             number = one["sdst"]
         compared = write_mask(number)
@@ -249,28 +256,31 @@ def _vector_writer(one: Instruction, operation: Operation) -> Write:
 
 def _result_writer(one: Instruction, output: str, name: str) -> Write:
     number = one["vdst"]
+    if name.startswith("V_S_"):
+        return write_scalar(number % VGPRS, output)
     if "dst_sel" in one.fields and (one["dst_sel"] != 6):
         return write_selected(number, one["dst_sel"], one["dst_unused"])
     size = TYPES[output]().itemsize
     if size == 8:
         return write_pair(number)
     if size == 2:
-        return write_half(number, bool(one["opsel"] >> 3 & 1), name in KEEPS_HALF)
+        keeps = one.isa.is_rdna or name in KEEPS_HALF
+        return write_half(number, bool(one["opsel"] >> 3 & 1), keeps)
     return write_vector(number)
 
 
 def _with_dpp(one: Instruction, function: ArrayFunction, reads: list[Read], write: Write) -> Step:
     """The first operand comes from another lane; lanes that have none keep their result."""
-    source, valid = lane_source(one["dpp"])
-    lane = np.arange(64)
+    source, valid = lane_source(one["dpp"], one.isa.lanes)
+    lane = np.arange(one.isa.lanes)
     enabled = (one["row_mask"] >> (lane // 16) & 1) & (one["bank_mask"] >> (lane // 4 % 4) & 1)
-    zeros = bool(one["bc"])
+    zeros, inactive = bool(one["bc"]), bool(one["fi"])
     first, others = reads[0], reads[1:]
 
     def run(w: Waves) -> None:
         moved = first(w)[:, source]
-        # A lane that is off is not read.
-        there = valid & w.exec[:, source]
+        # A lane that is off is not read, unless the instruction asks for it (FI of RDNA).
+        there = valid & (w.exec[:, source] | inactive)
         moved = np.where(there, moved, moved.dtype.type(0))
         result = function(moved, *[read(w) for read in others])
         kept, full = w.exec, w.full
@@ -312,7 +322,7 @@ def _bind_scalar(one: Instruction, operation: Operation, literals: Literals) -> 
         if kind == "scc":
             writes.append(_write_scc)
         elif kind == "exec":
-            writes.append(write_scalar(EXEC, "u64"))
+            writes.append(write_scalar(EXEC, result_kind))
         else:
             writes.append(write_scalar(one["sdst"], kind))
     if len(writes) == 1:
@@ -337,8 +347,11 @@ def _scalar_read(
         return listed(one["sdst"], kind)
     if kind == "scc":
         return lambda w: w.scc
+    if kind == "lit":
+        assert one.literal is not None
+        return listed(literals.number(one.literal & 0xFFFFFFFF), "f32")
     if kind == "exec":
-        return lambda w: w.q[EXEC]
+        return lambda w: w.q[EXEC] if result == "u64" else w.u[EXEC]
     if kind in ("k", "ku"):
         bits = one["simm16"]
         if kind == "k" and bits & 0x8000:

@@ -11,6 +11,7 @@ from qola.emulate import memory
 from qola.emulate.arrays import F16, F32, F64, I32, I64, U32, U64, Array, first_of_any
 from qola.emulate.check import check_access, record_lds
 from qola.emulate.decode import Instruction
+from qola.emulate.isa import CDNA
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
@@ -46,6 +47,11 @@ def signed_of(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) & 1 else value
 
 
+def _offset_of(one: Instruction) -> int:
+    """Return the offset of an access to global or scratch memory."""
+    return signed_of(one["offset"], one.isa.offset_bits)
+
+
 def _buffer(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a buffer, base + soffset + stride * index + offset, and the range check.
 
@@ -57,19 +63,23 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
     number = one["vaddr"]
     index = listed(number, "u32") if one["idxen"] else None
     vector = listed(number + one["idxen"], "u32") if one["offen"] else None
+    # RDNA has two bits for kinds of swizzling, and several kinds of range checks with an index.
+    swizzling = U32(30 if one.isa.is_rdna else 31)
+    if one.isa.is_rdna and index is not None:
+        raise UnsupportedError("an index into a buffer")
 
     def find(w: Waves, size: int) -> Reach:
         words = -(-size // 4)
         low, high, records, flags = (w.u[resource + word] for word in range(4))
         base = low.astype(U64) | (high & _HIGH_ADDRESS).astype(U64) << U64(32)
         start = soffset(w).astype(I64)
-        if (swizzled := high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():
+        if (swizzled := high >> swizzling).any() or (flags >> U32(23) & U32(1)).any():
             if not ((swizzled == 1) & (base == w.machine.scratch_start)).all():
                 raise UnsupportedError("a buffer that is swizzled, or adds the lane's number")
             moved = offset + start if vector is None else offset + start + vector(w).astype(I64)
-            return _own_scratch(w, one, np.broadcast_to(moved, (w.count, LANES)), size)
+            return _own_scratch(w, one, np.broadcast_to(moved, w.exec.shape), size)
         if vector is None:
-            within = np.full((w.count, LANES), offset, I64)
+            within = np.full(w.exec.shape, offset, I64)
         else:
             within = vector(w).astype(I64) + offset
         stride = None
@@ -91,7 +101,8 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 def _global(one: Instruction, literals: Literals) -> Finder:
     """Find addresses in two vector registers, or in two scalar registers plus a vector offset."""
     flat = one.form == "FLAT"
-    offset = np.int64(one["offset"] if flat else signed_of(one["offset"], 13)).view(U64)
+    unsigned = flat and one.isa is CDNA
+    offset = np.int64(one["offset"] if unsigned else _offset_of(one)).view(U64)
     saddr = one["saddr"] & 0x7F
     address = one["addr"]
 
@@ -121,13 +132,13 @@ def _generic(w: Waves, addresses: Array, size: int) -> Array:
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a lane's own scratch memory."""
-    offset = signed_of(one["offset"], 13)
+    offset = _offset_of(one)
     saddr = one["saddr"] & 0x7F
     uses_vector = bool(one["sve"])
     address = one["addr"]
 
     def find(w: Waves, size: int) -> Reach:
-        within = np.full((w.count, LANES), offset, I64)
+        within = np.full(w.exec.shape, offset, I64)
         if uses_vector:
             within = within + w.u[address].astype(I64)
         if saddr != OFF:
@@ -145,7 +156,7 @@ def _own_scratch(w: Waves, one: Instruction, within: Array, size: int) -> Reach:
         detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
         machine.report(w, one, "out of range", detail, w.exec & ~good)
     wave = w.groups * machine.group_waves + w.numbers
-    lane = wave[:, None] * LANES + np.arange(LANES)
+    lane = wave[:, None] * machine.lanes + np.arange(machine.lanes)
     places = lane * machine.scratch_row + np.where(good & w.exec, within, 0)
     return (places + machine.scratch_start).view(U64), [good]
 
@@ -314,7 +325,7 @@ def _to_lds(one: Instruction, finder: Finder, size: int) -> Step:
     """
     if size < 4:
         raise UnsupportedError("bytes or halves loaded to the LDS")
-    offset = one["offset"] if one.form == "MUBUF" else signed_of(one["offset"], 13)
+    offset = one["offset"] if one.form == "MUBUF" else _offset_of(one)
 
     def run(w: Waves) -> None:
         machine = w.machine
@@ -459,19 +470,21 @@ def _names() -> dict[str, Binder]:
 BUFFERS = _names()
 
 
-SCALAR_LOAD = re.compile(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$")
-_COUNTS = (1, 2, 4, 8, 16)
+SCALAR_LOAD = re.compile(r"S_(BUFFER_)?LOAD_(?:DWORD(?:X(\d+))?|([US])(BYTE|SHORT))$")
+_COUNTS = (1, 2, 3, 4, 8, 16)
 
 
 def _bind(one: Instruction, literals: Literals) -> Step:
     found = SCALAR_LOAD.match(one.name)
     assert found
     words = int(found[2] or 1)
+    # Bytes of a number of 8 or 16 bits.
+    small = {"BYTE": 1, "SHORT": 2}.get(found[4], 0)
+    signed = found[3] == "S"
     base, target = one["sbase"], one["sdata"]
     buffer = bool(found[1])
     raw = one["offset"] if one["imm"] else 0
-    # 21 bits with a sign.
-    offset = raw - (1 << 21) if raw >> 20 & 1 else raw
+    offset = signed_of(raw, one.isa.scalar_offset_bits)
     register = one["soffset"] if one["soffset_en"] else None
     if not one["imm"] and register is None:
         # Without both, the offset field is a register's number.
@@ -487,21 +500,28 @@ def _bind(one: Instruction, literals: Literals) -> Step:
         within: list[Array] = []
         if buffer:
             records = w.u[base + 2].astype(I64)
-            within = [distance + 4 * word < records for word in range(words)]
+            within = [distance + 4 * word + max(small - 1, 0) < records for word in range(words)]
             start = start & U64(0xFFFFFFFFFFFF)
-        # The two lowest bits of an address are ignored.
-        addresses = (start + np.asarray(distance, I64).view(U64)) & ~U64(3)
+        addresses = start + np.asarray(distance, I64).view(U64)
+        if not small:
+            # The two lowest bits of an address are ignored.
+            addresses = addresses & ~U64(3)
         # Of a buffer each word by itself: those out of its range are 0, whatever lies there.
         step = 1 if buffer else words
         parts = []
         for word in range(0, words, step):
             checked, used = w.machine.map.checked(
                 addresses + U64(4 * word),
-                4 * step,
+                small or 4 * step,
                 within[word] if within else None,
                 w.machine.reporter(w, one),
             )
-            found = memory.read_words(checked, step)
+            if small:
+                found = memory.read_small(checked, small)[None]
+                if signed:
+                    found = found.astype(np.int16 if small == 2 else np.int8).astype(I32).view(U32)
+            else:
+                found = memory.read_words(checked, step)
             parts.append(found if used is None else found * used)
         values = np.concatenate(parts)
         w.s[:, target : target + words] = values[:, :, 0].T
@@ -512,7 +532,10 @@ def _bind(one: Instruction, literals: Literals) -> Step:
 
 
 SCALAR_MEMORY: dict[str, Binder] = {
-    f"S_{buffer}LOAD_DWORD{f'X{count}' if count > 1 else ''}": _bind
+    f"S_{buffer}LOAD_{kind}": _bind
     for buffer in ("", "BUFFER_")
-    for count in _COUNTS
+    for kind in (
+        *(f"DWORD{f'X{count}' if count > 1 else ''}" for count in _COUNTS),
+        *("UBYTE", "SBYTE", "USHORT", "SSHORT"),
+    )
 }

@@ -14,7 +14,7 @@ import numpy as np
 from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import DPP, SDWA, listed
-from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Layout, Step, Waves
+from qola.emulate.waves import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS, Layout, Step, Waves
 
 #: Numbers that mean no register, in operands that may have none.
 _OFF = (124, 127)
@@ -27,6 +27,8 @@ def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
         "vaddr": not (one["offen"] or one["idxen"]),
         "addr": one.form == "SCRATCH" and not one["sve"],
     }
+    for part in one.parts:
+        yield from registers_of(part)
     for name, words in one.words.items():
         number, count = one[name], words
         # tinygrad lists the immediate of SOPK and SOPP among the registers.
@@ -74,6 +76,8 @@ def find_misfit(one: Instruction, layout: Layout) -> str:
     """Return which register of an instruction a wave does not have; empty if it has all."""
     for _, number, count in registers_of(one):
         last = number + count - 1
+        if number == NULL and one.isa.is_rdna:
+            continue
         if number < SGPRS:
             if count > 1 and number % 2:
                 return f"s{number} is odd, and begins a pair"
@@ -104,7 +108,7 @@ def operands_of(one: Instruction) -> tuple[list[Operand], list[Operand]]:
     for operand in registers_of(one):
         name = operand[0]
         if name in ("vdst", "vdata") and one.form in ("DS", "MUBUF", "GLOBAL", "FLAT", "SCRATCH"):
-            if _loads(one):
+            if writes_vectors(one):
                 writes.append(operand)
             if name == "vdata" and "LOAD" not in one.name:
                 reads.append(operand)
@@ -113,11 +117,11 @@ def operands_of(one: Instruction) -> tuple[list[Operand], list[Operand]]:
         else:
             reads.append(operand)
     if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
-        writes.append(("", VCC, 2))
+        writes.append(("", VCC, one.isa.lanes // 32))
     return reads, writes
 
 
-def _loads(one: Instruction) -> bool:
+def writes_vectors(one: Instruction) -> bool:
     """Whether an access of memory or the LDS writes vector registers."""
     if one.form == "DS":
         return any(word in one.name for word in _FROM_LDS)
@@ -150,7 +154,7 @@ def checking(one: Instruction, step: Step) -> Step:
             if lanes.any():
                 detail = f"{name_of(number)} was never written"
                 w.machine.report(w, one, "uninitialised register", detail, lanes)
-        active = w.exec if lane is None else lane(w) % LANES == np.arange(LANES)
+        active = w.exec if lane is None else lane(w) % one.isa.lanes == np.arange(one.isa.lanes)
         step(w)
         for number, count in writes:
             if number < SGPRS:

@@ -11,11 +11,14 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
+
+from qola.emulate import rdna
+from qola.emulate.isa import CDNA, ISAS, Isa
 
 #: The encoding behind an opcode's name; names with and without it mean the same operation.
 ENCODING = re.compile(r"_E(32|64)$")
@@ -66,6 +69,12 @@ def _decoder() -> Any:
     return decode
 
 
+@cache
+def _tables(isa: Isa) -> ModuleType:
+    with only_tables():
+        return importlib.import_module(f"tinygrad.runtime.autogen.amd.{isa.tables}.ins")
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction, in numbers.
@@ -80,6 +89,8 @@ class Instruction:
         words: 32-bit registers that each operand takes.
         literal: the constant behind the instruction, if there is one.
         source: something whose `str` is the instruction in words, which few are asked for.
+        isa: its instruction set. Names and fields are CDNA's in all of them.
+        parts: the two operations of one instruction that does both at once.
     """
 
     pc: int
@@ -90,6 +101,8 @@ class Instruction:
     words: Mapping[str, int]
     literal: int | None
     source: object
+    isa: Isa = CDNA
+    parts: tuple[Instruction, ...] = ()
 
     @property
     def text(self) -> str:
@@ -117,14 +130,17 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
     Args:
         code: the bytes.
         pc: of the instruction.
-        arch: whose opcodes it has: gfx90a's, or those that gfx942 and gfx950 share.
+        arch: whose opcodes it has; without it, those that gfx942 and gfx950 share.
 
     Raises:
-        ValueError: they are not an instruction of CDNA2 (gfx90a), CDNA3 or CDNA4.
+        ValueError: they are not an instruction of the arch.
     """
+    isa = ISAS.get(arch, CDNA)
     if arch == "gfx90a":
         code = _as_cdna3(code)
     try:
+        if isa.is_rdna:
+            return replace(_decode_rdna(code[:_LONGEST], isa), pc=pc)
         fields, words, name, form, size, literal, source = _decode(code[:_LONGEST])
     except Exception as error:
         # The tables raise what they happen to: an assertion, or a RuntimeError for a register that
@@ -203,6 +219,37 @@ def _number(value: Any) -> int:
         repr(value)
     # A register knows its number; an enumeration its value; the rest are numbers.
     return int(getattr(value, "offset", getattr(value, "value", value)))
+
+
+@lru_cache(_MOST_DECODED)
+def _decode_rdna(code: bytes, isa: Isa) -> Instruction:
+    tables, padded = _tables(isa), code.ljust(_LONGEST, b"\0")
+    form = rdna.find_format(padded, tables)
+    found = form.from_bytes(padded) if form else _decoder()(padded, isa.tables)
+    found = rdna.widen(found, padded, tables)
+    fields = {}
+    for name, _ in found._fields:
+        value = getattr(found, name)
+        number = getattr(value, "offset", None)
+        fields[name] = getattr(value, "value", value) if number is None else rdna.swapped(number)
+    literal = found._literal if fields.get("literal") is not None else None
+    form, size, text = type(found).__name__, found.size(), repr(found)
+    if form.startswith("VOPD"):
+        names = found.opx.name, found.opy.name
+        text = " :: ".join(names).lower() + text.removeprefix(form)
+        parts = tuple(
+            Instruction(
+                *(0, size, name, part, MappingProxyType(own), MappingProxyType(words)),
+                *(literal, text, isa),
+            )
+            for name, part, own, words in rdna.dual_parts(names, fields)
+        )
+        nothing: Mapping[str, int] = MappingProxyType({})
+        return Instruction(0, size, "V_DUAL", form, nothing, nothing, literal, text, isa, parts)
+    name = ENCODING.sub("", found.op_name)
+    name, form, fields, words = rdna.translated(name, form, fields, found.op_regs)
+    proxies = MappingProxyType(fields), MappingProxyType(words)
+    return Instruction(0, size, name, form, *proxies, literal, text, isa)
 
 
 def sweep(code: bytes, arch: str = "") -> dict[int, Instruction | str]:

@@ -218,8 +218,8 @@ class _Encoder:
 
     def _record(self, one: Instruction) -> Record:
         form = family(one)
-        if one.name == "S_WAITCNT":
-            return Record(RUN_WAIT, x=[*waited(one)])
+        if counts := waited(one):
+            return Record(RUN_WAIT, x=[*counts[:2]])
         special = _BY_NAME.get(one.name)
         if special:
             return special(self, one)

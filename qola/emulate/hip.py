@@ -94,7 +94,7 @@ class Hip:
 
         Args:
             runtime: cc/fake_hip's library, whatever its name.
-            arch: gfx90a, gfx942 or gfx950.
+            arch: one of `ARCHS`.
             units: compute units of the device, 0 for those of the arch's largest GPU.
             runs: whether kernels are executed; otherwise launches are only recorded.
             report: called with the error of each launch that failed.

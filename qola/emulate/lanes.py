@@ -23,7 +23,7 @@ Binder = Callable[[Instruction, Literals], Step]
 
 def _readfirstlane(one: Instruction, literals: Literals) -> Step:
     source = listed(number_of(one, "src0", "u32", literals), "u32")
-    write = write_scalar(one["vdst"] - VGPRS, "u32")
+    write = write_scalar(one["vdst"] % VGPRS, "u32")
 
     def run(w: Waves) -> None:
         value = source(w)
@@ -38,10 +38,11 @@ def _readfirstlane(one: Instruction, literals: Literals) -> Step:
 def _readlane(one: Instruction, literals: Literals) -> Step:
     source = listed(number_of(one, "src0", "u32", literals), "u32")
     lane = listed(number_of(one, "src1", "u32", literals), "u32")
-    write = write_scalar(one["vdst"] - (VGPRS if one["vdst"] >= VGPRS else 0), "u32")
+    write = write_scalar(one["vdst"] % VGPRS, "u32")
+    last = U32(one.isa.lanes - 1)
 
     def run(w: Waves) -> None:
-        wanted = np.broadcast_to(lane(w) & U32(63), (w.count, 1)).astype(I64)
+        wanted = np.broadcast_to(lane(w) & last, (w.count, 1)).astype(I64)
         write(w, np.take_along_axis(source(w), wanted, axis=1))
 
     return run
@@ -51,9 +52,10 @@ def _writelane(one: Instruction, literals: Literals) -> Step:
     value = listed(number_of(one, "src0", "u32", literals), "u32")
     lane = listed(number_of(one, "src1", "u32", literals), "u32")
     target = listed(one["vdst"], "u32")
+    last = U32(one.isa.lanes - 1)
 
     def run(w: Waves) -> None:
-        wanted = np.broadcast_to(lane(w) & U32(63), (w.count, 1)).astype(I64)
+        wanted = np.broadcast_to(lane(w) & last, (w.count, 1)).astype(I64)
         # Whatever EXEC says.
         np.put_along_axis(target(w), wanted, value(w), axis=1)
 
@@ -84,6 +86,48 @@ def _swap(distance: int) -> Binder:
     return bind
 
 
+def _exchange(one: Instruction, literals: Literals) -> Step:
+    """Exchange two registers."""
+    numbers = one["src0"], one["vdst"]
+    writes = [write_vector(number) for number in numbers]
+
+    def run(w: Waves) -> None:
+        first, second = (w.u[number].copy() for number in numbers)
+        writes[0](w, second)
+        writes[1](w, first)
+
+    return run
+
+
+def _permlane16(distance: int) -> Binder:
+    """Any order of the 16 lanes of a row, of the same row or of the one beside it.
+
+    Two scalar operands have four bits a lane. Bits of op_sel are FI and BOUND_CTRL, as with DPP.
+    """
+    lane = np.arange(64)
+
+    def bind(one: Instruction, literals: Literals) -> Step:
+        source = listed(number_of(one, "src0", "u32", literals), "u32")
+        selects = [listed(number_of(one, f"src{n}", "u32", literals), "u32") for n in (1, 2)]
+        write = write_vector(one["vdst"])
+        own = lane[: one.isa.lanes]
+        rows, shift = (own ^ distance) // 16 * 16, (own % 8 * 4).astype(U32)
+        upper = own % 16 >= 8
+        inactive, zeros = one["opsel"] & 1, one["opsel"] >> 1 & 1
+
+        def run(w: Waves) -> None:
+            chosen = np.where(upper, selects[1](w), selects[0](w)) >> shift & U32(15)
+            lanes = np.broadcast_to(rows + chosen.astype(I64), w.exec.shape)
+            there = np.take_along_axis(w.exec, lanes, axis=1) | bool(inactive)
+            found = np.take_along_axis(np.broadcast_to(source(w), lanes.shape), lanes, axis=1)
+            old = w.u[one["vdst"]]
+            write(w, np.where(there, found, U32(0) if zeros else old))
+
+        return run
+
+    return bind
+
+
 def _accvgpr(reads: bool, writes: bool) -> Binder:
     """Move from or to accumulation registers."""
 
@@ -99,8 +143,8 @@ def _accvgpr(reads: bool, writes: bool) -> Binder:
 def _wanted(one: Instruction) -> Callable[[Waves], Array]:
     """The lane that each lane's address means: high bits and the lowest two are ignored."""
     offset = U32(one["offset0"] | one["offset1"] << 8)
-    address = listed(one["addr"], "u32")
-    return lambda w: ((address(w) + offset) >> U32(2) & U32(63)).astype(I64)
+    address, last = listed(one["addr"], "u32"), U32(one.isa.lanes - 1)
+    return lambda w: ((address(w) + offset) >> U32(2) & last).astype(I64)
 
 
 def _bpermute(one: Instruction, literals: Literals) -> Step:
@@ -122,9 +166,9 @@ def _permute(one: Instruction, literals: Literals) -> Step:
 
     def run(w: Waves) -> None:
         lanes, values = wanted(w), data(w)
-        result = np.zeros((w.count, 64), U32)
+        result = np.zeros((w.count, one.isa.lanes), U32)
         # The highest of the lanes that write to one place wins.
-        for lane in range(64):
+        for lane in range(one.isa.lanes):
             rows = np.flatnonzero(w.exec[:, lane])
             result[rows, lanes[rows, lane]] = values[rows, lane]
         write(w, result)
@@ -134,7 +178,7 @@ def _permute(one: Instruction, literals: Literals) -> Step:
 
 def _swizzle(one: Instruction, literals: Literals) -> Step:
     offset = one["offset0"] | one["offset1"] << 8
-    lane = np.arange(64)
+    lane = np.arange(one.isa.lanes)
     if offset & 0x8000:
         # Any order of each four lanes.
         source = lane // 4 * 4 + (offset >> 2 * (lane % 4) & 3)
@@ -157,6 +201,9 @@ LANES: dict[str, Binder] = {
     "V_WRITELANE_B32": _writelane,
     "V_PERMLANE16_SWAP_B32": _swap(16),
     "V_PERMLANE32_SWAP_B32": _swap(32),
+    "V_PERMLANE16_B32": _permlane16(0),
+    "V_PERMLANEX16_B32": _permlane16(16),
+    "V_SWAP_B32": _exchange,
     "V_ACCVGPR_READ": _accvgpr(True, False),
     "V_ACCVGPR_WRITE": _accvgpr(False, True),
     "V_ACCVGPR_MOV_B32": _accvgpr(True, True),

@@ -11,17 +11,18 @@ import numpy as np
 from qola.code_object.reader import LDS_BYTES, CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import I64, U8, U32, Array
 from qola.emulate.faults import EmulationError, Fault, Faults
+from qola.emulate.isa import ISAS
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.native import NativeProgram, NativeRun, engine
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
-from qola.emulate.waves import EXEC, LANES, SGPRS, Waves
+from qola.emulate.waves import EXEC, LANES, NULL, SGPRS, Waves
 from qola.errors import Finding, QolaError
 
 Dim = tuple[int, int, int]
 
-ARCHS = ("gfx90a", "gfx942", "gfx950")
+ARCHS = tuple(ISAS)
 """The archs that are emulated."""
 
 #: The most scratch memory of a lane in bytes: the memory of a wave is a number of 13 bits, in KiB
@@ -37,6 +38,9 @@ _POISON = 0xBADDCAFE
 #: finds memory.
 _USER = (4, 2, 2, 2, 2, 2, 1)
 _SCRATCH, _DISPATCH, _KERNARG = 0, 1, 3
+#: Number of the first TTMP register. RDNA4 has the workgroup's index on the first axis in the
+#: tenth, on the other axes in halves of the eighth, and the wave's number from bit 25 of the ninth.
+_TTMP = 108
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ class _Launch:
         if refusal := self._refusal():
             symbol = self.kernel.symbol
             raise EmulationError(Fault("unsupported", symbol, 0, "the descriptor", refusal))
-        waves = -(-self.items // LANES)
+        waves = -(-self.items // self.program.isa.lanes)
         groups = self.grid[0] * self.grid[1] * self.grid[2]
         at_once = max(1, min(groups, options.waves // waves))
         faults = Faults(options.strict)
@@ -177,6 +181,7 @@ class _Launch:
             entry=self.module.base + self.kernel.entry,
             fnuz=self.program.arch == "gfx942",
             checked=self.program.checked,
+            lanes=self.program.isa.lanes,
             lds_accesses=self.program.lds_accesses,
         )
         # Generic pointers reach the LDS, too.
@@ -185,8 +190,9 @@ class _Launch:
             # Its instructions for buffers and generic pointers reach scratch memory, too.
             self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
-        # Registers that were never written are only known in NumPy.
-        uses_engine = not (options.reference or machine.checked) and engine() is not None
+        # Registers that were never written are only known in NumPy, and so are waves of 32 lanes.
+        in_numpy = options.reference or machine.checked or machine.lanes != LANES
+        uses_engine = not in_numpy and engine() is not None
         native = self.module.native(self.program) if uses_engine else None
         try:
             for first in range(0, groups, at_once):
@@ -212,8 +218,8 @@ class _Launch:
         """Return a setting of the descriptor that is not emulated, or a size that no device has."""
         arch, descriptor = self.program.arch, self.descriptor
         lds, scratch = descriptor.lds_bytes + self.dynamic_lds, descriptor.scratch_bytes
-        if descriptor.properties >> 10 & 1:
-            return "waves of 32 lanes"
+        if (lanes := 32 if descriptor.properties >> 10 & 1 else 64) != self.program.isa.lanes:
+            return f"waves of {lanes} lanes"
         if descriptor.float_mode & 0xF:
             return "rounding that is not to nearest"
         if descriptor.rsrc1 >> 26 & 1:
@@ -259,17 +265,21 @@ class _Launch:
         """Return all waves of some workgroups, before their first instruction."""
         count = len(groups) * waves
         layout = self.program.layout
-        v = np.full((layout.vgprs, count, LANES), _POISON, U32)
+        lanes = layout.lanes
+        v = np.full((layout.vgprs, count, lanes), _POISON, U32)
         s = np.full((count, SGPRS), _POISON, U32)
-        item = (np.arange(waves)[:, None] * LANES + np.arange(LANES)).astype(U32)
+        if self.program.isa.is_rdna:
+            s[:, NULL] = 0
+        item = (np.arange(waves)[:, None] * lanes + np.arange(lanes)).astype(U32)
         x, y, _ = (U32(size) for size in self.block)
         packed = item % x | item // x % y << U32(10) | item // (x * y) << U32(20)
         v[0] = np.tile(packed, (len(groups), 1))
         # For gfx90a scratch memory is a buffer, swizzled by bit 63.
         scratch = machine.scratch_start | 1 << 63
         self._scalars(s, groups, waves, {_SCRATCH: scratch, _DISPATCH: packet, _KERNARG: kernarg})
-        lanes = np.tile(item < self.items, (len(groups), 1))
-        s[:, EXEC : EXEC + 2] = np.packbits(lanes, axis=1, bitorder="little").view(U32)
+        active = np.tile(item < self.items, (len(groups), 1))
+        masks = np.packbits(active, axis=1, bitorder="little").view(U32)
+        s[:, EXEC : EXEC + masks.shape[1]] = masks
         return Waves(
             layout,
             v,
@@ -299,10 +309,19 @@ class _Launch:
             s[:, number : number + words] = arguments[first:]
         number = self.descriptor.user_sgprs
         x, y, _ = self.grid
-        for axis, place in enumerate((1, x, x * y)):
+        ids = [
+            np.repeat(np.array([group // place % size for group in groups], U32), waves)
+            for place, size in zip((1, x, x * y), self.grid, strict=True)
+        ]
+        if self.program.isa.ids_in_ttmp:
+            third = self.descriptor.workgroup_id(2)
+            s[:, _TTMP + 9] = ids[0]
+            s[:, _TTMP + 7] = ids[1] | ids[2] << U32(16) if third else ids[1]
+            s[:, _TTMP + 8] = np.tile(np.arange(waves, dtype=U32) << U32(25), len(groups))
+            return
+        for axis, numbers in enumerate(ids):
             if self.descriptor.workgroup_id(axis):
-                ids = np.array([group // place % self.grid[axis] for group in groups], U32)
-                s[:, number] = np.repeat(ids, waves)
+                s[:, number] = numbers
                 number += 1
         if self.descriptor.properties >> _SCRATCH & 1:
             # Where the memory of the wave begins: the address of each lane has that already.

@@ -28,6 +28,7 @@ class Machine:
         first_group: number in the grid of the workgroup in the first row.
         group_waves: waves of a workgroup.
         entry: address of the first instruction.
+        lanes: of a wave.
         fnuz: whether floats of 8 bits have the FNUZ formats of gfx942.
         lds_accesses: instructions that access the LDS, to find races.
         races: their last accesses.
@@ -44,6 +45,7 @@ class Machine:
     first_group: int = 0
     fnuz: bool = False
     checked: bool = False
+    lanes: int = LANES
     lds_accesses: Sequence[Instruction] = ()
     races: Races = field(init=False)
     lds: Array = field(init=False)
@@ -61,7 +63,7 @@ class Machine:
         sizes = self.groups, self.group_waves, self.lds_row
         self.races = Races(self.lds_accesses, *sizes, self.checked)
         waves = self.groups * self.group_waves
-        self.scratch = np.zeros(max(4, waves * LANES * self.scratch_row), U8)
+        self.scratch = np.zeros(max(4, waves * self.lanes * self.scratch_row), U8)
         self.scratch_start = int(self.scratch.ctypes.data)
 
     def begin(self, first_group: int, poison: int) -> None:
@@ -84,7 +86,7 @@ class Machine:
                 detail,
                 self.first_group + int(waves.groups[row]),
                 int(waves.numbers[row]),
-                int(lane) if lanes.shape[-1] == LANES else -1,
+                int(lane) if lanes.shape[-1] == self.lanes else -1,
             )
         )
 
@@ -102,7 +104,7 @@ class Machine:
     ) -> None:
         """Record accesses of the LDS that nothing orders."""
         for found in disorders:
-            self.report(waves, one, found.kind, found.detail, found.lanes(waves.count))
+            self.report(waves, one, found.kind, found.detail, found.lanes(waves))
 
     def reporter(self, waves: Waves, one: Instruction) -> Report:
         """Return a function that records faults of an instruction."""

@@ -1,9 +1,11 @@
-"""Matrix multiplication (MFMA): D = A B + C on the lanes of a wave, whatever EXEC says.
+"""Matrix multiplication (MFMA, WMMA): D = A B + C on the lanes of a wave, whatever EXEC says.
 
 A has M rows and K columns. A lane holds one row of A and one column of B, and of both some of K:
 lane = group * M + row, and the lanes of group g hold the g-th part of K. Results of 32x32 are in 16
 registers: four rows next to each other in four registers, the lanes 32 further hold the next four,
-and the next register four rows, 8 below. Those of 16x16: four rows for each 16 lanes.
+and the next register four rows, 8 below. Those of 16x16: four rows for each 16 lanes, and eight in
+the 32 lanes of RDNA4. RDNA3 has one row for each 16 lanes of a register, the next register the next
+two; and each 16 lanes hold all of K.
 
 Products are exact, and sums are made in f32: of each four products in their order, then of these
 sums in their order, then with C. The hardware's order is not known.
@@ -33,7 +35,7 @@ from qola.emulate.operands import (
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
 NAME = re.compile(
-    r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?"
+    r"V_(?:MFMA|WMMA)_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?"
     r"_(F16|BF16|F32|F64|F8F6F4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
 #: Formats of F8F6F4's A and B, by CBSZ and BLGP; those of 6 and 4 bits are not emulated.
@@ -46,9 +48,9 @@ _STORED = {4: U8, 2: U16, 1: F32}
 
 def _unpack(raw: Array, kind: str, rows: int, fnuz: bool) -> Array:
     """Elements in registers, (registers, waves, lanes), as f32 of shape (waves, rows, K)."""
-    registers, waves, _ = raw.shape
+    registers, waves, lanes = raw.shape
     count = ELEMENTS[kind]
-    stored = raw.view(_STORED[count]).reshape(registers, waves, 64 // rows, rows, count)
+    stored = raw.view(_STORED[count]).reshape(registers, waves, lanes // rows, rows, count)
     ordered = stored.transpose(1, 3, 2, 0, 4)
     if kind == "BF16":
         # The upper halves of f32.
@@ -93,13 +95,20 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         kind, other = _CHOSEN[one["cbsz"]], _CHOSEN[one["blgp"]]
     elif one["cbsz"] or one["abid"] or one["blgp"]:
         raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
-    groups = 64 // rows
-    registers = depth // groups // ELEMENTS[kind]
+    if "WMMA" in one.name and (one["neg"] or one["neg_hi"] or one["clmp"]):
+        raise UnsupportedError("modifiers of a matrix multiplication")
+    lanes = one.isa.lanes
+    groups = lanes // rows
+    registers = depth // (groups if one.isa.splits_depth else 1) // ELEMENTS[kind]
+    # Without parts of K, the other lanes have the same as the first.
+    own = lanes if one.isa.splits_depth else rows
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
     b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)
     d = one["vdst"] + (AGPRS - VGPRS) * one["acc_cd"]
-    results = rows * rows // 64
-    blocks = results // 4
+    results = rows * rows // lanes
+    # Rows that lie next to each other in the registers of a lane.
+    height = one.isa.matrix_rows
+    blocks = results // height
     constant = one["src2"] < VGPRS
     c = number_of(one, "src2", "f32", literals) if constant else one["src2"]
     if not constant:
@@ -108,16 +117,16 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         raise UnsupportedError("a matrix that is not in vector registers")
 
     def run(w: Waves) -> None:
-        left = _unpack(w.words(a, registers), kind, rows, w.machine.fnuz)
-        right = _unpack(w.words(b, registers), other, rows, w.machine.fnuz)
+        left = _unpack(w.words(a, registers)[:, :, :own], kind, rows, w.machine.fnuz)
+        right = _unpack(w.words(b, registers)[:, :, :own], other, rows, w.machine.fnuz)
         product = _multiplied(left, right)
         # Rows: which four registers, which lanes, which register of the four.
-        ordered = product.reshape(w.count, blocks, groups, 4, rows).transpose(1, 3, 0, 2, 4)
-        target = w.words(d, results).view(F32).reshape(blocks, 4, w.count, groups, rows)
+        ordered = product.reshape(w.count, blocks, groups, height, rows).transpose(1, 3, 0, 2, 4)
+        target = w.words(d, results).view(F32).reshape(blocks, height, w.count, groups, rows)
         if constant:
             np.add(ordered, w.f[c], out=target)
         else:
-            old = w.words(c, results).view(F32).reshape(blocks, 4, w.count, groups, rows)
+            old = w.words(c, results).view(F32).reshape(blocks, height, w.count, groups, rows)
             np.add(ordered, old, out=target)
 
     return run

@@ -147,6 +147,11 @@ def leading(value: Array) -> Array:
     return np.where(value == 0, U32(0xFFFFFFFF), zeros)
 
 
+def leading_signed(value: Array) -> Array:
+    """Bits above the highest that differs from the sign, of i32; -1 for none."""
+    return leading(np.where(value < 0, ~value, value).view(U32))
+
+
 def reversed_bits(value: Array) -> Array:
     """The bits in the other order."""
     width = value.dtype.itemsize

@@ -14,7 +14,9 @@ from qola.emulate.table import TYPES
 from qola.emulate.waves import (
     APERTURE,
     EXEC,
+    LANES,
     LITERALS,
+    NULL,
     SGPRS,
     SHARED_BASE,
     VCC,
@@ -29,6 +31,8 @@ Read = Callable[[Waves], Array]
 #: Writes a result to the lanes that are active.
 Write = Callable[[Waves, Any], None]
 
+#: DPP controls beyond rows of 16 lanes, which RDNA does not have.
+_WHOLE_WAVE = (0x130, 0x134, 0x138, 0x13C, 0x142, 0x143)
 VCCZ, EXECZ, SCC, LITERAL, LDS_DIRECT, SDWA, DPP = 251, 252, 253, 255, 254, 249, 250
 
 
@@ -95,6 +99,8 @@ def wide(one: Instruction, name: str, kind: str) -> Read:
             bits |= 0xFFFFFFFF << 32
         fixed = np.array([[bits]], U64).view(target)
         return lambda _: fixed
+    if number == NULL and one.isa.is_rdna:
+        return lambda w: np.zeros((w.count, 1), target)
     if number < SGPRS:
         return lambda w: w.q[number].view(target)
     if number < VGPRS:
@@ -139,11 +145,11 @@ def selected(read: Read, select: int, signed: bool) -> Read:
     return run
 
 
-def lane_source(control: int) -> tuple[Array, Array]:
+def lane_source(control: int, lanes: int = LANES) -> tuple[Array, Array]:
     """For each lane the lane that a DPP control reads from, and whether there is one."""
-    lane = np.arange(64)
+    lane = np.arange(lanes)
     row, place = lane // 16, lane % 16
-    valid = np.ones(64, bool)
+    valid = np.ones(lanes, bool)
     if control < 0x100:
         source = lane // 4 * 4 + (control >> 2 * (lane % 4) & 3)
     elif 0x101 <= control <= 0x10F:
@@ -152,6 +158,8 @@ def lane_source(control: int) -> tuple[Array, Array]:
         source, valid = lane - (control & 15), place >= control & 15
     elif 0x121 <= control <= 0x12F:
         source = row * 16 + (place - (control & 15)) % 16
+    elif control in _WHOLE_WAVE and lanes < LANES:
+        raise UnsupportedError(f"DPP control {control:#x}")
     elif control == 0x130:
         source, valid = lane + 1, lane < 63
     elif control == 0x134:
@@ -170,6 +178,8 @@ def lane_source(control: int) -> tuple[Array, Array]:
         source, valid = np.full(64, 31), lane >= 32
     elif 0x150 <= control <= 0x15F:
         source = row * 16 + (control & 15)
+    elif 0x160 <= control <= 0x16F and lanes < LANES:
+        source = row * 16 + (place ^ control & 15)
     else:
         raise UnsupportedError(f"DPP control {control:#x}")
     return np.where(valid, source, 0), valid
@@ -250,6 +260,8 @@ def write_selected(number: int, select: int, unused: int) -> Write:
 
 def write_mask(number: int) -> Write:
     """Return a function that writes a bit for each active lane, and 0 for other lanes."""
+    if number == NULL:
+        return lambda w, value: None
 
     def write(w: Waves, value: Array) -> None:
         w.put_lanes(number, value & w.exec)
@@ -261,6 +273,8 @@ def write_mask(number: int) -> Write:
 
 def write_scalar(number: int, kind: str) -> Write:
     """Return a function that writes a value to a scalar register or a pair."""
+    if number == NULL:
+        return lambda w, value: None
     double = kind in ("u64", "i64")
     changes_exec = number in (EXEC, EXEC + 1)
 

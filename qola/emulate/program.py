@@ -14,10 +14,11 @@ from qola.emulate.buffers import BUFFERS, SCALAR_MEMORY
 from qola.emulate.check import checking
 from qola.emulate.decode import Instruction, sweep
 from qola.emulate.faults import EmulationError, Fault
+from qola.emulate.isa import ISAS
 from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import MIXED, bind_matrix
-from qola.emulate.operands import Literals, UnsupportedError, wide, write_scalar
+from qola.emulate.operands import Literals, UnsupportedError, listed, wide, write_scalar
 from qola.emulate.races import counting, size_of
 from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
@@ -26,21 +27,29 @@ from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
 NOTHING = (
     *("S_NOP", "S_WAITCNT", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB"),
     *("BUFFER_WBL2", "BUFFER_INV"),
+    *("S_CLAUSE", "S_DELAY_ALU", "S_DENORM_MODE", "S_WAIT_ALU", "S_WAIT_IDLE", "S_WAIT_EXPCNT"),
+    *("S_WAIT_LOADCNT", "S_WAIT_STORECNT", "S_WAIT_DSCNT", "S_WAIT_KMCNT"),
+    *("S_WAIT_LOADCNT_DSCNT", "S_WAIT_STORECNT_DSCNT", "S_SET_INST_PREFETCH_DISTANCE"),
+    *("S_WAITCNT_DEPCTR", "S_WAITCNT_VMCNT", "S_WAITCNT_VSCNT", "S_WAITCNT_LGKMCNT"),
+    "S_WAITCNT_EXPCNT",
 )
 
 #: By branch: which waves take it, a boolean each.
 BRANCHES: dict[str, Callable[[Waves], Array]] = {
     "S_CBRANCH_SCC0": lambda w: ~w.scc[:, 0],
     "S_CBRANCH_SCC1": lambda w: w.scc[:, 0],
-    "S_CBRANCH_VCCZ": lambda w: w.q[VCC][:, 0] == 0,
-    "S_CBRANCH_VCCNZ": lambda w: w.q[VCC][:, 0] != 0,
-    "S_CBRANCH_EXECZ": lambda w: w.q[EXEC][:, 0] == 0,
-    "S_CBRANCH_EXECNZ": lambda w: w.q[EXEC][:, 0] != 0,
+    "S_CBRANCH_VCCZ": lambda w: w.mask(VCC)[:, 0] == 0,
+    "S_CBRANCH_VCCNZ": lambda w: w.mask(VCC)[:, 0] != 0,
+    "S_CBRANCH_EXECZ": lambda w: w.mask(EXEC)[:, 0] == 0,
+    "S_CBRANCH_EXECNZ": lambda w: w.mask(EXEC)[:, 0] != 0,
 }
 
 #: Instructions that end a block, in addition to branches.
 ENDS = frozenset({"S_BRANCH", "S_BARRIER", "S_ENDPGM", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
+#: The barrier of the workgroup: the constant -1.
+_WORKGROUP = 193
+_DEALLOC_VGPRS = 3
 _MODE = 1
 #: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
 _IGNORED = 0x3F0
@@ -77,13 +86,57 @@ def _setreg(one: Instruction, literals: Literals) -> Step:
     return lambda w: None
 
 
+def _round_mode(one: Instruction, literals: Literals) -> Step:
+    if one["simm16"] & 0xF:
+        raise UnsupportedError("rounding that is not to nearest")
+    return lambda w: None
+
+
+def _signal(one: Instruction, literals: Literals) -> Step:
+    """A wave reaches the barrier: here it does so only when it begins to wait."""
+    if one["ssrc0"] != _WORKGROUP:
+        raise UnsupportedError("a barrier other than the workgroup's")
+    return lambda w: None
+
+
+def _send_message(one: Instruction, literals: Literals) -> Step:
+    """A wave tells the hardware that it needs no vector registers any more."""
+    if one["simm16"] != _DEALLOC_VGPRS:
+        raise UnsupportedError(f"message {one['simm16']}")
+    return lambda w: None
+
+
+def _bind_dual(one: Instruction, literals: Literals) -> Step:
+    """Two operations at once: neither reads the result of the other."""
+    first, second = (bind(part, literals) for part in one.parts)
+    assert first
+    assert second
+    target = listed(one.parts[0]["vdst"], "u32")
+
+    def run(w: Waves) -> None:
+        before = target(w).copy()
+        first(w)
+        result = target(w).copy()
+        target(w)[...] = before
+        second(w)
+        target(w)[...] = result
+
+    return run
+
+
 def jump_target(one: Instruction) -> Callable[[Waves], Array]:
     """Where a jump through a register goes: offsets from the kernel's first instruction."""
     read = wide(one, "ssrc0", "u64")
     return lambda w: (read(w)[:, 0] - U64(w.machine.entry)).astype(np.int64)
 
 
-CONTROL: dict[str, Binder] = {"S_GETPC_B64": _getpc, "S_SETREG_IMM32_B32": _setreg}
+CONTROL: dict[str, Binder] = {
+    "S_GETPC_B64": _getpc,
+    "S_SETREG_IMM32_B32": _setreg,
+    "S_ROUND_MODE": _round_mode,
+    "S_BARRIER_SIGNAL": _signal,
+    "S_SENDMSG": _send_message,
+}
 
 
 #: Operations with a binder of their own.
@@ -101,7 +154,9 @@ def bind(one: Instruction, literals: Literals) -> Step | None:
     binder = BINDERS.get(one.name)
     if binder is not None:
         return binder(one, literals)
-    if one.form == "VOP3P_MFMA":
+    if one.parts:
+        return _bind_dual(one, literals)
+    if one.form == "VOP3P_MFMA" or one.name.startswith("V_WMMA_"):
         return bind_matrix(one, literals)
     step = bind_table(one, literals)
     if step is None:
@@ -134,6 +189,7 @@ class Program:
 
     Attributes:
         arch: that of its code object.
+        isa: the arch's instruction set.
         code: the instruction at each offset, or the reason why it cannot be decoded.
         bound: by offset, a function, None for no effect, or why it is not emulated.
         starts: offsets at which blocks begin.
@@ -152,6 +208,7 @@ class Program:
     ) -> None:
         """Bind the instructions of a kernel, decoded from its code object unless given."""
         self.arch = code_object.arch
+        self.isa = ISAS[self.arch]
         self.kernel = kernel
         self.checked = checked
         if code is None:
@@ -173,9 +230,10 @@ class Program:
     @property
     def layout(self) -> Layout:
         """Registers that waves have."""
-        descriptor = self.kernel.descriptor
-        registers = max(descriptor.vgprs, descriptor.first_agpr)
-        return Layout(registers, descriptor.first_agpr, tuple(self.literals.bits))
+        descriptor, isa = self.kernel.descriptor, self.isa
+        first_agpr = descriptor.vgprs if isa.is_rdna else descriptor.first_agpr
+        registers = max(descriptor.vgprs, first_agpr)
+        return Layout(registers, first_agpr, tuple(self.literals.bits), isa.lanes)
 
     def _bind(self, one: Instruction) -> Step | str | None:
         if one.name in BRANCHES or one.name in ENDS:

@@ -26,7 +26,7 @@ from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.memory import read_small, read_words
 from qola.emulate.waits import MOST_LGKM, MOST_VM, loads_to_lds, queue_of, waited
-from qola.emulate.waves import LANES, Step, Waves
+from qola.emulate.waves import Step, Waves
 
 #: Queues, in which accesses complete in order.
 QUEUES = {"vm": 0, "lds": 1}
@@ -65,9 +65,9 @@ def _turns(w: Waves) -> Array:
 
 def counting(one: Instruction, step: Step | None) -> Step | None:
     """Return an instruction that also counts its access, or those that it waits for."""
-    if one.name == "S_WAITCNT":
-        vm, lgkm = waited(one)
-        return lambda w: w.machine.races.wait(w, vm, lgkm)
+    if counts := waited(one):
+        vm, lds, _ = counts
+        return lambda w: w.machine.races.wait(w, vm, lds)
     queue = QUEUES.get(queue_of(one))
     if queue is None:
         return step
@@ -94,9 +94,9 @@ class Disorder:
     row: int
     lane: int
 
-    def lanes(self, count: int) -> Array:
+    def lanes(self, waves: Waves) -> Array:
         """Return the lane among those of some waves."""
-        found = np.zeros((count, LANES), bool)
+        found = np.zeros(waves.exec.shape, bool)
         found[self.row, self.lane] = True
         return found
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from qola.emulate.arrays import I32, U32, U64, Array, ArrayFunction
+from qola.emulate.arrays import F32, I32, U32, U64, Array, ArrayFunction
 from qola.emulate.numbers import (
     add_carry,
     count_ones,
     extracted,
     first_one,
+    fma,
     high_half,
     leading,
+    leading_signed,
     reversed_bits,
     sub_borrow,
+    to_integer,
 )
-from qola.emulate.table import scalar
+from qola.emulate.table import TYPES, scalar
+from qola.emulate.vector import FLOAT_COMPARISONS
 
 _31, _63 = U32(31), U64(63)
 
@@ -112,7 +116,7 @@ for _t, _mask in (("32", _31), ("64", _63)):
             lambda a, b, mask=_mask, bit=_bit: (a >> (b & mask) & mask.dtype.type(1)) == bit,
         )
 
-scalar("S_FLBIT_I32", "i32 -> u32", lambda a: leading(np.where(a < 0, ~a, a).view(U32)))
+scalar("S_FLBIT_I32", "i32 -> u32", leading_signed)
 scalar("S_SEXT_I32_I8", "u32 -> i32", lambda a: a.astype(np.int8).astype(I32))
 scalar("S_SEXT_I32_I16", "u32 -> i32", lambda a: a.astype(np.int16).astype(I32))
 scalar("S_BITSET0_B32", "u32 dst -> u32", lambda a, d: d & ~(U32(1) << (a & _31)))
@@ -175,7 +179,39 @@ def _exec(function: ArrayFunction, saves: bool) -> ArrayFunction:
     return run
 
 
-for _name, _function in _SAVE.items():
-    scalar(f"S_{_name}_SAVEEXEC_B64", "u64 exec -> u64 exec scc", _exec(_function, True))
-for _name in ("ANDN1", "ANDN2"):
-    scalar(f"S_{_name}_WREXEC_B64", "u64 exec -> u64 exec scc", _exec(_SAVE[_name], False))
+for _t in ("32", "64"):
+    _kinds = f"u{_t} exec -> u{_t} exec scc"
+    for _name, _function in _SAVE.items():
+        scalar(f"S_{_name}_SAVEEXEC_B{_t}", _kinds, _exec(_function, True))
+    for _name in ("ANDN1", "ANDN2"):
+        scalar(f"S_{_name}_WREXEC_B{_t}", _kinds, _exec(_SAVE[_name], False))
+
+# RDNA4's own
+scalar("S_ADD_NC_U64", "u64 u64 -> u64", np.add)
+scalar("S_SUB_NC_U64", "u64 u64 -> u64", np.subtract)
+scalar("S_MUL_U64", "u64 u64 -> u64", np.multiply)
+scalar("S_PACK_HL_B32_B16", "u32 u32 -> u32", lambda a, b: a >> U32(16) | b << U32(16))
+for _name, _function in (
+    *(("ADD", np.add), ("SUB", np.subtract), ("MUL", np.multiply)),
+    *(("MIN", np.fmin), ("MAX", np.fmax)),
+):
+    scalar(f"S_{_name}_F32", "f32 f32 -> f32", _function)
+scalar("S_FMAC_F32", "f32 f32 dst -> f32", fma)
+scalar("S_FMAMK_F32", "f32 lit f32 -> f32", fma)
+scalar("S_FMAAK_F32", "f32 f32 lit -> f32", fma)
+scalar("S_MAXIMUM_F32", "f32 f32 -> f32", np.maximum)
+scalar("S_MINIMUM_F32", "f32 f32 -> f32", np.minimum)
+for _name, _function in (
+    *(("CEIL", np.ceil), ("FLOOR", np.floor), ("TRUNC", np.trunc), ("RNDNE", np.rint)),
+):
+    scalar(f"S_{_name}_F32", "f32 -> f32", _function)
+for _type in ("i32", "u32"):
+    scalar(f"S_CVT_F32_{_type.upper()}", f"{_type} -> f32", lambda a: a.astype(F32))
+    scalar(
+        f"S_CVT_{_type.upper()}_F32",
+        f"f32 -> {_type}",
+        lambda a, kind=TYPES[_type]: to_integer(a, kind),
+    )
+for _name, _function in FLOAT_COMPARISONS.items():
+    if _name not in ("F", "TRU"):
+        scalar(f"S_CMP_{_name}_F32", "f32 f32 -> scc", _function)

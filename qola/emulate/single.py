@@ -13,14 +13,20 @@ import numpy as np
 from qola.code_object.reader import CodeObject, Kernel, Resources
 from qola.emulate.arrays import U32
 from qola.emulate.decode import sweep
+from qola.emulate.isa import CDNA, ISAS
 from qola.files import sha256_of_json
 from qola.json_types import reader
 
 #: Instructions that read or jump to addresses of code: mask and bits of their first word.
-_ADDRESSED = {
+_OF_CDNA = {
     "S_GETPC_B64": (0xFF80FF00, 0xBE801C00),
     "S_SWAPPC_B64": (0xFF80FF00, 0xBE801E00),
     "S_CALL_B64": (0xFF800000, 0xBA800000),
+}
+_OF_RDNA = {
+    "S_GETPC_B64": (0xFF80FF00, 0xBE804700),
+    "S_SWAPPC_B64": (0xFF80FF00, 0xBE804900),
+    "S_CALL_B64": (0xFF800000, 0xBA000000),
 }
 
 
@@ -33,17 +39,18 @@ def single(code_object: CodeObject, symbol: str) -> CodeObject:
     code = code_object.image[kernel.entry : kernel.entry + kernel.size]
     descriptor = replace(kernel.descriptor, entry=0)
     own = replace(kernel, descriptor=descriptor, resources=Resources())
-    if _takes_addresses(code):
+    if _takes_addresses(code, code_object.arch):
         return CodeObject(code_object.arch, code_object.image, {symbol: own})
     return CodeObject(code_object.arch, code, {symbol: replace(own, entry=0)})
 
 
-def _takes_addresses(code: bytes) -> bool:
+def _takes_addresses(code: bytes, arch: str) -> bool:
+    addressed = _OF_RDNA if ISAS.get(arch, CDNA).is_rdna else _OF_CDNA
     words = np.frombuffer(code, U32, len(code) // 4)
     # It takes long to decode a kernel, and hardly any has a word that may be one of these.
-    if not any(((words & mask) == bits).any() for mask, bits in _ADDRESSED.values()):
+    if not any(((words & mask) == bits).any() for mask, bits in addressed.values()):
         return False
-    return any(getattr(one, "name", "") in _ADDRESSED for one in sweep(code).values())
+    return any(getattr(one, "name", "") in addressed for one in sweep(code, arch).values())
 
 
 def digest(code_object: CodeObject) -> str:

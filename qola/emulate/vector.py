@@ -16,6 +16,7 @@ from qola.emulate.numbers import (
     halves,
     high_half,
     leading,
+    leading_signed,
     log_of_2,
     low24,
     median,
@@ -25,7 +26,7 @@ from qola.emulate.numbers import (
     sub_borrow,
     to_integer,
 )
-from qola.emulate.table import TYPES, packed, vector
+from qola.emulate.table import TYPES, VECTOR, packed, vector
 
 _M24 = U32(0xFFFFFF)
 _15, _31, _63 = U16(15), U32(31), U64(63)
@@ -33,6 +34,13 @@ _15, _31, _63 = U16(15), U32(31), U64(63)
 _BELOW = (
     np.array([[(1 << lane) - 1 for lane in range(64)]], U64).view(U32).reshape(64, 2).T[:, None]
 )
+
+
+def bits_below(name: str, lanes: int) -> ArrayFunction:
+    """Return the function of V_MBCNT_LO_U32_B32 or V_MBCNT_HI_U32_B32 in waves of some lanes."""
+    below = _BELOW[int("HI" in name), :, :lanes]
+    return lambda a, b: count_ones(a & below) + b
+
 
 # Operations of several types: table, prefix and type, then names
 _BINARY: dict[str, ArrayFunction] = {
@@ -155,8 +163,8 @@ vector("V_XNOR_B32", "u32 u32 -> u32", lambda a, b: ~(a ^ b))
 vector("V_MED3_I32", "i32 i32 i32 -> i32", median)
 vector("V_MED3_U32", "u32 u32 u32 -> u32", median)
 vector("V_BFI_B32", "u32 u32 u32 -> u32", lambda a, b, c: a & b | ~a & c)
-vector("V_MBCNT_LO_U32_B32", "u32 u32 -> u32", lambda a, b: count_ones(a & _BELOW[0]) + b)
-vector("V_MBCNT_HI_U32_B32", "u32 u32 -> u32", lambda a, b: count_ones(a & _BELOW[1]) + b)
+for _name in ("V_MBCNT_LO_U32_B32", "V_MBCNT_HI_U32_B32"):
+    vector(_name, "u32 u32 -> u32", bits_below(_name, 64))
 vector("V_BFM_B32", "u32 u32 -> u32", lambda a, b: ((U32(1) << (a & _31)) - U32(1)) << (b & _31))
 vector("V_CNDMASK_B32", "u32 u32 mask -> u32", lambda a, b, c: np.where(c, b, a))
 vector("V_PACK_B32_F16", "f16 f16 -> u32", halves)
@@ -367,7 +375,7 @@ _INTEGER: dict[str, ArrayFunction] = {
     "GE": np.greater_equal,
     "T": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), bool),
 }
-_FLOAT: dict[str, ArrayFunction] = {
+FLOAT_COMPARISONS: dict[str, ArrayFunction] = {
     "F": _INTEGER["F"],
     "LT": np.less,
     "EQ": np.equal,
@@ -388,7 +396,7 @@ _FLOAT: dict[str, ArrayFunction] = {
 }
 
 for _type in TYPES:
-    for _name, _function in (_FLOAT if _type[0] == "f" else _INTEGER).items():
+    for _name, _function in (FLOAT_COMPARISONS if _type[0] == "f" else _INTEGER).items():
         for _prefix in ("V_CMP", "V_CMPX"):
             vector(f"{_prefix}_{_name}_{_type.upper()}", f"{_type} {_type} -> mask", _function)
 
@@ -420,3 +428,69 @@ def _classifier(kind: str) -> ArrayFunction:
 for _type in _LAYOUT:
     for _prefix in ("V_CMP", "V_CMPX"):
         vector(f"{_prefix}_CLASS_{_type.upper()}", f"{_type} u32 -> mask", _classifier(_type))
+
+
+# RDNA4's own
+def _zero_wins(function: ArrayFunction) -> ArrayFunction:
+    """Of a product with 0, whatever the other factor is, 0 remains (rules of DirectX 9)."""
+
+    def run(a: Array, b: Array, *rest: Array) -> Array:
+        none = (a == 0) | (b == 0)
+        zero = a.dtype.type(0)
+        return function(np.where(none, zero, a), np.where(none, zero, b), *rest)
+
+    return run
+
+
+vector("V_XOR3_B32", "u32 u32 u32 -> u32", lambda a, b, c: a ^ b ^ c)
+vector("V_MOV_B16", "u16 -> u16", lambda a: a)
+vector("V_NOT_B16", "u16 -> u16", np.invert)
+vector("V_CNDMASK_B16", "u16 u16 mask -> u16", lambda a, b, c: np.where(c, b, a))
+for _name, _function in (
+    *(("AND", np.bitwise_and), ("OR", np.bitwise_or), ("XOR", np.bitwise_xor)),
+):
+    vector(f"V_{_name}_B16", "u16 u16 -> u16", _function)
+vector("V_FFBH_I32", "i32 -> u32", leading_signed)
+vector("V_FMAMK_F16", "f16 lit f16 -> f16", fma)
+vector("V_FMAAK_F16", "f16 f16 lit -> f16", fma)
+vector("V_LDEXP_F16", "f16 i16 -> f16", np.ldexp)
+vector("V_MUL_DX9_ZERO_F32", "f32 f32 -> f32", _zero_wins(np.multiply))
+vector("V_FMA_DX9_ZERO_F32", "f32 f32 f32 -> f32", _zero_wins(fma))
+vector("V_CVT_I32_I16", "i16 -> i32", lambda a: a.astype(I32))
+vector("V_CVT_U32_U16", "u16 -> u32", lambda a: a.astype(U32))
+vector("V_MAD_I16", "i16 i16 i16 -> i16", lambda a, b, c: a * b + c)
+vector("V_MAD_I32_I16", "i16 i16 i32 -> i32", lambda a, b, c: a.astype(I32) * b + c)
+vector("V_ADD_I16", "i16 i16 -> i16", np.add)
+vector("V_SUB_I16", "i16 i16 -> i16", np.subtract)
+for _type in ("f16", "f64"):
+    _upper, _kinds = _type.upper(), f"{_type} -> {_type}"
+    for _name, _function in (
+        *(("FLOOR", np.floor), ("CEIL", np.ceil), ("TRUNC", np.trunc), ("RNDNE", np.rint)),
+        *(("FRACT", lambda a: a - np.floor(a)), ("RSQ", lambda a: a.dtype.type(1) / np.sqrt(a))),
+    ):
+        vector(f"V_{_name}_{_upper}", _kinds, _function)
+vector("V_SQRT_F64", "f64 -> f64", np.sqrt)
+for _type in ("f16", "f32", "i32", "u32", "i16", "u16"):
+    _kinds = f"{_type} {_type} {_type} -> {_type}"
+    if _type[1:] == "16":
+        vector(f"V_MAX3_{_type.upper()}", _kinds, lambda a, b, c: np.fmax(np.fmax(a, b), c))
+        vector(f"V_MIN3_{_type.upper()}", _kinds, lambda a, b, c: np.fmin(np.fmin(a, b), c))
+        vector(f"V_MED3_{_type.upper()}", _kinds, median_float if _type == "f16" else median)
+    if _type not in ("i16", "u16"):
+        vector(f"V_MAXMIN_{_type.upper()}", _kinds, lambda a, b, c: np.fmin(np.fmax(a, b), c))
+        vector(f"V_MINMAX_{_type.upper()}", _kinds, lambda a, b, c: np.fmax(np.fmin(a, b), c))
+for _type in ("f16", "f32", "f64"):
+    _kinds = f"{_type} {_type} -> {_type}"
+    vector(f"V_MAXIMUM_{_type.upper()}", _kinds, np.maximum)
+    vector(f"V_MINIMUM_{_type.upper()}", _kinds, np.minimum)
+for _type in ("f16", "f32"):
+    _kinds = f"{_type} {_type} {_type} -> {_type}"
+    for _name, _functions in (
+        *(("MINIMUMMAXIMUM", (np.minimum, np.maximum)), ("MAXIMUM3", (np.maximum, np.maximum))),
+        *(("MAXIMUMMINIMUM", (np.maximum, np.minimum)), ("MINIMUM3", (np.minimum, np.minimum))),
+    ):
+        if (_full := f"V_{_name}_{_type.upper()}") not in VECTOR:
+            vector(_full, _kinds, lambda a, b, c, f=_functions: f[1](f[0](a, b), c))
+for _name in ("EXP", "LOG", "RCP", "RSQ", "SQRT"):
+    # Of scalar registers, with a scalar result.
+    vector(f"V_S_{_name}_F32", "f32 -> f32", VECTOR[f"V_{_name}_F32"].function)

@@ -14,6 +14,9 @@ LLVM inserts waits (SIInsertWaitcnts, for targets with vmcnt and lgkmcnt):
   that is in order with the outstanding one may write it.
 - A store has read its data when it is issued: its registers may be overwritten.
 
+RDNA counts stores by themselves. RDNA4 has a counter each for the LDS and for loads to scalar
+registers, and waits for one or two counters.
+
 Whether a wait is missing depends on the path of a wave, and not on its data. So the loads that
 are outstanding after a block follow from the block and those before it. Both engines number the
 states of waves and ask for each pair of a block and a state once.
@@ -26,12 +29,16 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 
-from qola.emulate.check import name_of, operands_of
+from qola.emulate.check import name_of, operands_of, writes_vectors
 from qola.emulate.decode import Instruction
+from qola.emulate.isa import RDNA3, RDNA4
 from qola.emulate.waves import AGPRS, M0, SGPRS, VCC, VGPRS
 
-#: Most accesses that a counter counts: the next one is issued when the first one is complete.
+#: Most accesses that a counter counts: the next one is issued when the first one is complete. RDNA
+#: counts more of the LDS: waits that a queue of 16 misses are not seen there.
 MOST_VM, MOST_LGKM = 63, 15
+#: More than any counter counts: no wait.
+_ANY = 64
 _VECTOR_MEMORY = ("MUBUF", "GLOBAL", "SCRATCH")
 #: Reads of VCC that no field names.
 _READS_VCC = ("S_CBRANCH_VCC", "V_CNDMASK", "V_DIV_FMAS", "V_ADDC", "V_SUBB")
@@ -43,8 +50,11 @@ _Load = tuple[int, int]
 def queue_of(one: Instruction) -> str:
     """Return the field of a state that an access of memory or the LDS is added to, or empty."""
     if one.form in _VECTOR_MEMORY:
-        # The cache is invalidated without a count.
-        return "" if one.name == "BUFFER_INV" else "vm"
+        if one.name == "BUFFER_INV":
+            # Of these that invalidate a cache, RDNA4's alone counts.
+            return "vm" if one.form == "GLOBAL" else ""
+        # RDNA counts stores by themselves.
+        return "" if one.isa.is_rdna and not writes_vectors(one) else "vm"
     return {"DS": "lds", "SMEM": "scalar", "FLAT": "flat"}.get(one.form, "")
 
 
@@ -53,10 +63,27 @@ def loads_to_lds(one: Instruction) -> bool:
     return one.form in _VECTOR_MEMORY and (bool(one["lds"]) or "_LDS_" in one.name)
 
 
-def waited(one: Instruction) -> tuple[int, int]:
-    """Return the counts of vmcnt and lgkmcnt that an S_WAITCNT waits for."""
+def waited(one: Instruction) -> tuple[int, int, int] | None:
+    """Return the counts of the queues vm, lds and scalar that an instruction waits for, if any."""
+    if not one.name.startswith("S_WAIT"):
+        return None
     bits = one["simm16"]
-    return bits & 15 | bits >> 14 << 4, bits >> 8 & 15
+    if one.name == "S_WAITCNT" and one.isa is not RDNA4:
+        if one.isa is RDNA3:
+            lgkm = bits >> 4 & 63
+            return bits >> 10, lgkm, lgkm
+        return bits & 15 | bits >> 14 << 4, bits >> 8 & 15, bits >> 8 & 15
+    low, high = bits & 63, bits >> 8 & 63
+    return {
+        "S_WAITCNT_VMCNT": (low, _ANY, _ANY),
+        "S_WAITCNT_LGKMCNT": (_ANY, low, low),
+        "S_WAIT_LOADCNT": (low, _ANY, _ANY),
+        "S_WAIT_DSCNT": (_ANY, low, _ANY),
+        "S_WAIT_KMCNT": (_ANY, _ANY, low),
+        "S_WAIT_LOADCNT_DSCNT": (high, low, _ANY),
+        "S_WAIT_STORECNT_DSCNT": (_ANY, low, _ANY),
+        "S_WAIT_IDLE": (0, 0, 0),
+    }.get(one.name)
 
 
 @dataclass(frozen=True)
@@ -107,14 +134,14 @@ class _State:
         scalar = tuple(load for load in self.scalar if load[1])
         return _State(vm, lds, scalar, tuple(load for load in self.flat if load[1]))
 
-    def waited(self, vm: int, lgkm: int) -> _State:
-        """Return the state after an S_WAITCNT."""
-        cleared = (vm == 0) | (lgkm == 0) << 1
+    def waited(self, vm: int, lds: int, scalar: int) -> _State:
+        """Return the state after a wait for counts of each queue."""
+        cleared = (vm == 0) | (lds == 0) << 1
         flat = tuple((pc, mask, counters & ~cleared) for pc, mask, counters in self.flat)
         return _State(
             self.vm[len(self.vm) - min(vm, len(self.vm)) :],
-            self.lds[len(self.lds) - min(lgkm, len(self.lds)) :],
-            self.scalar if lgkm else (),
+            self.lds[len(self.lds) - min(lds, len(self.lds)) :],
+            self.scalar if scalar else (),
             tuple(load for load in flat if load[2]),
         ).trimmed()
 
@@ -133,13 +160,13 @@ class _Effect:
         reads: registers that it reads, or writes although it is no load.
         loads: registers that it loads.
         queue: the field of `_State` that it is added to, or empty.
-        waits: counts of vmcnt and lgkmcnt that it waits for.
+        waits: counts of the queues vm, lds and scalar that it waits for.
     """
 
     reads: int
     loads: int = 0
     queue: str = ""
-    waits: tuple[int, int] | None = None
+    waits: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -232,15 +259,15 @@ class Waits:
         return ((1 << count) - 1) << first
 
     def _effect_of(self, one: Instruction) -> _Effect:
-        if one.name == "S_WAITCNT":
-            return _Effect(0, waits=waited(one))
+        if waits := waited(one):
+            return _Effect(0, waits=waits)
         reads, writes = operands_of(one)
         read, written = (
             _union(self._bits(number, count) for _, number, count in operands)
             for operands in (reads, writes)
         )
         if one.name.startswith(_READS_VCC):
-            read |= self._bits(VCC, 2)
+            read |= self._bits(VCC, one.isa.lanes // 32)
         if loads_to_lds(one):
             read |= self._bits(M0, 1)
         queue = queue_of(one)

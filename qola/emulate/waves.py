@@ -3,7 +3,7 @@
 Registers have the numbers of a 9-bit source operand, and two ranges more:
 
 ======== ==========================================================
-0        SGPRs; 106 VCC, 124 M0, 126 EXEC
+0        SGPRs; 106 VCC, 124 M0, 125 NULL of RDNA, 126 EXEC
 128      constants of the ISA
 256      VGPRs
 512      accumulation VGPRs
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from qola.emulate.machine import Machine
 
 LANES = 64
+"""Lanes of a wave of CDNA."""
 SGPRS = 128
-VCC, M0, EXEC = 106, 124, 126
+VCC, M0, NULL, EXEC = 106, 124, 125, 126
 #: The operand with the first generic address of LDS, and this address: no allocation has it.
 SHARED_BASE, APERTURE = 235, 1 << 48
 CONSTANTS, VGPRS, AGPRS, LITERALS = 128, 256, 512, 768
@@ -58,6 +59,7 @@ class Layout:
     vgprs: int
     first_agpr: int
     literals: Sequence[int]
+    lanes: int = LANES
 
 
 class Waves:
@@ -134,14 +136,18 @@ class Waves:
         self.full = bool(self.exec.all())
 
     def lanes(self, number: int) -> Array:
-        """A mask in a pair of scalar registers, as booleans."""
-        pair = np.ascontiguousarray(self.s[:, number : number + 2])
-        return np.unpackbits(pair.view(U8), axis=1, bitorder="little").view(bool)
+        """A mask in scalar registers, two for 64 lanes, as booleans."""
+        bits = np.ascontiguousarray(self.s[:, number : number + self.layout.lanes // 32])
+        return np.unpackbits(bits.view(U8), axis=1, bitorder="little").view(bool)
 
     def put_lanes(self, number: int, lanes: Array) -> None:
-        """Write booleans, one a lane, to a pair of scalar registers."""
+        """Write booleans, one a lane, to scalar registers."""
         octets = np.packbits(lanes, axis=1, bitorder="little")
-        self.s[:, number : number + 2] = octets.view(U32)
+        self.s[:, number : number + self.layout.lanes // 32] = octets.view(U32)
+
+    def mask(self, number: int) -> Array:
+        """A mask in scalar registers, as numbers."""
+        return self.q[number] if self.layout.lanes == LANES else self.u[number]
 
     def words(self, number: int, count: int) -> Array:
         """Vector registers that follow each other: (count, waves, lanes)."""

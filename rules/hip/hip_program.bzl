@@ -6,7 +6,7 @@ load("//rules/private:finding.bzl", "finding")
 load(":hip_library.bzl", "HipInfo", "hip_library")
 
 # As ARCHS of qola/emulate/launch.py, which refuses others; tests/emulate/test_launch.py compares them.
-EMULATED_ARCHS = ["gfx90a", "gfx942", "gfx950"]
+EMULATED_ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
 def _emulated(ctx):
     archs = [arch.partition(":")[0] for arch in ctx.attr.library[HipInfo].archs]

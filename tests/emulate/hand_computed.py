@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from qola.emulate import program
 from qola.emulate.arrays import U8, U32, U64, Array
 from qola.emulate.buffers import BUFFERS, SCALAR_MEMORY
 from qola.emulate.float8 import FORMATS
+from qola.emulate.isa import CDNA, RDNA3, RDNA4, Isa
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import supported
 from qola.emulate.memory import AddressMap
-from qola.emulate.operands import SDWA, Literals
+from qola.emulate.operands import SDWA, Literals, UnsupportedError
 from qola.emulate.program import BRANCHES, ENDS, NOTHING
 from qola.emulate.table import PACKED, SCALAR, VECTOR
-from qola.emulate.waves import Waves
+from qola.emulate.waves import EXEC, Waves
 from qola.reference.formats import decoded, encoded
 from tests.emulate.machines import instruction, random_bits, run, waves
 from tests.emulate.vendor_pseudocode import pseudocode
@@ -39,7 +41,8 @@ def names() -> set[str]:
 def covered() -> list[str]:
     """All operations that are emulated, sorted."""
     tables = (program.BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
-    matrix = [name for name in pseudocode() if supported(name)]
+    named = {name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables)}
+    matrix = [name for name in named if supported(name)]
     return sorted({name for table in tables for name in table} | set(matrix))
 
 
@@ -366,9 +369,9 @@ def _swizzle(name: str) -> None:
 # Matrices, element by element as the layout has them
 
 
-@case([name for name in pseudocode() if supported(name)])
+@case([name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables) if supported(name)])
 def _matrix(name: str) -> None:
-    words = re.match(r"V_MFMA_F32_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
+    words = re.match(r"V_(?:MFMA|WMMA)_F32_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
     assert words
     rows, k = int(words[1]), int(words[2])
     if words[3] == "F8F6F4":
@@ -378,6 +381,11 @@ def _matrix(name: str) -> None:
             _multiplied(name, rows, k, chosen, False, cbsz=cbsz, blgp=blgp)
         return
     kinds = words[3], words[4] or words[3]
+    if "WMMA" in name:
+        for isa in (RDNA3, RDNA4):
+            if name in pseudocode(isa.tables):
+                _multiplied(name, rows, k, kinds, False, isa)
+        return
     for fnuz in {False, kinds[0] in FORMATS}:
         _multiplied(name, rows, k, kinds, fnuz)
 
@@ -395,33 +403,44 @@ def _packed(values: Array, kind: str, fnuz: bool) -> Array:
 
 
 def _multiplied(
-    name: str, rows: int, k: int, kinds: tuple[str, str], fnuz: bool, **formats: int
+    name: str,
+    rows: int,
+    k: int,
+    kinds: tuple[str, str],
+    fnuz: bool,
+    isa: Isa = CDNA,
+    **formats: int,
 ) -> None:
     generator = rng()
-    groups = 64 // rows
-    part = k // groups
+    lanes = isa.lanes
+    groups = lanes // rows
+    # Rows in the registers of a lane that lie next to each other.
+    height = {CDNA: 4, RDNA3: 1, RDNA4: 8}[isa]
+    # Every lane of RDNA3 holds all of K.
+    part = k if isa is RDNA3 else k // groups
     a, b = (generator.integers(-8, 9, (rows, k)).astype(np.float32) / 4 for _ in range(2))
-    registers = np.zeros((40, 1, 64), U32)
+    registers = np.zeros((40, 1, lanes), U32)
     for base, matrix, kind in ((0, a, kinds[0]), (8, b, kinds[1])):
         if kind == "BF8":
             # Two bits behind the point: 7 is none of its numbers.
             matrix[np.abs(matrix) * 4 == 7] = 0.5
-        for lane in range(64):
-            own = matrix[lane % rows, lane // rows * part :][:part]
+        for lane in range(lanes):
+            own = matrix[lane % rows, lane // rows * part % k :][:part]
             words = _packed(own, kind, fnuz)
             registers[base : base + len(words), 0, lane] = words
-    count = rows * rows // 64
-    c = generator.integers(-8, 9, (count, 64)).astype(np.float32)
+    count = rows * rows // lanes
+    c = generator.integers(-8, 9, (count, lanes)).astype(np.float32)
     registers[16 : 16 + count, 0] = c.view(U32)
     fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, **formats}
     # EXEC counts for nothing.
-    one = instruction(name, "VOP3P_MFMA", fields)
+    one = instruction(name, "VOP3P_MFMA" if isa is CDNA else "VOP3P", fields, isa=isa)
     w = run(one, registers=registers, active=1, fnuz=fnuz)
     product = a @ b.T
     for register in range(count):
-        for lane in range(64):
-            # 4 rows a group of lanes, and the next register group below those of all lanes.
-            row = register // 4 * 4 * groups + lane // rows * 4 + register % 4
+        for lane in range(lanes):
+            # Some rows a group of lanes, and the next register group below those of all lanes.
+            first = register // height * groups + lane // rows
+            row = first * height + register % height
             found = w.v[16 + register, 0, lane].view(np.float32)
             assert found == product[row, lane % rows] + c[register, lane], (register, lane)
 
@@ -668,6 +687,13 @@ def _updated(kind: str, old: Any, value: Any) -> Any:
 
 @case(SCALAR_MEMORY)
 def _scalar_load(name: str) -> None:
+    small: dict[str, tuple[Any, Any]] = {
+        **{"UBYTE": (np.uint8, U32), "SBYTE": (np.int8, np.int32)},
+        **{"USHORT": (np.uint16, U32), "SSHORT": (np.int16, np.int32)},
+    }
+    if kinds := small.get(name.rpartition("_")[2]):
+        _small_scalar_load(name, *kinds)
+        return
     count = int(re.search(r"(\d*)$", name)[1] or 1)  # type: ignore[index]
     map_ = AddressMap()
     content = rng().integers(0, 2**32, 64, U64).astype(U32)
@@ -677,6 +703,21 @@ def _scalar_load(name: str) -> None:
     fields = {"sbase": 8, "sdata": 32, "offset": 8, "imm": 1, "soffset_en": 1, "soffset": 12}
     w = run(instruction(name, "SMEM", fields), scalars=scalars, map_=map_)
     assert (w.s[0, 32 : 32 + count] == content[4 : 4 + count]).all()
+
+
+def _small_scalar_load(name: str, stored: Any, result: Any) -> None:
+    """At odd places of that size: the address is not rounded to words."""
+    map_ = AddressMap()
+    content = rng().integers(0, 2**16, 64, np.uint16).view(stored)
+    base, size = map_.own(content), content.itemsize
+    for place in range(9):
+        # A buffer ends after seven.
+        scalars = np.zeros(128, U32)
+        scalars[8:11] = base & 0xFFFFFFFF, base >> 32, 7 * size
+        fields = {"sbase": 8, "sdata": 32, "offset": place * size, "imm": 1}
+        w = run(instruction(name, "SMEM", fields, isa=RDNA4), scalars=scalars, map_=map_)
+        wanted = 0 if "BUFFER" in name and place >= 7 else content[place]
+        assert w.s[0, 32].view(result) == wanted, place
 
 
 @case([n for n in LDS if re.match("DS_(READ|WRITE)2", n)])
@@ -756,3 +797,165 @@ def _branches(name: str) -> None:
     from tests.emulate import programs  # noqa: PLC0415
 
     programs.check(name)
+
+
+@case(["S_ROUND_MODE", "S_BARRIER_SIGNAL", "S_SENDMSG"])
+def _signals(name: str) -> None:
+    field, good, bad = {
+        "S_ROUND_MODE": ("simm16", 0, 1),
+        "S_BARRIER_SIGNAL": ("ssrc0", 193, 194),
+        "S_SENDMSG": ("simm16", 3, 1),
+    }[name]
+    before = waves(lanes=32)
+    w = run(instruction(name, "SOPP", {field: good}, isa=RDNA4))
+    assert (w.s == before.s).all()
+    with pytest.raises(UnsupportedError):
+        run(instruction(name, "SOPP", {field: bad}, isa=RDNA4))
+
+
+@case(["S_MIN_F32", "S_MAX_F32"])
+def _scalar_extremes(name: str) -> None:
+    pairs = [(1.5, -2.0), (-np.inf, 3.0), (np.nan, 4.0), (5.0, np.nan)]
+    for a, b in pairs:
+        one = instruction(name, "SOP2", {"ssrc0": 0, "ssrc1": 2, "sdst": 8}, isa=RDNA4)
+        scalars = np.zeros(128, U32)
+        scalars[0], scalars[2] = f32(a, b)
+        wanted = (np.fmin if "MIN" in name else np.fmax)(a, b)
+        assert run(one, scalars=scalars).s[0, 8].view(np.float32) == wanted
+
+
+@case([n for n in SCALAR if "SAVEEXEC_B32" in n or "WREXEC_B32" in n])
+def _save_exec(name: str) -> None:
+    logic: dict[str, Callable[[int, int], int]] = {
+        **{"AND": lambda a, e: a & e, "OR": lambda a, e: a | e, "XOR": lambda a, e: a ^ e},
+        **{"NAND": lambda a, e: ~(a & e), "NOR": lambda a, e: ~(a | e)},
+        **{"XNOR": lambda a, e: ~(a ^ e), "ANDN1": lambda a, e: ~a & e},
+        **{"ORN1": lambda a, e: ~a | e, "ANDN2": lambda a, e: a & ~e, "ORN2": lambda a, e: a | ~e},
+    }
+    a, exec_ = 0xF0F03C5A, 0x12345678
+    scalars = np.zeros(128, U32)
+    # Its neighbour, and the upper half of EXEC, are other registers.
+    scalars[2:4] = a, 7
+    one = instruction(name, "SOP1", {"ssrc0": 2, "sdst": 8}, isa=RDNA4)
+    w = run(one, scalars=scalars, active=exec_)
+    wanted = logic[name.split("_")[1]](a, exec_) % 2**32
+    assert w.s[0, EXEC] == wanted
+    assert w.s[0, 8] == (wanted if "WREXEC" in name else exec_)
+    assert w.s[0, 9] == w.s[0, EXEC + 1] == 0
+    assert bool(w.scc[0, 0]) == (wanted != 0)
+    assert (w.exec[0] == [wanted >> lane & 1 for lane in range(32)]).all()
+
+
+def _of_three(name: str) -> Any:
+    """A function of numbers that are no NaN, None for other operations."""
+    return {
+        **{"MAX3": max, "MIN3": min, "MAXIMUM3": max, "MINIMUM3": min},
+        **{"MAXIMUM": max, "MINIMUM": min},
+        "MED3": lambda a, b, c: sorted((a, b, c))[1],
+        **dict.fromkeys(("MAXMIN", "MAXIMUMMINIMUM"), lambda a, b, c: min(max(a, b), c)),
+        **dict.fromkeys(("MINMAX", "MINIMUMMAXIMUM"), lambda a, b, c: max(min(a, b), c)),
+    }.get(name.split("_")[1])
+
+
+@case([n for n in (*VECTOR, *SCALAR) if _of_three(n)])
+def _extremes(name: str) -> None:
+    find, kind = _of_three(name), name.split("_")[2].lower()
+    assert find
+    operation = VECTOR.get(name) or SCALAR[name]
+    signed = {"f": "f", "i": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8)
+    numbers = np.array([[3, 1, 2], [1, 3, 2], [2, 1, 3], [-5, 4, 0], [7, 7, -7]])
+    for row in np.abs(numbers) if kind[0] == "u" else numbers:
+        operands = [np.array([[value]]).astype(signed) for value in row[: len(operation.inputs)]]
+        found = operation.function(*operands)[0, 0]
+        assert found == find(*row[: len(operands)]), row
+    # MAXIMUM and MINIMUM pass a NaN on, others prefer numbers.
+    if kind[0] == "f":
+        operands = [np.array([[value]]).astype(signed) for value in (np.nan, 2.0, 2.0)]
+        found = operation.function(*operands[: len(operation.inputs)])[0, 0]
+        assert np.isnan(found) if "IMUM" in name else found == 2
+
+
+@case([f"V_{n}_F16" for n in ("FLOOR", "CEIL", "RNDNE", "RSQ")])
+def _rounded_halves(name: str) -> None:
+    values = np.array([2.5, -2.5, 0.25, 4.0, 1000.5, 3.0])
+    functions: dict[str, Callable[[Array], Array]] = {
+        **{"FLOOR": np.floor, "CEIL": np.ceil, "RNDNE": np.rint},
+        "RSQ": lambda v: 1 / np.sqrt(np.abs(v)),
+    }
+    wanted = functions[name.split("_")[1]](values)
+    given = np.abs(values) if "RSQ" in name else values
+    registers = np.zeros((4, 1, 32), U32)
+    registers[0, 0, :6] = given.astype(np.float16).view(np.uint16)
+    one = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
+    found = run(one, registers=registers).v[1, 0, :6].astype(np.uint16).view(np.float16)
+    assert np.allclose(found.astype(float), wanted, rtol=2**-10)
+
+
+@case(["V_LDEXP_F16"])
+def _scaled_half(name: str) -> None:
+    registers = np.zeros((4, 1, 32), U32)
+    registers[0, 0, :3], registers[1, 0, :3] = f16(1.5, -3.0, 0.001), u32(4, -2, 30)
+    one = instruction(name, "VOP3", {"src0": 256, "src1": 257, "vdst": 258}, isa=RDNA4)
+    found = run(one, registers=registers).v[2, 0, :3]
+    assert (found == f16(24.0, -0.75, np.inf)).all()
+
+
+@case([n for n in VECTOR if n.startswith("V_S_")])
+def _scalar_result(name: str) -> None:
+    scalars = np.zeros(128, U32)
+    scalars[2:3] = f32(0.25)
+    one = instruction(name, "VOP3", {"src0": 2, "vdst": 256 + 9, "neg": 0}, isa=RDNA4)
+    w = run(one, scalars=scalars)
+    wanted = {"EXP": 2**0.25, "LOG": -2.0, "RCP": 4.0, "RSQ": 2.0, "SQRT": 0.5}[name.split("_")[2]]
+    assert np.isclose(w.s[0, 9].view(np.float32), wanted, rtol=1e-6)
+    assert not w.v.any()
+
+
+@case(["S_FMAMK_F32", "S_FMAAK_F32"])
+def _scalar_literal(name: str) -> None:
+    scalars = np.zeros(128, U32)
+    scalars[2:3], scalars[4:5] = f32(3.0), f32(5.0)
+    fields = {"ssrc0": 2, "ssrc1": 4, "sdst": 8}
+    one = instruction(name, "SOP2_LIT", fields, literal=int(f32(7.0)[0]), isa=RDNA4)
+    found = run(one, scalars=scalars).s[0, 8].view(np.float32)
+    assert found == (3 * 7 + 5 if "MK" in name else 3 * 5 + 7)
+
+
+@case(["V_SWAP_B32"])
+def _swap_registers(name: str) -> None:
+    registers = np.arange(64, dtype=U32).reshape(2, 1, 32)
+    one = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
+    w = run(one, registers=registers, active=0xFFFF)
+    assert (w.v[:2, 0, :16] == registers[::-1, 0, :16]).all()
+    assert (w.v[:2, 0, 16:] == registers[:, 0, 16:]).all()
+
+
+@case(["V_PERMLANE16_B32", "V_PERMLANEX16_B32"])
+def _permuted_rows(name: str) -> None:
+    order = rng().permutation(16)
+    registers = np.zeros((3, 1, 32), U32)
+    registers[0, 0] = np.arange(100, 132)
+    registers[2, 0] = 7
+    scalars = np.zeros(128, U32)
+    scalars[2] = sum(int(lane) << 4 * place for place, lane in enumerate(order[:8]))
+    scalars[3] = sum(int(lane) << 4 * place for place, lane in enumerate(order[8:]))
+    # Lane 16 is off. FI reads it all the same; else BOUND_CTRL gives 0 for it.
+    active = 0xFFFEFFFF
+    for inactive, zeros in itertools.product((0, 1), repeat=2):
+        fields = {"src0": 256, "src1": 2, "src2": 3, "vdst": 258, "opsel": inactive | zeros << 1}
+        w = run(
+            instruction(name, "VOP3", fields, isa=RDNA4),
+            registers=registers,
+            scalars=scalars,
+            active=active,
+            count=2,
+        )
+        for lane in range(32):
+            row = lane // 16 ^ ("X16" in name)
+            source = row * 16 + order[lane % 16]
+            wanted = 100 + source
+            if source == 16 and not inactive:
+                wanted = 0 if zeros else 7
+            if lane == 16:
+                wanted = 7
+            assert (w.v[2, :, lane] == wanted).all(), (lane, inactive, zeros)

@@ -11,6 +11,7 @@ from qola.emulate.arrays import U32, Array
 from qola.emulate.check import checking
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Faults
+from qola.emulate.isa import CDNA, Isa
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import Literals
@@ -28,9 +29,11 @@ def instruction(
     fields: Mapping[str, int],
     words: Mapping[str, int] | None = None,
     literal: int | None = None,
+    isa: Isa = CDNA,
 ) -> Instruction:
     """An instruction that no assembler made."""
-    return Instruction(0, 8, name, form, dict(fields), dict(words or {}), literal, name.lower())
+    own = dict(fields), dict(words or {})
+    return Instruction(0, 8, name, form, *own, literal, name.lower(), isa)
 
 
 def waves(
@@ -44,21 +47,23 @@ def waves(
     scc: bool = False,
     fnuz: bool = False,
     checked: bool = False,
+    lanes: int = LANES,
 ) -> Waves:
     """A workgroup of waves; registers are (register, wave, lane), zeros where not given."""
-    v = np.zeros((VGPR_COUNT, count, LANES), U32)
+    v = np.zeros((VGPR_COUNT, count, lanes), U32)
     if registers is not None:
         v[: len(registers)] = registers
     s = np.zeros((count, SGPRS), U32)
     if scalars is not None:
         s[:, : scalars.shape[-1]] = scalars
-    s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32
+    s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32 if lanes == LANES else 0
     machine = Machine(
         *("test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count),
         fnuz=fnuz,
         checked=checked,
+        lanes=lanes,
     )
-    layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else ())
+    layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else (), lanes)
     zeros = np.zeros(count, np.int64)
     known = (np.ones(v.shape, bool), np.ones(s.shape, bool)) if checked else ()
     return Waves(layout, v, s, np.full((count, 1), scc), zeros, np.arange(count), 0, machine, known)
@@ -68,7 +73,7 @@ def run(one: Instruction, w: Waves | None = None, **state: object) -> Waves:
     """Run an instruction on waves that are given, or made from a state."""
     literals = Literals()
     step = bind(one, literals)
-    w = w or waves(literals=literals, **state)  # type: ignore[arg-type]
+    w = w or waves(literals=literals, lanes=one.isa.lanes, **state)  # type: ignore[arg-type]
     with np.errstate(all="ignore"):
         if step is not None:
             (checking(one, step) if w.known else step)(w)

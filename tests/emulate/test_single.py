@@ -15,16 +15,17 @@ from tests.emulate.programs import END, movk
 DESCRIPTOR = Descriptor(64, 0, 24, 0x1100, 3, 5, 0, 0, 0, 0)
 #: S_GETPC_B64, S_SWAPPC_B64 and S_CALL_B64.
 ADDRESSED = [0xBE800000 | 4 << 16 | 28 << 8, 0xBE800000 | 30 << 8 | 2, 0xB0000000 | 21 << 23]
+RDNA = [0xBE800000 | 4 << 16 | 71 << 8, 0xBE800000 | 73 << 8 | 2, 0xB0000000 | 20 << 23]
 
 
-def code_object(words: list[int], before: int) -> CodeObject:
+def code_object(words: list[int], before: int, arch: str = "gfx942") -> CodeObject:
     """A kernel behind some bytes of others."""
     own = struct.pack(f"<{len(words)}I", *words)
     arguments = (Argument("global_buffer", 0, 8),)
     descriptor = replace(DESCRIPTOR, entry=DESCRIPTOR.entry + before)
     kernel = Kernel("k", before, len(own), descriptor, arguments, 256)
     other = Kernel("other", 0, before, DESCRIPTOR, (), 256)
-    return CodeObject("gfx942", bytes(before) + own, {"k": kernel, "other": other})
+    return CodeObject(arch, bytes(before) + own, {"k": kernel, "other": other})
 
 
 def test_what_lies_beside_does_not_count() -> None:
@@ -44,11 +45,14 @@ def test_a_constant_is_no_instruction() -> None:
     assert len(found.image) == 12
 
 
-@pytest.mark.parametrize("word", ADDRESSED)
-def test_a_kernel_that_knows_where_it_is_keeps_what_is_around_it(word: int) -> None:
+@pytest.mark.parametrize(
+    ("arch", "word"),
+    [*(("gfx942", w) for w in ADDRESSED), *((a, w) for a in ("gfx1100", "gfx1201") for w in RDNA)],
+)
+def test_a_kernel_that_knows_where_it_is_keeps_what_is_around_it(arch: str, word: int) -> None:
     """Prevents: constants beside the code, which a kernel finds by its own address, left out."""
     words = [word, END]
-    one, other = (code_object(words, before) for before in (8, 64))
+    one, other = (code_object(words, before, arch) for before in (8, 64))
     found = single.single(one, "k")
     assert found.image == one.image
     assert [*found.kernels] == ["k"]

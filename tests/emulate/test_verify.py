@@ -11,6 +11,7 @@ import struct
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ def tried(
     return outcome
 
 
-def places(code: bytearray, name: str) -> list[int]:
-    return [at for at, one in sweep(bytes(code)).items() if name in getattr(one, "name", "")]
+def places(code: bytearray, name: str, arch: str = ARCH) -> list[int]:
+    found = sweep(bytes(code), arch).items()
+    return [at for at, one in found if name in getattr(one, "name", "")]
 
 
 def drop_last_multiplication(code: bytearray) -> None:
@@ -249,6 +251,47 @@ def test_changed_code_is_seen(monkeypatch: pytest.MonkeyPatch, edit: Edit, names
     (trial,) = outcome.trials
     assert {verdict.name for verdict in trial.verdicts if not verdict.passed} == names
     assert outcome.kernel in to_json([outcome])
+
+
+def drop_a_multiplication_of_rdna4(code: bytearray) -> None:
+    at = places(code, "V_WMMA", "gfx1201")[-1]
+    code[at : at + 8] = _NOP * 2
+
+
+def drop_all_of_rdna4(code: bytearray, name: str) -> None:
+    for at in places(code, name, "gfx1201"):
+        code[at : at + 4] = _NOP
+
+
+def drop_an_exponential_of_rdna4(code: bytearray) -> None:
+    at = places(code, "V_EXP_F32", "gfx1201")[0]
+    code[at : at + 4] = _NOP
+
+
+@pytest.mark.parametrize(
+    ("edit", "names", "kind"),
+    [
+        (lambda code: None, set(), ""),
+        (drop_a_multiplication_of_rdna4, {"o"}, ""),
+        (drop_an_exponential_of_rdna4, {"o", "lse"}, ""),
+        (partial(drop_all_of_rdna4, name="S_WAIT_LOADCNT"), set(), "missing wait"),
+        (partial(drop_all_of_rdna4, name="S_WAIT_DSCNT"), set(), "missing wait"),
+        (partial(drop_all_of_rdna4, name="S_WAIT_KMCNT"), set(), "missing wait"),
+        (partial(drop_all_of_rdna4, name="S_BARRIER"), set(), "race"),
+    ],
+)
+def test_waves_of_32_lanes_are_compared(
+    monkeypatch: pytest.MonkeyPatch, edit: Edit, names: set[str], kind: str
+) -> None:
+    """Prevents: kernels for RDNA4 that pass whatever they compute, or right ones that fail."""
+    edit_kernels(monkeypatch, edit)
+    outcome = tried("*_npad_*_gfx12", manifest="OTHER_ARCHS", arch="gfx1201")
+    (trial,) = outcome.trials
+    if kind != "race":
+        assert {verdict.name for verdict in trial.verdicts if not verdict.passed} == names
+    kinds = {one for one in ("missing wait", "race") for fault in trial.faults() if one in fault}
+    assert kind in kinds if kind else not kinds, trial.faults()
+    assert outcome.state == ("failed" if names or kind else "passed")
 
 
 @pytest.mark.parametrize(("pattern", "edit"), [(WHOLE, halve_the_tile), (PADDED, move_the_mask)])
@@ -491,7 +534,7 @@ def test_the_program(
     assert "no kernel" in capsys.readouterr().err
     assert main([*words, "--kernels=none", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 1
-    assert main([*words, "--arch=gfx1201"]) == 1
+    assert main([*words, "--arch=gfx1250"]) == 1
     assert "an arch that is not emulated" in capsys.readouterr().err
 
 

@@ -15,14 +15,19 @@ from typing import Any
 import numpy as np
 
 from qola.emulate.decode import ENCODING, only_tables
+from qola.emulate.isa import CDNA
+from qola.emulate.rdna import translated_name
 
 
 @cache
-def pseudocode() -> Mapping[str, str]:
-    """The vendor's pseudocode of each operation that has some, by name without encoding."""
+def pseudocode(tables: str = CDNA.tables) -> Mapping[str, str]:
+    """The vendor's pseudocode of each operation of an instruction set, by its name in CDNA."""
     with only_tables():
-        table = importlib.import_module("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
-    return {ENCODING.sub("", op.name): text for op, text in table.items()}
+        table = importlib.import_module(f"tinygrad.runtime.autogen.amd.{tables}.str_pcode").PCODE
+    found = {ENCODING.sub("", op.name): text for op, text in table.items()}
+    if tables != CDNA.tables:
+        return {translated_name(name): text for name, text in found.items()}
+    return found
 
 
 _TOKEN = re.compile(

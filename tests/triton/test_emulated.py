@@ -29,7 +29,7 @@ PROBLEMS = {
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
