@@ -31,7 +31,7 @@ std::uint64_t hidden_value(const std::string& kind, const dim3& grid, const dim3
     }
     if(kind == "hidden_grid_dims")
         return grid.z > 1 || block.z > 1 ? 3 : grid.y > 1 || block.y > 1 ? 2 : 1;
-    return 0; // offsets and remainders are 0 for whole blocks; host services have no address
+    return 0; // offsets and remainders are 0 for whole blocks; an emulator knows the addresses of host services
 }
 
 std::string json(const Launch& launch, const std::string& kernarg)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +151,8 @@ class CodeObject:
         version: version of the code object format (AMDGPUUsage): 6 is V6.
         compilers: clang that compiled it, then those of its device libraries; () for assembly.
         symbols: address and size of each symbol, if the image was requested.
+        text: begin and end of the section with code.
+        printf_formats: by hash, the constant format strings of `-mprintf-kind=buffered`.
     """
 
     arch: str
@@ -161,6 +164,8 @@ class CodeObject:
     version: int = 0
     compilers: tuple[str, ...] = ()
     symbols: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    text: tuple[int, int] = (0, 0)
+    printf_formats: Mapping[int, bytes] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: bytes | memoryview, name: str = "code object") -> CodeObject:
@@ -217,7 +222,15 @@ def parse_code_object(data: bytes | memoryview, *, load: bool = False) -> CodeOb
         elf.data[8] + 2,
         compilers_of(elf),
         symbols if load else {},
+        (text.address, end) if text else (0, 0),
+        printf_formats(metadata.get("amdhsa.printf", ())) if load else {},
     )
+
+
+def printf_formats(entries: Iterable[object]) -> dict[int, bytes]:
+    """Return the format strings of HIP's entries, `0:0:<hash>,<format string>`, by their hash."""
+    found = (re.fullmatch(r"0:0:([0-9a-f]{1,16}),(.*)", str(one), re.DOTALL) for one in entries)
+    return {int(one[1], 16): one[2].encode() for one in found if one}
 
 
 def compilers_of(elf: Elf) -> tuple[str, ...]:

@@ -383,6 +383,8 @@ UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
     "ADD_F64": (F64, np.add),
     "ADD_X2": (U64, np.add),
     "SWAP_X2": (U64, lambda old, value: value),
+    "CMPSWAP": (U32, lambda old, value: value),
+    "CMPSWAP_X2": (U64, lambda old, value: value),
 }
 
 
@@ -408,7 +410,9 @@ def bind_atomic(one: Instruction, literals: Literals) -> Step:
     assert found
     space = one.name.partition("_")[0]
     finder = _FINDERS[space](one, literals)
-    kind, update = UPDATES[found[1] or LDS_UPDATES[f"{found[2]}_{found[4]}"]]
+    name = found[1] or LDS_UPDATES[f"{found[2]}_{found[4]}"]
+    kind, update = UPDATES[name]
+    compares = name.startswith("CMPSWAP")
     words = np.dtype(kind).itemsize // 4
     source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
     target = source if space == "BUFFER" else data_register(one, "vdst")
@@ -424,14 +428,13 @@ def bind_atomic(one: Instruction, literals: Literals) -> Step:
             detail = f"{4 * words} bytes {place}"
             w.machine.report(w, one, "misaligned", detail, crooked)
             lanes = lanes & ~crooked
-        raw = w.words(source, words)
-        pair = raw[0] if words == 1 else raw[0].astype(U64) | raw[1].astype(U64) << U64(32)
-        values = pair[lanes].view(kind)
+        values = _numbers(w, source, words)[lanes].view(kind)
+        compared = _numbers(w, source + words, words)[lanes] if compares else None
         if isinstance(update, np.ufunc) and not returns:
             memory.update_numbers(addresses[lanes], update, values)
             return
         old = np.zeros(addresses.shape, kind)
-        old[lanes] = _in_order(addresses[lanes], update, values)
+        old[lanes] = _in_order(addresses[lanes], update, values, compared)
         if returns:
             bits: Array = old.view(U32 if words == 1 else U64)
             parts = [bits] if words == 1 else [bits.astype(U32), (bits >> U64(32)).astype(U32)]
@@ -440,8 +443,19 @@ def bind_atomic(one: Instruction, literals: Literals) -> Step:
     return run
 
 
-def _in_order(addresses: Array, update: Callable[[Array, Array], Array], values: Array) -> Array:
-    """Update numbers in memory, and return the old ones."""
+def _numbers(w: Waves, register: int, words: int) -> Array:
+    """Return registers, or pairs of them, as numbers of 32 or 64 bits."""
+    raw = w.words(register, words)
+    return raw[0] if words == 1 else raw[0].astype(U64) | raw[1].astype(U64) << U64(32)
+
+
+def _in_order(
+    addresses: Array,
+    update: Callable[[Array, Array], Array],
+    values: Array,
+    compared: Array | None = None,
+) -> Array:
+    """Update numbers in memory, only those equal to `compared` if given; return the old ones."""
     old = np.empty_like(values)
     # Of lanes that share an address the first, then the next, ...
     rest = np.arange(len(addresses))
@@ -449,6 +463,8 @@ def _in_order(addresses: Array, update: Callable[[Array, Array], Array], values:
         now = rest[np.unique(addresses[rest], return_index=True)[1]]
         old[now] = memory.read_numbers(addresses[now], values.dtype)
         new = update(old[now], values[now]).astype(values.dtype, copy=False)
+        if compared is not None:
+            new = np.where(old[now] == compared[now], new, old[now])
         memory.write_numbers(addresses[now], new)
         rest = np.setdiff1d(rest, now, assume_unique=True)
     return old

@@ -26,6 +26,8 @@ _LONGEST = 16
 #: Bits 31 to 23 of VOP3P with a matrix operation, and opcodes of gfx90a (CDNA2 ISA, 13.3.9).
 _MATRIX = 0b110100111
 _BF16_1K = range(99, 104)
+#: Upper halves of the first words of gfx90a's instructions for caches.
+_WBINVL1_VOL, _INVL2 = 0xE0FC, 0xE0A4
 #: Operations of gfx90a by the name that their opcode has on gfx950 (CDNA2 ISA, 13.3.1).
 _CDNA2 = {
     "V_DOT2C_F32_BF16": "V_MAC_F32",
@@ -157,8 +159,12 @@ def _as_cdna3(code: bytes) -> bytes:
     """Return an instruction of gfx90a with the opcode of gfx942.
 
     The tables do not have CDNA2, whose V_MFMA_F32_*BF16_1K are 99 to 103: in CDNA3 from 93 on.
+    Its BUFFER_WBINVL1_VOL and BUFFER_INVL2 are BUFFER_INV there.
     """
     word = int.from_bytes(code[:4], "little")
+    if word >> 16 == _WBINVL1_VOL:
+        word = word & 0xFFFF | _INVL2 << 16
+        return word.to_bytes(4, "little") + code[4:]
     if word >> 23 == _MATRIX and word >> 16 & 0x7F in _BF16_1K:
         return (word - (6 << 16)).to_bytes(4, "little") + code[4:]
     return code

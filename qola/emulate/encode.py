@@ -7,7 +7,7 @@ of its function in NumPy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ from qola.emulate.waves import (
     SHARED_BASE,
     VCC,
     VGPRS,
+    Step,
     constant,
 )
 
@@ -149,6 +150,7 @@ class Encoded:
     Attributes:
         words: of the instructions, (instructions, WORDS).
         places: by a quarter of the offset, the number of the instruction, or -1.
+        start: bytes of code in front of the kernel: the offset of its first instruction.
         instructions: in the order of their records.
     """
 
@@ -156,28 +158,31 @@ class Encoded:
     places: Array
     dpp: Array
     instructions: Sequence[Instruction]
+    start: int
 
 
 def encode(program: Program) -> Encoded:
     """Return a program for the engine."""
     encoder = _Encoder(program)
     code = {pc: one for pc, one in program.code.items() if isinstance(one, Instruction)}
-    places = np.full(max(code, default=0) // 4 + 1, -1, I64)
+    start = -min(0, *code) if code else 0
+    places = np.full((start + max(code, default=0)) // 4 + 1, -1, I64)
     numbers = {one.pc: number for number, one in enumerate(program.lds_accesses, 1)}
     rows: list[list[int]] = []
     for number, (pc, one) in enumerate(code.items()):
-        places[pc // 4] = number
-        record = encoder.record(one)
+        places[(start + pc) // 4] = number
+        moved = replace(one, pc=start + pc) if start else one
+        record = encoder.record(moved, program.bound[pc])
         record.number = numbers.get(pc, 0)
         record.queue = QUEUES.get(queue_of(one), -1) + 1
         after = pc + one.size
         stops = after in program.starts or after not in code
-        rows.append([word & _ALL for word in record.words(pc, one.size, stops)])
+        rows.append([word & _ALL for word in record.words(moved.pc, one.size, stops)])
     words = np.array(rows, U64).reshape(len(rows), WORDS).view(I64)
     dpp = np.zeros(max(1, len(encoder.dpp)), DPP_TYPE)
     for row, (source, valid, enabled, zeros) in enumerate(encoder.dpp):
         dpp[row] = (source, valid, enabled, zeros)
-    return Encoded(words, places, dpp, list(code.values()))
+    return Encoded(words, places, dpp, list(code.values()), start)
 
 
 def _mask_of(lanes: Any) -> int:
@@ -200,8 +205,7 @@ class _Encoder:
         self._layout = program.layout
         self.dpp: list[tuple[Array, int, int, int]] = []
 
-    def record(self, one: Instruction) -> Record:
-        bound = self._program.bound[one.pc]
+    def record(self, one: Instruction, bound: Step | str | None) -> Record:
         if isinstance(bound, str):
             return Record(RUN_REFUSED)
         misfit = find_misfit(one, self._layout)

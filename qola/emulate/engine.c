@@ -115,6 +115,7 @@ typedef struct {
   const u64 *starts, *ends;
   i64 allocations;
   u64 entry;
+  i64 start;  // pc of the first instruction: code in front of it has a lower one
   i64 strict, limit, executed;
   i64 (*fallback)(i64 insn, i64 count, const i32 *rows);
   // qola/emulate/waits.py: states of waves by state and block, -1 for those that `pass` computes.
@@ -1357,7 +1358,7 @@ static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
 }
 
 enum { SWAP, ADD, SUB, SMIN, UMIN, SMAX, UMAX, AND, OR, XOR, ADD_F32, PK_ADD_F16, PK_ADD_BF16, ADD_F64,
-       ADD_X2, SWAP_X2 };
+       ADD_X2, SWAP_X2, CMPSWAP, CMPSWAP_X2 };
 
 static u64 updated(i64 what, u64 old, u64 value) {
   u32 a = (u32)old, b = (u32)value;
@@ -1431,6 +1432,11 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
       u64 value = words == 2 ? from[l] | (u64)from[LANES + l] << 32 : from[l], before = 0;
       memcpy(&before, (const void *)address[l], (size_t)size);
       u64 after = updated(i->x[7], before, value);
+      if (i->x[7] >= CMPSWAP) {
+        const u32 *than = from + words * LANES;
+        u64 compared = words == 2 ? than[l] | (u64)than[LANES + l] << 32 : than[l];
+        if (before != compared) after = before;
+      }
       memcpy((void *)address[l], &after, (size_t)size);
       old[0][l] = (u32)before;
       old[1][l] = (u32)(before >> 32);
@@ -1715,7 +1721,7 @@ void qola_run(Launch *l) {
   Span *spans = calloc(SPANS * count, sizeof *spans);
   for (size_t n = 0; n < rooms; n++) r.free[n] = rows + n * count;
   r.free_count = (int)rooms;
-  Part all = {0, (int)count, room_of(&r)};
+  Part all = {l->start, (int)count, room_of(&r)};
   for (size_t n = 0; n < count; n++) {
     Wave *w = &r.c.waves[n];
     w->v = l->v + n * (size_t)l->registers * LANES;

@@ -17,6 +17,7 @@ _EXPECTED = {
     "race": "an s_barrier between the accesses, and a wait for the first one before it",
     "unsupported": "an operation that docs/internals/emulation.md lists",
     "endless": "a kernel that ends",
+    "trap": "a kernel without a failed assert, abort() or __builtin_trap()",
 }
 
 
@@ -45,7 +46,7 @@ class Fault:
         """Kernel, pc and instruction, then workgroup, wave and lane."""
         numbers = {"workgroup": self.workgroup, "wave": self.wave, "lane": self.lane}
         who = [f"{name} {number}" for name, number in numbers.items() if number >= 0]
-        return ", ".join([f"{self.kernel}+{self.pc:#x} {self.instruction}", *who])
+        return ", ".join([f"{self.kernel}{self.pc:+#x} {self.instruction}", *who])
 
     def __str__(self) -> str:
         """Return it as one line."""

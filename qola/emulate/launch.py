@@ -15,6 +15,14 @@ from qola.emulate.isa import ISAS
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.native import NativeProgram, NativeRun, engine
+from qola.emulate.printf import (
+    HOSTCALL,
+    PRINTF,
+    HostcallBuffer,
+    PrintfBuffer,
+    Write,
+    write_to_stream,
+)
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.waves import EXEC, LANES, NULL, SGPRS, Waves
@@ -78,10 +86,12 @@ class Device:
 
     Attributes:
         map: allocations that kernels may touch.
+        write: writes the text of printf and assert in kernels.
     """
 
     options: Options = field(default_factory=Options)
     map: AddressMap = field(default_factory=AddressMap)
+    write: Write = write_to_stream
 
     def launch(
         self,
@@ -159,30 +169,60 @@ class _Launch:
         x, y, z = self.block
         return x * y * z
 
+    @cached_property
+    def group_waves(self) -> int:
+        """Waves of a workgroup."""
+        return -(-self.items // self.program.isa.lanes)
+
+    @cached_property
+    def groups(self) -> int:
+        x, y, z = self.grid
+        return x * y * z
+
+    @cached_property
+    def at_once(self) -> int:
+        """Workgroups that run together."""
+        return max(1, min(self.groups, self.device.options.waves // self.group_waves))
+
+    @cached_property
+    def hostcalls(self) -> HostcallBuffer | None:
+        """The buffer for calls of the host, if the kernel has an argument for it."""
+        if all(argument.kind != HOSTCALL for argument in self.kernel.arguments):
+            return None
+        return HostcallBuffer(self.at_once * self.group_waves, self.device.write)
+
+    @cached_property
+    def printf(self) -> PrintfBuffer | None:
+        """The buffer of `-mprintf-kind=buffered`, if the kernel has an argument for it."""
+        needed = any(argument.kind == PRINTF for argument in self.kernel.arguments)
+        return PrintfBuffer() if needed else None
+
     def run(self) -> Result:
         options, descriptor = self.device.options, self.descriptor
         if refusal := self._refusal():
             symbol = self.kernel.symbol
             raise EmulationError(Fault("unsupported", symbol, 0, "the descriptor", refusal))
-        waves = -(-self.items // self.program.isa.lanes)
-        groups = self.grid[0] * self.grid[1] * self.grid[2]
-        at_once = max(1, min(groups, options.waves // waves))
+        waves, groups = self.group_waves, self.groups
         faults = Faults(options.strict)
         kernarg = self.device.map.own(self._arguments())
         packet = self.device.map.own(self._packet(kernarg))
+        buffers = [b for b in (self.hostcalls, self.printf) if b]
+        for buffer in buffers:
+            self.device.map.own(buffer.array)
         machine = Machine(
             kernel=self.kernel.symbol,
             map=self.device.map,
             faults=faults,
             lds_bytes=descriptor.lds_bytes + self.dynamic_lds,
             scratch_bytes=descriptor.scratch_bytes,
-            groups=at_once,
+            groups=self.at_once,
             group_waves=waves,
             entry=self.module.base + self.kernel.entry,
             fnuz=self.program.arch == "gfx942",
             checked=self.program.checked,
             lanes=self.program.isa.lanes,
             lds_accesses=self.program.lds_accesses,
+            hostcalls=self.hostcalls,
         )
         # Generic pointers reach the LDS, too.
         self.device.map.add(machine.lds_start, len(machine.lds))
@@ -195,11 +235,11 @@ class _Launch:
         uses_engine = not in_numpy and engine() is not None
         native = self.module.native(self.program) if uses_engine else None
         try:
-            for first in range(0, groups, at_once):
-                some = range(first, min(first + at_once, groups))
+            for first in range(0, groups, self.at_once):
+                some = range(first, min(first + self.at_once, groups))
                 machine.begin(first, _POISON)
                 first_waves = self._waves(machine, some, waves, kernarg, packet)
-                live = np.full(at_once, waves)
+                live = np.full(self.at_once, waves)
                 if native:
                     executed = NativeRun(native, first_waves, live, options.limit, executed).run()
                     continue
@@ -209,9 +249,13 @@ class _Launch:
         finally:
             self.device.map.remove(kernarg)
             self.device.map.remove(packet)
+            for buffer in buffers:
+                self.device.map.remove(buffer.address)
             self.device.map.remove(machine.lds_start)
             if self.program.arch == "gfx90a":
                 self.device.map.remove(machine.scratch_start)
+            if self.printf:
+                self.printf.print(self.module.code_object.printf_formats, self.device.write)
         return Result(self.kernel.symbol, executed, faults.all)
 
     def _refusal(self) -> str:
@@ -243,9 +287,13 @@ class _Launch:
         hidden = {"hidden_grid_dims": max([1, *used])}
         for axis, grid, block in sizes:
             hidden |= {f"hidden_block_count_{axis}": grid, f"hidden_group_size_{axis}": block}
+        buffers = {HOSTCALL: self.hostcalls, PRINTF: self.printf}
+        hidden |= {kind: buffer.address for kind, buffer in buffers.items() if buffer}
         for argument in self.kernel.arguments:
             start, end = argument.offset, argument.offset + argument.size
-            if argument.kind.startswith("hidden_") and end > len(self.kernarg):
+            # The runtime, which lays out the other hidden arguments, has no such buffers.
+            missing = end > len(self.kernarg) or argument.kind in buffers
+            if argument.kind.startswith("hidden_") and missing:
                 octets = hidden.get(argument.kind, 0).to_bytes(argument.size, "little")
                 segment[start:end] = list(octets)
         return segment

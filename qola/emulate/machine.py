@@ -11,6 +11,7 @@ from qola.emulate.arrays import U8, U32, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Fault, Faults
 from qola.emulate.memory import AddressMap, Report
+from qola.emulate.printf import HostcallBuffer
 from qola.emulate.races import Disorder, Races
 from qola.emulate.waits import Misuse
 from qola.emulate.waves import LANES, Waves
@@ -32,6 +33,7 @@ class Machine:
         fnuz: whether floats of 8 bits have the FNUZ formats of gfx942.
         lds_accesses: instructions that access the LDS, to find races.
         races: their last accesses.
+        hostcalls: calls of the host, if the kernel has an argument for them.
     """
 
     kernel: str
@@ -48,6 +50,7 @@ class Machine:
     lanes: int = LANES
     lds_accesses: Sequence[Instruction] = ()
     races: Races = field(init=False)
+    hostcalls: HostcallBuffer | None = None
     lds: Array = field(init=False)
     lds_written: Array = field(init=False)
     scratch: Array = field(init=False)
@@ -75,19 +78,21 @@ class Machine:
 
     def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
         """Record a fault of the first of some lanes."""
+        self.faults.add(self.fault(waves, one, kind, detail, lanes))
+
+    def fault(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> Fault:
+        """Return a fault of the first of some lanes."""
         lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
         row, lane = first_of(lanes)
-        self.faults.add(
-            Fault(
-                kind,
-                self.kernel,
-                one.pc,
-                one.text,
-                detail,
-                self.first_group + int(waves.groups[row]),
-                int(waves.numbers[row]),
-                int(lane) if lanes.shape[-1] == self.lanes else -1,
-            )
+        return Fault(
+            kind,
+            self.kernel,
+            one.pc,
+            one.text,
+            detail,
+            self.first_group + int(waves.groups[row]),
+            int(waves.numbers[row]),
+            int(lane) if lanes.shape[-1] == self.lanes else -1,
         )
 
     def report_misuses(self, misuses: Sequence[Misuse], group: int, wave: int) -> None:

@@ -72,7 +72,7 @@ class _Launch(ctypes.Structure):
         *(("dpp", _POINTER), ("formats", _POINTER), ("lds_start", ctypes.c_uint64)),
         *(("lds_row", _WORD), ("lds_bytes", _WORD), ("scratch_start", ctypes.c_uint64)),
         *(("scratch_row", _WORD), ("starts", _POINTER), ("ends", _POINTER)),
-        *(("allocations", _WORD), ("entry", ctypes.c_uint64)),
+        *(("allocations", _WORD), ("entry", ctypes.c_uint64), ("start", _WORD)),
         *((name, _WORD) for name in ("strict", "limit", "executed")),
         ("fallback", _FALLBACK),
         *(("passages", _POINTER), ("states", _WORD), ("blocks", _WORD)),
@@ -261,7 +261,8 @@ class NativeRun:
             *(machine.lds_start, machine.lds_row, machine.lds_bytes),
             *(machine.scratch_start, machine.scratch_row),
             *(starts.ctypes.data, ends.ctypes.data, len(starts)),
-            *(machine.entry, int(machine.faults.strict), self._limit, self._executed),
+            *(machine.entry - encoded.start, encoded.start),
+            *(int(machine.faults.strict), self._limit, self._executed),
             _FALLBACK(self._fall_back),
             *(passages.table.ctypes.data, *passages.table.shape, passages.block_of.ctypes.data),
             _PASS(self._pass_block),
@@ -282,7 +283,7 @@ class NativeRun:
             raise self._error
         program, code = self._program, self._program.code
         if status in (_OUTSIDE, _AT_BARRIER):
-            pc = number
+            pc = number - self._native.encoded.start
         else:
             pc = self._native.encoded.instructions[number].pc
         if status == _OUTSIDE:

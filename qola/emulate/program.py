@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import MIXED, bind_matrix
 from qola.emulate.operands import Literals, UnsupportedError, listed, wide, write_scalar
+from qola.emulate.printf import HOSTCALL
 from qola.emulate.races import counting, size_of
 from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, VCC, Layout, Step, Waves
@@ -53,6 +54,7 @@ _DEALLOC_VGPRS = 3
 _MODE = 1
 #: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
 _IGNORED = 0x3F0
+_TRAP = 2
 
 
 def _getpc(one: Instruction, literals: Literals) -> Step:
@@ -124,6 +126,25 @@ def _bind_dual(one: Instruction, literals: Literals) -> Step:
     return run
 
 
+def _trap(one: Instruction, literals: Literals) -> Step:
+    """End the launch: trap 2 is that of assert, abort() and __builtin_trap()."""
+    if one["simm16"] != _TRAP:
+        raise UnsupportedError(f"trap {one['simm16']}")
+
+    def run(w: Waves) -> None:
+        text = w.machine.hostcalls.error if w.machine.hostcalls else b""
+        detail = text.decode("utf-8", "replace").strip() or "the kernel ended itself"
+        raise EmulationError(w.machine.fault(w, one, "trap", detail, w.exec))
+
+    return run
+
+
+def _serve(w: Waves) -> None:
+    """Answer calls of the host: waves sleep until they have an answer."""
+    if w.machine.hostcalls:
+        w.machine.hostcalls.serve()
+
+
 def jump_target(one: Instruction) -> Callable[[Waves], Array]:
     """Where a jump through a register goes: offsets from the kernel's first instruction."""
     read = wide(one, "ssrc0", "u64")
@@ -136,6 +157,7 @@ CONTROL: dict[str, Binder] = {
     "S_ROUND_MODE": _round_mode,
     "S_BARRIER_SIGNAL": _signal,
     "S_SENDMSG": _send_message,
+    "S_TRAP": _trap,
 }
 
 
@@ -212,8 +234,7 @@ class Program:
         self.kernel = kernel
         self.checked = checked
         if code is None:
-            end = kernel.entry + kernel.size
-            code = sweep(code_object.image[kernel.entry : end], self.arch)
+            code = read_code(code_object, kernel)
         self.code = code
         self.literals = Literals()
         self.bound: dict[int, Step | str | None] = {}
@@ -238,6 +259,8 @@ class Program:
     def _bind(self, one: Instruction) -> Step | str | None:
         if one.name in BRANCHES or one.name in ENDS:
             return None
+        if one.name == "S_SLEEP" and any(a.kind == HOSTCALL for a in self.kernel.arguments):
+            return _serve
         try:
             step = bind(one, self.literals)
         except UnsupportedError as error:
@@ -292,6 +315,29 @@ class Program:
             for pc, one in self.code.items()
             if isinstance(why := self.bound[pc], str)
         ]
+
+
+def read_code(code_object: CodeObject, kernel: Kernel) -> dict[int, Instruction | str]:
+    """Decode a kernel, and if it calls functions, all code that is not of another kernel.
+
+    Returns:
+        By the offset from the kernel, which is negative in front of it, the instruction, or the
+        reason why there is none.
+    """
+    image, arch = code_object.image, code_object.arch
+    code = sweep(image[kernel.entry : kernel.entry + kernel.size], arch)
+    if not any(
+        isinstance(one, Instruction) and one.name == "S_SWAPPC_B64" for one in code.values()
+    ):
+        return code
+    place, end = code_object.text
+    kernels = sorted((k.entry, k.size) for k in code_object.kernels.values())
+    for entry, size in [*kernels, (end, 0)]:
+        for pc, one in sweep(image[place:entry], arch).items():
+            offset = place + pc - kernel.entry
+            code[offset] = one if isinstance(one, str) else replace(one, pc=offset)
+        place = max(place, entry + size)
+    return code
 
 
 def _targets(code: Iterable[Instruction | str]) -> set[int]:

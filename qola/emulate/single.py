@@ -40,7 +40,8 @@ def single(code_object: CodeObject, symbol: str) -> CodeObject:
     descriptor = replace(kernel.descriptor, entry=0)
     own = replace(kernel, descriptor=descriptor, resources=Resources())
     if _takes_addresses(code, code_object.arch):
-        return CodeObject(code_object.arch, code_object.image, {symbol: own})
+        text = code_object.text
+        return CodeObject(code_object.arch, code_object.image, {symbol: own}, text=text)
     return CodeObject(code_object.arch, code, {symbol: replace(own, entry=0)})
 
 
@@ -65,7 +66,8 @@ def to_json(code_object: CodeObject) -> str:
     """Return a code object with one kernel as a text that `from_json` reads."""
     (kernel,) = code_object.kernels.values()
     image = base64.b64encode(zlib.compress(code_object.image)).decode()
-    values = {"arch": code_object.arch, "image": image, "kernel": asdict(kernel)}
+    text, arch = code_object.text, code_object.arch
+    values = {"arch": arch, "image": image, "kernel": asdict(kernel), "text": text}
     return json.dumps(values, sort_keys=True)
 
 
@@ -74,4 +76,5 @@ def from_json(text: str) -> CodeObject:
     values = json.loads(text)
     kernel: Kernel = reader(Kernel)(values["kernel"])
     image = zlib.decompress(base64.b64decode(values["image"]))
-    return CodeObject(values["arch"], image, {kernel.symbol: kernel})
+    begin, end = values["text"]
+    return CodeObject(values["arch"], image, {kernel.symbol: kernel}, text=(begin, end))

@@ -284,7 +284,7 @@ class Waits:
                 if common := mask & registers:
                     load = self.code[pc]
                     register = self._name_of(one, common)
-                    return Misuse(one, f"{register}, loaded by +{pc:#x} {load}")
+                    return Misuse(one, f"{register}, loaded by {pc:+#x} {load}")
         return None
 
     def _name_of(self, one: Instruction, registers: int) -> str:

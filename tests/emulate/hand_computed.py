@@ -14,6 +14,7 @@ import pytest
 from qola.emulate import program
 from qola.emulate.arrays import U8, U32, U64, Array
 from qola.emulate.buffers import BUFFERS, SCALAR_MEMORY
+from qola.emulate.faults import EmulationError
 from qola.emulate.float8 import FORMATS
 from qola.emulate.isa import CDNA, RDNA3, RDNA4, Isa
 from qola.emulate.lds import LDS
@@ -621,6 +622,7 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
     "AND": lambda old, value: old & value,
     "OR": lambda old, value: old | value,
     "XOR": lambda old, value: old ^ value,
+    "CMPSWAP": lambda old, value: value,
 }
 
 
@@ -656,6 +658,11 @@ def _atomic(name: str) -> None:
     else:
         raw = rng().integers(0, 2**63, 64, U64).astype(unsigned)
     access.registers[6, 0], access.registers[7, 0] = raw, raw.astype(U64) >> U64(32)
+    compared = np.zeros(64, U64)
+    if compares := kind.startswith("CMPSWAP"):
+        raw, compared = small.astype(unsigned) & 3, rng().integers(0, 4, 64, U64)
+        access.registers[6, 0], access.registers[7, 0] = raw, 0
+        access.registers[6 + size // 4, 0] = compared
     returns = "_ATOMIC_" in name or "_RTN_" in name
     access.fields |= {"vdst": 264, "sc0": int(returns)}
     w = access.run()
@@ -664,7 +671,8 @@ def _atomic(name: str) -> None:
         first = 6 if name.startswith("BUFFER") else 8
         returned = w.v[first : first + size // 4, 0, lane].tobytes()
         assert not returns or returned == memory[place].tobytes(), lane
-        memory[place] = _updated(kind, memory[place], raw[lane])
+        if not compares or memory[place] == compared[lane]:
+            memory[place] = _updated(kind, memory[place], raw[lane])
     for lane, place in enumerate(access.addresses.tolist()):
         assert access.left(w, lane, size) == memory[place].tobytes()
 
@@ -783,6 +791,14 @@ def _getpc(name: str) -> None:
     run(instruction(name, "SOP1", {"sdst": 10}), w)
     # After the instruction, which the helper makes 8 bytes long.
     assert int(w.s[0, 10]) | int(w.s[0, 11]) << 32 == 0x123456789008
+
+
+@case(["S_TRAP"])
+def _trap(name: str) -> None:
+    with pytest.raises(EmulationError, match="trap: the kernel ended itself"):
+        run(instruction(name, "SOPP", {"simm16": 2}), waves(active=8))
+    with pytest.raises(UnsupportedError):
+        program.bind(instruction(name, "SOPP", {"simm16": 3}), Literals())
 
 
 @case(["S_SETREG_IMM32_B32"])

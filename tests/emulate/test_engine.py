@@ -408,7 +408,8 @@ ACCESSES = [
              "STORE_SHORT", "STORE_SHORT_D16_HI", "STORE_DWORD", "STORE_DWORDX2",
              "STORE_DWORDX4", *(() if space == "SCRATCH" else (
              "ATOMIC_ADD_F32", "ATOMIC_ADD", "ATOMIC_PK_ADD_F16", "ATOMIC_PK_ADD_BF16",
-             "ATOMIC_ADD_F64", "ATOMIC_UMAX", "ATOMIC_SMIN", "ATOMIC_ADD_X2", "ATOMIC_SWAP")))
+             "ATOMIC_ADD_F64", "ATOMIC_UMAX", "ATOMIC_SMIN", "ATOMIC_ADD_X2", "ATOMIC_SWAP",
+             "ATOMIC_CMPSWAP", "ATOMIC_CMPSWAP_X2")))
         )
     ),
 ]  # fmt: skip

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qola.code_object.reader import Argument
+from qola.code_object.reader import Argument, CodeObject, Kernel
 from qola.emulate.arrays import U32
 from qola.emulate.faults import EmulationError
-from qola.emulate.launch import ARCHS, Options
-from tests.emulate.programs import DESCRIPTOR, END, load, sopp, wait
+from qola.emulate.launch import ARCHS, Device, Module, Options
+from tests.emulate.programs import DESCRIPTOR, END, addk, load, movk, sopp, wait
 
 #: v_mov_b32 v1, 0
 ZERO = 0x7E020280
@@ -180,3 +180,23 @@ def test_the_limit_is_of_a_launch() -> None:
     device.launch(module, "test", (3, 1, 1), (64, 1, 1), b"")
     with pytest.raises(EmulationError, match="more than 7 instructions"):
         device.launch(module, "test", (4, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_functions_in_front_of_the_kernel_and_behind_another(reference: bool) -> None:
+    """Prevents: calls that end a launch, as those of printf and assert."""
+    # The function ends with s_setpc_b64 s[4:5]. Another kernel is between it and its caller:
+    # s_getpc_b64 s[2:3], then 16 less, and s_swappc_b64 s[4:5], s[2:3].
+    function, other = [movk(1, 7), 0xBE801D04], [END]
+    caller = [0xBE821C00, addk(2, -16), 0xBE841E02, END]
+    words = [*function, *other, *caller]
+    image = struct.pack(f"<{len(words)}I", *words)
+    kernels = {
+        "test": Kernel("test", 12, 16, DESCRIPTOR, (), 1024),
+        "other": Kernel("other", 8, 4, DESCRIPTOR, (), 1024),
+    }
+    device = Device(Options(strict=True, reference=reference))
+    module = Module(device, CodeObject("gfx942", image, kernels, text=(0, len(image))))
+    assert sorted(module.program("test").code) == [-12, -8, 0, 4, 8, 12]
+    result = device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+    assert result.instructions == len(function) + len(caller)

@@ -25,7 +25,8 @@ def code_object(words: list[int], before: int, arch: str = "gfx942") -> CodeObje
     descriptor = replace(DESCRIPTOR, entry=DESCRIPTOR.entry + before)
     kernel = Kernel("k", before, len(own), descriptor, arguments, 256)
     other = Kernel("other", 0, before, DESCRIPTOR, (), 256)
-    return CodeObject(arch, bytes(before) + own, {"k": kernel, "other": other})
+    text = 0, before + len(own)
+    return CodeObject(arch, bytes(before) + own, {"k": kernel, "other": other}, text=text)
 
 
 def test_what_lies_beside_does_not_count() -> None:
@@ -56,6 +57,8 @@ def test_a_kernel_that_knows_where_it_is_keeps_what_is_around_it(arch: str, word
     found = single.single(one, "k")
     assert found.image == one.image
     assert [*found.kernels] == ["k"]
+    # Where functions are that it calls.
+    assert found.text == one.text
     assert found != single.single(other, "k")
     assert single.from_json(single.to_json(found)) == found
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
+
+import pytest
 
 
 def test_a_failed_kernel_fails_the_program() -> None:
@@ -17,6 +20,40 @@ def test_a_failed_kernel_fails_the_program() -> None:
     assert "unmapped" in run.stderr
     assert "beyond" in run.stderr
     assert "exit code 1, because a kernel failed" in run.stderr
+
+
+@pytest.mark.parametrize("kind", ["HOSTCALL", "BUFFERED"])
+def test_printf(kind: str) -> None:
+    """Prevents: texts of kernels that are lost, mixed up or printed after those of the host."""
+    run = subprocess.run(
+        [os.environ[f"QOLA_TEST_PRINTF_{kind}"]], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    lines = [f"block {block} lane {lane} of 66" for block in (0, 1) for lane in range(66)]
+    name = "it  is a text that one packet of seven words with eight bytes each does not hold: "
+    text = [*lines, f"{name}%|   -3|0xff|2.50|{1 << 40}|c"]
+    found = run.stdout.splitlines()
+    # Waves of several workgroups run together.
+    assert (found[0], sorted(found[1:-1]), found[-1]) == ("before", sorted(text), "after")
+    for wave in (range(64), range(64, 66)):
+        for block in (0, 1):
+            wanted = [f"block {block} lane {lane} of 66" for lane in wave]
+            first = found.index(wanted[0])
+            assert found[first : first + len(wave)] == wanted
+
+
+def test_a_failed_assert_fails_the_program() -> None:
+    """Prevents: an assert in a kernel that fails without its text, or in silence."""
+    run = subprocess.run(
+        [os.environ["QOLA_TEST_PRINTF_BUFFERED"], "fail"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    failed = "Device-side assertion `threadIdx.x < limit' failed."
+    assert re.search(r"s_trap\(2\), workgroup 0, wave 0, lane 1$", run.stderr, re.M), run.stderr
+    assert re.search(rf"found +trap: .*{re.escape(failed)}$", run.stderr, re.M), run.stderr
 
 
 def test_metadata() -> None:
