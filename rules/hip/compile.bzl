@@ -6,7 +6,7 @@ load("//rules/private:compile.bzl", "compile_hip", "own_hip_command")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:settings.bzl", "KNOWN_ARCHS")
 load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
-load("//rules/rocm:compiler.bzl", "RocmCompilerInfo")
+load("//rules/rocm:compiler.bzl", "PINNED_COMPILER", "RocmCompilerInfo")
 
 SOURCES = [".hip", ".cu", ".cpp", ".cc", ".cxx"]
 HEADERS = [".h", ".hpp", ".hh", ".hxx", ".cuh", ".hip.h", ".inc", ".inl", ".ipp"]
@@ -95,6 +95,34 @@ def _compile_flags(ctx):
         _for("host", getattr(ctx.attr, "host_copts", []))
     )
 
+def _sanitizes_addresses(flags):
+    """Returns whether flags request the address sanitizer, for device code where clang has it."""
+    sanitizers = [flag.partition("=")[2].split(",") for flag in flags if flag.startswith("-fsanitize=")]
+    return bool([names for names in sanitizers if "address" in names]) and "-fno-gpu-sanitize" not in flags
+
+def _check_sanitizer(ctx, archs, pinned):
+    """Fails if device code would be sanitized, and cannot be."""
+    fragment = ctx.fragments.cpp
+    ignored = [arch for arch in archs if not ":xnack+" in arch]
+    if ignored and _sanitizes_addresses(ctx.attr.device_copts):
+        fail(finding(
+            "device code that clang does not sanitize",
+            place = "{}: device_copts".format(ctx.label),
+            found = "-fsanitize=address for " + ", ".join(ignored),
+            expected = "archs with xnack+: clang ignores the flag for others",
+            fix = "archs = [\"{}:xnack+\"], or move the flag to host_copts".format(ignored[0].partition(":")[0]),
+        ))
+    sanitized = [arch for arch in archs if ":xnack+" in arch]
+    flags = fragment.copts + fragment.cxxopts + ctx.attr.copts + ctx.attr.device_copts
+    if pinned and sanitized and _sanitizes_addresses(flags):
+        fail(finding(
+            "the address sanitizer for device code is not part of the pinned ROCm",
+            place = "{}: copts, device_copts or --copt".format(ctx.label),
+            found = "-fsanitize=address for " + ", ".join(sanitized),
+            expected = "a ROCm whose HIP runtime reports errors of the sanitizer, and which has clang's libclang_rt.asan",
+            fix = "--repo_env=QOLA_ROCM=/opt/rocm with ROCm's packages for the address sanitizer; for host code only, host_copts; without a GPU, leave it out: the emulator reports accesses outside of allocations",
+        ))
+
 def hip_compiler(ctx, archs, copts, context):
     """Returns how a target's sources are compiled for some archs.
 
@@ -108,6 +136,7 @@ def hip_compiler(ctx, archs, copts, context):
       Result of own_hip_command.
     """
     found = cc_features(ctx, toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)
+    _check_sanitizer(ctx, archs, pinned = found.toolchain.compiler == PINNED_COMPILER)
     return own_hip_command(found, archs, _compile_flags(ctx) + copts, context)
 
 def compile_source(ctx, command, src, end, more = ""):

@@ -2,6 +2,9 @@
 
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 
+# `compiler` of the pinned ROCm's toolchain; that of a local ROCm is hipcc.
+PINNED_COMPILER = "clang"
+
 RocmCompilerInfo = provider(
     doc = "The compiler of kernels.",
     fields = {"toolchain": "CcToolchainInfo: the ROCm C++ toolchain"},

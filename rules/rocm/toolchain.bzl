@@ -13,6 +13,7 @@ load(
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common", "cc_library", "cc_toolchain")
+load(":compiler.bzl", "PINNED_COMPILER")
 load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "BUNDLE_FORMAT", "COMPILE_LATER", "llvm_tools")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
@@ -133,7 +134,7 @@ def _rocm_toolchain_config_impl(ctx):
         abi_libc_version = "glibc",
         abi_version = "gnu",
         action_configs = _action_configs(ctx),
-        compiler = "clang" if ctx.attr.sdk else "hipcc",
+        compiler = PINNED_COMPILER if ctx.attr.sdk else "hipcc",
         cxx_builtin_include_directories = ["{}/sdk/{}".format(ctx.label.workspace_root, place) for place in [
             "resource",
             "rocm",

@@ -92,6 +92,10 @@ _REFUSED = {
     "hip_no_source_test": (":no_source", ["no source to compile", "//tests/starlark:no_source: srcs", "two.h", ".hip, .cu"]),
     # Prevents: device code that is linked for an arch that a part of it lacks.
     "hip_other_archs_test": (":linked_for_more", ["libraries with rdc = True and different archs", ":relocatable for gfx942"]),
+    # Prevents: a sanitizer that clang leaves out with a warning that nobody sees.
+    "hip_unsanitized_test": (":unsanitized", ["device code that clang does not sanitize", "//tests/starlark:unsanitized: device_copts", "-fsanitize=address for gfx942", "gfx942:xnack+"]),
+    # Prevents: a linker's error for a library of the sanitizer, or reports that nobody prints.
+    "hip_sanitized_test": (":sanitized", ["address sanitizer for device code is not part of the pinned ROCm", "for gfx90a:xnack+", "--repo_env=QOLA_ROCM=/opt/rocm"]),
     # Prevents: a header that is not found, for a library that the pinned ROCm lacks.
     "hip_not_pinned_test": ("@qola_rocm//:hipblaslt", ["hipblaslt is not part of the pinned ROCm", "--repo_env=QOLA_ROCM=/opt/rocm"]),
 }
@@ -119,6 +123,8 @@ def hip_test_suite(name):
     hip_library(name = "linked_for_more", archs = _ARCHS, deps = [":relocatable"], **manual)
     hip_library(name = "no_arch", srcs = ["testdata/hip/relocatable.hip"], **manual)
     hip_library(name = "misspelt_arch", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx924"], **manual)
+    hip_library(name = "unsanitized", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx942"], device_copts = ["-fsanitize=address"], **manual)
+    hip_library(name = "sanitized", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx90a:xnack+"], copts = ["-g", "-fsanitize=undefined,address"], **manual)
     hip_code_object(name = "hip_code", srcs = ["testdata/hip/relocatable.hip"], archs = _ARCHS, **manual)
     hip_code_object(name = "no_source", srcs = ["testdata/hip/two.h"], archs = _ARCHS, **manual)
 
