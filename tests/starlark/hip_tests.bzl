@@ -87,7 +87,7 @@ _REFUSED = {
     # Prevents: a compiler's error for a misspelt arch, after the build began.
     "hip_unknown_arch_test": (":misspelt_arch", ["unknown arch", "found:    gfx924", "rocminfo"]),
     # Prevents: an emulator without code to run.
-    "hip_not_emulated_test": (":emulated_on_gfx1100", ["no device code for an arch that can be emulated", "gfx1100"]),
+    "hip_not_emulated_test": (":emulated_on_gfx1250", ["no device code for an arch that can be emulated", "gfx1250"]),
     # Prevents: a target with headers only, which builds nothing without a word.
     "hip_no_source_test": (":no_source", ["no source to compile", "//tests/starlark:no_source: srcs", "two.h", ".hip, .cu"]),
     # Prevents: device code that is linked for an arch that a part of it lacks.
@@ -130,7 +130,7 @@ def hip_test_suite(name):
 
     # The emulator takes the first arch.
     hip_test(name = "on_gpu_or_emulated", srcs = ["testdata/hip/one.cu"], archs = reversed(_ARCHS), **manual)
-    hip_test(name = "emulated_on_gfx1100", srcs = ["testdata/hip/one.cu"], archs = ["gfx1100"], emulated = True, **manual)
+    hip_test(name = "emulated_on_gfx1250", srcs = ["testdata/hip/one.cu"], archs = ["gfx1250"], emulated = True, **manual)
     tests = {
         "hip_argv_test": (_argv_test, ":hip_one", {}),
         "hip_code_object_test": (_code_object_test, ":hip_code", {}),
