@@ -107,8 +107,10 @@ class Elf:
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """All sections."""
-        headers = self._headers("Elf_Shdr", "e_shoff", "e_shnum", "e_shentsize")
-        names = headers[self._file["e_shstrndx"]]["sh_offset"] if headers else 0
+        # The first header has the numbers that e_shnum and e_shstrndx are too small for.
+        count = self._file.num_sections()
+        headers = self._headers("Elf_Shdr", "e_shoff", count, "e_shentsize")
+        names = headers[self._file.get_shstrndx()]["sh_offset"] if headers else 0
         keys = ("sh_type", "sh_flags", "sh_addr", "sh_offset", "sh_size", "sh_link")
         return tuple(
             Section(self._name(names + header["sh_name"]), *(header[key] for key in keys))
@@ -167,7 +169,7 @@ class Elf:
 
     def image(self) -> bytes:
         """Return the loaded segments, from address 0."""
-        headers = self._headers("Elf_Phdr", "e_phoff", "e_phnum", "e_phentsize")
+        headers = self._headers("Elf_Phdr", "e_phoff", self._file["e_phnum"], "e_phentsize")
         segments = [header for header in headers if header["p_type"] == "PT_LOAD"]
         size = max((s["p_vaddr"] + max(s["p_memsz"], s["p_filesz"]) for s in segments), default=0)
         if size > _LARGEST_IMAGE:
@@ -179,12 +181,14 @@ class Elf:
             image[start : start + len(content)] = content
         return bytes(image)
 
-    def _headers(self, structure: str, offset: str, count: str, size: str) -> list[Any]:
+    def _headers(self, structure: str, offset: str, count: int, size: str) -> list[Any]:
         """Return the headers of all sections or segments."""
-        if self._file[count] and self._file[size] != _HEADERS[size]:
+        if count and self._file[size] != _HEADERS[size]:
             raise ValueError(f"headers of {self._file[size]} bytes")
+        if self._file[offset] + count * _HEADERS[size] > len(self.data):
+            raise ValueError(f"{count:,} headers go beyond the end")
         parser = getattr(self._file.structs, structure)
-        starts = (self._file[offset] + n * _HEADERS[size] for n in range(self._file[count]))
+        starts = (self._file[offset] + n * _HEADERS[size] for n in range(count))
         return [struct_parse(parser, self._file.stream, start) for start in starts]
 
     def _name(self, start: int) -> str:

@@ -265,7 +265,9 @@ def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int
     own_role = {key: size for key, size in costs.source_sizes.items() if key[1] == role}
     sizes = _sizes_of(own_role or costs.source_sizes, direction, role)
     size = _weighted(sizes, {OBJECT: 1, KERNEL: number})
-    return Cost(_on_line(points, number).cpu, size.host + size.symbols, size.host)
+    # The line through measured sources can fall below zero for few kernel instances.
+    linked, symbols = max(0.0, size.host), max(0.0, size.symbols)
+    return Cost(_on_line(points, number).cpu, linked + symbols, linked)
 
 
 def _row(group: Sequence[Compile]) -> Row:
