@@ -39,7 +39,7 @@ def source(number: int, vector: int, matrix: int, lds: int, workgroup: int) -> s
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("arch", sorted(LDS_BYTES))
+@pytest.mark.parametrize("arch", sorted(LDS_GRANULE))
 def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
     """Prevents: an occupancy that nobody else would work out.
 
