@@ -64,6 +64,7 @@ _UPDATES = {
     **{"SWAP_B32": "SWAP", "ADD_U32": "ADD", "SUB_U32": "SUB", "AND_B32": "AND", "OR_B32": "OR"},
     **{"MIN_I32": "SMIN", "MIN_U32": "UMIN", "MAX_I32": "SMAX", "MAX_U32": "UMAX"},
     **{"XOR_B32": "XOR", "ADD_U64": "ADD_X2", "SWAP_B64": "SWAP_X2"},
+    **{"CMPSWAP_B32": "CMPSWAP", "CMPSWAP_B64": "CMPSWAP_X2"},
 }
 _FORMS = {"VBUFFER": "MUBUF", "VFLAT": "FLAT", "VGLOBAL": "GLOBAL", "VSCRATCH": "SCRATCH"}
 #: Forms of 32 bits, without a field for halves of registers, and where they name registers: the
@@ -148,6 +149,9 @@ def translated(
     if form in _LANE_FORMS:
         words["addr"] = 1
         fields["saddr"] = _OFF if fields["saddr"] == NULL else fields["saddr"]
+    if name.endswith("CMPSWAP_B64"):
+        # The tables have one word.
+        words["vdst"] = 2
     if form in (*_LANE_FORMS, "MUBUF"):
         # The bit by which an atomic returns the old number.
         fields["sc0"] = fields.get("th", 0) & 1 | fields.get("glc", 0)
@@ -159,6 +163,9 @@ def translated(
         # It writes EXEC only.
         fields["vdst"] = EXEC
     name = translated_name(name)
+    if name in ("BUFFER_INV", "BUFFER_WBL2"):
+        # Its fields for registers mean nothing.
+        words = {}
     if name == "S_BARRIER_WAIT" and fields["simm16"] == 0xFFFF:
         name = "S_BARRIER"
     return name, form, fields, words

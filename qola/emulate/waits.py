@@ -9,7 +9,7 @@ LLVM inserts waits (SIInsertWaitcnts, for targets with vmcnt and lgkmcnt):
   which do not: only lgkmcnt(0) covers those, and lgkmcnt(n) all but the last n operations of the
   LDS.
 - A generic address (FLAT) counts for both, and may be either: only vmcnt(0) and lgkmcnt(0) cover
-  it.
+  it. On RDNA such accesses are in order with others of both counters.
 - An instruction that reads or writes the destination of an outstanding load needs a wait; a load
   that is in order with the outstanding one may write it.
 - A store has read its data when it is issued: its registers may be overwritten.
@@ -40,21 +40,27 @@ MOST_VM, MOST_LGKM = 63, 15
 #: More than any counter counts: no wait.
 _ANY = 64
 _VECTOR_MEMORY = ("MUBUF", "GLOBAL", "SCRATCH")
-#: Reads of VCC that no field names.
-_READS_VCC = ("S_CBRANCH_VCC", "V_CNDMASK", "V_DIV_FMAS", "V_ADDC", "V_SUBB")
+#: Reads of VCC that no field names: of all forms, and of VOP2 only.
+_READS_VCC = ("S_CBRANCH_VCC", "V_DIV_FMAS")
+_VOP2_READS_VCC = ("V_CNDMASK", "V_ADDC", "V_SUBB")
 
 #: A load: offset of its instruction, and its destination as a mask of bits, see `_bits`.
 _Load = tuple[int, int]
 
 
 def queue_of(one: Instruction) -> str:
-    """Return the field of a state that an access of memory or the LDS is added to, or empty."""
+    """Return the field of a state that an access of memory or the LDS is added to, or empty.
+
+    A generic access of RDNA is added to both queues, vm and lds.
+    """
     if one.form in _VECTOR_MEMORY:
         if one.name == "BUFFER_INV":
             # Of these that invalidate a cache, RDNA4's alone counts.
             return "vm" if one.form == "GLOBAL" else ""
         # RDNA counts stores by themselves.
         return "" if one.isa.is_rdna and not writes_vectors(one) else "vm"
+    if one.form == "FLAT" and one.isa.is_rdna:
+        return "both" if writes_vectors(one) else "lds"
     return {"DS": "lds", "SMEM": "scalar", "FLAT": "flat"}.get(one.form, "")
 
 
@@ -125,6 +131,8 @@ class _State:
         load = one.pc, effect.loads
         if effect.queue == "flat":
             return replace(self, flat=(*self.flat, (*load, 3))).trimmed()
+        if effect.queue == "both":
+            return replace(self, vm=(*self.vm, load), lds=(*self.lds, load)).trimmed()
         queue = (*getattr(self, effect.queue), load)
         return replace(self, **{effect.queue: queue}).trimmed()
 
@@ -159,7 +167,7 @@ class _Effect:
     Attributes:
         reads: registers that it reads, or writes although it is no load.
         loads: registers that it loads.
-        queue: the field of `_State` that it is added to, or empty.
+        queue: where `_State` adds it (`queue_of`), or empty.
         waits: counts of the queues vm, lds and scalar that it waits for.
     """
 
@@ -266,7 +274,8 @@ class Waits:
             _union(self._bits(number, count) for _, number, count in operands)
             for operands in (reads, writes)
         )
-        if one.name.startswith(_READS_VCC):
+        in_vop2 = one.form.startswith("VOP2") and one.name.startswith(_VOP2_READS_VCC)
+        if in_vop2 or one.name.startswith(_READS_VCC):
             read |= self._bits(VCC, one.isa.lanes // 32)
         if loads_to_lds(one):
             read |= self._bits(M0, 1)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qola.errors import QolaError
+from qola.files import write_if_changed
 from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
 from qola.verify.record import to_text
@@ -49,14 +50,14 @@ def _verify(args: argparse.Namespace) -> int:
             f"at most {args.max_instructions:,} instructions a launch (--max-instructions)",
             f"qola {libraries[0].plan.qola}",
         ]
-        if args.verdicts:
+        if args.verdicts and found:
             plan = libraries[0].plan
             depends = {
                 "aiter": plan.aiter.id,
                 "problems": f"{args.samples} for each kernel, seed {args.seed}",
                 "sources": store.sources[:16],
             }
-            args.verdicts.write_text(to_text(depends, found), encoding="utf-8")
+            write_if_changed(args.verdicts, to_text(depends, found))
         name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
         return tell(args, name, facts, found)
     except QolaError as error:

@@ -49,6 +49,7 @@ def outcomes(
     cases: Sequence[Case], processes: int = 1, options: Options | None = None
 ) -> Iterator[Outcome]:
     """Yield the outcome of each case; a number of processes run cases side by side."""
+    processes = max(1, processes)
     with ProcessPoolExecutor(
         max_workers=max(1, min(processes, sum(len(case.calls) for case in cases))),
         mp_context=multiprocessing.get_context("fork"),

@@ -295,7 +295,7 @@ def _qola_numeric_test_impl(ctx):
 qola_numeric_test = rule(
     implementation = _qola_numeric_test_impl,
     attrs = {
-        "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: the manifest's archs."),
+        "archs": attr.string_list(doc = "Archs to emulate, such as gfx942; empty: the manifest's archs."),
         "kernels": attr.string_list(doc = "Patterns with `*` and `?` for the names of kernels to run; empty: all of the modules."),
         "modules": attr.label_list(
             doc = "Modules to run: `@qola_<manifest>//:<module>_emulated`.",

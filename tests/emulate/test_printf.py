@@ -35,6 +35,8 @@ def pack(*words: int | float | bytes) -> bytes:
         # Without an argument the rest is not printed, as by clr.
         (pack(b"a %d b %d", 1), b"a 1 b "),
         (pack(b"an unknown %k"), b"an unknown %k"),
+        (pack(b"50% Slower %d", 7), b"50% Slower 7"),
+        (pack(b"50%better %d", 7), b"50%better 7"),
     ],
 )
 def test_format_text(message: bytes, text: bytes) -> None:

@@ -20,6 +20,7 @@ from qola.emulate.launch import Device, Module, Options
 from qola.emulate.operands import Literals, UnsupportedError
 from qola.emulate.program import bind
 from qola.emulate.rdna import translated_name
+from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, M0, NULL, VCC
 from tests.emulate.machines import instruction, run, waves
 
@@ -283,3 +284,15 @@ def test_short_forms_name_halves_of_registers() -> None:
     assert [other["vdst"], other["src0"], other["opsel"]] == [256 + 3, 256 + 130, 8]
     # v_cmp_gt_f16 vcc_lo, v2.h, v3.l
     assert run(decoded(0x7C080782), registers=registers).s[0, VCC] == 2**32 - 1
+
+
+@pytest.mark.parametrize(("vm", "lgkm", "missed"), [(1, 1, 0), (2, 1, 1), (1, 2, 1)])
+def test_generic_loads_are_in_order(vm: int, lgkm: int, missed: int) -> None:
+    """Prevents: a missing wait in code that LLVM compiles for RDNA, which counts generic loads."""
+    # flat_load_b32 v2, v[0:1], and the same to v3; s_waitcnt; v_mov_b32 v4, v2
+    wait = 0xBF890000 | vm << 10 | lgkm << 4
+    words = ((0xDC500000, 0x027C0000), (0xDC500000, 0x037C0000), (wait,), (0x7E080302,))
+    code: dict[int, Instruction | str] = {}
+    for pc, own in zip((0, 8, 16, 20), words, strict=True):
+        code[pc] = replace(decoded(*own, arch="gfx1100"), pc=pc)
+    assert len(Waits(code, frozenset(), set(), 512).passage(0, 0).misuses) == missed

@@ -54,6 +54,8 @@ COVERED: dict[str, list[int]] = {
     "flat": [*FLAT, wait(0, 0), READ],
     "flat in two waits": [*FLAT, wait(vm=0), wait(lgkm=0), READ],
     "another register": [*GLOBAL, 0x7E040300],
+    # A load of VCC, and V_CNDMASK_B32 with s[2:3].
+    "another mask than VCC": [0xC0061A80, 0, 0xD1000000, 0x000A0501],
     "an accumulation register, moved to another": [*GLOBAL, 0x7E00A501],
     "the counter has room for 63": [*GLOBAL, *STORE * 63, READ],
 }
@@ -80,6 +82,7 @@ MISSED: dict[str, tuple[list[int], int, str]] = {
     ),
     "flat may be the LDS": ([*FLAT, wait(vm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
     "flat may be memory": ([*FLAT, wait(lgkm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
+    "the mask that no field names": ([0xC0061A80, 0, 0x00000501], 8, "vcc, loaded by +0x0 s_load"),
     "the loop's second time": (
         # s4 counts from 2 down; the read is before the load.
         [0xB0040002, READ, *GLOBAL, 0xB704FFFF, 0xBF078004, sopp("S_CBRANCH_SCC1", -6)],
