@@ -30,8 +30,8 @@ from qola.verify.store import VerdictStore
 
 DIRECTORY = "health"
 """Directory of the cache with manifests."""
-#: Title of the error of `qola verify` whose process died (ReplayError).
-_DIED = "kernels could not be tried"
+DIED = "kernels could not be tried"
+"""Title of the error of `qola verify` whose process died: ReplayError, whose module needs NumPy."""
 #: Shares of limits are finite in JSON.
 _LARGEST = 1e300
 
@@ -208,7 +208,7 @@ class _Program:
         # Host code of AITER prints to standard output, too.
         output = ran.stdout.decode(errors="replace")
         start = output.find('{"schema"')
-        died = ran.returncode < 0 or _DIED in output
+        died = ran.returncode < 0 or DIED in output
         if start < 0 and died and len(keys) > 1:
             # A kernel took the process down. Verdicts of the others are stored, or found now.
             for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):

@@ -15,11 +15,12 @@ from qola.code_object.reader import CodeObject
 from qola.errors import ExitCode
 from qola.health.compare import compare_trees
 from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola.health.emulate import CodeObjectVerdicts, EmulationRequest, verdict_of
+from qola.health.emulate import DIED, CodeObjectVerdicts, EmulationRequest, verdict_of
 from qola.health.page import render
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
 from qola.verify.outcome import Outcome, Trial, to_json
+from qola.verify.replay import ReplayError
 from tests.support.later_tree import write_later_tree
 
 FORWARD = "gfx942/fmha_v3_fwd/MI300"
@@ -158,6 +159,11 @@ def test_verdicts_are_those_of_verify() -> None:
     stopped = Trial(Sample(problem), ("k",), (), (), "k+0x8 v_x: unsupported: not emulated")
     (outcome,) = json.loads(to_json([Outcome("k", "gfx950", (stopped,))]))["kernels"]
     assert verdict_of(outcome).state == "untried"
+
+
+def test_the_error_of_a_died_process_is_known() -> None:
+    """Prevents: a crash of one kernel that leaves all others untried, after an edit of a title."""
+    assert ReplayError.default_title == DIED
 
 
 def test_a_page_escapes_and_lists_the_sample() -> None:
