@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.e2e import rocm_examples
+from tests.e2e.git_checkout import check_out
 from tests.e2e.nested_bazel import QOLA, bazel
 
 
@@ -21,17 +19,7 @@ def checkout(directory: Path) -> Path:
     """Return a directory with the examples; skips the test without network."""
     if named := os.environ.get("QOLA_TEST_ROCM_EXAMPLES"):
         return Path(named)
-    commands = (
-        ("init", "-q"),
-        ("fetch", "-q", "--depth=1", rocm_examples.REMOTE, rocm_examples.COMMIT),
-        ("checkout", "-q", "FETCH_HEAD"),
-    )
-    for command in commands:
-        run = subprocess.run(
-            ["git", "-C", directory, *command], capture_output=True, text=True, check=False
-        )
-        if run.returncode:
-            pytest.skip(f"no {rocm_examples.REMOTE}: {run.stderr}")
+    check_out(directory, rocm_examples.REMOTE, rocm_examples.COMMIT)
     return directory
 
 

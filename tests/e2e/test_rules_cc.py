@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.git_checkout import check_out
 from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_place
 
 #: Commits of tags: the last release before 0.2, which hides Bazel's own rules behind proxies, and a
@@ -36,16 +36,7 @@ def checkout(owner: str, name: str, tag: str, commit: str, directory: Path) -> P
     clones = os.environ.get("QOLA_TEST_RULES_CC")
     remote = str(Path(clones, name)) if clones else f"https://github.com/{owner}/{name}"
     directory.mkdir(parents=True)
-    for command in (
-        ("init", "-q"),
-        ("fetch", "-q", "--depth=1", remote, f"refs/tags/{tag}"),
-        ("checkout", "-q", commit),
-    ):
-        run = subprocess.run(
-            ["git", "-C", directory, *command], capture_output=True, text=True, check=False
-        )
-        if run.returncode:
-            pytest.skip(f"no {remote}: {run.stderr}")
+    check_out(directory, remote, f"refs/tags/{tag}", commit)
     return directory
 
 
