@@ -90,7 +90,7 @@ class Instruction:
             128 to 255 constants, from 256 vector registers.
         words: 32-bit registers that each operand takes.
         literal: the constant behind the instruction, if there is one.
-        source: something whose `str` is the instruction in words, which few are asked for.
+        source: an object whose `str` is the instruction in words; making the text is slow.
         isa: its instruction set. Names and fields are CDNA's in all of them.
         parts: the two operations of one instruction that does both at once.
     """

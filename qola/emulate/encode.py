@@ -45,7 +45,7 @@ from qola.emulate.operands import (
 from qola.emulate.program import BRANCHES, ENDS, Program
 from qola.emulate.races import QUEUES
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
-from qola.emulate.waits import queue_of, waited
+from qola.emulate.waits import find_queue, parse_wait
 from qola.emulate.waves import (
     AGPRS,
     APERTURE,
@@ -174,7 +174,7 @@ def encode(program: Program) -> Encoded:
         moved = replace(one, pc=start + pc) if start else one
         record = encoder.record(moved, program.bound[pc])
         record.number = numbers.get(pc, 0)
-        record.queue = QUEUES.get(queue_of(one), -1) + 1
+        record.queue = QUEUES.get(find_queue(one), -1) + 1
         after = pc + one.size
         stops = after in program.starts or after not in code
         rows.append([word & _ALL for word in record.words(moved.pc, one.size, stops)])
@@ -222,7 +222,7 @@ class _Encoder:
 
     def _record(self, one: Instruction) -> Record:
         form = family(one)
-        if counts := waited(one):
+        if counts := parse_wait(one):
             return Record(RUN_WAIT, x=[*counts[:2]])
         special = _BY_NAME.get(one.name)
         if special:

@@ -84,25 +84,22 @@ class Machine:
         """Return a fault of the first of some lanes."""
         lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
         row, lane = first_of(lanes)
-        return Fault(
-            kind,
-            self.kernel,
-            one.pc,
-            one.text,
-            detail,
-            self.first_group + int(waves.groups[row]),
-            int(waves.numbers[row]),
-            int(lane) if lanes.shape[-1] == self.lanes else -1,
-        )
+        place = int(waves.groups[row]), int(waves.numbers[row])
+        own_lane = int(lane) if lanes.shape[-1] == self.lanes else -1
+        return self.fault_at(one, kind, detail, *place, own_lane)
+
+    def fault_at(
+        self, one: Instruction, kind: str, detail: str, group: int, wave: int, lane: int = -1
+    ) -> Fault:
+        """Return a fault of a wave, or of its lane, in one of the workgroups that run."""
+        place = self.first_group + group, wave, lane
+        return Fault(kind, self.kernel, one.pc, one.text, detail, *place)
 
     def report_misuses(self, misuses: Sequence[Misuse], group: int, wave: int) -> None:
         """Record uses of registers without a wait, by a wave of one of the workgroups that run."""
         for misuse in misuses:
-            one = misuse.instruction
-            place = self.first_group + group, wave
-            self.faults.add(
-                Fault("missing wait", self.kernel, one.pc, one.text, misuse.detail, *place)
-            )
+            found = misuse.instruction, "missing wait", misuse.detail
+            self.faults.add(self.fault_at(*found, group, wave))
 
     def report_disorders(
         self, waves: Waves, one: Instruction, disorders: Iterable[Disorder]

@@ -22,10 +22,9 @@ import numpy as np
 from qola.cache import cache_directory, distrust, kept_directory
 from qola.emulate.arrays import F32, I32, I64, U8, U32, Array
 from qola.emulate.check import find_misfit, registers_of
-from qola.emulate.decode import Instruction
 from qola.emulate.encode import Encoded, encode
 from qola.emulate.expressions import operations_header
-from qola.emulate.faults import EmulationError, Fault
+from qola.emulate.faults import EmulationError
 from qola.emulate.float8 import FORMATS, values_of
 from qola.emulate.machine import Machine
 from qola.emulate.operands import UnsupportedError
@@ -186,7 +185,7 @@ class NativeProgram:
 
 
 class Passages:
-    """What `Waits.passage` returned, as the engine reads it.
+    """A table of the answers of `Waits.passage`, for the engine.
 
     Attributes:
         block_of: the block that begins with an instruction, or -1.
@@ -317,7 +316,9 @@ class NativeRun:
         one = self._native.encoded.instructions[number]
         address = value & (2**64 - 1)
         if kind in (_RACE, _NOT_LOADED):
-            self._report_disorder(kind, one, value, size, (group, wave, lane))
+            detail = machine.races.describe(value, size, kind == _RACE)
+            name = "race" if kind == _RACE else "missing wait"
+            machine.faults.add(machine.fault_at(one, name, detail, group, wave, lane))
             return
         name, detail = {
             1: ("unmapped", f"{size} bytes at {address:#x}"),
@@ -333,17 +334,7 @@ class NativeRun:
             5: ("misaligned", f"{size} bytes of the LDS"),
             6: ("out of range", f"{size} bytes loaded to {machine.lds_bytes:#x} bytes of LDS"),
         }[kind]
-        place = machine.first_group + group, wave, lane
-        machine.faults.add(Fault(name, machine.kernel, one.pc, one.text, detail, *place))
-
-    def _report_disorder(
-        self, kind: int, one: Instruction, address: int, source: int, place: tuple[int, int, int]
-    ) -> None:
-        machine, race = self._machine, kind == _RACE
-        detail = machine.races.describe(address, source, race)
-        name = "race" if race else "missing wait"
-        place = machine.first_group + place[0], *place[1:]
-        machine.faults.add(Fault(name, machine.kernel, one.pc, one.text, detail, *place))
+        machine.faults.add(machine.fault_at(one, name, detail, group, wave, lane))
 
     def _pass_block(self, number: int, state: int, row: int) -> int:
         """Return the state of a wave after a block, -1 after an error."""

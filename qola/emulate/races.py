@@ -25,7 +25,7 @@ import numpy as np
 from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.memory import read_small, read_words
-from qola.emulate.waits import MOST_LGKM, MOST_VM, loads_to_lds, queue_of, waited
+from qola.emulate.waits import MOST_LGKM, MOST_VM, find_queue, loads_to_lds, parse_wait
 from qola.emulate.waves import Step, Waves
 
 #: Queues, in which accesses complete in order.
@@ -65,10 +65,10 @@ def _turns(w: Waves) -> Array:
 
 def counting(one: Instruction, step: Step | None) -> Step | None:
     """Return an instruction that also counts its access, or those that it waits for."""
-    if counts := waited(one):
+    if counts := parse_wait(one):
         vm, lds, _ = counts
         return lambda w: w.machine.races.wait(w, vm, lds)
-    queue = QUEUES.get(queue_of(one))
+    queue = QUEUES.get(find_queue(one))
     if queue is None:
         return step
 
@@ -282,10 +282,7 @@ class Races:
         mine = who >> 1 == w.numbers[row][:, None]
         for kind, some in (("missing wait", late & mine), ("race", late & ~mine)):
             if some.any():
-                where, cell = divmod(int(np.argmax(some)), some.shape[1])
-                address = int(cells[where, cell]) << self.shift
-                detail = self.describe(address, int(marks[where, cell]) >> NUMBER, kind == "race")
-                yield Disorder(kind, detail, int(row[where]), int(lane[where]))
+                yield self._first(kind, some, marks, (row, lane, cells))
 
     def _overwritten(self, w: Waves, row: Array, lane: Array, cells: Array) -> Iterator[Disorder]:
         """Yield the first write of bytes that another wave read since the last barrier."""
@@ -296,10 +293,17 @@ class Races:
             late = (marks & _COUNT) > self._met[rows][:, None]
             late &= (w.numbers[row] != other)[:, None]
             if late.any():
-                where, cell = divmod(int(np.argmax(late)), late.shape[1])
-                address = int(cells[where, cell]) << self.shift
-                detail = self.describe(address, int(marks[where, cell]) >> NUMBER, True)
-                yield Disorder("race", detail, int(row[where]), int(lane[where]))
+                yield self._first("race", late, marks, (row, lane, cells))
+
+    def _first(
+        self, kind: str, late: Array, marks: Array, accesses: tuple[Array, Array, Array]
+    ) -> Disorder:
+        """Return the first late access of granules with marks; `accesses` are those of `_cells`."""
+        row, lane, cells = accesses
+        where, cell = divmod(int(np.argmax(late)), late.shape[1])
+        address = int(cells[where, cell]) << self.shift
+        detail = self.describe(address, int(marks[where, cell]) >> NUMBER, kind == "race")
+        return Disorder(kind, detail, int(row[where]), int(lane[where]))
 
     def describe(self, address: int, source: int, race: bool) -> str:
         """Describe the earlier access of some bytes, by the upper half of its mark."""

@@ -19,7 +19,7 @@ from qola.emulate.numbers import (
     to_integer,
 )
 from qola.emulate.table import TYPES, scalar
-from qola.emulate.vector import FLOAT_COMPARISONS
+from qola.emulate.vector import FLOAT_COMPARISONS, ROUNDINGS
 
 _31, _63 = U32(31), U64(63)
 
@@ -201,9 +201,7 @@ scalar("S_FMAMK_F32", "f32 lit f32 -> f32", fma)
 scalar("S_FMAAK_F32", "f32 f32 lit -> f32", fma)
 scalar("S_MAXIMUM_F32", "f32 f32 -> f32", np.maximum)
 scalar("S_MINIMUM_F32", "f32 f32 -> f32", np.minimum)
-for _name, _function in (
-    *(("CEIL", np.ceil), ("FLOOR", np.floor), ("TRUNC", np.trunc), ("RNDNE", np.rint)),
-):
+for _name, _function in ROUNDINGS.items():
     scalar(f"S_{_name}_F32", "f32 -> f32", _function)
 for _type in ("i32", "u32"):
     scalar(f"S_CVT_F32_{_type.upper()}", f"{_type} -> f32", lambda a: a.astype(F32))

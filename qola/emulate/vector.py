@@ -42,6 +42,10 @@ def bits_below(name: str, lanes: int) -> ArrayFunction:
     return lambda a, b: count_ones(a & below) + b
 
 
+#: Operations that round to an integer, by name.
+ROUNDINGS: dict[str, ArrayFunction] = {
+    **{"FLOOR": np.floor, "CEIL": np.ceil, "TRUNC": np.trunc, "RNDNE": np.rint}
+}
 # Operations of several types: table, prefix and type, then names
 _BINARY: dict[str, ArrayFunction] = {
     "ADD": np.add,
@@ -125,11 +129,9 @@ vector("V_LOG_F16", "f16 -> f16", lambda a: np.log2(a.astype(F32)).astype(F16))
 vector("V_LOG_F32", "f32 -> f32", log_of_2)
 vector("V_SIN_F32", "f32 -> f32", lambda a: np.sin(a.astype(F64) * (2 * np.pi)).astype(F32))
 vector("V_COS_F32", "f32 -> f32", lambda a: np.cos(a.astype(F64) * (2 * np.pi)).astype(F32))
-vector("V_FLOOR_F32", "f32 -> f32", np.floor)
-vector("V_CEIL_F32", "f32 -> f32", np.ceil)
-vector("V_TRUNC_F32", "f32 -> f32", np.trunc)
-vector("V_RNDNE_F32", "f32 -> f32", np.rint)
-vector("V_FRACT_F32", "f32 -> f32", lambda a: a - np.floor(a))
+for _type in ("f16", "f32", "f64"):
+    for _name, _function in {**ROUNDINGS, "FRACT": lambda a: a - np.floor(a)}.items():
+        vector(f"V_{_name}_{_type.upper()}", f"{_type} -> {_type}", _function)
 vector("V_FREXP_EXP_I32_F32", "f32 -> i32", lambda a: _frexp(a)[1])
 vector("V_FREXP_MANT_F32", "f32 -> f32", lambda a: _frexp(a)[0])
 vector("V_LDEXP_F32", "f32 i32 -> f32", np.ldexp)
@@ -463,12 +465,7 @@ vector("V_MAD_I32_I16", "i16 i16 i32 -> i32", lambda a, b, c: a.astype(I32) * b 
 vector("V_ADD_I16", "i16 i16 -> i16", np.add)
 vector("V_SUB_I16", "i16 i16 -> i16", np.subtract)
 for _type in ("f16", "f64"):
-    _upper, _kinds = _type.upper(), f"{_type} -> {_type}"
-    for _name, _function in (
-        *(("FLOOR", np.floor), ("CEIL", np.ceil), ("TRUNC", np.trunc), ("RNDNE", np.rint)),
-        *(("FRACT", lambda a: a - np.floor(a)), ("RSQ", lambda a: a.dtype.type(1) / np.sqrt(a))),
-    ):
-        vector(f"V_{_name}_{_upper}", _kinds, _function)
+    vector(f"V_RSQ_{_type.upper()}", f"{_type} -> {_type}", lambda a: a.dtype.type(1) / np.sqrt(a))
 vector("V_SQRT_F64", "f64 -> f64", np.sqrt)
 for _type in ("f16", "f32", "i32", "u32", "i16", "u16"):
     _kinds = f"{_type} {_type} {_type} -> {_type}"

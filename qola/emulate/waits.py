@@ -48,7 +48,7 @@ _VOP2_READS_VCC = ("V_CNDMASK", "V_ADDC", "V_SUBB")
 _Load = tuple[int, int]
 
 
-def queue_of(one: Instruction) -> str:
+def find_queue(one: Instruction) -> str:
     """Return the field of a state that an access of memory or the LDS is added to, or empty.
 
     A generic access of RDNA is added to both queues, vm and lds.
@@ -69,7 +69,7 @@ def loads_to_lds(one: Instruction) -> bool:
     return one.form in _VECTOR_MEMORY and (bool(one["lds"]) or "_LDS_" in one.name)
 
 
-def waited(one: Instruction) -> tuple[int, int, int] | None:
+def parse_wait(one: Instruction) -> tuple[int, int, int] | None:
     """Return the counts of the queues vm, lds and scalar that an instruction waits for, if any."""
     if not one.name.startswith("S_WAIT"):
         return None
@@ -142,7 +142,7 @@ class _State:
         scalar = tuple(load for load in self.scalar if load[1])
         return _State(vm, lds, scalar, tuple(load for load in self.flat if load[1]))
 
-    def waited(self, vm: int, lds: int, scalar: int) -> _State:
+    def after_wait(self, vm: int, lds: int, scalar: int) -> _State:
         """Return the state after a wait for counts of each queue."""
         cleared = (vm == 0) | (lds == 0) << 1
         flat = tuple((pc, mask, counters & ~cleared) for pc, mask, counters in self.flat)
@@ -167,7 +167,7 @@ class _Effect:
     Attributes:
         reads: registers that it reads, or writes although it is no load.
         loads: registers that it loads.
-        queue: where `_State` adds it (`queue_of`), or empty.
+        queue: where `_State` adds it (`find_queue`), or empty.
         waits: counts of the queues vm, lds and scalar that it waits for.
     """
 
@@ -187,7 +187,7 @@ class Misuse:
 
 @dataclass(frozen=True)
 class Passage:
-    """The way of a wave through a block.
+    """The effect of a block on the outstanding loads of a wave that runs it.
 
     Attributes:
         state: number of the state after the block.
@@ -218,7 +218,7 @@ class Waits:
     _passages: dict[tuple[int, int], Passage] = field(default_factory=dict)
 
     def passage(self, start: int, state: int) -> Passage:
-        """Return the way through the block at an offset, from a state; waves begin in state 0."""
+        """Return the effect of the block at an offset on a state; waves begin in state 0."""
         found = self._passages.get((start, state))
         if found is None:
             found = self._passages[start, state] = self._pass(start, self._states[state])
@@ -231,7 +231,7 @@ class Waits:
             if effect is None:
                 effect = self._effects[one.pc] = self._effect_of(one)
             if effect.waits:
-                state = state.waited(*effect.waits)
+                state = state.after_wait(*effect.waits)
                 continue
             if misuse := self._find_misuse(one, effect, state):
                 misuses.append(misuse)
@@ -267,7 +267,7 @@ class Waits:
         return ((1 << count) - 1) << first
 
     def _effect_of(self, one: Instruction) -> _Effect:
-        if waits := waited(one):
+        if waits := parse_wait(one):
             return _Effect(0, waits=waits)
         reads, writes = operands_of(one)
         read, written = (
@@ -279,7 +279,7 @@ class Waits:
             read |= self._bits(VCC, one.isa.lanes // 32)
         if loads_to_lds(one):
             read |= self._bits(M0, 1)
-        queue = queue_of(one)
+        queue = find_queue(one)
         if not queue:
             return _Effect(read | written)
         return _Effect(read, written, queue)
