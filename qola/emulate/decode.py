@@ -171,14 +171,14 @@ def _as_cdna3(code: bytes) -> bytes:
 
 
 _Decoded = tuple[Mapping[str, int], Mapping[str, int], str, str, int, int | None, object]
-#: By an instruction's own bytes: kernels repeat instructions, not what is behind them.
+#: By an instruction's own bytes: kernels repeat instructions, but not the bytes behind them.
 _decoded: dict[bytes, _Decoded] = {}
 #: Instructions that are kept, about 100 MB.
 _MOST_DECODED = 100_000
 
 
 def _decode(code: bytes) -> _Decoded:
-    # What is decoded here takes at most 8 bytes, except an operation with a prefix for its scales.
+    # Instructions here take at most 8 bytes, except an operation with a prefix for its scales.
     sizes = (_LONGEST,) if code[2:4] == _SCALE_PREFIX else (4, 8)
     for size in sizes:
         if found := _decoded.get(code[:size]):
@@ -215,7 +215,7 @@ def _decode_alone(code: bytes) -> _Decoded:
 
 @cache
 def _fields(form: Any) -> list[tuple[str, Any, dict[int, int]]]:
-    """Return name and field of an encoding, and what its bits meant so far."""
+    """Return name and field of an encoding, and the decoded values of its bits so far."""
     return [(name, field, {}) for name, field in form._fields]
 
 

@@ -137,7 +137,7 @@ class _State:
         return replace(self, **{effect.queue: queue}).trimmed()
 
     def trimmed(self) -> _State:
-        """Drop what cannot matter any more: accesses before the first load of a queue."""
+        """Drop accesses without effect: those before the first load of a queue."""
         vm, lds = _from_first_load(self.vm, MOST_VM), _from_first_load(self.lds, MOST_LGKM)
         scalar = tuple(load for load in self.scalar if load[1])
         return _State(vm, lds, scalar, tuple(load for load in self.flat if load[1]))

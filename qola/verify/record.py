@@ -26,7 +26,7 @@ def to_text(facts: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
     """Return the text of a file of verdicts, with the first fault of a failed kernel.
 
     Args:
-        facts: what verdicts depend on in addition to the kernels, by name.
+        facts: versions and settings that verdicts depend on, by name.
     """
     lines = [_HEADER, *(f"{name} {value}" for name, value in facts.items())]
     for arch in sorted({one.arch for one in outcomes}):
