@@ -1,8 +1,8 @@
 """Finds kernels with a fault that the emulator has proven.
 
-proven_faults.json describes the faults: the kernels by the digest of their code object, or by
-fields of their config in a tree with a certain text, and a minimal problem as the words of
-`qola dispatch`. docs/guide/health.md describes each of them.
+proven_faults.json describes the faults: assembly kernels by the digest of their code object, CK's
+kernels by their name or by fields of their config in a tree with a certain text, and a minimal
+problem as the words of `qola dispatch`. docs/guide/health.md describes each of them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ProvenFault:
         code_objects: names of assembly kernels by the sha256 of their code object.
         direction: of CK's kernels.
         fields: values that the config of CK's kernels has.
+        kernels: names of CK's kernels, in place of `fields`.
         when: texts of CK's files, as in known_faults.json.
     """
 
@@ -48,6 +49,7 @@ class ProvenFault:
     code_objects: Mapping[str, str] = field(default_factory=dict)
     direction: str = ""
     fields: Mapping[str, Scalar] = field(default_factory=dict)
+    kernels: Collection[str] = ()
     when: Sequence[Mapping[str, str]] = ()
 
 
@@ -107,12 +109,11 @@ def find_proven_faults(
 def _has(kernel: KernelFacts, fault: ProvenFault, archs: Collection[str]) -> bool:
     if kernel.sha256:
         return kernel.sha256 in fault.code_objects
-    return (
-        bool(fault.fields)
-        and kernel.direction == fault.direction
-        and not set(kernel.archs).isdisjoint(archs)
-        and all(kernel.fields.get(name) == value for name, value in fault.fields.items())
-    )
+    if kernel.direction != fault.direction or set(kernel.archs).isdisjoint(archs):
+        return False
+    if fault.kernels:
+        return kernel.name in fault.kernels
+    return all(kernel.fields.get(name) == value for name, value in fault.fields.items())
 
 
 def _finding(fault: ProvenFault, archs: list[str], names: list[str], *, refuse: bool) -> Finding:

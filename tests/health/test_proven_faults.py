@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def test_a_fault_is_complete(fault: object) -> None:
     (found,) = [one for one in read_proven_faults() if one is fault]
     (problem,) = parse_for_directions(found.problem.split(), ["fwd", "bwd"])
     assert problem.direction in ("fwd", "bwd")
-    assert bool(found.code_objects) != bool(found.fields)
+    assert sum(map(bool, (found.code_objects, found.fields, found.kernels))) == 1
+    assert bool(found.direction) != bool(found.code_objects)
     assert all(len(sha256) == 64 for sha256 in found.code_objects)
     for key in found.code_objects.values():
         assert key.split("/")[1] in found.archs
@@ -74,6 +76,15 @@ def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
     assert faults(wheel, ("gfx942",)) == 0
     assert faults(wheel, ("gfx950",), dpad=False) == 0
     assert faults(later, ("gfx950",)) == 0
+
+
+def test_recorded_failures_are_warned_of(repo_root: Path) -> None:
+    """Prevents: a committed verdict that fails, of which no plan warns."""
+    named = {name for fault in read_proven_faults() for name in fault.kernels}
+    padded = re.compile("fmha_fwd_.*_qr_async_trload_vr_pddv_.*")
+    recorded = (repo_root / "manifests/te.verdicts").read_text(encoding="utf-8")
+    failed = re.findall("^[0-9a-f]{8} [0-9a-f]{8} (fmha.*)$\n  direction", recorded, re.MULTILINE)
+    assert {name for name in failed if not padded.fullmatch(name)} == named
 
 
 def test_a_plan_warns_and_refuses(
