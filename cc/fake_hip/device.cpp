@@ -9,8 +9,7 @@ using fake_hip::settings;
 
 namespace {
 
-constexpr int kThreadsPerBlock = 1024;
-constexpr int kThreadsPerCu    = 2048;
+constexpr int kThreadsPerCu = 2048;
 
 thread_local int current = 0;
 
@@ -29,9 +28,9 @@ hipDeviceProp_t properties(const fake_hip::Arch& arch)
     result.regsPerBlock                     = 65536;
     result.regsPerMultiprocessor            = 65536;
     result.warpSize                         = arch.wave_size;
-    result.maxThreadsPerBlock               = kThreadsPerBlock;
+    result.maxThreadsPerBlock               = fake_hip::kThreadsPerBlock;
     result.maxThreadsPerMultiProcessor      = kThreadsPerCu;
-    std::fill_n(result.maxThreadsDim, 3, kThreadsPerBlock);
+    std::fill_n(result.maxThreadsDim, 3, fake_hip::kThreadsPerBlock);
     result.maxGridSize[0]      = 2147483647;
     result.maxGridSize[1]      = 65535;
     result.maxGridSize[2]      = 65535;

@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -108,6 +109,36 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
         return record(found.error);
     const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
+}
+
+/// The part of a kernel's grid that a compute unit runs at once.
+struct Residency
+{
+    int threads = 0;       ///< that its registers admit
+    int blocks  = INT_MAX; ///< that its LDS admits
+};
+
+int rounded_up(int value, int to) { return std::max(1, (value + to - 1) / to) * to; }
+
+/// The threads of a block, with those that fill up its last wave.
+int whole_waves(int block) { return rounded_up(block, fake_hip::current_arch().wave_size); }
+
+/// Computes it as the real runtime does for CDNA (hip_platform.cpp of ROCm's clr).
+hipError_t residency(const void* host_function, std::size_t dynamic_lds, Residency& result)
+{
+    const fake_hip::Arch& arch = fake_hip::current_arch();
+    if(arch.wave_size != 64)
+        fake_hip::refuse("occupancy on " + std::string(arch.name));
+    const Found found = find(host_function, fake_hip::current_device());
+    if(found.error != hipSuccess)
+        return found.error;
+    const Kernel& kernel = *found.kernel;
+    // Registers of a SIMD, in the granules of their allocation; a SIMD has 8 waves at most, a compute unit 4 SIMDs.
+    const int waves = std::min({8, 512 / rounded_up(kernel.vgprs, 8), 800 / rounded_up(kernel.sgprs, 16)});
+    result.threads  = 4 * waves * arch.wave_size;
+    if(const std::size_t lds = kernel.lds_bytes + dynamic_lds; lds != 0)
+        result.blocks = static_cast<int>(arch.lds_bytes / lds);
+    return hipSuccess;
 }
 
 /// Finds a registered variable on the current device.
@@ -310,24 +341,26 @@ hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
     return hipSuccess;
 }
 
-// As the real runtime computes it for CDNA: registers of a SIMD, 8 waves at most, and LDS.
 hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int block, std::size_t lds)
 {
     FAKE_HIP_ENTER();
-    const fake_hip::Arch& arch = fake_hip::current_arch();
-    if(arch.wave_size != 64)
-        fake_hip::refuse("hipOccupancyMaxActiveBlocksPerMultiprocessor: not of " + std::string(arch.name));
-    const Found found = find(function, fake_hip::current_device());
-    if(found.error != hipSuccess)
-        return record(found.error);
+    Residency found;
+    if(const hipError_t error = residency(function, lds, found); error != hipSuccess)
+        return record(error);
     if(block <= 0)
         return record(hipErrorInvalidValue);
-    const auto aligned     = [](unsigned value, unsigned to) { return std::max(1u, (value + to - 1) / to) * to; };
-    const Kernel& kernel   = *found.kernel;
-    const unsigned waves   = aligned(block, arch.wave_size) / arch.wave_size;
-    const unsigned of_simd = std::min({8u, 512 / aligned(kernel.vgprs, 8), 800 / aligned(kernel.sgprs, 16)});
-    const std::size_t used = kernel.lds_bytes + lds;
-    *blocks = static_cast<int>(std::min<std::size_t>(4 * of_simd / waves, used ? arch.lds_bytes / used : 4 * of_simd));
+    *blocks = block > fake_hip::kThreadsPerBlock ? 0 : std::min(found.threads / whole_waves(block), found.blocks);
+    return hipSuccess;
+}
+
+hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, std::size_t lds, int limit)
+{
+    FAKE_HIP_ENTER();
+    Residency found;
+    if(const hipError_t error = residency(function, lds, found); error != hipSuccess)
+        return record(error);
+    *block = std::min(found.threads, whole_waves(limit <= 0 || limit > fake_hip::kThreadsPerBlock ? fake_hip::kThreadsPerBlock : limit));
+    *grid  = fake_hip::current_arch().cu_count * std::min(found.threads / *block, found.blocks);
     return hipSuccess;
 }
 

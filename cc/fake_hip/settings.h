@@ -26,6 +26,9 @@ struct Arch
     int wave_size;
 };
 
+/// Threads of a block at most, on every arch.
+constexpr int kThreadsPerBlock = 1024;
+
 /// How a function fails.
 struct Failure
 {

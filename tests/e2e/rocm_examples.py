@@ -9,7 +9,7 @@ COMMIT = "7dfb7d402794c33031be2847eaa06ee6732f07cb"
 #: matrix_multiplication take minutes on the emulator.
 SINGLE = (
     *("saxpy", "shared_memory", "bit_extract", "warp_shuffle", "dynamic_shared", "device_globals"),
-    *("streams", "events", "moving_average", "cooperative_groups", "hello_world"),
+    *("streams", "events", "moving_average", "cooperative_groups", "hello_world", "occupancy"),
 )
 APPLICATIONS = ("bitonic_sort", "floyd_warshall", "histogram", "prefix_sum")
 

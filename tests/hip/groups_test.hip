@@ -36,6 +36,25 @@ __global__ void sums(int* of_tiles, int* of_block, int* active)
         *of_block = total;
 }
 
+// The registers admit a block of the largest size, twice; LDS for two blocks admits no more of them.
+int wrong_occupancy(const void* kernel)
+{
+    hipDeviceProp_t device;
+    CHECK(hipGetDeviceProperties(&device, 0));
+    int blocks = 0, grid = 0, block = 0, wrong = 0;
+    CHECK(hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, 0));
+    wrong += blocks != 2048 / THREADS;
+    CHECK(hipOccupancyMaxPotentialBlockSize(&grid, &block, kernel, 0, 0));
+    wrong += block != 1024 || grid != 2 * device.multiProcessorCount;
+    CHECK(hipOccupancyMaxPotentialBlockSize(&grid, &block, kernel, 0, 65));
+    wrong += block != 128 || grid != 16 * device.multiProcessorCount;
+    CHECK(hipOccupancyMaxPotentialBlockSize(&grid, &block, kernel, device.sharedMemPerBlock / 2 - 1024, 65));
+    wrong += block != 128 || grid != 2 * device.multiProcessorCount;
+    if(wrong != 0)
+        std::fprintf(stderr, "%d wrong: %d blocks, block of %d, grid of %d\n", wrong, blocks, block, grid);
+    return wrong;
+}
+
 int main()
 {
     int* results = nullptr;
@@ -50,6 +69,7 @@ int main()
     const hipError_t many = hipLaunchCooperativeKernel(kernel, dim3(1 << 20), dim3(THREADS), arguments, 0, nullptr);
     CHECK(hipDeviceSynchronize());
     int wrong = cooperative != 1 || many != hipErrorCooperativeLaunchTooLarge;
+    wrong += wrong_occupancy(kernel);
     wrong += results[8] != THREADS * (THREADS - 1) / 2;
     for(int tile = 0; tile < THREADS / TILE; ++tile)
         wrong += results[tile] != TILE * TILE * tile + TILE * (TILE - 1) / 2;
