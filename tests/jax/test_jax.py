@@ -1,19 +1,9 @@
-"""The JAX functions of a wheel on the emulator: results and gradients against jax.nn's.
-
-JAX's CPU build calls the handlers of host_handlers.cpp, whose buffers stand for memory of a GPU.
-"""
+"""The JAX functions of a wheel on the emulator: results and gradients against jax.nn's."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import jax
 import jax.export
@@ -23,98 +13,22 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from qola.emulate.hip import Hip
+from tests.jax.on_emulator import (
+    PACKAGE,
+    Device,
+    compare,
+    exact,
+    gradients,
+    near,
+    random,
+)
 
-WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-HANDLERS = Path(os.environ["QOLA_TEST_HANDLERS"]).resolve()
-PACKAGE = WHEEL.name.partition("-")[0]
 D = 32
-
-jax.config.update("jax_num_cpu_devices", 2)
-
-
-class Device(Hip):
-    """The emulator, for which buffers of the running FFI call are memory of the device."""
-
-    def __init__(self) -> None:
-        super().__init__(FAKE, "gfx950")
-        self.handlers = ctypes.CDLL(str(HANDLERS))
-        self.handlers.noted_buffers.restype = ctypes.c_size_t
-
-    def allocations(self) -> list[tuple[int, int]]:
-        """Take the buffers for memory of the device, too."""
-        pairs = (ctypes.c_uint64 * 64)()
-        count = self.handlers.noted_buffers(pairs, ctypes.c_size_t(32))
-        ours = {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
-        return [*super().allocations(), *ours.items()]
-
-
-@pytest.fixture(scope="session")
-def emulated() -> Device:
-    return Device()
-
-
-@pytest.fixture(scope="session")
-def ops(tmp_path_factory: pytest.TempPathFactory, emulated: Device) -> Any:
-    site = tmp_path_factory.mktemp("site")
-    ZipFile(WHEEL).extractall(site)
-    sys.path.insert(0, str(site))
-    found = importlib.import_module(f"{PACKAGE}.jax")
-    found._register(HANDLERS, "cpu")
-    return found
-
-
-@pytest.fixture
-def device(ops: Any, emulated: Device) -> Iterator[Device]:
-    emulated.launches.clear()
-    yield emulated
-    # A kernel's own fault says more than that a call of HIP failed.
-    emulated.raise_error()
-
-
-def random(*shape: int, seed: int = 0) -> jax.Array:
-    return jax.random.normal(jax.random.key(seed + sum(shape)), shape).astype(jnp.float16)
 
 
 def qkv(heads_q: int, heads_k: int, rows_q: int, rows_k: int, batch: int = 2) -> list[jax.Array]:
     shapes = ((rows_q, heads_q), (rows_k, heads_k), (rows_k, heads_k))
     return [random(batch, *shape, D, seed=n) for n, shape in enumerate(shapes)]
-
-
-def near(found: Any, wanted: Any, tolerance: float = 4e-3) -> None:
-    def compare(one: jax.Array, right: jax.Array) -> None:
-        assert one.shape == right.shape
-        np.testing.assert_allclose(
-            np.asarray(one, float), np.asarray(right, float), tolerance, tolerance
-        )
-
-    jax.tree.map(compare, found, wanted)
-
-
-def exact(*arrays: jax.Array, **more: Any) -> Any:
-    """Compute jax.nn's attention in float32."""
-    wide = [array.astype(jnp.float32) for array in arrays]
-    with jax.default_matmul_precision("float32"):
-        return jax.nn.dot_product_attention(*wide, **more)
-
-
-def gradients(function: Callable[..., Any], arrays: list[jax.Array], shape: Any = None) -> Any:
-    """Return the gradients of a weighted sum of results."""
-
-    def total(*given: jax.Array) -> jax.Array:
-        out = function(*given)
-        return (out.astype(jnp.float32) * random(*out.shape, seed=9)).sum()
-
-    return jax.jit(jax.grad(total, tuple(range(len(arrays)))))(*arrays)
-
-
-def compare(ops: Any, arrays: list[jax.Array], **more: Any) -> None:
-    """Compare results and gradients with jax.nn's."""
-    near(jax.jit(partial(ops.attention, **more))(*arrays), exact(*arrays, **more))
-    found = gradients(partial(ops.attention, **more), arrays)
-    assert [one.dtype for one in found] == [one.dtype for one in arrays]
-    near(found, gradients(partial(exact, **more), arrays), 1e-2)
 
 
 def test_attention_and_its_gradients_are_those_of_jax(ops: Any, device: Device) -> None:

@@ -1,0 +1,33 @@
+"""JAX's attention in bfloat16, with the wheel of the quickstart manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from tests.jax.on_emulator import Device, compare, exact, near, random
+
+# bfloat16 has 8 bits of precision; the kernels round probabilities to it.
+TOLERANCE = 2e-2
+
+ARRAYS = [
+    random(1, *shape, 128, seed=n, dtype=jnp.bfloat16)
+    for n, shape in enumerate(((64, 2), (96, 1), (96, 1)))
+]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_bfloat16_and_its_gradients_are_those_of_jax(
+    ops: Any, device: Device, is_causal: bool
+) -> None:
+    """Prevents: a kernel of another type, and bits of bfloat16 taken for those of float16."""
+    compare(ops, ARRAYS, TOLERANCE, is_causal=is_causal)
+    assert all("bf16" in launch.kernel.lower() for launch in device.launches)
+
+
+def test_lengths_in_bfloat16(ops: Any, device: Device) -> None:
+    """Prevents: strides of packed rows that are right for one type only."""
+    more = {"key_value_seq_lengths": jnp.array([33], jnp.int32)}
+    near(ops.attention(*ARRAYS, **more), exact(*ARRAYS, **more), TOLERANCE)
