@@ -1,14 +1,15 @@
 """Stores verdicts in qola's cache, by everything that decides them.
 
-A question names the kernel's code and its problems. An edit of a source file that decides verdicts
-makes the stored ones invalid. To try all kernels again, remove the directory `verdicts` of the
-cache.
+A question names the kernel's code and its problems. An edit of a source file that decides verdicts,
+or another version of a package, makes the stored ones invalid. To try all kernels again, remove the
+directory `verdicts` of the cache.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from qola.answers import read_entry, write_entry
@@ -24,10 +25,15 @@ REPLAY = "qola.verify.replay"
 """The module whose sources decide the outcome of a recorded case."""
 
 
+PACKAGES = ("numpy", "tinygrad")
+"""Packages whose arithmetic and tables of instructions decide it, too."""
+
+
 def sources_digest(module: str = REPLAY) -> str:
-    """Return the digest of the sources that a module consists of, with the emulator's engine."""
+    """Return the digest of a module's sources, of the emulator's engine and of PACKAGES."""
     files = [*find_modules(module), *sorted((QOLA / "emulate").glob("*.c"))]
-    return sha256_of_json([[path.relative_to(QOLA).as_posix(), sha256_of(path)] for path in files])
+    sources = [[path.relative_to(QOLA).as_posix(), sha256_of(path)] for path in files]
+    return sha256_of_json([sources, [[name, version(name)] for name in PACKAGES]])
 
 
 class VerdictStore:
