@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1488,7 +1489,23 @@ static void run_fallback(Ctx *c, const Insn *i, const Part *part) {
     Wave *w = &c->waves[part->rows[n]];
     w->scc = l->scc[part->rows[n]];
     update_exec(w);
+    // NumPy marks bytes of the LDS without a span: it may be all of them.
+    if (w->order && i->queue == VM + 1) {
+      i64 number = w->order->marked[VM];
+      w->spans[number % SPANS] = (Span){number, 0, l->granules};
+    }
   }
+}
+
+// Zeroed memory. A launch without it has no result that a caller could use.
+static void *allocate(size_t bytes) {
+  size_t size = (bytes + 64) / 64 * 64;
+  void *room = aligned_alloc(64, size);
+  if (!room) {
+    fprintf(stderr, "qola: no memory for %zu bytes of the emulator\n", size);
+    abort();
+  }
+  return memset(room, 0, size);
 }
 
 typedef struct {
@@ -1549,7 +1566,7 @@ static int compare(const void *a, const void *b) {
 
 static void jump(Run *r, Part part, const Insn *i, i64 after) {
   Launch *l = r->c.l;
-  i64 *targets = malloc(sizeof(i64) * 2 * (size_t)part.n), *sorted = targets + part.n;
+  i64 *targets = allocate(sizeof(i64) * 2 * (size_t)part.n), *sorted = targets + part.n;
   for (int n = 0; n < part.n; n++) {
     Wave *w = &r->c.waves[part.rows[n]];
     targets[n] = i->x[0] == 2 ? i->x[1] : (i64)(scalar_value(w, &i->in[0]) - l->entry);
@@ -1604,7 +1621,7 @@ static void finish(Run *r, Part part, const Insn *i) {
 // Let workgroups go on of which all waves are at a barrier.
 static void release(Run *r) {
   Launch *l = r->c.l;
-  i64 *here = calloc((size_t)l->groups, sizeof *here);
+  i64 *here = allocate(sizeof *here * (size_t)l->groups);
   for (int n = 0; n < r->waiting.count; n++)
     for (int k = 0; k < r->waiting.items[n].n; k++) here[r->c.waves[r->waiting.items[n].rows[k]].group]++;
   for (i64 n = 0; n < l->count; n++) {
@@ -1712,13 +1729,13 @@ void qola_run(Launch *l) {
   size_t count = (size_t)l->count, rooms = 2 * count + 4;
   memset(&r, 0, sizeof r);
   r.c.l = l;
-  r.c.waves = aligned_alloc(64, sizeof(Wave) * count);
-  r.c.seen = calloc((size_t)l->insn_count + count, sizeof *r.c.seen);
-  r.ready.items = malloc(sizeof(Part) * (count + 2));
-  r.waiting.items = malloc(sizeof(Part) * (count + 2));
-  r.free = malloc(sizeof(i32 *) * rooms);
-  i32 *rows = malloc(sizeof(i32) * rooms * count);
-  Span *spans = calloc(SPANS * count, sizeof *spans);
+  r.c.waves = allocate(sizeof(Wave) * count);
+  r.c.seen = allocate(sizeof *r.c.seen * ((size_t)l->insn_count + count));
+  r.ready.items = allocate(sizeof(Part) * (count + 2));
+  r.waiting.items = allocate(sizeof(Part) * (count + 2));
+  r.free = allocate(sizeof(i32 *) * rooms);
+  i32 *rows = allocate(sizeof(i32) * rooms * count);
+  Span *spans = allocate(sizeof *spans * SPANS * count);
   for (size_t n = 0; n < rooms; n++) r.free[n] = rows + n * count;
   r.free_count = (int)rooms;
   Part all = {l->start, (int)count, room_of(&r)};
