@@ -93,6 +93,7 @@ class Instruction:
         source: an object whose `str` is the instruction in words; making the text is slow.
         isa: its instruction set. Names and fields are CDNA's in all of them.
         parts: the two operations of one instruction that does both at once.
+        code: its bytes; none of one that was not decoded.
     """
 
     pc: int
@@ -105,6 +106,7 @@ class Instruction:
     source: object
     isa: Isa = CDNA
     parts: tuple[Instruction, ...] = ()
+    code: bytes = b""
 
     @property
     def text(self) -> str:
@@ -142,7 +144,9 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
         code = _as_cdna3(code)
     try:
         if isa.is_rdna:
-            return replace(_decode_rdna(code[:_LONGEST], isa), pc=pc)
+            return replace(
+                found := _decode_rdna(code[:_LONGEST], isa), pc=pc, code=code[: found.size]
+            )
         fields, words, name, form, size, literal, source = _decode(code[:_LONGEST])
     except Exception as error:
         # The tables raise what they happen to: an assertion, or a RuntimeError for a register that
@@ -152,7 +156,8 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
     if arch == "gfx90a" and name in _CDNA2:
         source = str(source).replace(name.lower(), _CDNA2[name].lower())
         name = _CDNA2[name]
-    return Instruction(pc, size, name, form, fields, words, literal, source)
+    own = code[:size]
+    return Instruction(pc, size, name, form, fields, words, literal, source, code=own)
 
 
 def _as_cdna3(code: bytes) -> bytes:
@@ -258,24 +263,26 @@ def _decode_rdna(code: bytes, isa: Isa) -> Instruction:
     return Instruction(0, size, name, form, *proxies, literal, text, isa)
 
 
-def sweep(code: bytes, arch: str = "") -> dict[int, Instruction | str]:
+def sweep(code: bytes, arch: str = "", start: int = 0) -> dict[int, Instruction | str]:
     """Decode all of a kernel's code: by offset the instruction, or why there is none.
 
     Args:
         code: the bytes.
         arch: as in `decode`.
+        start: offset of the first byte.
     """
     found: dict[int, Instruction | str] = {}
-    pc = 0
-    while pc + 4 <= len(code):
+    place = 0
+    while place + 4 <= len(code):
+        pc = start + place
         try:
-            one = decode(code[pc : pc + _LONGEST], pc, arch)
+            one = decode(code[place : place + _LONGEST], pc, arch)
         except ValueError as error:
             found[pc] = str(error)
-            pc += 4
+            place += 4
             continue
         found[pc] = one
-        pc += one.size
+        place += one.size
     return found
 
 

@@ -26,7 +26,7 @@ from qola.emulate.buffers import (
     data_register,
     signed_of,
 )
-from qola.emulate.check import find_misfit
+from qola.emulate.check import find_misfit, registers_of
 from qola.emulate.decode import Instruction, family
 from qola.emulate.expressions import FIXED, SCALAR_NAMES, VECTOR_NAMES, type_of
 from qola.emulate.lds import PAIRS
@@ -65,6 +65,8 @@ from qola.emulate.waves import (
 )
 (RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_WAIT, RUN_MEMORY) = range(8, 15)
 (RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED) = range(15, 21)
+#: Their records are the same at every place and with every set of literals.
+_ANYWHERE = {*range(RUN_VECTOR, RUN_GETPC), *range(RUN_WAIT, RUN_FALLBACK)}
 _FIRST_END = 32
 _BRANCH, _BARRIER, _END, _JUMP = range(_FIRST_END + 6, _FIRST_END + 10)
 _VECTOR32, _SCALAR32, _CONSTANT, _IS_SCC, _IS_VCCZ, _IS_EXECZ, _VECTOR64, _SCALAR64, _MASK = range(
@@ -81,6 +83,8 @@ _VECTOR_OPS = {name: number for number, name in enumerate(VECTOR_NAMES)}
 _SCALAR_OPS = {name: number for number, name in enumerate(SCALAR_NAMES)}
 _UPDATE_OPS = {name: number for number, name in enumerate(UPDATES)}
 
+#: The words of a record that have to do with its place.
+_PC, _STOPS, _NUMBER = 2, 4, 5
 OPERAND_WORDS = 8
 WORDS = 7 + 4 * OPERAND_WORDS + 10 + 20
 
@@ -129,13 +133,12 @@ class Record:
     clamp: int = 0
     kind: int = 0
     x: list[int] = field(default_factory=list)
-    number: int = 0
     queue: int = 0
 
-    def words(self, pc: int, size: int, stops: bool) -> list[int]:
-        """Return it as in engine.c."""
+    def words(self, size: int) -> list[int]:
+        """Return it as in engine.c, with 0 for its place."""
         operands = [*self.operands, *[Operand()] * (4 - len(self.operands))]
-        result = [self.handler, self.op, pc, size, int(stops), self.number, self.queue]
+        result = [self.handler, self.op, 0, size, 0, 0, self.queue]
         for operand in operands:
             result += operand.words()
         result += [self.dst, self.result, self.mask, self.exec_too, self.high, self.keep_other]
@@ -168,17 +171,14 @@ def encode(program: Program) -> Encoded:
     start = -min(0, *code) if code else 0
     places = np.full((start + max(code, default=0)) // 4 + 1, -1, I64)
     numbers = {one.pc: number for number, one in enumerate(program.lds_accesses, 1)}
-    rows: list[list[int]] = []
-    for number, (pc, one) in enumerate(code.items()):
-        places[(start + pc) // 4] = number
-        moved = replace(one, pc=start + pc) if start else one
-        record = encoder.record(moved, program.bound[pc])
-        record.number = numbers.get(pc, 0)
-        record.queue = QUEUES.get(find_queue(one), -1) + 1
-        after = pc + one.size
-        stops = after in program.starts or after not in code
-        rows.append([word & _ALL for word in record.words(moved.pc, one.size, stops)])
-    words = np.array(rows, U64).reshape(len(rows), WORDS).view(I64)
+    rows = [encoder.words_of(one, start) for one in code.values()]
+    words = np.concatenate([np.zeros(0, U64), *rows]).reshape(len(rows), WORDS).view(I64)
+    pcs = np.array([*code], I64)
+    places[(start + pcs) // 4] = np.arange(len(rows))
+    ends = [pc + one.size for pc, one in code.items()]
+    words[:, _PC] = start + pcs
+    words[:, _STOPS] = [end in program.starts or end not in code for end in ends]
+    words[:, _NUMBER] = [numbers.get(pc, 0) for pc in code]
     dpp = np.zeros(max(1, len(encoder.dpp)), DPP_TYPE)
     for row, (source, valid, enabled, zeros) in enumerate(encoder.dpp):
         dpp[row] = (source, valid, enabled, zeros)
@@ -193,6 +193,26 @@ def _mask_of(lanes: Any) -> int:
 _WITH_REGISTERS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64")
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The record of an instruction wherever it stands, on an arch and with a first_agpr.
+
+    Attributes:
+        words: as in engine.c.
+        vgprs: registers of a kernel that has them: not more are needed.
+    """
+
+    words: Array
+    vgprs: int
+
+
+_NO_AGPR = -1
+#: By arch, first accumulation register if it matters, and bytes: kernels repeat instructions.
+_known: dict[tuple[str, int, bytes], _Known] = {}
+#: About 100 MB.
+_MOST_KNOWN = 100_000
+
+
 class _Encoder:
     """Makes the records of a program.
 
@@ -204,6 +224,25 @@ class _Encoder:
         self._program = program
         self._layout = program.layout
         self.dpp: list[tuple[Array, int, int, int]] = []
+
+    def words_of(self, one: Instruction, start: int) -> Array:
+        """Return the words of an instruction, those of its place 0."""
+        arch, layout = self._program.arch, self._layout
+        for first_agpr in (_NO_AGPR, layout.first_agpr):
+            known = _known.get((arch, first_agpr, one.code))
+            if known and known.vgprs <= layout.vgprs:
+                return known.words
+        moved = replace(one, pc=start + one.pc) if start else one
+        record = self.record(moved, self._program.bound[one.pc])
+        record.queue = QUEUES.get(find_queue(one), -1) + 1
+        words = np.array([word & _ALL for word in record.words(one.size)], U64)
+        if record.handler in _ANYWHERE and not record.dpp and one.code:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            uses_agpr = any(number >= AGPRS for _, number, _ in registers_of(one))
+            first_agpr = layout.first_agpr if uses_agpr else _NO_AGPR
+            _known[arch, first_agpr, one.code] = _Known(words, layout.vgprs)
+        return words
 
     def record(self, one: Instruction, bound: Step | str | None) -> Record:
         if isinstance(bound, str):

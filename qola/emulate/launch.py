@@ -234,6 +234,8 @@ class _Launch:
         in_numpy = options.reference or machine.checked or machine.lanes != LANES
         uses_engine = not in_numpy and engine() is not None
         native = self.module.native(self.program) if uses_engine else None
+        if not native:
+            self.program.bind_all()
         try:
             for first in range(0, groups, self.at_once):
                 some = range(first, min(first + self.at_once, groups))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -187,6 +187,17 @@ def bind(one: Instruction, literals: Literals) -> Step | None:
     return step
 
 
+class _Bound(dict[int, Step | str | None]):
+    """What a function makes of each offset, made once."""
+
+    def __init__(self, make: Callable[[int], Step | str | None]) -> None:
+        self._make = make
+
+    def __missing__(self, pc: int) -> Step | str | None:
+        found = self[pc] = self._make(pc)
+        return found
+
+
 @dataclass
 class Block:
     """Instructions that follow each other.
@@ -214,7 +225,8 @@ class Program:
         arch: that of its code object.
         isa: the arch's instruction set.
         code: the instruction at each offset, or the reason why it cannot be decoded.
-        bound: by offset, a function, None for no effect, or why it is not emulated.
+        bound: by offset, a function, None for no effect, or why it is not emulated; made when it is
+            asked for.
         starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
         waits: outstanding loads of waves.
@@ -238,16 +250,21 @@ class Program:
             code = read_code(code_object, kernel)
         self.code = code
         self.literals = Literals()
-        self.bound: dict[int, Step | str | None] = {}
+        self.bound = _Bound(self._bind_at)
         self._blocks: dict[int, Block] = {}
         decoded = [one for one in code.values() if isinstance(one, Instruction)]
         self.lds_accesses = [one for one in decoded if size_of(one)]
         self.starts = set(_targets(self.code.values()))
         first_agpr = kernel.descriptor.first_agpr
         self.waits = Waits(self.code, frozenset(BRANCHES) | ENDS, self.starts, first_agpr)
-        # Literals are registers, of which waves have a view each: they must not come later.
-        for pc, one in self.code.items():
-            self.bound[pc] = one if isinstance(one, str) else self._bind(one)
+
+    def bind_all(self) -> None:
+        """Bind all instructions, before waves exist that NumPy executes.
+
+        Literals are registers, of which waves have a view each: they must not come later.
+        """
+        for pc in self.code:
+            self.bound[pc]
 
     @property
     def layout(self) -> Layout:
@@ -257,7 +274,10 @@ class Program:
         registers = max(descriptor.vgprs, first_agpr)
         return Layout(registers, first_agpr, tuple(self.literals.bits), isa.lanes)
 
-    def _bind(self, one: Instruction) -> Step | str | None:
+    def _bind_at(self, pc: int) -> Step | str | None:
+        one = self.code[pc]
+        if isinstance(one, str):
+            return one
         if one.name in BRANCHES or one.name in ENDS:
             return None
         if one.name == "S_SLEEP" and any(a.kind == HOSTCALL for a in self.kernel.arguments):
@@ -334,9 +354,7 @@ def read_code(code_object: CodeObject, kernel: Kernel) -> dict[int, Instruction 
     place, end = code_object.text
     kernels = sorted((k.entry, k.size) for k in code_object.kernels.values())
     for entry, size in [*kernels, (end, 0)]:
-        for pc, one in sweep(image[place:entry], arch).items():
-            offset = place + pc - kernel.entry
-            code[offset] = one if isinstance(one, str) else replace(one, pc=offset)
+        code |= sweep(image[place:entry], arch, place - kernel.entry)
         place = max(place, entry + size)
     return code
 

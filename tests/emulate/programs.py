@@ -75,6 +75,7 @@ def execute(
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
     program = Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
+    program.bind_all()
     count = len(scalars)
     s = np.zeros((count, SGPRS), U32)
     s[:, EXEC : EXEC + 2] = 0xFFFFFFFF

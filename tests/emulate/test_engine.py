@@ -84,6 +84,7 @@ def program_of(instructions: Sequence[Instruction], arch: str = "gfx950") -> Pro
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, _END * len(code), descriptor, (), 1024)
     program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
+    program.bind_all()
     # Tests have accumulation registers, which the descriptor would have to encode.
     layout = replace(program.layout, vgprs=VGPR_COUNT, first_agpr=FIRST_AGPR)
     program.__class__ = type("_Program", (Program,), {"layout": layout})
