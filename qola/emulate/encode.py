@@ -233,7 +233,7 @@ class _Encoder:
             if known and known.vgprs <= layout.vgprs:
                 return known.words
         moved = replace(one, pc=start + one.pc) if start else one
-        record = self.record(moved, self._program.bound[one.pc])
+        record = self.record(moved, self._program.bound(one.pc))
         record.queue = QUEUES.get(find_queue(one), -1) + 1
         words = np.array([word & _ALL for word in record.words(one.size)], U64)
         if record.handler in _ANYWHERE and not record.dpp and one.code:

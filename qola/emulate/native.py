@@ -297,7 +297,7 @@ class NativeRun:
         if status == _SWIZZLED:
             why = "a buffer that is swizzled, or adds the lane's number"
             raise program.error("unsupported", pc, why)
-        bound = program.bound[pc]
+        bound = program.bound(pc)
         one = self._native.encoded.instructions[number]
         why = bound if isinstance(bound, str) else find_misfit(one, self._layout)
         raise program.error("unsupported", pc, why)
@@ -381,7 +381,7 @@ class NativeRun:
 
     def _in_numpy(self, one: Any, rows: Array) -> None:
         """Run an instruction on copies of the registers that it may use."""
-        step = self._program.bound[one.pc]
+        step = self._program.bound(one.pc)
         assert callable(step)
         w = self._mirrors.get(rows.tobytes())
         if w is None:

@@ -187,17 +187,6 @@ def bind(one: Instruction, literals: Literals) -> Step | None:
     return step
 
 
-class _Bound(dict[int, Step | str | None]):
-    """What a function makes of each offset, made once."""
-
-    def __init__(self, make: Callable[[int], Step | str | None]) -> None:
-        self._make = make
-
-    def __missing__(self, pc: int) -> Step | str | None:
-        found = self[pc] = self._make(pc)
-        return found
-
-
 @dataclass
 class Block:
     """Instructions that follow each other.
@@ -225,8 +214,6 @@ class Program:
         arch: that of its code object.
         isa: the arch's instruction set.
         code: the instruction at each offset, or the reason why it cannot be decoded.
-        bound: by offset, a function, None for no effect, or why it is not emulated; made when it is
-            asked for.
         starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
         waits: outstanding loads of waves.
@@ -250,7 +237,7 @@ class Program:
             code = read_code(code_object, kernel)
         self.code = code
         self.literals = Literals()
-        self.bound = _Bound(self._bind_at)
+        self._bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}
         decoded = [one for one in code.values() if isinstance(one, Instruction)]
         self.lds_accesses = [one for one in decoded if size_of(one)]
@@ -264,7 +251,7 @@ class Program:
         Literals are registers, of which waves have a view each: they must not come later.
         """
         for pc in self.code:
-            self.bound[pc]
+            self.bound(pc)
 
     @property
     def layout(self) -> Layout:
@@ -274,10 +261,14 @@ class Program:
         registers = max(descriptor.vgprs, first_agpr)
         return Layout(registers, first_agpr, tuple(self.literals.bits), isa.lanes)
 
-    def _bind_at(self, pc: int) -> Step | str | None:
-        one = self.code[pc]
-        if isinstance(one, str):
-            return one
+    def bound(self, pc: int) -> Step | str | None:
+        """Return the function at an offset, None for no effect, or why it is not emulated."""
+        if pc not in self._bound:
+            one = self.code[pc]
+            self._bound[pc] = one if isinstance(one, str) else self._bind(one)
+        return self._bound[pc]
+
+    def _bind(self, one: Instruction) -> Step | str | None:
         if one.name in BRANCHES or one.name in ENDS:
             return None
         if one.name == "S_SLEEP" and any(a.kind == HOSTCALL for a in self.kernel.arguments):
@@ -313,7 +304,7 @@ class Program:
             count += 1
             if one.name in BRANCHES or one.name in ENDS:
                 return Block(start, steps, places, count, one, pc + one.size)
-            step = self.bound[pc]
+            step = self.bound(pc)
             if isinstance(step, str):
                 # It may never be reached: the error comes when it is.
                 step = self._refusal(pc, step)
@@ -334,7 +325,7 @@ class Program:
         return [
             f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
             for pc, one in self.code.items()
-            if isinstance(why := self.bound[pc], str)
+            if isinstance(why := self.bound(pc), str)
         ]
 
 

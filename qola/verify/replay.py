@@ -166,8 +166,6 @@ _emulator: list[Emulator] = []
 
 
 def _begin(options: Options) -> None:
-    # Decoded kernels are many objects and no cycles: collections would take a third of the time.
-    gc.freeze()
     gc.set_threshold(100_000, 50, 50)
     _emulator.append(Emulator(options))
 
@@ -180,6 +178,9 @@ def _divide(case: Case, parts: int) -> Iterator[Case]:
 
 
 def _try_case(case: Case) -> tuple[Trial, ...]:
+    # Decoded kernels and the caches of instructions are many objects and no cycles: collections
+    # would take a third of the time.
+    gc.freeze()
     emulator = _emulator[0]
     return tuple(emulator.try_call(call, case.arch, case.codes_of(call)) for call in case.calls)
 
