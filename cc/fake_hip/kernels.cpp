@@ -135,7 +135,9 @@ hipError_t residency(const void* host_function, std::size_t dynamic_lds, Residen
     const Kernel& kernel = *found.kernel;
     // Registers of a SIMD, in the granules of their allocation; a SIMD has 8 waves at most, a compute unit 4 SIMDs.
     const int waves = std::min({8, 512 / rounded_up(kernel.vgprs, 8), 800 / rounded_up(kernel.sgprs, 16)});
-    result.threads  = 4 * waves * arch.wave_size;
+    if(waves == 0)
+        return hipErrorUnknown;
+    result.threads = 4 * waves * arch.wave_size;
     if(const std::size_t lds = kernel.lds_bytes + dynamic_lds; lds != 0)
         result.blocks = static_cast<int>(arch.lds_bytes / lds);
     return hipSuccess;
@@ -345,6 +347,8 @@ hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*
 {
     FAKE_HIP_ENTER();
     Residency found;
+    if(!blocks)
+        return record(hipErrorInvalidValue);
     if(const hipError_t error = residency(function, lds, found); error != hipSuccess)
         return record(error);
     if(block <= 0)
@@ -357,9 +361,12 @@ hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* 
 {
     FAKE_HIP_ENTER();
     Residency found;
+    if(!grid || !block)
+        return record(hipErrorInvalidValue);
     if(const hipError_t error = residency(function, lds, found); error != hipSuccess)
         return record(error);
-    *block = std::min(found.threads, whole_waves(limit <= 0 || limit > fake_hip::kThreadsPerBlock ? fake_hip::kThreadsPerBlock : limit));
+    const int most = limit <= 0 ? fake_hip::kThreadsPerBlock : std::min(limit, fake_hip::kThreadsPerBlock);
+    *block = std::min(found.threads, whole_waves(most));
     *grid  = fake_hip::current_arch().cu_count * std::min(found.threads / *block, found.blocks);
     return hipSuccess;
 }

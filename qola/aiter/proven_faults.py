@@ -113,7 +113,9 @@ def _has(kernel: KernelFacts, fault: ProvenFault, archs: Collection[str]) -> boo
         return False
     if fault.kernels:
         return kernel.name in fault.kernels
-    return all(kernel.fields.get(name) == value for name, value in fault.fields.items())
+    return bool(fault.fields) and all(
+        kernel.fields.get(name) == value for name, value in fault.fields.items()
+    )
 
 
 def _finding(fault: ProvenFault, archs: list[str], names: list[str], *, refuse: bool) -> Finding:

@@ -93,7 +93,7 @@ class Instruction:
         source: an object whose `str` is the instruction in words; making the text is slow.
         isa: its instruction set. Names and fields are CDNA's in all of them.
         parts: the two operations of one instruction that does both at once.
-        code: its bytes; none of one that was not decoded.
+        code: its bytes, on gfx90a with the opcode of gfx942; none of one that was not decoded.
     """
 
     pc: int

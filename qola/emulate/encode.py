@@ -195,11 +195,11 @@ _WITH_REGISTERS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64")
 
 @dataclass(frozen=True)
 class _Known:
-    """The record of an instruction wherever it stands, on an arch and with a first_agpr.
+    """The record of an instruction at any place, on an arch and with a first_agpr.
 
     Attributes:
         words: as in engine.c.
-        vgprs: registers of a kernel that has them: not more are needed.
+        vgprs: vector registers of a kernel in which it is valid; it is valid with more, too.
     """
 
     words: Array
@@ -226,7 +226,7 @@ class _Encoder:
         self.dpp: list[tuple[Array, int, int, int]] = []
 
     def words_of(self, one: Instruction, start: int) -> Array:
-        """Return the words of an instruction, those of its place 0."""
+        """Return the words of an instruction, with 0 for those of its place."""
         arch, layout = self._program.arch, self._layout
         for first_agpr in (_NO_AGPR, layout.first_agpr):
             known = _known.get((arch, first_agpr, one.code))

@@ -7,7 +7,6 @@
 
 #include <immintrin.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,7 +132,7 @@ typedef struct {
   Fault *faults;
 } Launch;
 
-enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED };
+enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED, NO_MEMORY };
 enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE, RACE, NOT_LOADED };
 
 typedef struct {
@@ -1489,23 +1488,12 @@ static void run_fallback(Ctx *c, const Insn *i, const Part *part) {
     Wave *w = &c->waves[part->rows[n]];
     w->scc = l->scc[part->rows[n]];
     update_exec(w);
-    // NumPy marks bytes of the LDS without a span: it may be all of them.
-    if (w->order && i->queue == VM + 1) {
+    // NumPy does not record the span of a load to the LDS, so assume all of it.
+    if (w->order && i->number && i->queue == VM + 1) {
       i64 number = w->order->marked[VM];
       w->spans[number % SPANS] = (Span){number, 0, l->granules};
     }
   }
-}
-
-// Zeroed memory. A launch without it has no result that a caller could use.
-static void *allocate(size_t bytes) {
-  size_t size = (bytes + 64) / 64 * 64;
-  void *room = aligned_alloc(64, size);
-  if (!room) {
-    fprintf(stderr, "qola: no memory for %zu bytes of the emulator\n", size);
-    abort();
-  }
-  return memset(room, 0, size);
 }
 
 typedef struct {
@@ -1518,6 +1506,9 @@ typedef struct {
   Parts ready, waiting;
   i32 **free;
   int free_count;
+  i64 *targets, *here;  // of a jump's waves, twice; waves at a barrier, by workgroup
+  void *pieces[9];
+  int piece_count, no_memory;
 } Run;
 
 static i32 *room_of(Run *r) { return r->free[--r->free_count]; }
@@ -1566,7 +1557,7 @@ static int compare(const void *a, const void *b) {
 
 static void jump(Run *r, Part part, const Insn *i, i64 after) {
   Launch *l = r->c.l;
-  i64 *targets = allocate(sizeof(i64) * 2 * (size_t)part.n), *sorted = targets + part.n;
+  i64 *targets = r->targets, *sorted = targets + part.n;
   for (int n = 0; n < part.n; n++) {
     Wave *w = &r->c.waves[part.rows[n]];
     targets[n] = i->x[0] == 2 ? i->x[1] : (i64)(scalar_value(w, &i->in[0]) - l->entry);
@@ -1582,7 +1573,6 @@ static void jump(Run *r, Part part, const Insn *i, i64 after) {
     append(&r->ready, some);
   }
   give_back(r, part.rows);
-  free(targets);
 }
 
 static void finish(Run *r, Part part, const Insn *i) {
@@ -1621,7 +1611,8 @@ static void finish(Run *r, Part part, const Insn *i) {
 // Let workgroups go on of which all waves are at a barrier.
 static void release(Run *r) {
   Launch *l = r->c.l;
-  i64 *here = allocate(sizeof *here * (size_t)l->groups);
+  i64 *here = r->here;
+  memset(here, 0, sizeof *here * (size_t)l->groups);
   for (int n = 0; n < r->waiting.count; n++)
     for (int k = 0; k < r->waiting.items[n].n; k++) here[r->c.waves[r->waiting.items[n].rows[k]].group]++;
   for (i64 n = 0; n < l->count; n++) {
@@ -1642,7 +1633,6 @@ static void release(Run *r) {
     if (stay.n) r->waiting.items[kept++] = stay; else give_back(r, stay.rows);
   }
   r->waiting.count = kept;
-  free(here);
 }
 
 static void fail(Run *r, i64 status, i64 insn) {
@@ -1724,23 +1714,14 @@ static void run_block(Run *r, Part part) {
   else finish(r, part, last);
 }
 
-void qola_run(Launch *l) {
-  Run r;
+static void run_waves(Run *r, i32 *rows, Span *spans) {
+  Launch *l = r->c.l;
   size_t count = (size_t)l->count, rooms = 2 * count + 4;
-  memset(&r, 0, sizeof r);
-  r.c.l = l;
-  r.c.waves = allocate(sizeof(Wave) * count);
-  r.c.seen = allocate(sizeof *r.c.seen * ((size_t)l->insn_count + count));
-  r.ready.items = allocate(sizeof(Part) * (count + 2));
-  r.waiting.items = allocate(sizeof(Part) * (count + 2));
-  r.free = allocate(sizeof(i32 *) * rooms);
-  i32 *rows = allocate(sizeof(i32) * rooms * count);
-  Span *spans = allocate(sizeof *spans * SPANS * count);
-  for (size_t n = 0; n < rooms; n++) r.free[n] = rows + n * count;
-  r.free_count = (int)rooms;
-  Part all = {l->start, (int)count, room_of(&r)};
+  for (size_t n = 0; n < rooms; n++) r->free[n] = rows + n * count;
+  r->free_count = (int)rooms;
+  Part all = {l->start, (int)count, room_of(r)};
   for (size_t n = 0; n < count; n++) {
-    Wave *w = &r.c.waves[n];
+    Wave *w = &r->c.waves[n];
     w->v = l->v + n * (size_t)l->registers * LANES;
     w->s = l->s + n * 128;
     w->group = l->wave_groups[n];
@@ -1754,21 +1735,45 @@ void qola_run(Launch *l) {
     update_exec(w);
     all.rows[n] = (i32)n;
   }
-  append(&r.ready, all);
-  while (r.ready.count && !r.c.stop) {
-    run_block(&r, next(&r));
-    if (!r.ready.count && !r.c.stop) release(&r);
+  append(&r->ready, all);
+  while (r->ready.count && !r->c.stop) {
+    run_block(r, next(r));
+    if (!r->ready.count && !r->c.stop) release(r);
   }
-  if (r.waiting.count && !r.c.stop) {
+  if (r->waiting.count && !r->c.stop) {
     l->status = AT_BARRIER;
-    l->status_insn = r.waiting.items[0].pc;
+    l->status_insn = r->waiting.items[0].pc;
   }
-  for (size_t n = 0; n < count; n++) l->scc[n] = (u8)r.c.waves[n].scc;
-  free(spans);
-  free(rows);
-  free(r.free);
-  free(r.waiting.items);
-  free(r.ready.items);
-  free(r.c.seen);
-  free(r.c.waves);
+  for (size_t n = 0; n < count; n++) l->scc[n] = (u8)r->c.waves[n].scc;
+}
+
+// Zeroed memory for a run; 0 if there is none, or was none before.
+static void *allocate(Run *r, size_t bytes) {
+  size_t size = (bytes + 64) / 64 * 64;
+  void *piece = r->no_memory ? 0 : aligned_alloc(64, size);
+  if (!piece) {
+    r->no_memory = 1;
+    return 0;
+  }
+  r->pieces[r->piece_count++] = piece;
+  return memset(piece, 0, size);
+}
+
+void qola_run(Launch *l) {
+  Run r;
+  size_t count = (size_t)l->count, rooms = 2 * count + 4;
+  memset(&r, 0, sizeof r);
+  r.c.l = l;
+  r.c.waves = allocate(&r, sizeof(Wave) * count);
+  r.c.seen = allocate(&r, sizeof *r.c.seen * ((size_t)l->insn_count + count));
+  r.ready.items = allocate(&r, sizeof(Part) * (count + 2));
+  r.waiting.items = allocate(&r, sizeof(Part) * (count + 2));
+  r.free = allocate(&r, sizeof(i32 *) * rooms);
+  r.targets = allocate(&r, sizeof(i64) * 2 * count);
+  r.here = allocate(&r, sizeof(i64) * (size_t)l->groups);
+  i32 *rows = allocate(&r, sizeof(i32) * rooms * count);
+  Span *spans = allocate(&r, sizeof *spans * SPANS * count);
+  if (r.no_memory) l->status = NO_MEMORY;
+  else run_waves(&r, rows, spans);
+  for (int n = 0; n < r.piece_count; n++) free(r.pieces[n]);
 }

@@ -130,7 +130,7 @@ class Module:
         self._natives: dict[str, NativeProgram] = {}
 
     def program(self, symbol: str) -> Program:
-        """Return a kernel, bound to functions."""
+        """Return a kernel, decoded."""
         found = self._programs.get(symbol)
         if found is None:
             kernel = self.code_object.kernels[symbol]

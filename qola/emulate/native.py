@@ -52,7 +52,8 @@ _FAULT_ROOM = 256
 #: engine.c's faults of accesses of the LDS.
 _RACE, _NOT_LOADED = 7, 8
 #: engine.c's status of a launch.
-_OUTSIDE, _UNSUPPORTED, _ENDLESS, _AT_BARRIER, _STRICT, _FAILED, _SWIZZLED = range(1, 8)
+(_OUTSIDE, _UNSUPPORTED, _ENDLESS, _AT_BARRIER) = range(1, 5)
+(_STRICT, _FAILED, _SWIZZLED, _NO_MEMORY) = range(5, 9)
 
 _FALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32)
@@ -277,6 +278,8 @@ class NativeRun:
         """Raise the error that ended a launch."""
         if not status or status == _STRICT:
             return
+        if status == _NO_MEMORY:
+            raise MemoryError(f"the waves of a launch of {self._program.kernel.symbol}")
         if status == _FAILED:
             assert self._error
             raise self._error

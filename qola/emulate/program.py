@@ -208,7 +208,7 @@ class Block:
 
 
 class Program:
-    """A kernel whose instructions are bound to functions; blocks are made when they are reached.
+    """A kernel; its functions and blocks are made when they are needed.
 
     Attributes:
         arch: that of its code object.
@@ -228,7 +228,7 @@ class Program:
         checked: bool = False,
         code: Mapping[int, Instruction | str] | None = None,
     ) -> None:
-        """Bind the instructions of a kernel, decoded from its code object unless given."""
+        """Take the instructions of a kernel, decoded from its code object unless given."""
         self.arch = code_object.arch
         self.isa = ISAS[self.arch]
         self.kernel = kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import zlib
 from collections.abc import Mapping, Sequence
@@ -495,3 +496,16 @@ def test_control() -> None:
     outside = instruction("S_BRANCH", "SOPP", {"simm16": 100})
     compare(outside, results([outside], "outside"))
     assert VCC
+
+
+def test_a_launch_without_memory_is_an_error() -> None:
+    """Prevents: a crash, or a launch that ran no wave and passes."""
+    launch = native._Launch(count=1 << 44, groups=1, insn_count=1)
+    function = native.engine()
+    if function is None:
+        pytest.skip("the engine cannot be compiled")
+    function(ctypes.byref(launch))
+    run = NativeRun.__new__(NativeRun)
+    run._program = program_of([], "gfx950")
+    with pytest.raises(MemoryError, match="the waves of a launch of test"):
+        run._raise(launch.status, 0)

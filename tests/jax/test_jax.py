@@ -23,6 +23,8 @@ from tests.jax.on_emulator import (
     random,
 )
 
+pytest_plugins = ["tests.jax.fixtures"]
+
 D = 32
 
 

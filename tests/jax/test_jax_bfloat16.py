@@ -9,6 +9,8 @@ import pytest
 
 from tests.jax.on_emulator import Device, compare, exact, near, random
 
+pytest_plugins = ["tests.jax.fixtures"]
+
 # bfloat16 has 8 bits of precision; the kernels round probabilities to it.
 TOLERANCE = 2e-2
 
