@@ -271,6 +271,8 @@ class NativeRun:
         )
         function(ctypes.byref(launch))
         self._report_faults()
+        # Its callbacks refer to this object, which would keep the kernel until a collection.
+        del self._launch
         self._raise(launch.status, launch.status_insn)
         return int(launch.executed)
 
