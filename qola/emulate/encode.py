@@ -65,8 +65,9 @@ from qola.emulate.waves import (
 )
 (RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_WAIT, RUN_MEMORY) = range(8, 15)
 (RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED) = range(15, 21)
-#: Their records are the same at every place and with every set of literals.
-_ANYWHERE = {*range(RUN_VECTOR, RUN_GETPC), *range(RUN_WAIT, RUN_FALLBACK)}
+#: Their records are the same at every place and with every set of literals. A wait is one only in a
+#: kernel that accesses the LDS.
+_ANYWHERE = {*range(RUN_VECTOR, RUN_GETPC), *range(RUN_MEMORY, RUN_FALLBACK)}
 _FIRST_END = 32
 _BRANCH, _BARRIER, _END, _JUMP = range(_FIRST_END + 6, _FIRST_END + 10)
 _VECTOR32, _SCALAR32, _CONSTANT, _IS_SCC, _IS_VCCZ, _IS_EXECZ, _VECTOR64, _SCALAR64, _MASK = range(
