@@ -175,7 +175,8 @@ def lds_finder(one: Instruction, offset: int) -> Finder:
         machine = w.machine
         places = address(w).astype(U64)
         if offset:
-            places += added
+            # 32 bits: compilers add an offset to a negative number.
+            places = places + added & U64(0xFFFFFFFF)
         if not w.full:
             places = np.where(w.exec, places, U64(0))
         good = None

@@ -947,7 +947,8 @@ static u64 reach(Ctx *c, const Insn *i, const Wave *w, const Access *x, u64 size
       i64 limit = l->lds_bytes - (i64)size;
       u32 flags[LANES] ALIGNED;
       for (int n = 0; n < LANES; n++) {
-        i64 place = (i64)from[n] + x->offset;
+        // 32 bits: compilers add an offset to a negative number.
+        i64 place = (u32)(from[n] + (u32)x->offset);
         flags[n] = place > limit;
         address[n] = (u64)place + w->lds;
       }

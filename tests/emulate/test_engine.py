@@ -452,6 +452,25 @@ def test_access(name: str, space: str, bad: bool) -> None:
         assert found[0][1], "no fault is compared"
 
 
+@pytest.mark.parametrize("name", ["DS_READ_B32", "DS_READ2_B32", "DS_WRITE_B16"])
+def test_an_offset_from_a_negative_place_in_the_lds(name: str) -> None:
+    """Prevents: faults of kernels whose compiler adds an offset of the LDS to a negative number."""
+    lane = np.arange(WAVES * LANES, dtype=U32).reshape(WAVES, LANES)
+    registers = {2: (lane - U32(16)) * U32(4)}
+    two = "READ2" in name
+    fields = {"addr": 258, "data0": 260, "vdst": 266, "offset0": 16 if two else 64, "offset1": 0}
+    found = results(
+        [instruction(name, "DS", fields | ({"offset1": 17} if two else {}))], name, registers
+    )
+    compare(instruction(name, "DS", fields), found)
+    (kept, faults, error), _ = found
+    assert not faults
+    assert not error
+    if "READ" in name:
+        # Of the first wave all lanes are active.
+        assert (kept["v"][10][0] == kept["lds"].reshape(-1).view(U32)[:LANES]).all()
+
+
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("name", ["S_LOAD_DWORDX4", "S_BUFFER_LOAD_DWORDX8", "BUFFER_LOAD_DWORD"])
 def test_scalar_access_and_loads_to_the_lds(name: str, bad: bool) -> None:
