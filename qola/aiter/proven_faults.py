@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class ProvenFault:
         code_objects: names of assembly kernels by the sha256 of their code object.
         direction: of CK's kernels.
         fields: values that the config of CK's kernels has.
-        kernels: names of CK's kernels, in place of `fields`.
+        kernels: names of CK's kernels, with * and ?, in place of `fields`.
         when: texts of CK's files, as in known_faults.json.
     """
 
@@ -112,7 +113,7 @@ def _has(kernel: KernelFacts, fault: ProvenFault, archs: Collection[str]) -> boo
     if kernel.direction != fault.direction or set(kernel.archs).isdisjoint(archs):
         return False
     if fault.kernels:
-        return kernel.name in fault.kernels
+        return any(fnmatchcase(kernel.name, pattern) for pattern in fault.kernels)
     return bool(fault.fields) and all(
         kernel.fields.get(name) == value for name, value in fault.fields.items()
     )

@@ -78,6 +78,25 @@ def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
     assert faults(later, ("gfx950",)) == 0
 
 
+def test_names_of_kernels_may_be_patterns(aiter_tree: Path) -> None:
+    """Prevents: a fault of some tiles of a pipeline that is taken for one of all, or of none."""
+    tile, rest = (
+        "fmha_bwd_d64_bf16_batch_b32x16x64_o2",
+        "nmask_ndropout_deterministic_trload_gfx950",
+    )
+    tree = read_tree(aiter_tree)
+
+    def has_fault(maxq: int, bias: str) -> bool:
+        name = f"{tile}_maxq{maxq}_pd8dv8_{bias}_ndbias_{rest}"
+        kernels = [KernelFacts(name, ("gfx950",), "", "bwd")]
+        return bool(list(find_proven_faults(tree, ["gfx950"], kernels, refuse=False)))
+
+    assert has_fault(32, "bias")
+    assert has_fault(16, "bias")
+    assert not has_fault(0, "bias")
+    assert not has_fault(32, "nbias")
+
+
 def test_recorded_failures_are_warned_of(repo_root: Path) -> None:
     """Prevents: a committed verdict that fails, of which no plan warns."""
     faults = read_proven_faults()
