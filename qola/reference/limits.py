@@ -140,7 +140,9 @@ def backward_limits(steps: Gradients, o: F64, lse: F64, arithmetic: Arithmetic) 
     lost = _FLUSHED * alive * (p.factors * dp + np.abs(steps.delta)[..., None] + 1)
     of_ds = np.abs(steps.ds) * relative + p.p * inside + lost
     moved = of_ds * np.abs(p.slope) + np.abs(inner) * (_TANH * _U + arithmetic.low_unit)
-    moved = moved + arithmetic.low_step * alive
+    # Composable Kernel rounds dS without dropout's factor, which scales the gradients in the end.
+    dropped = attention.dropout.scale if attention.dropout else 1.0
+    moved = moved + arithmetic.low_step * dropped * alive
     shares = -(-columns // arithmetic.tile) * arithmetic.dq_sum.unit()
     if arithmetic.dq_sum is FP32:
         shares = 0.0
