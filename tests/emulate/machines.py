@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator
@@ -15,7 +16,7 @@ from qola.emulate.isa import CDNA, Isa
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import Literals
-from qola.emulate.program import bind
+from qola.emulate.program import Program, bind
 from qola.emulate.waves import EXEC, LANES, SGPRS, Layout, Waves
 
 #: Floats that operations treat apart, as f32.
@@ -34,6 +35,13 @@ def instruction(
     """An instruction that no assembler made."""
     own = dict(fields), dict(words or {})
     return Instruction(0, 8, name, form, *own, literal, name.lower(), isa)
+
+
+def with_registers(program: Program, first_agpr: int, vgprs: int) -> Program:
+    """Return a program whose waves have other registers than its descriptor encodes."""
+    layout = replace(program.layout, first_agpr=first_agpr, vgprs=vgprs)
+    program.__class__ = type("_Program", (Program,), {"layout": layout})
+    return program
 
 
 def waves(

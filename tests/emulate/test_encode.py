@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from qola.code_object.reader import CodeObject
 from qola.emulate import encode
 from qola.emulate.program import Program
+from tests.emulate.machines import with_registers
 
 FILES = (
     "hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_rtz.co",
@@ -24,13 +24,11 @@ def programs(file: Path) -> list[Program]:
     code_object = CodeObject.read(file.read_bytes(), str(file))
     (kernel,) = code_object.kernels.values()
     own = Program(code_object, kernel)
-    found = [own]
-    for first_agpr, vgprs in ((256, 512), (128, 512), (128, 192)):
-        layout = replace(own.layout, first_agpr=first_agpr, vgprs=vgprs)
-        other = Program(code_object, kernel, code=own.code)
-        other.__class__ = type("_Program", (Program,), {"layout": layout})
-        found.append(other)
-    return found
+    others = (
+        with_registers(Program(code_object, kernel, code=own.code), *registers)
+        for registers in ((256, 512), (128, 512), (128, 192))
+    )
+    return [own, *others]
 
 
 def test_kept_records_are_those_of_a_kernel_alone(aiter_tree: Path) -> None:

@@ -26,7 +26,7 @@ from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
 from qola.emulate.waves import EXEC, LANES, M0, SGPRS, VCC, Waves
-from tests.emulate.machines import FIRST_AGPR, SPECIAL, VGPR_COUNT, instruction
+from tests.emulate.machines import FIRST_AGPR, SPECIAL, VGPR_COUNT, instruction, with_registers
 from tests.emulate.vendor_pseudocode import pseudocode
 
 pytestmark = pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
@@ -87,9 +87,7 @@ def program_of(instructions: Sequence[Instruction], arch: str = "gfx950") -> Pro
     program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
     program.bind_all()
     # Tests have accumulation registers, which the descriptor would have to encode.
-    layout = replace(program.layout, vgprs=VGPR_COUNT, first_agpr=FIRST_AGPR)
-    program.__class__ = type("_Program", (Program,), {"layout": layout})
-    return program
+    return with_registers(program, FIRST_AGPR, VGPR_COUNT)
 
 
 def state(seed: str, program: Program, map_: AddressMap) -> Waves:
