@@ -22,9 +22,9 @@ def arithmetic(problem: AttentionProblem, arch: str, tile: int) -> Arithmetic:
     """Return formats and roundings of kernels that take `tile` columns of K (see tolerances.md)."""
     given, out = formats(problem.dtype, arch)
     if problem.use_asm:
-        rounding: Rounding = "nearest_even"
-        if given is BF16 and problem.how_v3_bf16_cvt == _TOWARD_ZERO:
-            rounding = "toward_zero"
+        # fp16: v_cvt_pkrtz in all but some backward kernels of gfx950, which round to nearest.
+        cut = given is FP16 or (given is BF16 and problem.how_v3_bf16_cvt == _TOWARD_ZERO)
+        rounding: Rounding = "toward_zero" if cut else "nearest_even"
         dq_sum = FP32 if problem.is_v3_atomic_fp32 else given
         return Arithmetic(given, out, rounding, rounding, max(tile, _ASSEMBLY_TILE), dq_sum)
     # P of CK's asynchronous forward kernels: v_cvt_pkrtz.

@@ -56,6 +56,21 @@ def run(
     return given, how, found
 
 
+@pytest.mark.parametrize(
+    ("change", "rounding"),
+    [
+        ({"dtype": "fp16"}, "nearest_even"),
+        ({"dtype": "fp16", "use_asm": True}, "toward_zero"),
+        ({"dtype": "bf16", "use_asm": True}, "nearest_even"),
+        ({"dtype": "bf16", "use_asm": True, "how_v3_bf16_cvt": 2}, "toward_zero"),
+    ],
+)
+def test_roundings_of_backward_kernels(change: dict[str, Any], rounding: str) -> None:
+    """Prevents: a right kernel that fails since it truncates, or a wrong one that passes."""
+    how = arithmetic(replace(BACKWARD, **change), "gfx950", 32)
+    assert {how.low_rounding, how.out_rounding} == {rounding}
+
+
 @pytest.mark.parametrize("group", [{}, GROUP], ids=["batch", "group"])
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 @pytest.mark.parametrize(
