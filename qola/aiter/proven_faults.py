@@ -34,7 +34,7 @@ class ProvenFault:
         archs: on which the problem was emulated.
         problem: a minimal problem, FIELD=VALUE words of `qola dispatch`.
         fault: the wrong result, one sentence.
-        fixed: the AITER or Composable Kernel with a correct kernel; "" if none is known.
+        fixed: the AITER, Composable Kernel or patch with a correct kernel; "" if none is known.
         code_objects: names of assembly kernels by the sha256 of their code object.
         direction: of CK's kernels.
         fields: values that the config of CK's kernels has.

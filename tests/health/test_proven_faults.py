@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qola.aiter.known_faults import holds
 from qola.aiter.proven_faults import (
     KernelFacts,
     find_proven_faults,
@@ -18,6 +19,7 @@ from qola.aiter.tree import read_tree
 from qola.attention.fields import parse_for_directions
 from qola.cli.command_line import main
 from qola.errors import ExitCode
+from qola.fetch.patches import apply_patches
 from qola.version import docs_url
 from tests.support.later_tree import write_later_tree
 
@@ -77,6 +79,28 @@ def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
     assert faults(wheel, ("gfx942",)) == 0
     assert faults(wheel, ("gfx950",), dpad=False) == 0
     assert faults(later, ("gfx950",)) == 0
+
+
+def test_patches_correct_the_faults_that_name_them(
+    repo_root: Path, aiter_tree: Path, tmp_path: Path
+) -> None:
+    """Prevents: a patch that does not fit the pinned AITER, or a warning of what it corrects."""
+    patches = sorted((repo_root / "manifests/patches").glob("*.patch"))
+    corrected = [
+        fault for fault in read_proven_faults() if fault.fixed.startswith("manifests/patches/")
+    ]
+    assert {f"manifests/patches/{patch.name}" for patch in patches} == {
+        fault.fixed.split()[0] for fault in corrected
+    }
+    for entry in aiter_tree.iterdir():
+        (tmp_path / entry.name).symlink_to(entry)
+    for patched in (False, True):
+        if patched:
+            apply_patches(tmp_path, patches)
+        tree = read_tree(tmp_path)
+        assert [all(holds(tree, text) for text in fault.when) for fault in corrected] == [
+            not patched for _ in corrected
+        ]
 
 
 def test_names_of_kernels_may_be_patterns(aiter_tree: Path) -> None:
