@@ -26,6 +26,7 @@ from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
 from qola.build.setup import ResolvedBuild, Setup
+from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.layout import (
     AITER_JIT,
@@ -54,7 +55,8 @@ def build_all(
     The caller holds the workspace until it has read the results.
 
     Args:
-        wheel: version of the bundle's Python wheel, "" for none.
+        wheel: version of the bundle's Python wheel, "" for none. If a module of the wheel fails, no
+            wheel is made: nothing in it would say that it is incomplete.
 
     Raises:
         QolaError: nothing could be built.
@@ -73,10 +75,15 @@ def build_all(
     broken = {n: broken_below(r, events) for n, r in results.items()}
     bundled = names if chosen.manifest.for_aiter else (*ATTENTION, TRITON)
     good = [name for name in names if name in bundled and results[name].success]
+    bad = [name for name in names if name in bundled and not results[name].success]
+    no_wheel = _incomplete_wheel(file, wheel, bad) if wheel and bad else ""
+    unmade = setup.made.wheel_patterns(forms, wheel) if no_wheel else ()
     if not good:
         # The file of an earlier build names other libraries.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
-        return Built(results, errors, broken)
+        return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=unmade)
+    if no_wheel:
+        wheel = ""
     write_if_changed(directory / workspace.BUNDLE_FILE, setup.made.bundle_file(good, forms, wheel))
     packages = f"bundle and wheel {wheel}" if wheel else "bundle"
     log.info(f"{file}: {packages} of {', '.join(good)}")
@@ -84,7 +91,22 @@ def build_all(
     unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
     targets = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
     events = build(setup.bazel, directory, targets, unlogged, environ)
-    return Built(results, errors, broken, *_bundle(events, targets))
+    bundle, wheels, error = _bundle(events, targets)
+    if wheel and not wheels:
+        unmade = setup.made.wheel_patterns(forms, wheel)
+    reasons = "\n".join(text for text in (error, no_wheel) if text)
+    return Built(results, errors, broken, bundle, wheels, reasons, unmade)
+
+
+def _incomplete_wheel(file: str, version: str, failed: Sequence[str]) -> str:
+    """Return the error of a wheel that would lack modules."""
+    return Finding(
+        f"{file}: wheel {version}",
+        f"failed: {', '.join(failed)}",
+        "a wheel with all of its modules",
+        "correct the errors of these modules, then, with the same options, "
+        f"qola build {file} --wheel {version}",
+    ).render()
 
 
 @dataclass(frozen=True)
@@ -96,6 +118,7 @@ class Built:
         bundle: directory of the bundle of the successful modules, None if there is none.
         wheels: its Python wheel, or those of its parts, the host's first; none if there is none.
         bundle_error: why the bundle or the wheel could not be made, "" if they were or need not be.
+        unmade_wheels: patterns of the names of requested wheels that were not made.
     """
 
     results: Mapping[str, TargetResult]
@@ -104,6 +127,7 @@ class Built:
     bundle: Path | None = None
     wheels: tuple[Path, ...] = ()
     bundle_error: str = ""
+    unmade_wheels: tuple[str, ...] = ()
 
 
 def _bundle(
@@ -141,6 +165,8 @@ def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path)
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
     files |= {f"{WHEELS}/{wheel.name}": wheel for wheel in built.wheels}
     failed = not_made(namespace, names, files)
+    for pattern in built.unmade_wheels:
+        failed += [f"{WHEELS}/{wheel.name}" for wheel in (output / WHEELS).glob(pattern)]
     directory = AITER_JIT if chosen.manifest.for_aiter else "lib"
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)

@@ -143,6 +143,8 @@ def check_wheel(
 ) -> None:
     """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module.
 
+    Warns of the manifest's modules that a wheel never has.
+
     Args:
         for_aiter: a wheel of modules that AITER's own Python imports.
     """
@@ -166,7 +168,8 @@ def check_wheel(
             )
         )
     if others:
-        log.info(f"not in the wheel, since Python imports them by themselves: {', '.join(others)}")
+        words = f"not in the wheel, since Python imports them by themselves: {', '.join(others)}"
+        log.warning(f"{words} (qola_torch_wheel packages them: {docs_url('guide/pybind.md')})")
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:

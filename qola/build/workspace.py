@@ -149,7 +149,7 @@ class Workspace:
                     bundle=":bundle",
                     # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
                     external_libraries=None if self.for_aiter else ["libamdhip64.so"],
-                    package=f"qola_{self.name}{_LAZY if lazy else ''}",
+                    package=self._wheel_package(forms),
                     platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,
                     version=wheel,
@@ -157,6 +157,15 @@ class Workspace:
             )
         load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
+
+    def wheel_patterns(self, forms: Forms, version: str) -> tuple[str, ...]:
+        """Return patterns of the file names of a wheel and of the wheels of its archs."""
+        package = self._wheel_package(forms)
+        return (f"{package}-{version}-*.whl", f"{package}_gfx*-{version}-*.whl")
+
+    def _wheel_package(self, forms: Forms) -> str:
+        """Return the Python package of a wheel."""
+        return f"qola_{self.name}{_LAZY if forms.lazy and not self.for_aiter else ''}"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""

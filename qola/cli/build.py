@@ -116,7 +116,8 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
     if result["bundle_error"]:
         missing = "the bundle or its wheel" if args.wheel else "the bundle"
         console.note(
-            f"qola: {missing} was not made; libraries are installed\n{result['bundle_error']}"
+            f"qola: {missing} was not made; libraries that were built are installed\n"
+            f"{result['bundle_error']}"
         )
     complete = not result["summary"]["failed"] and not result["bundle_error"]
     return ExitCode.DONE if complete else ExitCode.NOT_BUILT

@@ -272,5 +272,5 @@ def test_modules_that_no_wheel_has(logged: list[str]) -> None:
     check_wheel("1.0", [other], False, for_aiter=True)
     check_wheel("1.0", [*manifest().modules, other], False)
     check_wheel("1.0", [other], True)
-    words = "not in the wheel, since Python imports them by themselves: module_aiter_enum"
-    assert logged == [words, words]
+    words = "not in the wheel, since Python imports them by themselves: module_aiter_enum (qola_tor"
+    assert [line[: len(words)] for line in logged] == [words, words]

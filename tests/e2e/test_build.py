@@ -54,14 +54,14 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 
 def test_one_broken_module(user: User) -> None:
-    """Prevents: a good library lost to a broken one; a summary without kernel or reason."""
+    """Prevents: a good library lost to a broken one, or a wheel without the broken one's."""
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("of an earlier build")
     described = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
     described.parent.mkdir()
     described.write_text("of an earlier build")
-    found = user.build("two.toml", code=7)
+    found = user.build("two.toml", "--wheel", "1.2.3", code=7)
     lines = found.stdout.splitlines()
     assert lines[0].startswith("left_libmha_fwd: built, ")
     assert lines[1].startswith("left_libmha_bwd: failed, ")
@@ -85,7 +85,9 @@ def test_one_broken_module(user: User) -> None:
     assert {"lib", "include", "configs", "licenses", "sbom.spdx.json"} <= parts
     assert record["generated_at"]
     assert record["inputs"]["manifest"]["sha256"]
-    assert record["bundle_error"] == ""
+    assert "found     failed: libmha_bwd\n" in record["bundle_error"]
+    assert record["bundle_error"] in found.stderr
+    assert not (user.directory / "out/dist").exists(), "a wheel without the failed module"
     check_sbom(user.directory / "out")
     good, bad = record["modules"]
     assert (good["success"], good["so_path"]) == (True, str(library))
