@@ -1,7 +1,7 @@
 """The plan: what one manifest builds from one AITER tree, down to the last file and flag.
 
-plan.json is the only interface between Python and Bazel. The attributes of these classes are its
-keys, and docs/reference/plan.md describes each key.
+plan.json is the record of a plan that programs in Bazel's actions and reports read. The attributes
+of these classes are its keys, and docs/reference/plan.md describes each key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generated repositories of Bazel, from plans alone.
+"""The generated repository of a manifest: plans it, and writes the files that Bazel reads.
 
-in: plans; out: BUILD files and the files beside them.
+in: a manifest, an AITER tree; out: BUILD files, and the files in docs/internals/architecture.md.
 """
