@@ -393,7 +393,19 @@ _REPLACING = (
     ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental"),
 )
 
-_DEFAULTS = {"md_name": "the module's name"}
+REFUSED_KEYS = (
+    "extra_ldflags",
+    "is_python_module",
+    "is_standalone",
+    "torch_exclude",
+    "hipify",
+    "hip_clang_path",
+    "md_name",
+    "third_party",
+    "add_srcs",
+    "add_blob_gen_cmd",
+)
+"""Keys of ROCm/QoLA that a manifest may have, and for which planning its module is an error."""
 
 # Keys of ROCm/QoLA's registry that add plain text to the entry.
 _ADDING = (
@@ -404,17 +416,21 @@ _ADDING = (
     ("add_blob_gen_cmd", "generator commands to add; `{{}}` is their output"),
 )
 
+
+def _override(key: str, kind: Kind, doc: str, omitted: str) -> Field:
+    """Return the field of a key that changes AITER's entry."""
+    refused = "; read for ROCm/QoLA, a plan refuses it" if key in REFUSED_KEYS else ""
+    return Field(key, kind, doc + refused, omitted, may_be_empty=True)
+
+
 MODULES = TableSpec(
     "modules",
     "A library to build. At least one, unless there is a `[[triton]]` or `[[functions]]` table.",
     repeated=True,
     fields=(
         *_MODULE_KEYS,
-        *(
-            Field(key, kind, doc, _DEFAULTS.get(key, "AITER's entry"), may_be_empty=True)
-            for key, kind, doc in _REPLACING
-        ),
-        *(Field(key, Kind.TEXT_LIST, doc, "none", may_be_empty=True) for key, doc in _ADDING),
+        *(_override(key, kind, doc, "AITER's entry") for key, kind, doc in _REPLACING),
+        *(_override(key, Kind.TEXT_LIST, doc, "none") for key, doc in _ADDING),
     ),
     required=True,
 )

@@ -56,7 +56,10 @@ def starter_manifest(
         lines += ["", *_prose(table.doc), table.header, *_fields(table, values)]
         if table is fields.MODULES:
             more = [f.key for f in table.fields if f.key in fields.OVERRIDE_KEYS]
-            lines += ["", *_prose(f"keys that change AITER's own entry: {', '.join(more)}")]
+            planned = ", ".join(key for key in more if key not in fields.REFUSED_KEYS)
+            refused = ", ".join(key for key in more if key in fields.REFUSED_KEYS)
+            lines += ["", *_prose(f"keys that change AITER's own entry: {planned}")]
+            lines += _prose(f"keys of ROCm/QoLA that a plan refuses: {refused}")
     lines += ["", *_prose("The backward library."), f"#{fields.MODULES.header}"]
     lines += ['#name = "libmha_bwd"', '#receipt = "te"']
     for table in (

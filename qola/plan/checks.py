@@ -18,25 +18,16 @@ from qola.codegen.ck.receipts import FAMILIES, known_receipts
 from qola.errors import Finding, ManifestError, PlanError
 from qola.kernel.rules import validate
 from qola.manifest.constants import ADDABLE, describe_receipt
-from qola.manifest.fields import KERNELS
+from qola.manifest.fields import KERNELS, OVERRIDE_KEYS, REFUSED_KEYS
 from qola.manifest.load import Manifest
 from qola.manifest.values import did_you_mean, either, nearest, quote
-from qola.plan.configure import ADDED
 from qola.plan.functions import check_functions
 from qola.plan.request import Request
 
-_SUPPORTED = (
-    "srcs",
-    "flags_extra_cc",
-    "flags_extra_hip",
-    "flags_extra_hip_per_source",
-    "extra_include",
-    "blob_gen_cmd",
-    *ADDED,
-)
-"""Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
-
 _WITHOUT_EFFECT = ("verbose", "is_experimental")
+
+_SUPPORTED = tuple(sorted(OVERRIDE_KEYS - {*REFUSED_KEYS, *_WITHOUT_EFFECT}))
+"""Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
 
 LIBRARY = {
     direction: module for module, of in ATTENTION.items() for direction in FAMILIES[of.direction]
@@ -303,10 +294,10 @@ def _unsupported_keys(manifest: Manifest) -> Iterator[Finding]:
     """Find keys that would change a library, and that a plan does not support."""
     for spec in manifest.modules:
         for key, _ in spec.overrides:
-            if key not in (*_SUPPORTED, *_WITHOUT_EFFECT):
+            if key in REFUSED_KEYS:
                 yield Finding(
                     manifest.place("modules", spec.index, key),
-                    f"{key}, which a plan does not support yet",
+                    f"{key}, a key of ROCm/QoLA that a plan does not support",
                     f"one of the keys that change AITER's entry: {', '.join(_SUPPORTED)}",
                     f"remove {key}",
                 )

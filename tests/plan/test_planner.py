@@ -309,7 +309,7 @@ CK = "aiter_meta/3rdparty/composable_kernel"
         (
             'extra_ldflags = ["-lm"]',
             PlanError,
-            "extra_ldflags, which a plan does not support yet",
+            "extra_ldflags, a key of ROCm/QoLA that a plan does not support",
             "remove extra_ldflags",
         ),
         (
