@@ -162,13 +162,27 @@ def _evaluated(
     }
     if any(ignored.values()):
         raise PlanError(
-            Finding(
-                f"optCompilerConfig.json {spec.name}.{key}",
-                str(value),
-                "an entry without it: a plan does not support this key yet",
-                "use an AITER whose entry has none (the 0.1.7 wheels)",
-            )
+            _unsupported(manifest, spec, key, str(value), key in replacing)
             for key, value in ignored.items()
             if value
         )
     return config
+
+
+def _unsupported(
+    manifest: Manifest, spec: ModuleSpec, key: str, value: str, in_manifest: bool
+) -> Finding:
+    """Return the error of a key that a plan does not support for a module."""
+    if in_manifest:
+        return Finding(
+            manifest.place("modules", spec.index, key),
+            f"{value}, for {spec.name}",
+            f"no {key}: a plan does not support it for this module",
+            f"remove {key}; flags_extra_hip applies to all sources of the module",
+        )
+    return Finding(
+        f"{CONFIG_FILE} {spec.name}.{key}",
+        value,
+        "an entry without it: a plan does not support this key yet",
+        "use an AITER whose entry has none (the 0.1.7 wheels)",
+    )

@@ -313,6 +313,13 @@ CK = "aiter_meta/3rdparty/composable_kernel"
             "remove extra_ldflags",
         ),
         (
+            """flags_extra_hip_per_source = { "mha_fwd.cu" = ["'-O1'"] }""",
+            PlanError,
+            "(('mha_fwd.cu', ('-O1',)),), for libmha_fwd",
+            "remove flags_extra_hip_per_source; flags_extra_hip applies to all sources of the "
+            "module",
+        ),
+        (
             'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
             PlanError,
             "fmoe, whose code objects nothing in libmha_fwd launches",
