@@ -2,10 +2,14 @@
 
 __version__ = "0.1.0"
 
-REPOSITORY = "https://github.com/OWNER/qola"
-"""The published repository. OWNER is a placeholder until the first release."""
+DOCS = "docs/"
+"""Prefix of pages in messages: their path in the repository, until it has an address.
+
+Set it to https://github.com/OWNER/qola/blob/main/docs/ when OWNER is known, and replace the copies
+that CONTRIBUTING.md lists under Releasing.
+"""
 
 
 def docs_url(page: str) -> str:
-    """Return the URL of a page of the documentation, such as guide/cmake.md."""
-    return f"{REPOSITORY}/blob/main/docs/{page}"
+    """Return the place of a page of the documentation, such as guide/cmake.md, for messages."""
+    return f"{DOCS}{page}"

@@ -7,12 +7,12 @@
 function(_qola_needed function known)
   if(arg_UNPARSED_ARGUMENTS)
     _qola_fail("an argument that ${function} does not have" "${function}"
-      "${arg_UNPARSED_ARGUMENTS}" "${known}" "https://github.com/OWNER/qola/blob/main/docs/guide/cmake.md describes them")
+      "${arg_UNPARSED_ARGUMENTS}" "${known}" "docs/guide/cmake.md describes them")
   endif()
   foreach(name IN LISTS ARGN)
     if("${arg_${name}}" STREQUAL "")
       _qola_fail("an argument of ${function} is missing" "${function}" "no ${name}" "${known}"
-        "https://github.com/OWNER/qola/blob/main/docs/guide/cmake.md describes them")
+        "docs/guide/cmake.md describes them")
     endif()
   endforeach()
 endfunction()

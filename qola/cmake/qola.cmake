@@ -327,7 +327,7 @@ function(qola_bundle)
     _qola_fail("an argument that qola_bundle does not have" "qola_bundle"
       "${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}"
       "${expected}"
-      "https://github.com/OWNER/qola/blob/main/docs/guide/cmake.md describes them")
+      "docs/guide/cmake.md describes them")
   endif()
   if(NOT arg_COMPONENTS)
     set(arg_COMPONENTS mha_fwd mha_bwd)

@@ -1,5 +1,7 @@
-"""docs_url: addresses of documentation in messages; qola/version.py has the same."""
+"""docs_url: places of pages of the documentation in messages."""
+
+_DOCS = "docs/"  # The same as DOCS in qola/version.py.
 
 def docs_url(page):
-    """Returns the URL of a page of the documentation, such as guide/cmake.md."""
-    return "https://github.com/OWNER/qola/blob/main/docs/" + page
+    """Returns the place of a page of the documentation, such as guide/cmake.md."""
+    return _DOCS + page
