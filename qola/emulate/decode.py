@@ -36,7 +36,6 @@ _CDNA2 = {
 }
 #: Upper halves of the first words of V_MFMA_LD_SCALE_B32 and of the operations that it precedes.
 _SCALE_PREFIX = b"\xac\xd3"
-_SCALABLE = (b"\xad\xd3", b"\xae\xd3")
 #: Packages whose ``__init__`` is left out.
 _HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtime.autogen")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -319,14 +319,6 @@ class Program:
             raise self.error("unsupported", pc, why)
 
         return refuse
-
-    def not_covered(self) -> Sequence[str]:
-        """Return offset, instruction and reason for each that cannot be decoded or run."""
-        return [
-            f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
-            for pc, one in self.code.items()
-            if isinstance(why := self.bound(pc), str)
-        ]
 
 
 def read_code(code_object: CodeObject, kernel: Kernel) -> dict[int, Instruction | str]:

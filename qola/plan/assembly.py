@@ -20,14 +20,13 @@ from qola.plan.generate import GeneratedModule
 from qola.plan.inputs import find_group_headers, find_headers
 from qola.plan.model import (
     HeaderSet,
-    KernelFlags,
     KernelPackage,
     PlannedBatch,
     PlannedModule,
     TorchModule,
 )
 from qola.plan.module_entry import ModuleEntry, module_entry
-from qola.plan.python_modules import compare_flags, kernel_config, plan_torch_module
+from qola.plan.python_modules import kernel_config, plan_torch_module
 from qola.plan.request import ResolvedRequest
 from qola.plan.stubs import LazySources
 
@@ -53,7 +52,6 @@ class Assembly:
         self._output = output
         self._unchanged = cache(self._tree.module)
         self._includers: dict[tuple[str, ...], Includer] = {}
-        self._flags: dict[str, KernelFlags] = {}
 
     def add(self, module: GeneratedModule) -> None:
         """Add a C++ library.
@@ -101,13 +99,11 @@ class Assembly:
         first = len(self.kernels)
         lazy = self._add_kernels(module)
         kernels = tuple(range(first, len(self.kernels)))
-        packages = sorted({self.kernels[index].package for index in kernels})
         planned, headers = plan_torch_module(
             self._resolved,
             module,
             self._output,
             kernels,
-            tuple(self._flags[package] for package in packages),
             lazy.entry_sources,
         )
         self.header_sets |= {found.name: found for found in headers}
@@ -115,7 +111,6 @@ class Assembly:
 
     def _add_kernels(self, module: GeneratedModule) -> LazySources:
         self._includers = {}
-        self._flags = {}
         lazy = LazySources(self._output, module.spec.name)
         groups: dict[str, list[KernelInstance]] = {}
         for kernel in module.kernels.kernels:
@@ -149,7 +144,6 @@ class Assembly:
         packages = [_package_name(group, config, library, kernel) for kernel in instances]
         for package in packages:
             self.packages[package] = KernelPackage(config.flags_hip, group)
-            self._flags[package] = compare_flags(package, module.config, library, config)
         files = sorted({file for name in set_of.values() for file in self.header_sets[name].files})
         self.batches += write_batches(
             instances,

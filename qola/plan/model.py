@@ -23,7 +23,6 @@ __all__ = [
     "EntryPoint",
     "GeneratedSource",
     "HeaderSet",
-    "KernelFlags",
     "KernelInstance",
     "KernelPackage",
     "Plan",
@@ -161,23 +160,11 @@ class PythonModule:
 
 
 @dataclass(frozen=True)
-class KernelFlags:
-    """The flags of a torch module's kernel instances, compared with those of the library."""
-
-    package: str
-    library: str
-    only_module: tuple[str, ...]
-    only_library: tuple[str, ...]
-    same_objects: bool
-
-
-@dataclass(frozen=True)
 class TorchModule(KernelModule):
     """A module that uses PyTorch; only those of attention have kernel instances."""
 
     entry: str
     symbol: str
-    kernel_flags: tuple[KernelFlags, ...]
     host_only: tuple[str, ...]
     init: tuple[str, ...]
     generated: tuple[PlannedFile, ...]

@@ -22,7 +22,7 @@ from qola.layout import library_file
 from qola.plan.entry_macros import entry_macros
 from qola.plan.generate import GeneratedModule, own_texts
 from qola.plan.inputs import find_headers, used_dirs
-from qola.plan.model import HeaderSet, KernelFlags, PlannedFile, PythonModule, TorchModule
+from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
 from qola.plan.module_entry import refuse_missing, without_kernels
 from qola.plan.request import ResolvedRequest
 
@@ -131,7 +131,6 @@ def plan_torch_module(
     module: GeneratedModule,
     output: Folder,
     kernels: tuple[int, ...],
-    kernel_flags: tuple[KernelFlags, ...],
     entry_sources: tuple[PlannedFile, ...],
 ) -> tuple[TorchModule, list[HeaderSet]]:
     """Plan a torch module whose kernel instances were planned; return it with its header sets.
@@ -191,7 +190,6 @@ def plan_torch_module(
         receipt=module.spec.receipt,
         copts=config.flags_hip + macros.flags,
         kernels=kernels,
-        kernel_flags=kernel_flags,
         sources=module.planned_sources,
         host_only=tuple(sorted(host_only)),
         init=tuple(sorted(init)),
@@ -243,16 +241,3 @@ def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
     defined = _DEFINED.format(defaults[0])
     values = {m[1] for text in naming for m in re.finditer(defined, text, re.M)}
     return value == defaults[0] or {value} == values
-
-
-def compare_flags(
-    package: str, config: ModuleConfig, library: ModuleConfig, used: ModuleConfig
-) -> KernelFlags:
-    """Compare a module's flags with the library's; `used` compiles its kernel instances."""
-    return KernelFlags(
-        package,
-        library.name,
-        tuple(flag for flag in config.flags_hip if flag not in library.flags_hip),
-        tuple(flag for flag in library.flags_hip if flag not in config.flags_hip),
-        (used.flags_hip, used.include_dirs) == (library.flags_hip, library.include_dirs),
-    )

@@ -33,6 +33,15 @@ END = 0xBF800000 | 1 << 16
 DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
 
 
+def not_covered(program: Program) -> list[str]:
+    """Return offset, instruction and reason for each that cannot be decoded or run."""
+    return [
+        f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
+        for pc, one in program.code.items()
+        if isinstance(why := program.bound(pc), str)
+    ]
+
+
 def load(
     words: Sequence[int],
     descriptor: Descriptor,

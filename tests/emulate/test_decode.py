@@ -66,8 +66,8 @@ def test_instructions_are_those_that_llvm_sees(
         code_object = CodeObject.read(code)
         for kernel in code_object.kernels.values():
             program = Program(code_object, kernel)
-            assert not program.not_covered(), kernel.symbol
             for pc, one in program.code.items():
                 assert not isinstance(one, str), one
+                assert not isinstance(program.bound(pc), str), (kernel.symbol, pc)
                 assert mnemonic(one) == wanted[kernel.entry + pc], (kernel.symbol, pc)
             assert len(program.code) > 50
