@@ -110,11 +110,11 @@ def build_kernels(
         check_wheel(wheel, chosen.modules, chosen.triton, chosen.manifest.for_aiter)
         check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:
-            log.info(f"--require {require}: a plan decides it, so prebuilt bundles are not used")
+            log.info(f"--require {require}: only a plan shows it, so prebuilt bundles are not used")
         elif split:
             log.info("--split: prebuilt bundles, which are not split, are not used")
         elif wheel:
-            log.info("--wheel: Bazel packs its own bundle, so prebuilt bundles are not used")
+            log.info("--wheel: only Bazel packs a wheel, so prebuilt bundles are not used")
         else:
             wanted = prebuilt or PrebuiltOptions()
             fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output)

@@ -32,22 +32,21 @@ def add_commands(commands: Any) -> None:
     """Add build, checkout and pack to the parser's subcommands."""
     build = add_command(commands, "build", _build, (*_CODES, ExitCode.PREBUILT), words="MANIFEST")
     options.add_manifest(build)
-    options.add_options(
-        build, "output_dir", *options.REQUEST, *options.BUILD, *options.FORMS, "require"
-    )
+    options.add_options(build, "output_dir", *options.REQUEST, *options.BUILD, *options.FORMS)
+    unused = "; prebuilt bundles are not used"
+    options.add_options(build, "require", help=f"{options.REQUIRE}{unused}")
     build.add_argument(
         "--wheel",
         default="",
         metavar="VERSION",
         help="also a Python wheel of the attention and Triton libraries, or of all modules in mode "
-        f"aiter, with this version, {WHEELS}/qola_MANIFEST-VERSION-PYTHON-PLATFORM.whl",
+        f"aiter, with this version, {WHEELS}/qola_MANIFEST-VERSION-PYTHON-PLATFORM.whl{unused}",
     )
     build.add_argument(
         "--split",
         action="store_true",
         help="libraries without device code, and a pack of it for each arch next to each, "
-        "lib/LIBRARY-ARCH.qpack; with --wheel a wheel for each arch, too; prebuilt bundles are not "
-        "used",
+        f"lib/LIBRARY-ARCH.qpack; with --wheel a wheel for each arch, too{unused}",
     )
     build.add_argument(
         "--no-prebuilt",

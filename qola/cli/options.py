@@ -41,6 +41,12 @@ positive.__name__ = "number above 0"  # what argparse calls it
 _Option = tuple[tuple[str, ...], dict[str, Any]]
 
 
+REQUIRE = (
+    "required level of each direction of CK: filtered (variants select kernels) "
+    "or linked (each call of the dispatch has its kernel)"
+)
+
+
 def _option(*names: str, **settings: Any) -> _Option:
     return names, settings
 
@@ -158,8 +164,7 @@ _OPTIONS: Mapping[str, _Option] = {
         "--require",
         choices=LEVELS[1:],
         default=LEVELS[0],
-        help="required level of each direction of CK: filtered (variants select kernels) "
-        "or linked (each call of the dispatch has its kernel)",
+        help=REQUIRE,
     ),
     "list": _list(
         "--list",
