@@ -3,6 +3,21 @@
 A manifest's repository declares kernel_sources. compiled_kernels applies the one kernel_objects target of the module
 qola_compile to them: that target links the sources and headers to paths of its own, so that an action's key contains
 their content but neither the repository nor the tree that they come from.
+
+The rules, from source to library; each name in parentheses is the provider that the arrow passes on:
+
+    kernel_instances (macro of generated BUILD files: declares the following for the instances of one package)
+      kernel_sources  --(KernelSourcesInfo)-->  compiled_kernels  --(CompiledKernelsInfo: objects of all instances)
+           |                                       |   ^                          |
+           |   label_flag @qola_compile//:sources  |   | the same provider        v
+           +-------------------------------------->|   |                     hip_object, one for each instance or batch
+                                                   v   |                          |
+                                 kernel_objects, @qola_compile//:kernels          +--(CcInfo)--> a library (library.bzl)
+                                 (the only target whose actions compile           |
+                                 kernel instances)                                +--(KernelObjectInfo)--> lazy.bzl
+
+Other sources do not pass here: hip_source and aiter_cc_library (compile.bzl) compile dispatch and entry points of a
+module, and hip_library (rules/hip) compiles HIP code without a manifest.
 """
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
@@ -71,8 +86,8 @@ KernelSourcesInfo = provider(
     },
 )
 
-KernelObjectsInfo = provider(
-    doc = "A package of kernel instances, compiled.",
+CompiledKernelsInfo = provider(
+    doc = "A package of kernel instances, compiled; KernelObjectInfo is one of them.",
     fields = {
         "commands": "dict from an arch to the hip_command for only that arch",
         "objects": "dict from the name of a kernel instance or a batch to its File",
@@ -140,7 +155,7 @@ def _linked_headers(ctx, headers):
 def _kernel_objects_impl(ctx):
     found = ctx.attr._sources[KernelSourcesInfo]
     if not found.archs:
-        return [KernelObjectsInfo(commands = {}, objects = {})]
+        return [CompiledKernelsInfo(commands = {}, objects = {})]
     headers = _linked_headers(ctx, found.headers)
     flag = ctx.attr._archs[BuildSettingInfo].value
     commands = {}
@@ -168,7 +183,7 @@ def _kernel_objects_impl(ctx):
             compress = ctx.attr._compress[BuildSettingInfo].value,
         )
     each = {arch: None for archs in found.archs.values() for arch in archs}
-    return [KernelObjectsInfo(
+    return [CompiledKernelsInfo(
         commands = {arch: hip_command(ctx, [arch], found.copts, headers) for arch in each},
         objects = objects,
     )]
@@ -189,7 +204,7 @@ requested. One target declares them all: a target for each of 21,800 would
 double the cost of Bazel's analysis.
 """,
     fragments = ["cpp"],
-    provides = [KernelObjectsInfo],
+    provides = [CompiledKernelsInfo],
     toolchains = use_cc_toolchain(),
 )
 
@@ -202,7 +217,7 @@ _sources_transition = transition(
 )
 
 def _compiled_kernels_impl(ctx):
-    return [ctx.attr._kernels[0][KernelObjectsInfo]]
+    return [ctx.attr._kernels[0][CompiledKernelsInfo]]
 
 compiled_kernels = rule(
     implementation = _compiled_kernels_impl,
@@ -211,14 +226,14 @@ compiled_kernels = rule(
         "_allowlist_function_transition": attr.label(
             default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
-        "_kernels": attr.label(cfg = _sources_transition, default = "@qola_compile//:kernels", providers = [KernelObjectsInfo]),
+        "_kernels": attr.label(cfg = _sources_transition, default = "@qola_compile//:kernels", providers = [CompiledKernelsInfo]),
     },
     doc = "Compiles a package of kernel instances by the kernel_objects target of the module qola_compile.",
-    provides = [KernelObjectsInfo],
+    provides = [CompiledKernelsInfo],
 )
 
 def _hip_object_impl(ctx):
-    found = ctx.attr.kernels[KernelObjectsInfo]
+    found = ctx.attr.kernels[CompiledKernelsInfo]
     object = found.objects[ctx.attr.kernel]
     command = found.commands.values()[0]
     context, _ = cc_common.create_linking_context_from_compilation_outputs(
@@ -248,7 +263,7 @@ hip_object = rule(
         "archs": attr.string_list(doc = "Archs to offer a kernel library for; empty for a batch."),
         "entry": attr.label(allow_single_file = [".cpp"], doc = "The source that makes a kernel library of the object; see kernel_libraries."),
         "kernel": attr.string(doc = "Name of the kernel instance or batch.", mandatory = True),
-        "kernels": attr.label(doc = "The compiled_kernels that have it.", mandatory = True, providers = [KernelObjectsInfo]),
+        "kernels": attr.label(doc = "The compiled_kernels that have it.", mandatory = True, providers = [CompiledKernelsInfo]),
         "package": attr.string(doc = "The package, as plan.json names it.", mandatory = True),
         "src": attr.label(allow_single_file = [".cpp"], doc = "Its source.", mandatory = True),
     },
