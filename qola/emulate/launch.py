@@ -61,7 +61,7 @@ class Options:
             runs in NumPy, at half its speed.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
-        reference: run every instruction in NumPy, not in the faster engine in C.
+        reference: use the NumPy engine for every instruction, not the faster engine in C.
     """
 
     strict: bool = False
