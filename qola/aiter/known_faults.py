@@ -2,6 +2,8 @@
 
 known_faults.json describes them. A patch of ROCm/QoLA's patches/aiter fixes each. A tree with the
 fix, from the patch or from AITER itself, has another text and gets no warning.
+
+Kernels whose results are wrong, which the emulator has proven, are in proven_faults.py.
 """
 
 from __future__ import annotations

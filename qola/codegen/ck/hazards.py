@@ -1,4 +1,7 @@
-"""Finds problems that a dispatch rejects although it has kernels for them.
+"""Finds problems that a dispatch rejects although it has kernels for them: hazards.
+
+A hazard is a result of a manifest's variants. Faults of AITER are in qola/aiter/known_faults.py, of
+kernels in qola/aiter/proven_faults.py.
 
 A CK dispatch is an if-chain: arch, then dtype, then `else if` over head-dim buckets, then the
 entries of a bucket. It never goes back: a problem that enters a bucket which lacks its class
