@@ -48,11 +48,12 @@ class Compiles:
 def _keys(plan: Plan, module: TorchModule, headers: dict[str, str]) -> Iterator[tuple[str, str]]:
     generated = {found.file: found.sha256 for found in module.generated}
     for source in module.sources:
+        own = f"{module.name}/generated/{source.archs[0] if module.per_arch else ''}"
         name = module.batch_headers if source.name in module.batch_files else module.headers
         header_set = plan.header_set(name)
         flags = (*module.copts, *module.source_copts.get(source.name, ()))
         yield (
-            source.name,
+            " ".join((source.name, *(source.archs if module.per_arch else ()))),
             sha256_of_text(
                 repr(
                     (
@@ -62,6 +63,7 @@ def _keys(plan: Plan, module: TorchModule, headers: dict[str, str]) -> Iterator[
                         [
                             (file, generated[file])
                             for file in module.batch_files.get(source.name, sorted(generated))
+                            if file.startswith(own)
                         ],
                     )
                 )

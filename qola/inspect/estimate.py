@@ -184,7 +184,8 @@ def unmeasured_sources(plan: Plan) -> dict[str, int]:
     """Return the number of sources whose costs are unknown, by module, without zeros."""
     found = {
         module.name: sum(
-            source.archs in ((), plan.archs) and not _is_measured(module, source)
+            (module.per_arch or source.archs in ((), plan.archs))
+            and not _is_measured(module, source)
             for source in module.sources
         )
         for module in plan.torch_modules

@@ -28,11 +28,12 @@ _ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header with the problems that the manifest leaves to assembly kernels."""
 
 _FOLDER = "generated"
-"""Directory of generated files below a module's directory, an include directory of its sources."""
+"""Directory of generated files below a module's directory, an include directory of its sources.
+If the files differ from arch to arch, the include directories are those of the archs in it."""
 
 _ONCE = "once"
-"""Directory of headers in `_FOLDER` that include a header without a guard once. An include
-directory before `_FOLDER`."""
+"""Directory of headers that include a header without a guard once, in the include directory of the
+generated files. An include directory before that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class GeneratedModule(ResolvedModule):
     kernels: KernelSet
     batch_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Generated files that the compile of a batch of generated sources reads, by its name."""
+    per_arch: bool = False
+    """Its generated files differ from arch to arch: each source is compiled for one arch."""
 
     @property
     def tree_files(self) -> tuple[str, ...]:
@@ -231,7 +234,8 @@ def generate_further(
 
     Raises:
         PlanError: Python cannot use such a module, or two sources have the same name.
-        CodegenError: a generator fails, or writes different files for different archs.
+        CodegenError: a generator fails, or writes different files for different archs for a module
+            without PyTorch.
     """
     tree, config, spec = resolved.request.tree, module.config, module.spec
     if config.is_standalone or (module.torch and not config.is_python_module):
@@ -245,15 +249,25 @@ def generate_further(
         )
     folder = output.below(spec.name)
     copied = _copy_sources(tree, module, folder, "")
-    made = generated_files(tree, config, resolved.archs)
-    sources, headers, batch_files = _write_generated(
-        made.files,
-        folder,
-        resolved.request.manifest.batch,
-        config.flags_of_source,
-        lambda roots: map(tree.text, closure(tree.root, include_dirs(tree, config), roots)),
-    )
-    _check_names(spec.name, (*copied, *sources))
+    made = generated_files(tree, config, resolved.archs, per_arch=module.torch)
+    sources: list[GeneratedSource] = []
+    headers: list[GeneratedSource] = []
+    batch_files: dict[str, tuple[str, ...]] = {}
+    for arch, files in made.files.items():
+        written = _write_generated(
+            files,
+            folder,
+            arch,
+            resolved.request.manifest.batch,
+            config.flags_of_source,
+            lambda roots: map(tree.text, closure(tree.root, include_dirs(tree, config), roots)),
+        )
+        archs = (arch,) if arch else ()
+        own = [replace(source, archs=archs) for source in (*copied, *written.sources)]
+        _check_names(spec.name, own)
+        sources += own
+        headers += written.headers
+        batch_files |= written.batch_files
     # The compiler searches the directory of the original source first; the copy is elsewhere.
     own_dirs = {
         posixpath.dirname(file) for file in module_kinds.sources(tree, config, spec.drop_srcs)
@@ -261,14 +275,23 @@ def generate_further(
     dirs = dict.fromkeys((*config.include_dirs, *sorted(own_dirs)))
     kernels = KernelSet(
         kernels=(),
-        sources=(*copied, *sources),
-        headers=tuple(dict.fromkeys((*made.files, *_relative_includes(made.files)))),
-        tables=headers,
+        sources=tuple(sources),
+        headers=tuple(
+            dict.fromkeys(
+                name
+                for files in made.files.values()
+                for name in (*files, *_relative_includes(files))
+            )
+        ),
+        tables=tuple(headers),
         inputs=made.inputs,
     )
     config = replace(config, include_dirs=tuple(dirs))
     return GeneratedModule(
-        **{**vars(module), "config": config}, kernels=kernels, batch_files=batch_files
+        **{**vars(module), "config": config},
+        kernels=kernels,
+        batch_files=batch_files,
+        per_arch="" not in made.files,
     )
 
 
@@ -280,28 +303,45 @@ def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:
     return {file: folder.text(file) for file in own}
 
 
+@dataclass(frozen=True)
+class _WrittenFiles:
+    """Generated files in a module's directory.
+
+    Attributes:
+        sources: those to compile.
+        headers: the files that these include.
+        batch_files: the files that each batch includes, by its name.
+    """
+
+    sources: tuple[GeneratedSource, ...]
+    headers: tuple[GeneratedSource, ...]
+    batch_files: Mapping[str, tuple[str, ...]]
+
+
 def _write_generated(
     files: Mapping[str, bytes],
     folder: Folder,
+    arch: str,
     size: int,
     flags_of: Callable[[str], tuple[str, ...]],
     tree_headers: Callable[[Iterable[str]], Iterable[str]],
-) -> tuple[tuple[GeneratedSource, ...], tuple[GeneratedSource, ...], dict[str, tuple[str, ...]]]:
+) -> _WrittenFiles:
     """Write generated files.
 
     Sources without conflicting names are compiled in batches of `size`, as kernel instances are.
     Those with flags of their own, by `flags_of`, are compiled alone.
 
     Args:
+        arch: the only arch that the files are for; "" for files for all archs.
         tree_headers: as for `cut_generated`.
-
-    Returns:
-        the sources to compile, the files that they include, and those of each batch by its name.
     """
+    root = f"{_FOLDER}/{arch}" if arch else _FOLDER
     texts = {name: data.decode("utf-8") for name, data in files.items()}
     compiled = [name for name in texts if name.endswith(SOURCE_SUFFIXES)]
     usual = [name for name in compiled if not flags_of(name)]
     batches = list(cut_generated(texts, usual, size, tree_headers))
+    # Batches of different archs can have the same members.
+    names = {b.name: f"{b.name}_{arch}" if arch else b.name for b in batches}
     alone = {*compiled} - {member for batch in batches for member in batch.members}
     sources: list[GeneratedSource] = []
     headers: list[GeneratedSource] = []
@@ -309,26 +349,26 @@ def _write_generated(
     paths = {n: str(PurePosixPath(n).with_suffix(".cpp")) if n in compiled else n for n in files}
     for name, data in files.items():
         path = paths[name]
-        digest = folder.write(f"{_FOLDER}/{path}", data)
-        source = GeneratedSource(path, f"{_FOLDER}/{path}", digest, "", "generated")
+        digest = folder.write(f"{root}/{path}", data)
+        source = GeneratedSource(path, f"{root}/{path}", digest, "", "generated")
         (sources if name in alone else headers).append(source)
     for header in sorted({header for batch in batches for header in batch.once}):
         name = f"{_ONCE}/{header}"
         text = f'#pragma once\n#include "{posixpath.relpath(header, posixpath.dirname(name))}"\n'
-        digest = folder.write(f"{_FOLDER}/{name}", text)
-        headers.append(GeneratedSource(name, f"{_FOLDER}/{name}", digest, "", "once"))
+        digest = folder.write(f"{root}/{name}", text)
+        headers.append(GeneratedSource(name, f"{root}/{name}", digest, "", "once"))
     for batch in batches:
-        path = f"{_FOLDER}/batches/{batch.name}.cpp"
+        path = f"{root}/batches/{batch.name}.cpp"
         digest = folder.write(path, batch.source)
-        sources.append(GeneratedSource(f"{batch.name}.cpp", path, digest, "", "batch"))
+        sources.append(GeneratedSource(f"{names[batch.name]}.cpp", path, digest, "", "batch"))
     batch_files = {
-        batch.name: (
-            *(f"{_FOLDER}/{_ONCE}/{header}" for header in batch.once),
-            *(f"{_FOLDER}/{paths[name]}" for name in batch.files),
+        names[batch.name]: (
+            *(f"{root}/{_ONCE}/{header}" for header in batch.once),
+            *(f"{root}/{paths[name]}" for name in batch.files),
         )
         for batch in batches
     }
-    return tuple(sources), tuple(headers), batch_files
+    return _WrittenFiles(tuple(sources), tuple(headers), batch_files)
 
 
 def _relative_includes(files: Mapping[str, bytes]) -> Iterator[str]:

@@ -161,7 +161,12 @@ class PythonModule:
 
 @dataclass(frozen=True)
 class TorchModule(KernelModule):
-    """A module that uses PyTorch; only those of attention have kernel instances."""
+    """A module that uses PyTorch; only those of attention have kernel instances.
+
+    Attributes:
+        per_arch: its sources differ from arch to arch. Each is compiled for the one in its `archs`,
+            and the module takes those of the current device's arch.
+    """
 
     entry: str
     symbol: str
@@ -171,6 +176,7 @@ class TorchModule(KernelModule):
     source_copts: Mapping[str, tuple[str, ...]]
     batch_files: Mapping[str, tuple[str, ...]]
     batch_headers: str
+    per_arch: bool = False
 
 
 @dataclass(frozen=True)

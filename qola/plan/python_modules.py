@@ -202,6 +202,7 @@ def plan_torch_module(
         source_copts={} if attention else module.source_copts,
         batch_files=module.planned_batch_files,
         batch_headers=headers[1].name if module.batch_files else "",
+        per_arch=module.per_arch,
     )
     return planned, headers
 

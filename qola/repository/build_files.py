@@ -279,8 +279,9 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             host_only=module.host_only,
             init=module.init,
             kernels=_by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True))),
+            per_arch=True if module.per_arch else None,
             plan="plan.json",
-            sources=_by_arch_set(plan.archs, module.sources),
+            sources=_by_arch_set(plan.archs, module.sources, per_arch=module.per_arch),
             torch="@qola_torch",
         ),
     ]
@@ -389,13 +390,18 @@ def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[
 
 
 def _by_arch_set(
-    archs: Sequence[str], sources: Sequence[GeneratedSource]
+    archs: Sequence[str], sources: Sequence[GeneratedSource], *, per_arch: bool = False
 ) -> dict[str, dict[str, str]]:
-    """Return files of sources by name, for each set of archs that a library can have."""
+    """Return files of sources by name, for each set of archs that a library can have.
+
+    Args:
+        per_arch: a library has the sources of each of its archs instead.
+    """
     ordered = sorted(sources, key=lambda source: source.name)
+    sets = [(arch,) for arch in archs] if per_arch else arch_sets(archs)
     return {
         " ".join(chosen): {s.name: s.file for s in ordered if s.archs in ((), chosen)}
-        for chosen in arch_sets(archs)
+        for chosen in sets
     }
 
 

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/rocm:flags.bzl", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
+load(":arch_part.bzl", "arch_part")
 load(":cc.bzl", "OLDER_SYSTEMS_NAMES")
 load(":code_objects.bzl", "embedded_code_objects")
 load(":compile.bzl", "HOST_ONLY", "aiter_cc_library", "hip_source")
@@ -28,27 +29,40 @@ def _asm_headers(name, headers):
     )
     return [name + ".asm_headers", Label("//cc/api:asm")]
 
-def _generated_headers(name, files, batch_files):
-    """Declares the generated files that sources include; returns a function from a source to labels to depend on.
+def _generated_headers(name, files, batch_files, archs = []):
+    """Declares the generated files that sources include.
 
     Args:
       name: the module.
       files: all generated files that sources include.
       batch_files: dict from the name of a batch to those that it reads, so that its action key has no other.
+      archs: archs of a module with other generated files for each of them, in a directory each.
+
+    Returns:
+      function from a source's name and the list of its archs to labels to depend on.
     """
     if not files:
-        return lambda source: []
-    generated = name + "/generated"
+        return lambda source, selected: []
+    for arch in archs or [""]:
+        generated = "/".join([name, "generated"] + ([arch] if arch else []))
 
-    # Batches find the headers there first, which include those without a guard once.
-    once = [file for file in files if file.startswith(generated + "/once/")]
-    for source, read in ({"": files} | batch_files).items():
-        cc_library(
-            name = "{}{}.generated".format(name, "." + source if source else ""),
-            includes = ([generated + "/once"] if once else []) + [generated],
-            textual_hdrs = read,
-        )
-    return lambda source: ["{}{}.generated".format(name, "." + source if source in batch_files else "")]
+        # Batches find the headers there first, which include those without a guard once.
+        once = [file for file in files if file.startswith(generated + "/once/")]
+        own = [file for file in files if file.startswith(generated + "/")]
+        for source, read in ({arch: own} | batch_files).items():
+            if read and not read[0].startswith(generated + "/"):
+                continue
+            cc_library(
+                name = "{}{}.generated".format(name, "." + source if source else ""),
+                includes = ([generated + "/once"] if once else []) + [generated],
+                textual_hdrs = read,
+            )
+
+    def generated_of(source, selected):
+        of = source if source in batch_files else selected[0] if archs else ""
+        return ["{}{}.generated".format(name, "." + of if of else "")]
+
+    return generated_of
 
 def _size_flags(sources):
     """Returns a function from a source's name to its flags: those of kernel instances if a generator wrote it.
@@ -59,6 +73,24 @@ def _size_flags(sources):
     generated = {name: None for files in sources.values() for name, file in files.items() if "/generated/" in file}
     return lambda source: SMALL_HOST_CODE + (NO_GLOBALS_AA if source in generated else [])
 
+def _prefix(name, archs, selected):
+    """Returns the beginning of the names of a module's targets for some archs of the manifest."""
+
+    # The usual library, with all archs, has the short names.
+    return ".".join([name] + ([] if selected == archs else selected) + [""])
+
+def _code_objects_table(prefix, selected, code_objects):
+    """Declares the table of a module's code objects for some archs, and returns its label."""
+    embedded_code_objects(
+        name = prefix + "code_objects",
+        code_objects = {
+            label: key
+            for arch in selected
+            for label, key in code_objects.get(arch, {}).items()
+        },
+    )
+    return prefix + "code_objects"
+
 def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = None, **kwargs):
     """Declares the targets of sources and code objects, for each set of archs.
 
@@ -67,7 +99,8 @@ def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = No
       archs: sorted archs of the manifest.
       sources: dict from a set of archs, joined by blanks, to a dict from a
         source's name to its file.
-      deps_of: function from a source's name to the labels that it depends on.
+      deps_of: function from a source's name and the list of archs to the labels
+        that it depends on.
       copts_of: function from a source's name and the list of archs to compiler flags.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key; None for a module without a table of them.
@@ -79,9 +112,7 @@ def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = No
     parts = {}
     for key, files in sources.items():
         selected = key.split(" ")
-
-        # The usual library, with all archs, has the short names.
-        prefix = ".".join([name] + ([] if selected == archs else selected) + [""])
+        prefix = _prefix(name, archs, selected)
         parts[key] = [prefix + source for source in files]
         for source, src in files.items():
             hip_source(
@@ -89,19 +120,11 @@ def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = No
                 src = src,
                 archs = selected,
                 copts = copts_of(source, selected),
-                deps = deps_of(source),
+                deps = deps_of(source, selected),
                 **kwargs
             )
         if code_objects != None:
-            embedded_code_objects(
-                name = prefix + "code_objects",
-                code_objects = {
-                    label: key
-                    for arch in selected
-                    for label, key in code_objects.get(arch, {}).items()
-                },
-            )
-            parts[key].append(prefix + "code_objects")
+            parts[key].append(_code_objects_table(prefix, selected, code_objects))
     return parts
 
 def _objects(kernels, archs):
@@ -168,7 +191,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         name,
         archs,
         {key: files | {"entry_point": entry_source} for key, files in sources.items()},
-        lambda source: deps + ([Label("//cc/api:entry")] if source == "entry_point" else []),
+        lambda source, _selected: deps + ([Label("//cc/api:entry")] if source == "entry_point" else []),
         copts_of,
         code_objects = code_objects if asm_headers else None,
     )
@@ -248,7 +271,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         name,
         archs,
         sources_of,
-        lambda source: module_deps + generated_of(source),
+        lambda source, selected: module_deps + generated_of(source, selected),
         lambda source, _selected: copts + source_copts.get(source, []) + size_flags(source),
         code_objects = code_objects or None,
     )
@@ -282,7 +305,38 @@ function_libraries = rule(
     doc = "The libraries of a manifest's functions of AITER's second JIT, csrc/cpp_itfs.",
 )
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], batch_files = {}, batch_headers = None, source_copts = {}, names = []):
+def _joined_parts(name, stem, archs, parts, headers, code_objects):
+    """Declares one object for each arch, and the init function that selects one of them.
+
+    Args:
+      name: the module.
+      stem: its name for Python.
+      archs: sorted archs of the manifest.
+      parts: dict from an arch to the labels of its sources.
+      headers: label of the headers of Python.
+      code_objects: as of _compiled_sources.
+
+    Returns:
+      dict from a set of archs to labels.
+    """
+    for arch in archs:
+        arch_part(name = "{}.{}".format(name, arch), symbol = "qola_init_{}_{}".format(stem, arch), deps = parts[arch])
+    joined = {}
+    for selected in subsets(archs):
+        prefix = _prefix(name, archs, selected)
+        hip_source(
+            name = prefix + "init",
+            src = Label("//cc/torch:archs.cpp"),
+            archs = selected,
+            copts = HOST_ONLY,
+            local_defines = ["QOLA_MODULE=" + stem, "QOLA_EACH_ARCH=" + "".join(["QOLA_ARCH({})".format(arch) for arch in selected])],
+            deps = [headers, Label("//cc/runtime:device")],
+        )
+        table = [_code_objects_table(prefix, selected, code_objects)] if code_objects != None else []
+        joined[" ".join(selected)] = ["{}.{}".format(name, arch) for arch in selected] + [prefix + "init"] + table
+    return joined
+
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], batch_files = {}, batch_headers = None, source_copts = {}, names = [], per_arch = False):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -293,7 +347,8 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       kernels: dict from archs, joined by blanks, to the labels of batches of
         kernel instances, and of kernel instances outside of batches.
       sources: dict from each set of archs that a module may have, joined by
-        blanks, to a dict from a source's name to its file.
+        blanks, to a dict from a source's name to its file; with `per_arch` from
+        each arch.
       headers: label of the header_set for the sources.
       init: names of the sources that define the module's init function for Python.
       torch: label of PyTorch's repository, @qola_torch.
@@ -310,6 +365,9 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       batch_headers: label of the header_set for these batches.
       source_copts: dict from the name of a source to further compiler flags.
       names: further names by which Python imports the module.
+      per_arch: the sources differ from arch to arch, and define the same symbols:
+        those of each arch become one object, which exports its init function
+        only. Python's call goes to that of the current device's arch.
     """
     stem = file.removesuffix(".so")
     with_asm = bool(code_objects or asm_tables)
@@ -323,23 +381,28 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
     if asm_files:
         deps = deps + [Label("//cc/api:asm_files")]
         copts = copts + _EMBEDDED_FILES + ["-include", "qola_asm_files.h"]
-    init_copts = [
-        "-DTORCH_EXTENSION_NAME=" + stem,
-        # qola's init function calls AITER's, which has the same name.
-        "-DPyInit_{0}=qola_init_{0}".format(stem),
-    ]
+
+    def init_copts(selected):
+        return [
+            "-DTORCH_EXTENSION_NAME=" + stem,
+            # qola's init function calls AITER's, which has the same name.
+            "-DPyInit_{0}=qola_init_{0}{1}".format(stem, "_" + selected[0] if per_arch else ""),
+        ]
+
     copts = copts + ["-DTORCH_API_INCLUDE_EXTENSION_H"] + (_EMBEDDED_HSA if asm_tables else [])
     size_flags = _size_flags(sources)
-    generated_of = _generated_headers(name, generated, batch_files)
+    generated_of = _generated_headers(name, generated, batch_files, archs if per_arch else [])
     parts = _compiled_sources(
         name,
         archs,
         sources,
-        lambda source: [batch_headers if source in batch_files else headers] + deps + generated_of(source),
-        lambda source, _selected: copts + (init_copts if source in init else []) + source_copts.get(source, []) + size_flags(source) + (HOST_ONLY if source in host_only else []),
-        code_objects = code_objects if with_asm else None,
+        lambda source, selected: [batch_headers if source in batch_files else headers] + deps + generated_of(source, selected),
+        lambda source, selected: copts + (init_copts(selected) if source in init else []) + source_copts.get(source, []) + size_flags(source) + (HOST_ONLY if source in host_only else []),
+        code_objects = code_objects if with_asm and not per_arch else None,
         visibility = ["//visibility:public"],
     )
+    if per_arch:
+        parts = _joined_parts(name, stem, archs, parts, torch + "//:headers", code_objects if with_asm else None)
     hip_source(
         name = name + ".guard",
         src = Label("//cc/torch:guard.cpp"),

@@ -16,40 +16,52 @@ def _objects(deps):
                     found[object] = None
     return found.keys()
 
-def _join(ctx, toolchain, objects, output):
-    # The linker resolves references between the objects.
-    flags = ctx.actions.args()
-    flags.add_all(["-flavor", "gnu", "-r"] + WRAPPED)
+def join_objects(ctx, toolchain, objects, output, flags = []):
+    """Declares the action that joins objects to one, with the references between them resolved.
+
+    Args:
+      ctx: the rule context.
+      toolchain: CcToolchainInfo of the ROCm toolchain.
+      objects: list of File.
+      output: File to write.
+      flags: further flags of the linker.
+    """
+    args = ctx.actions.args()
+    args.add_all(["-flavor", "gnu", "-r"] + flags)
 
     # Inline functions are in groups with the same names everywhere, of which a
     # linker keeps one: without groups each module keeps its own.
-    flags.add("--force-group-allocation")
+    args.add("--force-group-allocation")
 
     # One section per function, so that --gc-sections can still drop it.
-    flags.add("--unique")
-    flags.add("-o", output)
+    args.add("--unique")
+    args.add("-o", output)
     files = ctx.actions.args()
     files.add_all(objects)
 
     # There are thousands.
     files.use_param_file("@%s", use_always = True)
     files.set_param_file_format("multiline")
-    llvm_action(ctx, toolchain, "lld", [flags, files], objects, output, "QolaJoin", "Joining the objects of %{label}")
+    llvm_action(ctx, toolchain, "lld", [args, files], objects, output, "QolaJoin", "Joining the objects of %{label}")
 
-def _localise(ctx, toolchain, joined, namespace, output):
-    exported = [
-        "_ZN4qola{}*".format("{}{}".format(len(namespace), namespace) if namespace else ""),
-        "qola_{}mha_*".format(namespace + "_" if namespace else ""),
-    ]
+def hide_symbols(ctx, toolchain, joined, exported, output, flags = []):
+    """Declares the action that makes the symbols of an object local, or hidden.
+
+    Args:
+      ctx: the rule context.
+      toolchain: CcToolchainInfo of the ROCm toolchain.
+      joined: File, the object.
+      exported: patterns of the symbols that stay global, but hidden.
+      output: File to write.
+      flags: further flags of llvm-objcopy.
+    """
     args = ctx.actions.args()
     args.add("--wildcard")
     args.add_all(exported, format_each = "--keep-global-symbol=%s")
 
     # A library that links the object does not export them, whatever its version script.
     args.add_all(exported, format_each = "--set-symbol-visibility=%s=hidden")
-
-    # The effect of rules/private/large_code.ld, in the object: the user's link needs no script.
-    args.add("--rename-section=.ltext=.text,alloc,code,readonly")
+    args.add_all(flags)
 
     # Both refer to symbols by their number, which changes.
     args.add("--strip-unneeded")
@@ -83,8 +95,15 @@ def static_module(ctx, deps, name, namespace, headers, plan):
     found = cc_features(ctx, unsupported = ["supports_start_end_lib"])
     joined = ctx.actions.declare_file(name + ".joined.o")
     object = ctx.actions.declare_file(name + ".o")
-    _join(ctx, found.toolchain, _objects(deps), joined)
-    _localise(ctx, found.toolchain, joined, namespace, object)
+    exported = [
+        "_ZN4qola{}*".format("{}{}".format(len(namespace), namespace) if namespace else ""),
+        "qola_{}mha_*".format(namespace + "_" if namespace else ""),
+    ]
+
+    # The effect of rules/private/large_code.ld, in the object: the user's link needs no script.
+    rename = "--rename-section=.ltext=.text,alloc,code,readonly"
+    join_objects(ctx, found.toolchain, _objects(deps), joined, WRAPPED)
+    hide_symbols(ctx, found.toolchain, joined, exported, object, [rename])
     return QolaStaticModuleInfo(
         archiver = found,
         headers = headers,

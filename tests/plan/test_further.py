@@ -214,14 +214,63 @@ def test_headers_that_differ_in_more_than_tables() -> None:
 
 
 def test_a_generator_for_one_arch(plan: Planning) -> None:
-    """Prevents: a module for two archs with the kernels of one, or refused without need."""
+    """Prevents: a module for two archs with the kernels of one."""
     one = plan("module_moe_cktile2stages").torch_modules[0]
     both = plan("module_moe_cktile2stages", archs='"gfx942", "gfx950"').torch_modules[0]
     assert both.generated == one.generated
     assert [source.sha256 for source in both.sources] == [source.sha256 for source in one.sources]
-    found = r"dispatch\.hpp, .* and \d{3} more files is another for each of gfx942, gfx950"
+    assert not both.per_arch
+
+
+MOE = "{AITER_CSRC_DIR}/ck_gemm_moe_2stages_codegen/gen_instances.py"
+#: A few instances of 1,300.
+FEW = "-a f8 -b f8 -c b16 -q per_tensor -act silu -m 2 --working_path {{}}"
+
+
+def test_sources_that_differ_from_arch_to_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a module for two archs that is refused, or has other sources than one for each."""
+    text = '[build]\nmode = "aiter"\narchitectures = [{}]\n[[modules]]\n{}\n'
+    texts: dict[str, dict[str, set[str]]] = {}
+    plans = {}
+    for archs in (("gfx942",), ("gfx950",), ("gfx942", "gfx950")):
+        listed = ", ".join(f'"{arch}"' for arch in archs)
+        module = f'name = "module_moe_ck2stages"\nblob_gen_cmd = "f\'{MOE} {FEW}\'"'
+        folder = tmp_path / "_".join(archs)
+        found = plans[archs] = plan_text(text.format(listed, module), tree, folder)
+        (moe,) = found.torch_modules
+        assert moe.per_arch == (len(archs) > 1)
+        for arch in archs:
+            files = [source.file for source in moe.sources if source.archs in ((), (arch,))]
+            files += [f.file for f in moe.generated if not moe.per_arch or f"/{arch}/" in f.file]
+            read = {(folder / file).read_text("utf-8") for file in files}
+            texts.setdefault(arch, {})["_".join(archs)] = read
+    for arch, found_texts in texts.items():
+        assert found_texts[arch] == found_texts["gfx942_gfx950"]
+    assert texts["gfx942"]["gfx942"] != texts["gfx950"]["gfx950"]
+    build = manifest_build_file(plans["gfx942", "gfx950"], source="m.toml", aiter="aiter")
+    assert "    per_arch = True," in build
+    # Bazel compiles the same batch of instances for each arch, with its own files only.
+    batches = re.findall(
+        r"^        \"(batch_\w+)_(gfx\d+)\": \[\n(.*?)^        \]", build, re.M | re.S
+    )
+    assert {arch for _, arch, _ in batches} == {"gfx942", "gfx950"}
+    for _, arch, files in batches:
+        assert files.count("/generated/") == files.count(f"/generated/{arch}/")
+    sources = build[build.index("    sources = {") :]
+    assert re.findall(r'^        "(gfx[^"]+)": {', sources, re.M) == ["gfx942", "gfx950"]
+    one = manifest_build_file(plans["gfx942",], source="m.toml", aiter="aiter")
+    assert "per_arch" not in one
+
+
+def test_sources_per_arch_without_torch(tmp_path: Path) -> None:
+    """Prevents: a library of C functions for two archs with the kernels of the first."""
+    root = write_gemm(tmp_path / "later")
+    script = root / "csrc/gemm/gen.py"
+    text = script.read_text("utf-8").replace("import get_gfx_list", "import get_gfx")
+    script.write_text(text.replace("{get_gfx_list()}", "{get_gfx()}"), "utf-8")
+    found = r"gemm\.h is another for each of gfx942, gfx950"
     with pytest.raises(QolaError, match=found):
-        plan("module_moe_ck2stages", archs='"gfx942", "gfx950"')
+        plan_gemm(read_tree(root), tmp_path)
 
 
 def test_a_build_file_has_what_is_generated(plan: Planning) -> None:

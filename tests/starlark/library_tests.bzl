@@ -58,6 +58,19 @@ def _static_module_test_impl(ctx):
     ])
     return analysistest.end(env)
 
+def _arch_part_test_impl(ctx):
+    """Prevents: functions of two archs that replace each other, or code that all archs share linked twice."""
+    env = analysistest.begin(ctx)
+    join = action_of(env, "QolaJoin")
+    objects = [object for object in objects_of(join) if object.endswith(".pic.o")]
+    asserts.equals(env, ["dispatch.pic.o", "entry.pic.o"], sorted(objects))
+    has_all(env, join.argv, ["-r", "--force-group-allocation", "--unique"])
+    has_all(env, action_of(env, "QolaLocalise").argv, [
+        "--keep-global-symbol=qola_init_libmodule_gfx942",
+        "--set-symbol-visibility=qola_init_libmodule_gfx942=hidden",
+    ])
+    return analysistest.end(env)
+
 def _static_archive_test_impl(ctx):
     """Prevents: an archive made by another ar than the toolchain's, or with another member than the module."""
     env = analysistest.begin(ctx)
@@ -83,6 +96,7 @@ def _bundle_inputs_test_impl(ctx):
 _ROCM = {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
 
 _bundle_inputs_test = analysistest.make(_bundle_inputs_test_impl)
+_arch_part_test = analysistest.make(_arch_part_test_impl, config_settings = _ROCM)
 _kernel_library_test = analysistest.make(_kernel_library_test_impl, config_settings = _ROCM)
 _lazy_library_test = analysistest.make(_lazy_library_test_impl, config_settings = _ROCM)
 _max_bytes_test = analysistest.make(_max_bytes_test_impl, config_settings = _ROCM)
@@ -101,6 +115,7 @@ def library_test_suite(name):
       name: name of the test suite.
     """
     tests = {
+        "arch_part_test": (_arch_part_test, ":libmodule.part"),
         "bundle_inputs_test": (_bundle_inputs_test, ":one_manifest"),
         "kernel_library_test": (_kernel_library_test, ":libmodule_kernels"),
         "lazy_library_test": (_lazy_library_test, ":libmodule_lazy.shared"),

@@ -120,29 +120,38 @@ class Generated:
     """The generated files of a module.
 
     Attributes:
-        files: contents by path below their folder, sorted.
+        files: contents by path below their folder, sorted; "" for files that are the same for all
+            archs, otherwise the files of each arch.
         inputs: files of the tree from which they were generated.
     """
 
-    files: Mapping[str, bytes]
+    files: Mapping[str, Mapping[str, bytes]]
     inputs: tuple[str, ...]
 
 
-def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str]) -> Generated:
+def generated_files(
+    tree: AiterTree, config: ModuleConfig, archs: Sequence[str], *, per_arch: bool
+) -> Generated:
     """Run a module's generators.
+
+    Args:
+        per_arch: whether a module for several archs may have different files for each of them.
+            AITER compiles a module for one arch.
 
     Raises:
         CodegenError: one fails, writes a file that is not a C++ source, or writes different files
-            for different archs, of which AITER compiles one.
+            for different archs without `per_arch`.
     """
     files: dict[str, bytes] = {}
+    files_of: dict[str, dict[str, bytes]] = {arch: {} for arch in archs}
+    differing: list[str] = []
     inputs: set[str] = set()
     with tempfile.TemporaryDirectory() as name:
         paths = dict(_write_merged(tree, config, Path(name), inputs))
         paths[TREE_TOKEN] = str(tree.root.absolute())
         for call in config.generators:
             args = [_replace(arg, paths) for arg in call.args]
-            runs: list[tuple[Sequence[str], Mapping[str, bytes]]] = []
+            runs: list[tuple[Sequence[str], Mapping[str, bytes | None]]] = []
             for script, script_archs in _runs(call, archs):
                 if not (tree.root / script).is_file():
                     expected = "a generator for each arch of the manifest"
@@ -153,8 +162,12 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
                 ):
                     inputs.update(_inputs(tree, script, opened))
                     runs.append((own_archs, new))
+            for own_archs, new in runs:
+                for arch in own_archs:
+                    files_of[arch] |= {n: data for n, data in new.items() if data is not None}
             merged, changed = _merge_runs(runs)
-            if changed := [*changed, *(n for n in merged if files.get(n, merged[n]) != merged[n])]:
+            changed += [n for n in merged if files.get(n, merged[n]) != merged[n]]
+            if changed and not per_arch:
                 raise CodegenError(
                     Finding(
                         f"module {config.name}, {call.script}",
@@ -164,8 +177,12 @@ def generated_files(tree: AiterTree, config: ModuleConfig, archs: Sequence[str])
                         "a manifest for each arch",
                     )
                 )
+            differing += changed
             files.update(merged)
-    return Generated(dict(sorted(files.items())), tuple(sorted(inputs)))
+    found = files_of if differing else {"": files}
+    return Generated(
+        {arch: dict(sorted(own.items())) for arch, own in found.items()}, tuple(sorted(inputs))
+    )
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:
@@ -175,12 +192,12 @@ def _few(names: Sequence[str], most: int = 3) -> str:
 
 def _run_for(
     script: Path, args: Sequence[str], place: str, archs: Sequence[str]
-) -> list[tuple[Sequence[str], Mapping[str, bytes], Sequence[str]]]:
+) -> list[tuple[Sequence[str], Mapping[str, bytes | None], Sequence[str]]]:
     """Run a script for archs together, or for each if it only runs for one.
 
     Returns:
-        Archs, contents by path, and opened files of each run. A file that some runs do not write
-        has no content in them.
+        Archs, contents by path, and opened files of each run. The content is None for a file that
+        only other runs write.
     """
     try:
         return [(archs, *_run_deep_script(script, args, place, archs))]
@@ -189,13 +206,11 @@ def _run_for(
             raise
     runs = [([arch], *_run_deep_script(script, args, place, [arch])) for arch in archs]
     names = sorted({name for _, files, _ in runs for name in files})
-    return [
-        (own, {name: files.get(name, b"") for name in names}, opened) for own, files, opened in runs
-    ]
+    return [(own, {name: files.get(name) for name in names}, opened) for own, files, opened in runs]
 
 
 def _merge_runs(
-    runs: Sequence[tuple[Sequence[str], Mapping[str, bytes]]],
+    runs: Sequence[tuple[Sequence[str], Mapping[str, bytes | None]]],
 ) -> tuple[dict[str, bytes], list[str]]:
     """Merge the files of a generator's runs; return them, and names of those that differ.
 
@@ -206,11 +221,12 @@ def _merge_runs(
     changed = []
     for name in dict.fromkeys(name for _, own in runs for name in own):
         texts = {", ".join(archs): own[name] for archs, own in runs if name in own}
-        files[name] = next(iter(texts.values()))
+        read = {arch: (data or b"").decode("utf-8") for arch, data in texts.items()}
+        merged = next(iter(read.values()))
         if len({*texts.values()}) > 1:
-            merged = merge_headers({arch: text.decode("utf-8") for arch, text in texts.items()})
-            files[name] = merged.encode("utf-8")
+            merged = merge_headers(read)
             changed += [] if merged else [name]
+        files[name] = merged.encode("utf-8")
     return files, changed
 
 

@@ -1,0 +1,68 @@
+"""A torch module whose sources differ from arch to arch, on devices of several archs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from qola.launch.fake_hip import RUNTIME, read_log
+
+(LIBRARY,) = (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split())
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
+#: Imports the module in a process for each device, since PyTorch's import takes seconds.
+PROGRAM = """\
+import os, torch
+for arch in ("gfx942", "gfx950", "gfx90a", ""):
+    if not os.fork():
+        failing = "" if arch else "hipGetDevice=100"
+        os.environ.update(FAKE_HIP_ARCH=arch or "gfx942", FAKE_HIP_FAIL=failing)
+        try:
+            import per_arch
+            per_arch.launch()
+            per_arch.fail()
+        except ImportError as error:
+            print(error, flush=True)
+        except RuntimeError as error:
+            print(per_arch.tile(), error, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_the_sources_of_the_devices_arch_run(tmp_path: Path) -> None:
+    """Prevents: a module for two archs that runs the code of one on both, or of none by name."""
+    (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
+    (tmp_path / RUNTIME).symlink_to(FAKE)
+    log = tmp_path / "launches"
+    places = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
+    ran = subprocess.run(
+        [PYTHON, "-c", PROGRAM],
+        env={"PATH": os.environ["PATH"], "FAKE_HIP_LOG": str(log), **places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.splitlines() == [
+        "64 tile 64",
+        "128 tile 128",
+        "per_arch was built for gfx942, gfx950, and this device is gfx90a: add "
+        '"gfx90a" to [build].architectures of the manifest, and build it again',
+        "per_arch has other kernels for each arch, and the device's is unknown: "
+        "hipGetDevice: hipErrorNoDevice",
+    ], ran.stderr
+    launches = [(launch.arch, launch.block[0]) for launch in read_log(log)]
+    assert launches == [("gfx942", 64), ("gfx950", 128)]
+
+
+def test_aiter_finds_both_archs(tmp_path: Path) -> None:
+    """Prevents: a module that AITER compiles again, since its scan finds one arch in it."""
+    data = LIBRARY.read_bytes()
+    assert all(f"amdhsa--{arch}".encode() in data for arch in ("gfx942", "gfx950"))
+
+
+def test_one_symbol_leaves_it() -> None:
+    """Prevents: functions of an arch that take the place of those of another module."""
+    command = ["nm", "--dynamic", "--defined-only", "--format=just-symbols", str(LIBRARY)]
+    assert subprocess.check_output(command, text=True).split() == ["PyInit_per_arch"]
