@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -32,11 +31,11 @@ class Refused : public std::runtime_error
 [[noreturn]] inline void invalid(const std::string& what) { throw Refused(QOLA_INVALID, what); }
 
 /// Message of this thread's last failure. Not a std::string, so that a thread has nothing to destroy.
-inline thread_local char last_error[512] = "";
+inline thread_local char last_error[sizeof qola_entry::reason] = "";
 
 inline int fail(int status, const char* what)
 {
-    std::snprintf(last_error, sizeof last_error, "%s", what);
+    qola_entry::copy_text(last_error, what);
     return status;
 }
 
@@ -69,8 +68,12 @@ int answered(Run run)
 {
     try
     {
-        const int status = run();
-        return status == QOLA_OK ? status : fail(status, status_string(status));
+        qola_entry::reason[0] = '\0';
+        const int status      = run();
+        if(status == QOLA_OK)
+            return status;
+        const bool printed = status == QOLA_FAILED || status == QOLA_UNAVAILABLE;
+        return fail(status, printed && qola_entry::reason[0] != '\0' ? qola_entry::reason : status_string(status));
     }
     catch(const Refused& refused)
     {

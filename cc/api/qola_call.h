@@ -1,8 +1,11 @@
-// A thread's call of an entry point: its status, and its state, with which a library finds the kernels of a call
-// before, or without, running any of them.
+// A thread's call of an entry point: its status, the message of an error, and its state, with which a library finds the
+// kernels of a call before, or without, running any of them.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -23,6 +26,22 @@ class StatusError : public std::runtime_error
     StatusError(float status, const std::string& what) : std::runtime_error(what), status(status) {}
     const float status;
 };
+
+/// Copies a text into a buffer. Of a text that is too long, copies its start and its end: messages end in the fix.
+template <std::size_t size>
+void copy_text(char (&to)[size], const char* text)
+{
+    constexpr std::size_t end = size / 2;
+    const std::size_t length  = std::strlen(text);
+    if(length < size)
+        std::memcpy(to, text, length + 1);
+    else
+        std::snprintf(to, size, "%.*s...%s", static_cast<int>(size - end - 4), text, text + length - end);
+}
+
+/// Message of the thread's last entry point that ended with an error, for the C functions. Not a std::string, so that a
+/// thread has nothing to destroy.
+inline thread_local char reason[1024] = "";
 
 /// A kernel that a call would have launched.
 struct Noted

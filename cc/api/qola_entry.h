@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #ifdef QOLA_ASM
@@ -54,6 +55,7 @@ inline bool has_code_for(std::string_view device)
 inline float failed(const char* function, const char* call, hipError_t error)
 {
     std::fprintf(stderr, "qola: %s: %s: %s\n", function, call, hipGetErrorString(error));
+    copy_text(reason, (std::string(call) + ": " + hipGetErrorString(error)).c_str());
     static_cast<void>(hipGetLastError());
     return QOLA_NS(status::failed);
 }
@@ -181,11 +183,13 @@ float answer(const char* function, bool use_asm, Run run)
     }
     catch(const StatusError& error)
     {
+        copy_text(reason, error.what());
         return error.status;
     }
     catch(const std::exception& error)
     {
         std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
+        copy_text(reason, error.what());
         // Composable Kernel would attribute an old error to its next launch.
         static_cast<void>(hipGetLastError());
         return QOLA_NS(status::failed);

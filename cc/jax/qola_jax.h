@@ -25,6 +25,7 @@ enum Status
 {
     OK          = 0,
     NO_KERNEL   = -1,
+    UNAVAILABLE = -4,
     UNSUPPORTED = -5,
     INVALID     = -6
 };
@@ -145,6 +146,7 @@ inline ffi::Error launch(Entry& entry,
     case OK: return ffi::Error::Success();
     case NO_KERNEL:
     case UNSUPPORTED: return ffi::Error(ffi::ErrorCode::kUnimplemented, entry.message());
+    case UNAVAILABLE: return ffi::Error(ffi::ErrorCode::kUnavailable, entry.message());
     case INVALID: return ffi::Error(ffi::ErrorCode::kInvalidArgument, entry.message());
     default: return ffi::Error(ffi::ErrorCode::kInternal, entry.message());
     }

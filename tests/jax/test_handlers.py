@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from qola.launch.fake_hip import FakeHip, read_log
@@ -11,13 +12,14 @@ CALL = os.environ["QOLA_TEST_CALL"]
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"])
 HANDLERS = Path(os.environ["QOLA_TEST_HANDLERS"]).absolute()
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).absolute()
+SPLIT = Path(os.environ["QOLA_TEST_SPLIT"], "manifest.json").resolve().parent
 FP16, BF16 = "1", "2"
 
 
-def call(log: Path, dtype: str, library: Path = LIBRARY) -> list[str]:
+def call(log: Path, dtype: str, library: Path = LIBRARY, namespace: str = "forward") -> list[str]:
     """Return the lines that the program prints."""
     fake = FakeHip(FAKE.absolute(), "gfx950", (HANDLERS.parent,))
-    command = [CALL, str(HANDLERS), str(library), "qola_forward_mha_fwd", dtype]
+    command = [CALL, str(HANDLERS), str(library), f"qola_{namespace}_mha_fwd", dtype]
     done = fake.run(command, log)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -38,3 +40,17 @@ def test_errors_reach_xla(tmp_path: Path) -> None:
     _, line = call(tmp_path / "log", FP16, tmp_path / "absent.so")
     assert "absent.so: cannot open shared object file" in line
     assert read_log(tmp_path / "log") == []
+
+
+def test_xla_learns_which_part_is_missing(tmp_path: Path) -> None:
+    """Prevents: an error of XLA that refers to standard error, which a notebook does not show."""
+    library = Path(shutil.copy(SPLIT / "lib/ci_libmha_fwd.so", tmp_path))
+    _, line = call(tmp_path / "log", FP16, library, "ci")
+    pack = "ci_libmha_fwd-gfx950.qpack"
+    start = f"qola_ci_mha_fwd: {library.name} has no device code for gfx950: {pack} is missing; "
+    assert line.startswith(start)
+    assert f"; fix: copy {pack} of the same build to {tmp_path}" in line
+    # Other processes do not remember that it was missing.
+    shutil.copy(SPLIT / "lib" / pack, tmp_path)
+    assert call(tmp_path / "log", FP16, library, "ci") == ["FFI 0.1"]
+    assert len(read_log(tmp_path / "log")) == 1
