@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
-from tests.jax.on_emulator import HANDLERS, PACKAGE, WHEEL, Device
+from tests.jax.on_emulator import Device, unpack
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +19,9 @@ def emulated() -> Device:
 
 @pytest.fixture(scope="session")
 def ops(tmp_path_factory: pytest.TempPathFactory, emulated: Device) -> Any:
-    site = tmp_path_factory.mktemp("site")
-    ZipFile(WHEEL).extractall(site)
-    sys.path.insert(0, str(site))
-    found = importlib.import_module(f"{PACKAGE}.jax")
-    found._register(HANDLERS, "cpu")
-    return found
+    wheel, site = Path(os.environ["QOLA_TEST_WHEEL"]), tmp_path_factory.mktemp("site")
+    unpack([wheel], site)
+    return emulated.load_package(site, wheel.name.partition("-")[0])
 
 
 @pytest.fixture

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +19,8 @@ import numpy as np
 
 from qola.emulate.hip import Hip
 
-WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 HANDLERS = Path(os.environ["QOLA_TEST_HANDLERS"]).resolve()
-PACKAGE = WHEEL.name.partition("-")[0]
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -28,15 +30,35 @@ class Device(Hip):
 
     def __init__(self) -> None:
         super().__init__(FAKE, "gfx950")
-        self.handlers = ctypes.CDLL(str(HANDLERS))
-        self.handlers.noted_buffers.restype = ctypes.c_size_t
+        self._handlers: list[ctypes.CDLL] = []
+
+    def load_package(self, site: Path, package: str) -> Any:
+        """Import the JAX functions of a package, whose calls run on this device."""
+        if str(site) not in sys.path:
+            sys.path.insert(0, str(site))
+        found = importlib.import_module(f"{package}.jax")
+        # A copy for each package: the library keeps the names of one package's libraries.
+        own = Path(shutil.copy(HANDLERS, site / package))
+        found._register(own, "cpu")
+        self._handlers.append(ctypes.CDLL(str(own)))
+        self._handlers[-1].noted_buffers.restype = ctypes.c_size_t
+        return found
 
     def allocations(self) -> list[tuple[int, int]]:
         """Take the buffers for memory of the device, too."""
-        pairs = (ctypes.c_uint64 * 64)()
-        count = self.handlers.noted_buffers(pairs, ctypes.c_size_t(32))
-        ours = {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
+        ours: dict[int, int] = {}
+        for handlers in self._handlers:
+            pairs = (ctypes.c_uint64 * 64)()
+            count = handlers.noted_buffers(pairs, ctypes.c_size_t(32))
+            ours |= {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
         return [*super().allocations(), *ours.items()]
+
+
+def unpack(wheels: Iterable[Path], site: Path) -> None:
+    """Unpack wheels into a directory, as pip does."""
+    for wheel in wheels:
+        with ZipFile(wheel) as files:
+            files.extractall(site)
 
 
 def random(*shape: int, seed: int = 0, dtype: Any = jnp.float16) -> jax.Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from functools import partial
 from typing import Any
 
@@ -13,15 +15,7 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from tests.jax.on_emulator import (
-    PACKAGE,
-    Device,
-    compare,
-    exact,
-    gradients,
-    near,
-    random,
-)
+from tests.jax.on_emulator import Device, compare, exact, gradients, near, random
 
 pytest_plugins = ["tests.jax.fixtures"]
 
@@ -141,23 +135,56 @@ def test_dropout(ops: Any, device: Device) -> None:
     assert (both == np.stack([first, second])).all()
 
 
-def test_shards_of_batch_and_heads(ops: Any, device: Device) -> None:
-    """Prevents: the sharding that the guide describes does not compute the same."""
+def shard(function: Any, *specs: Any, out: Any) -> Any:
+    """Return a function whose arguments are shards for two devices."""
+    mesh = Mesh(np.array(jax.devices()), ("x",))
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out))
+
+
+@pytest.mark.parametrize("spec", [P("x"), P(None, None, "x")], ids=["batch", "heads"])
+def test_shards_of_batch_and_heads(ops: Any, device: Device, spec: Any) -> None:
+    """Prevents: the sharding that the guide describes does not compute the same, or no gradient."""
     arrays = qkv(4, 2, 32, 32)
-    for spec in (P("x"), P(None, None, "x")):
-        mesh = Mesh(np.array(jax.devices()), ("x",))
-        sharded = jax.jit(
-            jax.shard_map(ops.attention, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)
-        )
-        device.launches.clear()
-        near(sharded(*arrays), exact(*arrays))
-        assert len(device.launches) == 2
+    sharded = shard(ops.attention, spec, spec, spec, out=spec)
+    near(sharded(*arrays), exact(*arrays))
+    ops.attention(*arrays).block_until_ready()
+    # Half of the batch, or of the heads, on each device.
+    *halves, whole = (math.prod(launch.grid) for launch in device.launches)
+    assert halves == [whole / 2, whole / 2]
+    near(gradients(sharded, arrays), gradients(exact, arrays), 1e-2)
+
+
+def test_shards_with_arrays_for_all_devices(ops: Any, device: Device) -> None:
+    """Prevents: arguments that must all be shards; a gradient of one device's part."""
+    batch = P("x")
+    q, k, v = qkv(2, 1, 32, 64)
+    length = jnp.array([33], jnp.int32)
+    # A key and a value of one sequence, for both devices.
+    one = partial(ops.attention, is_causal=True, key_value_seq_lengths=length)
+    shared = shard(one, batch, P(), P(), out=batch)
+    whole = partial(exact, is_causal=True, key_value_seq_lengths=length.repeat(2))
+
+    def repeated(q: jax.Array, k: jax.Array, v: jax.Array) -> Any:
+        return whole(q, k.repeat(2, 0), v.repeat(2, 0))
+
+    arrays = [q, k[:1], v[:1]]
+    near(shared(*arrays), repeated(*arrays))
+    near(gradients(shared, arrays), gradients(repeated, arrays), 2e-2)
+
+    # A bias for both devices, and a dropout key for each.
+    def dropping(*given: jax.Array) -> Any:
+        key = jax.random.fold_in(jax.random.key(1), jax.lax.axis_index("x"))
+        return ops.attention(*given, dropout_rate=1e-9, dropout_key=key)
+
+    arrays = [*qkv(2, 2, 32, 32), random(1, 2, 32, 32)]
+    biased = shard(dropping, batch, batch, batch, P(), out=batch)
+    near(gradients(biased, arrays), gradients(exact, arrays), 2e-2)
 
 
 def test_export_and_scan(ops: Any, device: Device) -> None:
     """Prevents: a program that cannot be exported; loops that JAX cannot differentiate."""
     q, k, v = qkv(2, 2, 32, 32)
-    allowed = [jax.export.DisabledSafetyCheck.custom_call(f"{PACKAGE}_mha_fwd")]
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(f"{ops._SPACE}_mha_fwd")]
     exported = jax.export.export(jax.jit(ops.attention), disabled_checks=allowed)(q, k, v)
     near(exported.call(q, k, v), exact(q, k, v))
 
@@ -169,6 +196,18 @@ def test_export_and_scan(ops: Any, device: Device) -> None:
 
     found = gradients(partial(layers, ops.attention), [q, k, v])
     near(found, gradients(partial(layers, exact), [q, k, v]), 1e-2)
+
+
+def test_arguments_are_those_of_jax(ops: Any) -> None:
+    """Prevents: a call of jax.nn.dot_product_attention that has another meaning, or none."""
+    own = inspect.signature(ops.attention).parameters
+    for name, theirs in inspect.signature(jax.nn.dot_product_attention).parameters.items():
+        if name == "implementation":
+            assert name not in own
+            continue
+        assert (own[name].kind, own[name].default) == (theirs.kind, theirs.default)
+    positional = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    assert positional == ["query", "key", "value", "bias", "mask"]
 
 
 Q, K, V = (jnp.zeros((2, 32, 2, D), jnp.float16) for _ in range(3))

@@ -105,7 +105,7 @@ def attention(
         group=added is None and (lengths_q is not None or lengths_k is not None),
     )
     rng = None if dropout_key is None else _seed_and_offset(dropout_key)
-    tensors = _Tensors(q, k, v, added, lengths_q, lengths_k, rng)
+    tensors = _varying_alike(_Tensors(q, k, v, added, lengths_q, lengths_k, rng))
     out, lse = _attention(numbers, bool(return_residual), tensors)
     out = out[0] if without_batch else out
     if not return_residual:
@@ -143,6 +143,36 @@ class _Tensors(NamedTuple):
     lengths_q: Array | None
     lengths_k: Array | None
     rng: Array | None
+
+
+def _varying_alike(arrays: Any, like: Any = ()) -> Any:
+    """Cast arrays to vary over the same axes of shard_map, which FFI calls require.
+
+    The gradient of an array that was the same on all devices is thus summed up over them.
+
+    Args:
+        arrays: a tree of arrays.
+        like: a tree of further arrays whose axes count.
+    """
+    axes: set[Any] = set().union(*map(_axes_of, jax.tree.leaves((arrays, like))))
+
+    def cast(array: Array) -> Array:
+        missing = tuple(axes - _axes_of(array))
+        if not missing:
+            return array
+        if hasattr(jax.lax, "pcast"):
+            return jax.lax.pcast(array, missing, to="varying")
+        return jax.lax.pvary(array, missing)
+
+    return jax.tree.map(cast, arrays)
+
+
+def _axes_of(array: Array) -> frozenset[Any]:
+    """Return the axes of shard_map over which an array varies; none without its check_vma."""
+    kind = jax.typeof(array)
+    # The field of JAX 0.10.
+    manual = getattr(kind, "manual_axis_type", None)
+    return frozenset(kind.vma if manual is None else manual.varying)
 
 
 def _with_4_dimensions(name: str, array: Array) -> Array:
@@ -247,7 +277,7 @@ def _gradients(numbers: _Numbers, _with_lse: bool, kept: Any, seen: Any) -> tupl
         places = [n for n in (0, 1) if tensors.bias.shape[n] != d_bias.shape[n]]
         d_bias = d_bias.astype(jnp.float32).sum(places, keepdims=True).astype(tensors.bias.dtype)
     elif tensors.bias is not None:
-        d_bias = jnp.zeros_like(tensors.bias)
+        d_bias = _varying_alike(jnp.zeros_like(tensors.bias), tensors.q)
     gradients = _Tensors(
         _hide(dq, tensors.lengths_q, 1),
         _hide(_summed(dk, nhead_k), tensors.lengths_k, 1),
@@ -480,12 +510,14 @@ class _Call:
         call = jax.ffi.ffi_call(
             f"{_SPACE}_{self._entry}", tuple(shape for _, shape in self._results)
         )
+        arrays = _varying_alike([array for _, array in self._arguments])
         results = call(
-            *(array for _, array in self._arguments),
+            *arrays,
             problem=np.frombuffer(bytes(self.args), np.int64),
             places=np.array(places, np.int64),
         )
-        return list(results[:wanted])
+        # JAX 0.7 marks results as varying itself, JAX 0.10 does not.
+        return list(_varying_alike(results[:wanted], arrays))
 
 
 def _register(handlers: Path, platform: str) -> None:
