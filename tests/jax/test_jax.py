@@ -67,6 +67,8 @@ def test_lengths(ops: Any, device: Device) -> None:
     }
     arrays = qkv(2, 1, 64, 96)
     compare(ops, arrays, is_causal=True, **lengths)
+    # Each row sees a key.
+    compare(ops, arrays, local_window_size=(31, 3), **lengths)
     only_k = {"key_value_seq_lengths": lengths["key_value_seq_lengths"]}
     near(ops.attention(*arrays, is_causal=True, **only_k), exact(*arrays, is_causal=True, **only_k))
     out, lse = ops.attention(*arrays, is_causal=True, return_residual=True, **lengths)
