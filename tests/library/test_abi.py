@@ -253,4 +253,4 @@ def test_another_device_and_a_failing_one(tmp_path: Path) -> None:
     assert status == NO_ARCH
     ((status, error, _),) = asked([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
     assert status == FAILED
-    assert "HIP" in error
+    assert error == "hipGetDevice: hipErrorInvalidDevice"
