@@ -15,14 +15,14 @@ from qola.emulate import float8, scalar, vector
 from qola.emulate.arrays import U16, U32, Array, ArrayFunction
 from qola.emulate.decode import Instruction, family
 from qola.emulate.operands import (
-    DPP,
-    SDWA,
+    ELSEWHERE,
+    LanePattern,
     Literals,
     Read,
     UnsupportedError,
     Write,
     applied,
-    lane_source,
+    lane_pattern,
     listed,
     number_of,
     selected,
@@ -54,8 +54,6 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     """A vector operation, in any of its encodings."""
     if not operation.outputs:
         return lambda w: None
-    if one.form.endswith("_DPP8"):
-        raise UnsupportedError("DPP of eight lanes")
     operation = with_signs(one, operation)
     if one.name.startswith("V_MBCNT_"):
         operation = replace(operation, function=vector.bits_below(one.name, one.isa.lanes))
@@ -69,8 +67,10 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     reads = [listed(*operand) if isinstance(operand, tuple) else operand for operand in operands]
     function = _modified(one, operation)
     write = _vector_writer(one, operation)
-    if one.form.endswith("_DPP16"):
-        return _with_dpp(one, function, reads, write)
+    if pattern := lane_pattern(one):
+        if one.name.startswith("V_CMPX"):
+            raise UnsupportedError("V_CMPX with DPP")
+        return _with_dpp(pattern, function, reads, write)
     numbers = [operand for operand in operands if isinstance(operand, tuple)]
     fast = _fast(function, numbers, write) if len(numbers) == len(operands) else None
     return fast or applied(function, reads, write)
@@ -138,7 +138,7 @@ def _plain(
         number = one.fields.get("src2", VCC) if family(one) in ("VOP3", "VOP3SD") else VCC
         return lambda w: w.lanes(number)
     name = next(sources)
-    if one.fields[name] in (SDWA, DPP) and "vsrc0" in one.fields:
+    if one.fields[name] in ELSEWHERE and "vsrc0" in one.fields:
         name = "vsrc0"
     if TYPES[kind]().itemsize == 8:
         return _signed(one, place, kind, wide(one, name, kind))
@@ -269,30 +269,27 @@ def _result_writer(one: Instruction, output: str, name: str) -> Write:
     return write_vector(number)
 
 
-def _with_dpp(one: Instruction, function: ArrayFunction, reads: list[Read], write: Write) -> Step:
+def _with_dpp(
+    pattern: LanePattern, function: ArrayFunction, reads: list[Read], write: Write
+) -> Step:
     """The first operand comes from another lane; lanes that have none keep their result."""
-    source, valid = lane_source(one["dpp"], one.isa.lanes)
-    lane = np.arange(one.isa.lanes)
-    enabled = (one["row_mask"] >> (lane // 16) & 1) & (one["bank_mask"] >> (lane // 4 % 4) & 1)
-    zeros, inactive = bool(one["bc"]), bool(one["fi"])
+    source = pattern.source
     first, others = reads[0], reads[1:]
 
     def run(w: Waves) -> None:
         moved = first(w)[:, source]
         # A lane that is off is not read, unless the instruction asks for it (FI of RDNA).
-        there = valid & (w.exec[:, source] | inactive)
+        there = pattern.valid & (w.exec[:, source] | pattern.inactive)
         moved = np.where(there, moved, moved.dtype.type(0))
         result = function(moved, *[read(w) for read in others])
         kept, full = w.exec, w.full
-        w.exec = kept & enabled.astype(bool) & (there | zeros)
+        w.exec = kept & pattern.enabled & (there | pattern.zeros)
         w.full = False
         try:
             write(w, result)
         finally:
             w.exec, w.full = kept, full
 
-    if one.name.startswith("V_CMPX"):
-        raise UnsupportedError("V_CMPX with DPP")
     return run
 
 

@@ -47,8 +47,10 @@ def signed_of(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) & 1 else value
 
 
-def _offset_of(one: Instruction) -> int:
-    """Return the offset of an access to global or scratch memory."""
+def offset_of(one: Instruction) -> int:
+    """Return the offset of an access to global, generic or scratch memory."""
+    if one.form == "FLAT" and one.isa is CDNA:
+        return one["offset"]
     return signed_of(one["offset"], one.isa.offset_bits)
 
 
@@ -101,8 +103,7 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 def _global(one: Instruction, literals: Literals) -> Finder:
     """Find addresses in two vector registers, or in two scalar registers plus a vector offset."""
     flat = one.form == "FLAT"
-    unsigned = flat and one.isa is CDNA
-    offset = np.int64(one["offset"] if unsigned else _offset_of(one)).view(U64)
+    offset = np.int64(offset_of(one)).view(U64)
     saddr = one["saddr"] & 0x7F
     address = one["addr"]
 
@@ -132,7 +133,7 @@ def _generic(w: Waves, addresses: Array, size: int) -> Array:
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a lane's own scratch memory."""
-    offset = _offset_of(one)
+    offset = offset_of(one)
     saddr = one["saddr"] & 0x7F
     uses_vector = bool(one["sve"])
     address = one["addr"]
@@ -326,7 +327,7 @@ def _to_lds(one: Instruction, finder: Finder, size: int) -> Step:
     """
     if size < 4:
         raise UnsupportedError("bytes or halves loaded to the LDS")
-    offset = one["offset"] if one.form == "MUBUF" else _offset_of(one)
+    offset = one["offset"] if one.form == "MUBUF" else offset_of(one)
 
     def run(w: Waves) -> None:
         machine = w.machine

@@ -13,7 +13,7 @@ import numpy as np
 
 from qola.emulate.arrays import I64, U64, Array, first_of
 from qola.emulate.decode import Instruction
-from qola.emulate.operands import DPP, SDWA, listed
+from qola.emulate.operands import ELSEWHERE, listed
 from qola.emulate.waves import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS, Layout, Step, Waves
 
 #: Numbers that mean no register, in operands that may have none.
@@ -36,7 +36,7 @@ def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
             continue
         if unused.get(name) or (name in ("saddr", "soffset") and number in _OFF):
             continue
-        if name == "src0" and number in (SDWA, DPP) and "vsrc0" in one.fields:
+        if name == "src0" and number in ELSEWHERE and "vsrc0" in one.fields:
             # The register is in the word behind the instruction; a bit says that it is scalar.
             number = one["vsrc0"] - (VGPRS if one["s0"] else 0)
         if name == "vsrc1" and one["s1"]:

@@ -287,5 +287,5 @@ def sweep(code: bytes, arch: str = "", start: int = 0) -> dict[int, Instruction 
 
 def family(one: Instruction) -> str:
     """The encoding without its suffix for longer forms: VOP2 for VOP2_LIT."""
-    form = one.form.removesuffix("_LIT").removesuffix("_DPP16")
+    form = one.form.removesuffix("_LIT").removesuffix("_DPP16").removesuffix("_DPP8")
     return form.removesuffix("_SDWA_SDST").removesuffix("_SDWA")

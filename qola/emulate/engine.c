@@ -4,6 +4,8 @@
 // and `op` is a function of operations.h, which is generated from the table of operations. Waves at
 // one place run together. Instructions that only touch registers run wave by wave, since no other
 // wave sees them; each access of memory runs for all waves before the next instruction does.
+//
+// It is compiled for waves of 64 lanes (CDNA) and, with -DLANES=32, for those of 32 (RDNA).
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -22,7 +24,12 @@ typedef _Float16 f16;
 typedef float f32;
 typedef double f64;
 
-enum { LANES = 64, VCC = 106, M0 = 124, EXEC = 126 };
+#ifndef LANES
+#define LANES 64
+#endif
+enum { VCC = 106, M0 = 124, EXEC = 126 };
+// A mask with all lanes.
+#define ALL (~(u64)0 >> (64 - LANES))
 #define QOLA_CONSTANTS
 #include "operations.h"
 #undef QOLA_CONSTANTS
@@ -55,16 +62,16 @@ typedef struct {
 
 typedef struct {
   u8 source[LANES];
-  u64 valid, enabled, zeros;
+  u64 valid, enabled, zeros, inactive;  // inactive: whether lanes that are off are read
 } Dpp;
 
-enum { NO_RESULT, WHOLE, PAIR, HALF, PART };
+enum { NO_RESULT, WHOLE, PAIR, HALF, PART, ONE };
 
 typedef struct Insn {
   i64 handler, op, pc, size, stops;     // stops: the block ends after it
   i64 number, queue;                    // of an access of the LDS, or 0; queue + 1 of any, or 0
   Operand in[4];
-  i64 dst, result, mask, exec_too;      // result: one of the enum; mask: scalar pair of a mask
+  i64 dst, result, mask, exec_too;      // result: one of the enum; mask: first scalar of a mask
   i64 high, keep_other;                 // of HALF; select and unused of PART
   i64 dpp;                              // index + 1
   i64 factor, clamp, kind;              // factor: bits of f64; kind: 'h', 'f' or 'd'
@@ -94,7 +101,7 @@ typedef struct {
   Span *spans;   // of the last loads to the LDS, by number modulo SPANS
   i64 group, number, state;  // state: of outstanding loads
   u64 lds, exec;
-  u32 scc, full;
+  u32 scc;
   u32 active[LANES] ALIGNED;
 } Wave;
 
@@ -158,6 +165,14 @@ static inline void set_pair(Wave *w, i64 reg, u64 value) {
   w->s[reg + 1] = (u32)(value >> 32);
 }
 
+// A bit for each lane: two scalar registers for 64 lanes, one for 32.
+static inline u64 mask_of(const Wave *w, i64 reg) { return LANES == 64 ? pair_of(w, reg) : w->s[reg]; }
+
+static inline void set_mask(Wave *w, i64 reg, u64 value) {
+  if (LANES == 64) set_pair(w, reg, value);
+  else w->s[reg] = (u32)value;
+}
+
 static void expand(u64 mask, u32 *out) {
 #ifdef __AVX512F__
   for (int at = 0; at < LANES; at += 16)
@@ -181,10 +196,9 @@ static u64 packed(const u32 *flags) {
 }
 
 static void update_exec(Wave *w) {
-  u64 exec = pair_of(w, EXEC);
+  u64 exec = mask_of(w, EXEC);
   if (exec == w->exec) return;
   w->exec = exec;
-  w->full = exec == ~(u64)0;
   expand(exec, w->active);
 }
 
@@ -203,13 +217,13 @@ static u64 scalar_value(const Wave *w, const Operand *o) {
     case SCALAR64: value = pair_of(w, o->reg); break;
     case CONSTANT: value = o->value; break;
     case IS_SCC: value = w->scc; break;
-    case IS_VCCZ: value = pair_of(w, VCC) == 0; break;
-    case IS_EXECZ: value = pair_of(w, EXEC) == 0; break;
+    case IS_VCCZ: value = mask_of(w, VCC) == 0; break;
+    case IS_EXECZ: value = mask_of(w, EXEC) == 0; break;
   }
   return value;
 }
 
-// An operand as 64 numbers of 32 bits, or of 64.
+// An operand as a number of 32 bits for each lane, or of 64.
 static const void *fetch(const Wave *w, const Operand *o, int wide, u64 *room) {
   u32 *narrow = (u32 *)room;
   if (o->kind == VECTOR32) {
@@ -235,7 +249,7 @@ static const void *fetch(const Wave *w, const Operand *o, int wide, u64 *room) {
     return room;
   }
   if (o->kind == LANE_MASK) {
-    expand(pair_of(w, o->reg), narrow);
+    expand(mask_of(w, o->reg), narrow);
     return narrow;
   }
   u64 value = selected(scalar_value(w, o), o);
@@ -248,7 +262,7 @@ static const void *fetch(const Wave *w, const Operand *o, int wide, u64 *room) {
 
 static inline void put(Wave *w, i64 reg, const u32 *from, u64 exec, const u32 *active) {
   u32 *to = w->v + reg * LANES;
-  if (exec == ~(u64)0) {
+  if (exec == ALL) {
     memcpy(to, from, 4 * LANES);
   } else {
     for (int l = 0; l < LANES; l++) to[l] = (from[l] & active[l]) | (to[l] & ~active[l]);
@@ -263,8 +277,12 @@ static inline f64 fmax_f64(f64 a, f64 b) { return b != b ? a : a > b ? a : b; }
 static inline f64 fmin_f64(f64 a, f64 b) { return b != b ? a : a < b ? a : b; }
 static inline f32 maximum_f32(f32 a, f32 b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 static inline f32 minimum_f32(f32 a, f32 b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+static inline f64 maximum_f64(f64 a, f64 b) { return a != a ? a : b != b ? b : a > b ? a : b; }
+static inline f64 minimum_f64(f64 a, f64 b) { return a != a ? a : b != b ? b : a < b ? a : b; }
 static inline f16 fmax_f16(f16 a, f16 b) { return (f32)a >= (f32)b || b != b ? a : b; }
 static inline f16 fmin_f16(f16 a, f16 b) { return (f32)a <= (f32)b || b != b ? a : b; }
+static inline f16 maximum_f16(f16 a, f16 b) { return (f32)a >= (f32)b || a != a ? a : b; }
+static inline f16 minimum_f16(f16 a, f16 b) { return (f32)a <= (f32)b || a != a ? a : b; }
 static inline f32 fma_f32(f32 a, f32 b, f32 c) { return (f32)((f64)a * (f64)b + (f64)c); }
 static inline f64 upper(f64 value) {
   f64 scaled = value * 134217729.0;
@@ -300,6 +318,11 @@ static inline f32 median_f32(f32 a, f32 b, f32 c) {
   f32 low = minimum_f32(a, b), high = maximum_f32(a, b);
   f32 middle = maximum_f32(low, minimum_f32(high, c));
   return a != a || b != b || c != c ? fmin_f32(fmin_f32(a, b), c) : middle;
+}
+static inline f16 median_f16(f16 a, f16 b, f16 c) {
+  f16 low = minimum_f16(a, b), high = maximum_f16(a, b);
+  f16 middle = maximum_f16(low, minimum_f16(high, c));
+  return a != a || b != b || c != c ? fmin_f16(fmin_f16(a, b), c) : middle;
 }
 static inline u32 bf16_bits(f32 value) {
   u32 bits = of_f32(value);
@@ -499,7 +522,7 @@ static void run_vector(Ctx *c, const Insn *i, Wave *w) {
     u32 moved[LANES] ALIGNED;
     const u32 *from = p[0];
     for (int l = 0; l < LANES; l++) {
-      u64 good = d->valid >> l & w->exec >> d->source[l] & 1;
+      u64 good = d->valid >> l & (w->exec | d->inactive) >> d->source[l] & 1;
       moved[l] = good ? from[d->source[l]] : 0;
       there |= good << l;
     }
@@ -542,13 +565,28 @@ static void run_vector(Ctx *c, const Insn *i, Wave *w) {
       put(w, i->dst, value, exec, active);
       break;
     }
+    case ONE: w->s[i->dst] = value[0]; break;
   }
   if (i->mask >= 0) {
     u64 mask = packed(flags) & exec;
-    set_pair(w, i->mask, mask);
-    if (i->exec_too) set_pair(w, EXEC, mask);
+    set_mask(w, i->mask, mask);
+    if (i->exec_too) set_mask(w, EXEC, mask);
     if (i->exec_too || i->mask == EXEC) update_exec(w);
   }
+}
+
+// Two operations, which both read before one writes: x: the record of the first
+static void run_dual(Ctx *c, const Insn *i, Wave *w) {
+  u64 room[4][LANES] ALIGNED;
+  u32 out[2][LANES] ALIGNED;
+  const Insn *parts = c->l->insns + i->x[0];
+  for (int which = 0; which < 2; which++) {
+    const Insn *part = parts + which;
+    const void *p[4] = {0, 0, 0, 0};
+    for (int n = 0; n < part->x[0]; n++) p[n] = fetch(w, &part->in[n], 0, room[n]);
+    vector_ops[part->op](p, out[which], 0, part);
+  }
+  for (int which = 0; which < 2; which++) put(w, parts[which].dst, out[which], w->exec, w->active);
 }
 
 static void run_scalar(const Insn *i, Wave *w) {
@@ -560,7 +598,11 @@ static void run_scalar(const Insn *i, Wave *w) {
   // In the order of the outputs: the register, EXEC, SCC.
   if (i->result == PAIR) set_pair(w, i->dst, value);
   if (i->result == WHOLE) w->s[i->dst] = (u32)value;
-  if (i->x[2]) set_pair(w, EXEC, exec);
+  // With results of 32 bits, EXEC_HI stays.
+  if (i->x[2]) {
+    if (i->in[1].kind == SCALAR32) w->s[EXEC] = (u32)exec;
+    else set_pair(w, EXEC, exec);
+  }
   w->scc = scc & 1;
   if (i->x[2] || (i->result != NO_RESULT && i->dst + 1 >= EXEC && i->dst <= EXEC + 1)) update_exec(w);
 }
@@ -650,12 +692,12 @@ static void run_readlane(const Insn *i, Wave *w) {
   u64 room[LANES] ALIGNED;
   const u32 *from = fetch(w, &i->in[0], 0, room);
   u32 lane = i->x[0] ? (w->exec ? (u32)__builtin_ctzll(w->exec) : 0)
-                     : (u32)scalar_value(w, &i->in[1]) & 63;
+                     : (u32)scalar_value(w, &i->in[1]) & (LANES - 1);
   set_scalar(w, i->dst, from[lane]);
 }
 
 static void run_writelane(const Insn *i, Wave *w) {
-  u32 lane = (u32)scalar_value(w, &i->in[1]) & 63;
+  u32 lane = (u32)scalar_value(w, &i->in[1]) & (LANES - 1);
   w->v[i->dst * LANES + lane] = (u32)scalar_value(w, &i->in[0]);
 }
 
@@ -675,7 +717,7 @@ static void run_permute(const Insn *i, Wave *w) {
   u32 result[LANES] ALIGNED, offset = (u32)i->x[1];
   memset(result, 0, sizeof result);
   for (int l = 0; l < LANES; l++) {
-    u32 other = (address[l] + offset) >> 2 & 63;
+    u32 other = (address[l] + offset) >> 2 & (LANES - 1);
     if (i->x[0] == 0) {
       result[l] = data[other] & w->active[other];
     } else if (w->exec >> l & 1) {
@@ -691,6 +733,28 @@ static void run_swizzle(Ctx *c, const Insn *i, Wave *w) {
   u32 result[LANES] ALIGNED;
   for (int l = 0; l < LANES; l++) result[l] = data[d->source[l]] & w->active[d->source[l]];
   put(w, i->dst, result, w->exec, w->active);
+}
+
+// V_PERMLANE16 and V_PERMLANEX16: x: distance of the row, inactive lanes too, zeros
+static void run_row(const Insn *i, Wave *w) {
+  u64 room[LANES] ALIGNED, select[2];
+  const u32 *from = fetch(w, &i->in[0], 0, room), *old = w->v + i->dst * LANES;
+  u32 result[LANES] ALIGNED;
+  for (int n = 0; n < 2; n++) select[n] = scalar_value(w, &i->in[n + 1]);
+  for (int l = 0; l < LANES; l++) {
+    int chosen = (int)((u32)select[l >> 3 & 1] >> (l % 8 * 4) & 15);
+    int lane = ((l ^ (int)i->x[0]) & ~15) + chosen;
+    int there = i->x[1] || (w->exec >> lane & 1);
+    result[l] = there ? from[lane] : i->x[2] ? 0 : old[l];
+  }
+  put(w, i->dst, result, w->exec, w->active);
+}
+
+static void run_exchange(const Insn *i, Wave *w) {
+  u32 *a = w->v + i->in[0].reg * LANES, *b = w->v + i->dst * LANES, kept[LANES] ALIGNED;
+  memcpy(kept, a, sizeof kept);
+  put(w, i->in[0].reg, b, w->exec, w->active);
+  put(w, i->dst, kept, w->exec, w->active);
 }
 
 // ---- Matrices ----------------------------------------------------------------------------------------
@@ -715,10 +779,10 @@ enum { WIDTH = 8 };
 
 enum { OF_F32, OF_F16, OF_BF16, OF_FP8, OF_BF8 };
 
-// Elements as f32, [depth][rows]; as matrix.py's _unpack.
+// Elements as f32, [depth][rows], of which each group of lanes has some; as matrix.py's _unpack.
 static inline __attribute__((always_inline)) void unpack(const f32 *formats, const u32 *v, int kind,
-                                                         int rows, int depth, f32 *out) {
-  int groups = LANES / rows, each = depth / groups;
+                                                         int rows, int groups, int depth, f32 *out) {
+  int each = depth / groups;
   for (int g = 0; g < groups; g++)
     for (int j = 0; j < each; j++) {
       f32 *to = out + (g * each + j) * rows;
@@ -741,40 +805,41 @@ static inline __attribute__((always_inline)) void unpack(const f32 *formats, con
     }
 }
 
+// `height` rows of a result lie next to each other in the registers of a lane.
 static inline __attribute__((always_inline)) void multiply(const f32 *a, const f32 *b, u32 *v, i64 dst,
                                                            const f32 *c, f32 constant, int rows,
-                                                           int depth) {
+                                                           int height, int depth) {
   enum { MOST = 32 / WIDTH };
-  int groups = LANES / rows, blocks = rows * rows / 256, vectors = rows / WIDTH;
-  int step = depth < 4 ? depth : 4;
-  for (int block = 0; block < blocks; block++)
-    for (int g = 0; g < groups; g++) {
-      int row = block * groups * 4 + g * 4;
-      // From +0: a sum of zeros is +0, whatever their signs.
-      Floats total[4][MOST];
+  int groups = LANES / rows, vectors = rows / WIDTH, step = depth < 4 ? depth : 4;
+  for (int row = 0; row < rows; row += 4) {
+    // From +0: a sum of zeros is +0, whatever their signs.
+    Floats total[4][MOST];
+    for (int i = 0; i < 4; i++)
+      for (int n = 0; n < vectors; n++) total[i][n] = F_SET(0);
+    for (int k = 0; k < depth; k += step) {
+      Floats sum[4][MOST];
       for (int i = 0; i < 4; i++)
-        for (int n = 0; n < vectors; n++) total[i][n] = F_SET(0);
-      for (int k = 0; k < depth; k += step) {
-        Floats sum[4][MOST];
+        for (int n = 0; n < vectors; n++) sum[i][n] = F_SET(0);
+      for (int j = k; j < k + step; j++)
         for (int i = 0; i < 4; i++)
-          for (int n = 0; n < vectors; n++) sum[i][n] = F_SET(0);
-        for (int j = k; j < k + step; j++)
-          for (int i = 0; i < 4; i++)
-            for (int n = 0; n < vectors; n++)
-              sum[i][n] = F_FMA(F_SET(a[j * rows + row + i]), F_LOAD(b + j * rows + n * WIDTH), sum[i][n]);
-        for (int i = 0; i < 4; i++)
-          for (int n = 0; n < vectors; n++) total[i][n] = F_ADD(total[i][n], sum[i][n]);
-      }
+          for (int n = 0; n < vectors; n++)
+            sum[i][n] = F_FMA(F_SET(a[j * rows + row + i]), F_LOAD(b + j * rows + n * WIDTH), sum[i][n]);
       for (int i = 0; i < 4; i++)
-        for (int n = 0; n < vectors; n++) {
-          int at = (4 * block + i) * LANES + g * rows + n * WIDTH;
-          Floats old = c ? F_LOAD(c + at) : F_SET(constant);
-          F_STORE((f32 *)v + dst * LANES + at, F_ADD(total[i][n], old));
-        }
+        for (int n = 0; n < vectors; n++) total[i][n] = F_ADD(total[i][n], sum[i][n]);
     }
+    for (int i = 0; i < 4; i++) {
+      int above = (row + i) / height, group = above % groups;
+      int reg = above / groups * height + (row + i) % height;
+      for (int n = 0; n < vectors; n++) {
+        int at = reg * LANES + group * rows + n * WIDTH;
+        Floats old = c ? F_LOAD(c + at) : F_SET(constant);
+        F_STORE((f32 *)v + dst * LANES + at, F_ADD(total[i][n], old));
+      }
+    }
+  }
 }
 
-// x: a, b, c register or -1, kind of A, of B, rows, depth, bits of a constant
+// x: a, b, c register or -1, kind of A, of B, rows, depth, bits of a constant, height, groups of K
 static void run_matrix(Ctx *ctx, const Insn *i, Wave *w) {
   f32 a[1024] ALIGNED, b[1024] ALIGNED, old[2048] ALIGNED;
   const i64 *x = i->x;
@@ -785,27 +850,34 @@ static void run_matrix(Ctx *ctx, const Insn *i, Wave *w) {
     memcpy(old, c, sizeof(f32) * (size_t)(x[5] * x[5]));
     c = old;
   }
-#define FORM(KIND, ROWS, DEPTH)                                                                    \
-  if (x[3] == KIND && x[4] == KIND && x[5] == ROWS && x[6] == DEPTH) {                             \
-    unpack(formats, va, KIND, ROWS, DEPTH, a);                                                     \
-    unpack(formats, vb, KIND, ROWS, DEPTH, b);                                                     \
-    multiply(a, b, w->v, i->dst, c, constant, ROWS, DEPTH);                                        \
+#define FORM(KIND, ROWS, DEPTH, HEIGHT, GROUPS)                                                    \
+  if (x[3] == KIND && x[4] == KIND && x[5] == ROWS && x[6] == DEPTH && x[8] == HEIGHT) {           \
+    unpack(formats, va, KIND, ROWS, GROUPS, DEPTH, a);                                             \
+    unpack(formats, vb, KIND, ROWS, GROUPS, DEPTH, b);                                             \
+    multiply(a, b, w->v, i->dst, c, constant, ROWS, HEIGHT, DEPTH);                                \
     return;                                                                                        \
   }
-  FORM(OF_BF16, 32, 16)
-  FORM(OF_F16, 32, 16)
-  FORM(OF_BF16, 16, 32)
-  FORM(OF_F16, 16, 32)
-  FORM(OF_BF16, 32, 8)
-  FORM(OF_F16, 32, 8)
-  FORM(OF_BF16, 16, 16)
-  FORM(OF_F16, 16, 16)
-  unpack(formats, va, (int)x[3], (int)x[5], (int)x[6], a);
-  unpack(formats, vb, (int)x[4], (int)x[5], (int)x[6], b);
+#if LANES == 64
+  FORM(OF_BF16, 32, 16, 4, 2)
+  FORM(OF_F16, 32, 16, 4, 2)
+  FORM(OF_BF16, 16, 32, 4, 4)
+  FORM(OF_F16, 16, 32, 4, 4)
+  FORM(OF_BF16, 32, 8, 4, 2)
+  FORM(OF_F16, 32, 8, 4, 2)
+  FORM(OF_BF16, 16, 16, 4, 4)
+  FORM(OF_F16, 16, 16, 4, 4)
+#else
+  FORM(OF_BF16, 16, 16, 1, 1)
+  FORM(OF_F16, 16, 16, 1, 1)
+  FORM(OF_BF16, 16, 16, 8, 2)
+  FORM(OF_F16, 16, 16, 8, 2)
+#endif
+  unpack(formats, va, (int)x[3], (int)x[5], (int)x[9], (int)x[6], a);
+  unpack(formats, vb, (int)x[4], (int)x[5], (int)x[9], (int)x[6], b);
   if (x[5] == 32)
-    multiply(a, b, w->v, i->dst, c, constant, 32, (int)x[6]);
+    multiply(a, b, w->v, i->dst, c, constant, 32, (int)x[8], (int)x[6]);
   else
-    multiply(a, b, w->v, i->dst, c, constant, 16, (int)x[6]);
+    multiply(a, b, w->v, i->dst, c, constant, 16, (int)x[8], (int)x[6]);
 }
 
 // ---- Memory -------------------------------------------------------------------------------------------
@@ -888,7 +960,7 @@ static void reach_buffer(const Insn *i, const Wave *w, const Access *x, Reach *r
     r->address[l] = base + (u64)(within + start);
   }
   r->counts = index && stride;
-  r->counted = ~(u64)0;
+  r->counted = ALL;
   if (r->counts) {
     r->counted = 0;
     for (int l = 0; l < LANES; l++) r->counted |= (u64)(index[l] < d[2]) << l;
@@ -971,10 +1043,10 @@ static inline u32 load_u32(u64 address) {
 }
 static inline void store_u32(u64 address, u32 value) { memcpy((void *)address, &value, 4); }
 
-// Words of the usable lanes, to word[count][64]; 0 for others.
+// Words of the usable lanes, to word[count][LANES]; 0 for others.
 static void read_words(const u64 *address, u64 used, int count, u32 *word) {
-  if (used != ~(u64)0) memset(word, 0, 4 * LANES * (size_t)count);
-  if (used == ~(u64)0) {
+  if (used != ALL) memset(word, 0, 4 * LANES * (size_t)count);
+  if (used == ALL) {
     if (count == 4) {
       for (int l = 0; l < LANES; l += 4) {
         __m128 a = _mm_loadu_ps((const f32 *)address[l]), b = _mm_loadu_ps((const f32 *)address[l + 1]);
@@ -1022,12 +1094,13 @@ enum { WHOLE_BUFFER, BY_WORD, OWN_SCRATCH, NOT_EMULATED };
 // How waves reach a buffer. If some lane is beyond it, each word is an access of its own. The only
 // swizzled buffer is the scratch memory of gfx90a.
 static int buffer_kind(Ctx *c, const Insn *i, const Part *part, const Access *x) {
-  int beyond = 0, swizzled = 0, own = 0;
+  // RDNA has two bits for kinds of swizzling.
+  int beyond = 0, swizzled = 0, own = 0, swizzling = LANES == 64 ? 31 : 30;
   for (int n = 0; n < part->n; n++) {
     const u32 *d = c->waves[part->rows[n]].s + x->scalar;
     u64 base = d[0] | (u64)(d[1] & 0xFFFF) << 32;
-    swizzled += d[1] >> 31 || d[3] >> 23 & 1;
-    own += d[1] >> 31 && base == c->l->scratch_start;
+    swizzled += d[1] >> swizzling || d[3] >> 23 & 1;
+    own += d[1] >> swizzling == 1 && base == c->l->scratch_start;
   }
   if (swizzled) return own == part->n ? OWN_SCRATCH : NOT_EMULATED;
   for (int n = 0; n < part->n && !beyond; n++) {
@@ -1091,7 +1164,7 @@ static void check_order(Ctx *c, const Insn *i, const Wave *w, const u64 *address
   // Most accesses are elsewhere.
   u32 place[LANES] ALIGNED, least = ~(u32)0, greatest = 0;
   for (int lane = 0; lane < LANES; lane++) place[lane] = (u32)(address[lane] - w->lds);
-  for (u64 rest = ~used; rest; rest &= rest - 1)
+  for (u64 rest = ALL & ~used; rest; rest &= rest - 1)
     place[__builtin_ctzll(rest)] = place[__builtin_ctzll(used)];
   for (int lane = 0; lane < LANES; lane++) {
     least = place[lane] < least ? place[lane] : least;
@@ -1388,6 +1461,30 @@ static u64 updated(i64 what, u64 old, u64 value) {
   }
 }
 
+// Addresses of an atomic operation, and the lanes that may use them.
+static u64 reach_atomic(Ctx *c, const Insn *i, Wave *w, int kind, u64 *address) {
+  const Access *x = (const Access *)i->x;
+  u64 used, size = 4 * (u64)x->words;
+  if (kind == OWN_SCRATCH) {
+    used = scratch_buffer(c, i, w, x, size, address);
+  } else if (x->space == BUFFER) {
+    Reach r;
+    reach_buffer(i, w, x, &r);
+    memcpy(address, r.address, sizeof r.address);
+    used = w->exec & r.counted;
+    if (kind == BY_WORD && !r.counts) {
+      u64 inside = 0;
+      for (int l = 0; l < LANES; l++) inside |= (u64)(r.within[l] + 4 * (x->words - 1) < r.limit) << l;
+      used &= inside;
+    }
+  } else {
+    used = reach(c, i, w, x, size, address);
+  }
+  if (in_map(x)) used = usable(c, i, w, address, size, used);
+  if (x->space == LOCAL) order_read(c, i, w, address, used, (i64)size);
+  return used;
+}
+
 // x: Access, 7 what, 8 source, 9 target, 10 returns
 static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
   const Access *x = (const Access *)i->x;
@@ -1398,32 +1495,18 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     u32 old[2][LANES] ALIGNED;
-    u64 used;
+    u64 used = reach_atomic(c, i, w, kind, address), crooked = 0;
     memset(old, 0, sizeof old);
-    if (kind == OWN_SCRATCH) {
-      used = scratch_buffer(c, i, w, x, size, address);
-    } else if (x->space == BUFFER) {
-      Reach r;
-      reach_buffer(i, w, x, &r);
-      memcpy(address, r.address, sizeof address);
-      used = w->exec & r.counted;
-      if (kind == BY_WORD && !r.counts) {
-        u64 inside = 0;
-        for (int l = 0; l < LANES; l++) inside |= (u64)(r.within[l] + 4 * (words - 1) < r.limit) << l;
-        used &= inside;
-      }
-    } else {
-      used = reach(c, i, w, x, size, address);
-    }
-    if (in_map(x)) used = usable(c, i, w, address, size, used);
-    if (x->space == LOCAL) order_read(c, i, w, address, used, (i64)size);
-    u64 crooked = 0;
     for (u64 rest = used; rest; rest &= rest - 1) {
       int l = __builtin_ctzll(rest);
       if (address[l] & (size - 1)) crooked |= (u64)1 << l;
     }
     if (crooked) {
       int lane = __builtin_ctzll(crooked);
+      // Faults of other kinds come first, even those of later waves.
+      u64 others[LANES] ALIGNED;
+      for (int k = n + 1; k < part->n && !c->stop; k++)
+        reach_atomic(c, i, &c->waves[part->rows[k]], kind, others);
       report(c, i, x->space == LOCAL ? CROOKED_LDS : CROOKED, address[lane], (i64)size, w, lane);
       used &= ~crooked;
     }
@@ -1451,7 +1534,7 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
 
 enum {
   NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
-  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_GETPC, RUN_WAIT,
+  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_COUNT, RUN_GETPC, RUN_WAIT,
   LAST_LOCAL = RUN_WAIT,
   RUN_MEMORY, RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED,
   FIRST_END = 32,
@@ -1472,6 +1555,10 @@ static void run_local(Ctx *c, const Insn *i, Wave *w) {
     case RUN_PERMUTE: run_permute(i, w), issue(w, LDS); break;
     case RUN_SWIZZLE: run_swizzle(c, i, w), issue(w, LDS); break;
     case RUN_MATRIX: run_matrix(c, i, w); break;
+    case RUN_DUAL: run_dual(c, i, w); break;
+    case RUN_ROW: run_row(i, w); break;
+    case RUN_EXCHANGE: run_exchange(i, w); break;
+    case RUN_COUNT: issue(w, (int)i->queue - 1); break;
     case RUN_GETPC: set_pair(w, i->dst, c->l->entry + (u64)i->x[0]); break;
     case RUN_WAIT: run_wait(i, w); break;
   }
@@ -1584,10 +1671,10 @@ static void finish(Run *r, Part part, const Insn *i) {
     switch (i->handler) {
       case BRANCH_SCC0: taken[n] = !w->scc; break;
       case BRANCH_SCC1: taken[n] = w->scc != 0; break;
-      case BRANCH_VCCZ: taken[n] = pair_of(w, VCC) == 0; break;
-      case BRANCH_VCCNZ: taken[n] = pair_of(w, VCC) != 0; break;
-      case BRANCH_EXECZ: taken[n] = pair_of(w, EXEC) == 0; break;
-      case BRANCH_EXECNZ: taken[n] = pair_of(w, EXEC) != 0; break;
+      case BRANCH_VCCZ: taken[n] = mask_of(w, VCC) == 0; break;
+      case BRANCH_VCCNZ: taken[n] = mask_of(w, VCC) != 0; break;
+      case BRANCH_EXECZ: taken[n] = mask_of(w, EXEC) == 0; break;
+      case BRANCH_EXECNZ: taken[n] = mask_of(w, EXEC) != 0; break;
     }
   }
   switch (i->handler) {
@@ -1732,7 +1819,7 @@ static void run_waves(Run *r, i32 *rows, Span *spans) {
     w->spans = spans + n * SPANS;
     w->lds = l->lds_start + (u64)(w->group * l->lds_row);
     w->scc = l->scc[n];
-    w->exec = ~pair_of(w, EXEC);
+    w->exec = ~mask_of(w, EXEC);
     update_exec(w);
     all.rows[n] = (i32)n;
   }

@@ -20,6 +20,10 @@ _LOGIC = {
     **{"AND": "a & b", "OR": "a | b", "XOR": "a ^ b", "ANDN2": "a & ~b", "ORN2": "a | ~b"},
     **{"NAND": "~(a & b)", "NOR": "~(a | b)", "XNOR": "~(a ^ b)"},
 }
+_TO_INTEGER = {
+    "U32": "(u32)saturated(a, 0, 4294967295.0)",
+    "I32": "(i32)saturated(a, -2147483648.0, 2147483647.0)",
+}
 _SUM = "u64 t = (u64)a + b"
 _CARRY = "(u32)t; t > 0xFFFFFFFF"
 
@@ -34,8 +38,6 @@ def _vector() -> dict[str, str]:
         "V_FFBH_U32": "leading(a, 32)",
         "V_BCNT_U32_B32": "ones32(a) + b",
         "V_MED3_F32": "median_f32(a, b, c)",
-        "V_MAXIMUM3_F32": "maximum_f32(maximum_f32(a, b), c)",
-        "V_MINIMUM3_F32": "minimum_f32(minimum_f32(a, b), c)",
         "V_FMAMK_F32": "fma_f32(a, b, c)",
         "V_FMAAK_F32": "fma_f32(a, b, c)",
         **dict.fromkeys(("V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"), "a * b + c"),
@@ -48,10 +50,7 @@ def _vector() -> dict[str, str]:
         "V_SQRT_F32": "root(a)",
         "V_EXP_F32": "power_of_2(a)",
         "V_LOG_F32": "log_of_2(a)",
-        "V_FLOOR_F32": "__builtin_floorf(a)",
-        "V_CEIL_F32": "__builtin_ceilf(a)",
-        "V_TRUNC_F32": "__builtin_truncf(a)",
-        "V_RNDNE_F32": "__builtin_rintf(a)",
+        **{f"V_{name}_F32": f"{function}f(a)" for name, function in _ROUNDINGS.items()},
         "V_FRACT_F32": "a - __builtin_floorf(a)",
         "V_LDEXP_F32": "scaled_f32(a, b)",
         "V_ADD3_U32": "a + b + c",
@@ -112,10 +111,7 @@ def _vector() -> dict[str, str]:
         "V_CVT_F64_F32": "(f64)a",
         "V_CVT_F64_I32": "(f64)a",
         "V_CVT_F64_U32": "(f64)a",
-        "V_CVT_U32_F32": "(u32)saturated(a, 0, 4294967295.0)",
-        "V_CVT_I32_F32": "(i32)saturated(a, -2147483648.0, 2147483647.0)",
-        "V_CVT_U32_F64": "(u32)saturated(a, 0, 4294967295.0)",
-        "V_CVT_I32_F64": "(i32)saturated(a, -2147483648.0, 2147483647.0)",
+        **{f"V_CVT_{to}_{of}": _TO_INTEGER[to] for to in _TO_INTEGER for of in ("F32", "F64")},
         "V_CVT_U16_F16": "(u16)saturated((f32)a, 0, 65535)",
         "V_CVT_I16_F16": "(i16)saturated((f32)a, -32768, 32767)",
         "V_CVT_RPI_I32_F32": "(i32)saturated(__builtin_floor((f64)a + 0.5), "
@@ -144,6 +140,7 @@ def _vector() -> dict[str, str]:
             f"V_DIV_FMAS_{name}": f"div_fmas_{kind}(a, b, c, d)",
             f"V_DIV_FIXUP_{name}": f"div_fixup_{kind}(a, b, c)",
         }
+    found |= _rdna()
     for byte in range(4):
         found[f"V_CVT_F32_UBYTE{byte}"] = f"(f32)(a >> {8 * byte} & 0xFF)"
     for kind in TYPES:
@@ -162,10 +159,6 @@ def _vector() -> dict[str, str]:
             }
         for prefix in ("V_CMP", "V_CMPX"):
             found |= {f"{prefix}_{name}_{kind.upper()}": text for name, text in _comparisons(kind)}
-    for kind, prefix in (("f32", "f"), ("i32", ""), ("u32", "")):
-        for what in ("max", "min"):
-            call = f"{prefix}{what}_{kind}"
-            found[f"V_{what.upper()}3_{kind.upper()}"] = f"{call}({call}(a, b), c)"
     for width in (16, 32, 64):
         for prefix in ("V_", "V_PK_"):
             found |= {
@@ -174,6 +167,63 @@ def _vector() -> dict[str, str]:
                 f"{prefix}ASHRREV_I{width}": f"b >> (a & {width - 1})",
             }
     return found
+
+
+def _rdna() -> dict[str, str]:
+    """Return expressions of operations that RDNA has, and CDNA has rarely or not at all."""
+    found = {
+        "V_XOR3_B32": "a ^ b ^ c",
+        "V_MOV_B16": "a",
+        "V_NOT_B16": "(u16)~a",
+        "V_CNDMASK_B16": "(u16)((c & b) | (~c & a))",
+        **{f"V_{name}_B16": _LOGIC[name] for name in ("AND", "OR", "XOR")},
+        "V_FFBH_I32": "leading((u32)(a < 0 ? ~a : a), 32)",
+        "V_FMAMK_F16": "fma_f16(a, b, c)",
+        "V_FMAAK_F16": "fma_f16(a, b, c)",
+        "V_LDEXP_F16": "(f16)scaled_f32((f32)a, b)",
+        "V_MUL_DX9_ZERO_F32": "a == 0 || b == 0 ? 0 : a * b",
+        "V_FMA_DX9_ZERO_F32": "int zero = a == 0 || b == 0; fma_f32(zero ? 0 : a, zero ? 0 : b, c)",
+        "V_CVT_I32_I16": "(i32)a",
+        "V_CVT_U32_U16": "(u32)a",
+        "V_MAD_I32_I16": "(i32)a * b + c",
+        "V_RSQ_F16": "(f16)(1.0f / (f32)(f16)root((f32)a))",
+        "V_RSQ_F64": "1.0 / root_f64(a)",
+        "V_SQRT_F64": "root_f64(a)",
+        "V_S_EXP_F32": "power_of_2(a)",
+        "V_S_LOG_F32": "log_of_2(a)",
+        "V_S_RCP_F32": "1.0f / a",
+        "V_S_RSQ_F32": "(f32)(1.0 / root_f64((f64)a))",
+        "V_S_SQRT_F32": "root(a)",
+        "V_MED3_F16": "median_f16(a, b, c)",
+        **dict.fromkeys(("V_MED3_I16", "V_MED3_U16"), "median(a, b, c, min_i32, max_i32)"),
+    }
+    for name, function in _ROUNDINGS.items():
+        found[f"V_{name}_F16"] = f"(f16){function}f((f32)a)"
+        found[f"V_{name}_F64"] = f"{function}(a)"
+    found["V_FRACT_F16"] = "(f16)((f32)a - (f32)(f16)__builtin_floorf((f32)a))"
+    found["V_FRACT_F64"] = "a - __builtin_floor(a)"
+    for kind in ("f16", "f32", "f64", "i16", "u16", "i32", "u32"):
+        prefix = "f" if kind[0] == "f" else ""
+        of = "i32" if kind in ("i16", "u16") else kind
+        calls = {"MAX": f"{prefix}max_{of}", "MIN": f"{prefix}min_{of}"}
+        if prefix:
+            calls |= {"MAXIMUM": f"maximum_{of}", "MINIMUM": f"minimum_{of}"}
+            found |= {f"V_{name}_{kind.upper()}": f"{calls[name]}(a, b)" for name in _IEEE}
+        for first, second in (*_PAIRS, *(_IEEE_PAIRS if prefix else ())):
+            name = f"{first}3" if first == second else f"{first}{second}"
+            found[f"V_{name}_{kind.upper()}"] = f"{calls[second]}({calls[first]}(a, b), c)"
+    return found
+
+
+#: Functions of C that round to an integer; with f behind the name, those of f32.
+_ROUNDINGS = {
+    **{"FLOOR": "__builtin_floor", "CEIL": "__builtin_ceil", "TRUNC": "__builtin_trunc"},
+    "RNDNE": "__builtin_rint",
+}
+#: Two operations that follow each other; of a NaN and a number, IEEE's have the NaN.
+_PAIRS = (("MAX", "MAX"), ("MIN", "MIN"), ("MAX", "MIN"), ("MIN", "MAX"))
+_IEEE = ("MAXIMUM", "MINIMUM")
+_IEEE_PAIRS = tuple((first, second) for first in _IEEE for second in _IEEE)
 
 
 def _comparisons(kind: str) -> Iterator[tuple[str, str]]:
@@ -264,10 +314,29 @@ def _scalar() -> dict[str, str]:
         found |= {f"S_{name}_B{width}": text for name, text in _LOGIC.items()}
     saves = {**_LOGIC, "ANDN1": "~a & b", "ORN1": "~a | b"}
     for name, text in saves.items():
-        found[f"S_{name}_SAVEEXEC_B64"] = f"u64 t = {text}; b; t; t != 0"
+        for width in (32, 64):
+            found[f"S_{name}_SAVEEXEC_B{width}"] = f"u{width} t = {text}; b; t; t != 0"
     for name in ("ANDN1", "ANDN2"):
-        found[f"S_{name}_WREXEC_B64"] = f"u64 t = {saves[name]}; t; t; t != 0"
-    return found
+        for width in (32, 64):
+            found[f"S_{name}_WREXEC_B{width}"] = f"u{width} t = {saves[name]}; t; t; t != 0"
+    return found | _rdna_scalar()
+
+
+def _rdna_scalar() -> dict[str, str]:
+    found = {
+        "S_ADD_NC_U64": "a + b",
+        "S_SUB_NC_U64": "a - b",
+        "S_MUL_U64": "a * b",
+        "S_PACK_HL_B32_B16": "a >> 16 | b << 16",
+        **{"S_ADD_F32": "a + b", "S_SUB_F32": "a - b", "S_MUL_F32": "a * b"},
+        **{"S_MIN_F32": "fmin_f32(a, b)", "S_MAX_F32": "fmax_f32(a, b)"},
+        **{"S_MAXIMUM_F32": "maximum_f32(a, b)", "S_MINIMUM_F32": "minimum_f32(a, b)"},
+        **dict.fromkeys(("S_FMAC_F32", "S_FMAMK_F32", "S_FMAAK_F32"), "fma_f32(a, b, c)"),
+        **{f"S_{name}_F32": f"{function}f(a)" for name, function in _ROUNDINGS.items()},
+        **{f"S_CVT_F32_{kind}": "(f32)a" for kind in ("I32", "U32")},
+        **{f"S_CVT_{kind}_F32": _TO_INTEGER[kind] for kind in ("I32", "U32")},
+    }
+    return found | {f"S_CMP_{name}_F32": text for name, text in _comparisons("f32")}
 
 
 _VECTOR = _vector()
@@ -293,7 +362,9 @@ def type_of(kind: str, operation: Operation) -> str:
     """Return the C type of an operand."""
     if kind.startswith("dst"):
         return kind.partition(":")[2] or operation.outputs[0]
-    fixed = {"lit": "f32", "mask": "u32", "vcc": "u32", "scc": "u32", "exec": "u64", "k": "i32"}
+    if kind == "lit":
+        return operation.outputs[0]
+    fixed = {"mask": "u32", "vcc": "u32", "scc": "u32", "exec": "u64", "k": "i32"}
     return {**fixed, "ku": "u32"}.get(kind, kind)
 
 
@@ -358,7 +429,7 @@ def _scalar_function(name: str) -> str:
     lines = [f"static u64 s_{name}(u64 p0, u64 p1, u64 p2, u32 *scc, u64 *exec) {{"]
     for place, kind in enumerate(operation.inputs):
         of = type_of(kind, operation)
-        lines.append(f"  {of} {_LETTERS[place]} = ({of})p{place};")
+        lines.append(f"  {of} {_LETTERS[place]} = {_from_bits(of, f'p{place}')};")
     statements, outputs = _parts(name, operation)
     lines += [f"  {part};" for part in statements]
     result = "0"
@@ -369,7 +440,7 @@ def _scalar_function(name: str) -> str:
             lines.append(f"  *exec = {value};")
         else:
             lines.append(f"  {kind} r = ({kind})({value});")
-            result = f"(u{kind[1:]})r"
+            result = _to_bits(kind, "r")
     lines.append("  (void)p0, (void)p1, (void)p2, (void)scc, (void)exec;")
     return "\n".join([*lines, f"  return {result};", "}"])
 

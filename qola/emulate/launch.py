@@ -25,7 +25,7 @@ from qola.emulate.printf import (
 )
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
-from qola.emulate.waves import EXEC, LANES, NULL, SGPRS, Waves
+from qola.emulate.waves import EXEC, NULL, SGPRS, Waves
 from qola.errors import Finding, QolaError
 
 Dim = tuple[int, int, int]
@@ -230,9 +230,9 @@ class _Launch:
             # Its instructions for buffers and generic pointers reach scratch memory, too.
             self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
-        # Registers that were never written are only known in NumPy, and so are waves of 32 lanes.
-        in_numpy = options.reference or machine.checked or machine.lanes != LANES
-        uses_engine = not in_numpy and engine() is not None
+        # Registers that were never written are only known in NumPy.
+        in_numpy = options.reference or machine.checked
+        uses_engine = not in_numpy and engine(machine.lanes) is not None
         native = self.module.native(self.program) if uses_engine else None
         if not native:
             self.program.bind_all()

@@ -106,13 +106,17 @@ def compiler(environ: Mapping[str, str]) -> str:
 
 
 @cache
-def engine() -> Callable[[Any], None] | None:
-    """Return the function that runs a launch; None without an engine for this machine."""
+def engine(lanes: int = LANES) -> Callable[[Any], None] | None:
+    """Return the function that runs a launch; None without an engine for this machine.
+
+    Args:
+        lanes: of a wave.
+    """
     found = level()
     if not found:
         return None
     try:
-        library = find_library(found, os.environ)
+        library = find_library(found, lanes, os.environ)
         if library is None:
             log.info(
                 "the emulator runs in NumPy, ten times more slowly: install clang 15 or gcc 12"
@@ -128,16 +132,16 @@ def engine() -> Callable[[Any], None] | None:
     return function
 
 
-def find_library(name: str, environ: Mapping[str, str]) -> Path | None:
+def find_library(name: str, lanes: int, environ: Mapping[str, str]) -> Path | None:
     """Return the engine for a level of x86-64: Bazel's, or one made by a compiler here."""
-    built = ENGINE.with_name(f"engine_{name[-2:]}.so")
+    built = ENGINE.with_name(f"engine_{name[-2:]}_{lanes}.so")
     if built.exists():
         return built
     program = compiler(environ)
     if not program:
         return None
     header, source = operations_header(), ENGINE.read_text(encoding="utf-8")
-    key = sha256_of_text("\n".join([header, source, name, program, *FLAGS]))[:16]
+    key = sha256_of_text("\n".join([header, source, name, str(lanes), program, *FLAGS]))[:16]
     directory = cache_directory(environ) / "emulators" / key
 
     def make() -> None:
@@ -145,20 +149,21 @@ def find_library(name: str, environ: Mapping[str, str]) -> Path | None:
             place = Path(temporary, "engine")
             place.mkdir(mode=0o700)
             (place / "operations.h").write_text(header, encoding="utf-8")
-            compile_engine(program, name, place, place / "engine.so")
+            compile_engine(program, name, lanes, place, place / "engine.so")
             place.rename(directory)
 
     return kept_directory(directory, directory / "engine.so", "emulator", make) / "engine.so"
 
 
-def compile_engine(program: str, name: str, headers: Path, output: Path) -> None:
+def compile_engine(program: str, name: str, lanes: int, headers: Path, output: Path) -> None:
     """Compile the engine.
 
     Raises:
         CalledProcessError: the compiler failed.
     """
-    command = [program, "-xc", f"-march={name}", *FLAGS, "-shared", f"-I{headers}", str(ENGINE)]
-    subprocess.run([*command, "-o", str(output)], check=True, capture_output=True)
+    command = [program, "-xc", f"-march={name}", f"-DLANES={lanes}", *FLAGS, "-shared"]
+    command += [f"-I{headers}", str(ENGINE), "-o", str(output)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,7 @@ class Passages:
 
     def __init__(self, program: Program, encoded: Encoded) -> None:
         starts = program.starts | {0}
-        self.block_of = np.full(len(encoded.words), -1, I32)
+        self.block_of = np.full(len(encoded.instructions), -1, I32)
         first = [place for place, one in enumerate(encoded.instructions) if one.pc in starts]
         self.block_of[first] = np.arange(len(first))
         self.table = np.full((16, len(first)), -1, I32)
@@ -243,7 +248,7 @@ class NativeRun:
         Raises:
             EmulationError: as `Schedule.run`.
         """
-        function = engine()
+        function = engine(self._layout.lanes)
         assert function
         encoded, machine = self._native.encoded, self._machine
         starts, ends = machine.map.bounds()
@@ -256,7 +261,7 @@ class NativeRun:
             *(machine.groups, machine.group_waves),
             *(array.ctypes.data for array in arrays),
             *(encoded.words.ctypes.data, encoded.places.ctypes.data),
-            *(4 * len(encoded.places), len(encoded.words)),
+            *(4 * len(encoded.places), len(encoded.instructions)),
             *(encoded.dpp.ctypes.data, self._native.formats.ctypes.data),
             *(machine.lds_start, machine.lds_row, machine.lds_bytes),
             *(machine.scratch_start, machine.scratch_row),
@@ -403,7 +408,7 @@ class NativeRun:
 
     def _mirror(self, rows: Array) -> Waves:
         count = len(rows)
-        v = np.zeros((self._layout.vgprs, count, LANES), U32)
+        v = np.zeros((self._layout.vgprs, count, self._layout.lanes), U32)
         s, scc = np.zeros((count, self.s.shape[1]), U32), np.zeros((count, 1), bool)
         state = self._groups[rows], self._numbers[rows]
         w = Waves(self._layout, v, s, scc, *state, 0, self._machine)

@@ -34,6 +34,11 @@ Write = Callable[[Waves, Any], None]
 #: DPP controls beyond rows of 16 lanes, which RDNA does not have.
 _WHOLE_WAVE = (0x130, 0x134, 0x138, 0x13C, 0x142, 0x143)
 VCCZ, EXECZ, SCC, LITERAL, LDS_DIRECT, SDWA, DPP = 251, 252, 253, 255, 254, 249, 250
+#: In the field of the first source: the order of eight lanes follows; with the second mark, lanes
+#: that are off are read, too.
+DPP8, DPP8_FI = 233, 234
+#: All marks of a register that the word behind the instruction names.
+ELSEWHERE = (SDWA, DPP, DPP8, DPP8_FI)
 
 
 class UnsupportedError(Exception):
@@ -123,9 +128,9 @@ def special(number: int) -> Read | None:
     if number == SCC:
         return lambda w: w.scc.astype(U32)
     if number == VCCZ:
-        return lambda w: (w.q[VCC] == 0).astype(U32)
+        return lambda w: (w.mask(VCC) == 0).astype(U32)
     if number == EXECZ:
-        return lambda w: (w.q[EXEC] == 0).astype(U32)
+        return lambda w: (w.mask(EXEC) == 0).astype(U32)
     return None
 
 
@@ -143,6 +148,42 @@ def selected(read: Read, select: int, signed: bool) -> Read:
         return moved >> above
 
     return run
+
+
+@dataclass(frozen=True)
+class LanePattern:
+    """The lanes that an instruction with DPP reads its first source from.
+
+    Attributes:
+        source: for each lane, the one that it reads from.
+        valid: whether there is one; (lanes).
+        enabled: lanes that the instruction writes at all; (lanes).
+        zeros: a lane without a source reads 0; otherwise, it keeps its result.
+        inactive: lanes that are off are read, too.
+    """
+
+    source: Array
+    valid: Array
+    enabled: Array
+    zeros: bool
+    inactive: bool
+
+
+def lane_pattern(one: Instruction) -> LanePattern | None:
+    """Return the order of lanes of an instruction with DPP, None for others."""
+    lanes = one.isa.lanes
+    lane = np.arange(lanes)
+    every = np.ones(lanes, bool)
+    if one.form.endswith("_DPP8"):
+        chosen = np.array([one[f"lane_sel_{place}"] for place in range(8)])
+        return LanePattern(
+            lane // 8 * 8 + chosen[lane % 8], every, every, True, one["src0"] == DPP8_FI
+        )
+    if not one.form.endswith("_DPP16"):
+        return None
+    source, valid = lane_source(one["dpp"], lanes)
+    enabled = (one["row_mask"] >> (lane // 16) & 1) & (one["bank_mask"] >> (lane // 4 % 4) & 1)
+    return LanePattern(source, valid, enabled.astype(bool), bool(one["bc"]), bool(one["fi"]))
 
 
 def lane_source(control: int, lanes: int = LANES) -> tuple[Array, Array]:

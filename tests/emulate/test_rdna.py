@@ -181,12 +181,26 @@ def test_a_control_beyond_rows_is_refused() -> None:
         run(decoded(0x7E0202FA, 0xFF000000 | 0x138 << 8))
 
 
-def test_dpp_of_eight_lanes_is_decoded_whole() -> None:
-    """Prevents: the second word of an instruction taken for the next one."""
-    one = decoded(0x7E0202E9, 0x00000000)
-    assert (one.form, one.size) == ("VOP1_DPP8", 8)
-    with pytest.raises(UnsupportedError, match="eight lanes"):
-        run(one)
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_eight_lanes_in_any_order(arch: str) -> None:
+    """Prevents: the second word taken for the next instruction, or a value from another lane."""
+    registers = np.zeros((4, 1, 32), U32)
+    registers[0, 0], registers[3, 0] = LANES + 100, 7
+    # v_mov_b32_dpp v1, v0 dpp8:[7,6,5,4,3,2,1,0], without and with fi:1. Lane 6 is off.
+    for mark, inactive in ((0xE9, 0), (0xEA, 1)):
+        one = decoded(0x7E020200 | mark, 0x05397700, arch=arch)
+        assert (one.form, one.size) == ("VOP1_DPP8", 8)
+        assert [number for _, number, _ in operands_of(one)[0]] == [256]
+        found = run(one, registers=registers, active=~64 % 2**32).v[1, 0]
+        wanted = np.where((LANES == 1) & (not inactive), 0, (LANES ^ 7) + 100)
+        assert (found == np.where(LANES == 6, 0, wanted)).all()
+    # v_fma_f32_e64_dpp v2, -v0, v1, v3 dpp8:[0,2,4,6,1,3,5,7]
+    floats = np.zeros((4, 1, 32), np.float32)
+    floats[0, 0], floats[1], floats[3] = LANES, 2, 0.5
+    one = decoded(0xD6130002, 0x240E02E9, 0xF59D1000, arch=arch)
+    found = run(one, registers=floats.view(U32)).v[2, 0].view(np.float32)
+    order = np.array([0, 2, 4, 6, 1, 3, 5, 7])
+    assert (found == 0.5 - 2 * (LANES // 8 * 8 + order[LANES % 8])).all()
 
 
 def test_lanes_wrap_around_at_32() -> None:

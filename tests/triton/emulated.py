@@ -26,10 +26,15 @@ _INSTANCES: dict[str, Instance] = {}
 
 
 class Emulated:
-    """A device that keeps what it was given, and runs kernels with all checks."""
+    """A device that keeps what it was given, and runs kernels with all checks.
 
-    def __init__(self) -> None:
-        self.device = Device(Options(strict=True))
+    Args:
+        reference: run them in NumPy.
+    """
+
+    def __init__(self, reference: bool = False) -> None:
+        self.device = Device(Options(strict=True, reference=reference))
+        self._results: list[bytes] = []
         self._modules: dict[str, Module] = {}
         self._owned: set[int] = set()
 
@@ -48,6 +53,11 @@ class Emulated:
             pack_arguments(instance.arguments, {n: self._address(v) for n, v in values.items()}),
             made.launch["shared"],
         )
+        self._results += [v.tobytes() for v in values.values() if isinstance(v, np.ndarray)]
+
+    def written(self) -> list[bytes]:
+        """Return the tensors after each launch."""
+        return self._results
 
     def _address(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):
