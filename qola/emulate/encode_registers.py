@@ -10,7 +10,7 @@ from qola.emulate.arrays import F64, I64
 from qola.emulate.bind import KEEPS_HALF, OMOD, SOURCES, negates, picks, with_signs
 from qola.emulate.decode import Instruction, family
 from qola.emulate.expressions import FIXED, SCALAR_NAMES, VECTOR_NAMES, type_of
-from qola.emulate.matrix import ELEMENTS, MIXED, NAME
+from qola.emulate.matrix import ELEMENTS, INTEGERS, MIXED, NAME
 from qola.emulate.operands import ELSEWHERE, LanePattern, lane_pattern, number_of
 from qola.emulate.records import (
     ALL,
@@ -27,6 +27,7 @@ from qola.emulate.records import (
     RUN_DUAL,
     RUN_EXCHANGE,
     RUN_GETPC,
+    RUN_INTEGERS,
     RUN_MATRIX,
     RUN_MIX,
     RUN_PACKED,
@@ -311,8 +312,12 @@ def _matrix(registers: Registers, one: Instruction) -> Record:
     left, right, target = (registers.row(number) for number in (a, b, d))
     if max(left + each, right + each, target + results, c + results) > registers.layout.vgprs:
         raise UncoveredError
+    layout = [isa.matrix_rows, groups]
+    if kind in INTEGERS:
+        x = [left, right, c, 32 // ELEMENTS[kind], one["neg"], rows, depth, bits, *layout]
+        return Record(RUN_INTEGERS, dst=target, clamp=one["clmp"], x=x)
     kinds = _MATRICES[kind], _MATRICES[other]
-    x = [left, right, c, *kinds, rows, depth, bits, isa.matrix_rows, groups]
+    x = [left, right, c, *kinds, rows, depth, bits, *layout]
     return Record(RUN_MATRIX, dst=target, x=x)
 
 

@@ -880,6 +880,40 @@ static void run_matrix(Ctx *ctx, const Insn *i, Wave *w) {
     multiply(a, b, w->v, i->dst, c, constant, 16, (int)x[8], (int)x[6]);
 }
 
+static void unpack_integers(const u32 *v, int bits, int sign, int rows, int groups, int depth, i32 *out) {
+  int each = depth / groups;
+  for (int k = 0; k < depth; k++) {
+    const u32 *from = v + k % each * bits / 32 * LANES + k / each * rows;
+    int above = 32 - bits - k % each * bits % 32;
+    for (int r = 0; r < rows; r++) {
+      u32 moved = from[r] << above;
+      out[k * rows + r] = sign ? (i32)moved >> (32 - bits) : (i32)(moved >> (32 - bits));
+    }
+  }
+}
+
+// x as of run_matrix, but 3 bits of an element, 4 whether A and B have a sign
+static void run_integers(const Insn *i, Wave *w) {
+  enum { MOST = 16 * 32 };
+  const i64 *x = i->x;
+  i32 a[MOST] ALIGNED, b[MOST] ALIGNED, old[16 * 16] ALIGNED;
+  int bits = (int)x[3], rows = (int)x[5], depth = (int)x[6], height = (int)x[8], groups = LANES / rows;
+  unpack_integers(w->v + x[0] * LANES, bits, x[4] & 1, rows, (int)x[9], depth, a);
+  unpack_integers(w->v + x[1] * LANES, bits, x[4] >> 1 & 1, rows, (int)x[9], depth, b);
+  for (int n = 0; n < rows * rows; n++) old[n] = (i32)x[7];
+  if (x[2] >= 0) memcpy(old, w->v + x[2] * LANES, sizeof(i32) * (size_t)(rows * rows));
+  for (int row = 0; row < rows; row++) {
+    int above = row / height, reg = above / groups * height + row % height;
+    for (int n = 0; n < rows; n++) {
+      int at = reg * LANES + above % groups * rows + n;
+      i64 total = old[at];
+      for (int k = 0; k < depth; k++) total += a[k * rows + row] * b[k * rows + n];
+      if (i->clamp) total = total > INT32_MAX ? INT32_MAX : total < INT32_MIN ? INT32_MIN : total;
+      w->v[i->dst * LANES + at] = (u32)total;
+    }
+  }
+}
+
 // ---- Memory -------------------------------------------------------------------------------------------
 
 static void report(Ctx *c, const Insn *i, i64 kind, u64 value, i64 size, const Wave *w, int lane) {
@@ -1534,7 +1568,8 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
 
 enum {
   NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
-  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_COUNT, RUN_GETPC, RUN_WAIT,
+  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_INTEGERS, RUN_COUNT,
+  RUN_GETPC, RUN_WAIT,
   LAST_LOCAL = RUN_WAIT,
   RUN_MEMORY, RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED,
   FIRST_END = 32,
@@ -1558,6 +1593,7 @@ static void run_local(Ctx *c, const Insn *i, Wave *w) {
     case RUN_DUAL: run_dual(c, i, w); break;
     case RUN_ROW: run_row(i, w); break;
     case RUN_EXCHANGE: run_exchange(i, w); break;
+    case RUN_INTEGERS: run_integers(i, w); break;
     case RUN_COUNT: issue(w, (int)i->queue - 1); break;
     case RUN_GETPC: set_pair(w, i->dst, c->l->entry + (u64)i->x[0]); break;
     case RUN_WAIT: run_wait(i, w); break;

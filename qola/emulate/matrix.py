@@ -8,7 +8,8 @@ the 32 lanes of RDNA4. RDNA3 has one row for each 16 lanes of a register, the ne
 two; and each 16 lanes hold all of K.
 
 Products are exact, and sums are made in f32: of each four products in their order, then of these
-sums in their order, then with C. The hardware's order is not known.
+sums in their order, then with C. The hardware's order is not known. Sums of integers (WMMA) are
+exact; NEG says which of A and B have a sign.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qola.emulate.arrays import F16, F32, F64, U8, U16, U32, Array
+from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U16, U32, Array
 from qola.emulate.decode import Instruction
 from qola.emulate.float8 import FORMATS, values_of
 from qola.emulate.lanes import Binder
@@ -35,14 +36,15 @@ from qola.emulate.operands import (
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
 NAME = re.compile(
-    r"V_(?:MFMA|WMMA)_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?"
-    r"_(F16|BF16|F32|F64|F8F6F4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
+    r"V_(?:MFMA|WMMA)_(F32|F64|I32)_(\d+)X(\d+)X(\d+)(_\d+B)?"
+    r"_(F16|BF16|F32|F64|F8F6F4|IU8|IU4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
 #: Formats of F8F6F4's A and B, by CBSZ and BLGP; those of 6 and 4 bits are not emulated.
 _CHOSEN = {0: "FP8", 1: "BF8"}
 
 #: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
-ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
+ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4, "IU8": 4, "IU4": 8}
+INTEGERS = ("IU8", "IU4")
 _STORED = {4: U8, 2: U16, 1: F32}
 
 
@@ -61,6 +63,19 @@ def _unpack(raw: Array, kind: str, rows: int, fnuz: bool) -> Array:
     if kind == "F16":
         return values.view(F16).astype(F32)
     return values if kind == "F32" else values_of(FORMATS[kind][fnuz])[values]
+
+
+def _unpack_integers(raw: Array, kind: str, rows: int, signed: int) -> Array:
+    """Elements in registers, as `_unpack`, as integers; the lowest bits have the first one."""
+    registers, waves, lanes = raw.shape
+    count = ELEMENTS[kind]
+    bits = 32 // count
+    stored = raw[..., None] >> (bits * np.arange(count)).astype(U32) & U32(2**bits - 1)
+    values = stored.astype(I64)
+    if signed:
+        values = (values ^ 1 << bits - 1) - (1 << bits - 1)
+    ordered = values.reshape(registers, waves, lanes // rows, rows, count)
+    return ordered.transpose(1, 3, 2, 0, 4).reshape(waves, rows, -1)
 
 
 def _multiplied(left: Array, right: Array) -> Array:
@@ -95,7 +110,9 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         kind, other = _CHOSEN[one["cbsz"]], _CHOSEN[one["blgp"]]
     elif one["cbsz"] or one["abid"] or one["blgp"]:
         raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
-    if "WMMA" in one.name and (one["neg"] or one["neg_hi"] or one["clmp"]):
+    integers = kind in INTEGERS
+    modified = one["neg"] >> 2 or one["neg_hi"] if integers else one["neg"] | one["neg_hi"]
+    if "WMMA" in one.name and (modified or (one["clmp"] and not integers)):
         raise UnsupportedError("modifiers of a matrix multiplication")
     lanes = one.isa.lanes
     groups = lanes // rows
@@ -116,12 +133,29 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     if one["src0"] < VGPRS or one["src1"] < VGPRS or (constant and one["src2"] < SGPRS):
         raise UnsupportedError("a matrix that is not in vector registers")
 
+    def order(w: Waves, product: Array) -> Array:
+        # Rows: which four registers, which lanes, which register of the four.
+        return product.reshape(w.count, blocks, groups, height, rows).transpose(1, 3, 0, 2, 4)
+
+    def run_integers(w: Waves) -> None:
+        left, right = (
+            _unpack_integers(w.words(number, registers)[:, :, :own], kind, rows, signed)
+            for number, signed in ((a, one["neg"] & 1), (b, one["neg"] & 2))
+        )
+        target = w.words(d, results).reshape(blocks, height, w.count, groups, rows)
+        old = w.i[c] if constant else w.words(c, results).view(I32).reshape(target.shape)
+        total = order(w, np.matmul(left, right.transpose(0, 2, 1))) + old.astype(I64)
+        if one["clmp"]:
+            total = np.clip(total, -(2**31), 2**31 - 1)
+        target[...] = total.astype(I32).view(U32)
+
+    if integers:
+        return run_integers
+
     def run(w: Waves) -> None:
         left = _unpack(w.words(a, registers)[:, :, :own], kind, rows, w.machine.fnuz)
         right = _unpack(w.words(b, registers)[:, :, :own], other, rows, w.machine.fnuz)
-        product = _multiplied(left, right)
-        # Rows: which four registers, which lanes, which register of the four.
-        ordered = product.reshape(w.count, blocks, groups, height, rows).transpose(1, 3, 0, 2, 4)
+        ordered = order(w, _multiplied(left, right))
         target = w.words(d, results).view(F32).reshape(blocks, height, w.count, groups, rows)
         if constant:
             np.add(ordered, w.f[c], out=target)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from qola.emulate import program
-from qola.emulate.arrays import U8, U32, U64, Array
+from qola.emulate.arrays import I64, U8, U32, U64, Array
 from qola.emulate.buffers import BUFFERS, SCALAR_MEMORY
 from qola.emulate.faults import EmulationError
 from qola.emulate.float8 import FORMATS
 from qola.emulate.isa import CDNA, RDNA3, RDNA4, Isa
 from qola.emulate.lds import LDS
-from qola.emulate.matrix import supported
+from qola.emulate.matrix import ELEMENTS, INTEGERS, supported
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import SDWA, Literals, UnsupportedError
 from qola.emulate.program import BRANCHES, ENDS, NOTHING
@@ -372,7 +372,7 @@ def _swizzle(name: str) -> None:
 
 @case([name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables) if supported(name)])
 def _matrix(name: str) -> None:
-    words = re.match(r"V_(?:MFMA|WMMA)_F32_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
+    words = re.match(r"V_(?:MFMA|WMMA)_(?:F32|I32)_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
     assert words
     rows, k = int(words[1]), int(words[2])
     if words[3] == "F8F6F4":
@@ -382,6 +382,11 @@ def _matrix(name: str) -> None:
             _multiplied(name, rows, k, chosen, False, cbsz=cbsz, blgp=blgp)
         return
     kinds = words[3], words[4] or words[3]
+    if words[3] in INTEGERS:
+        for isa, neg in itertools.product((RDNA3, RDNA4), range(4)):
+            if name in pseudocode(isa.tables):
+                _multiplied(name, rows, k, kinds, False, isa, neg=neg)
+        return
     if "WMMA" in name:
         for isa in (RDNA3, RDNA4):
             if name in pseudocode(isa.tables):
@@ -398,6 +403,10 @@ def _packed(values: Array, kind: str, fnuz: bool) -> Array:
     if kind == "BF16":
         raw = values.view(U32) >> U32(16)
         return raw[0::2] | raw[1::2] << U32(16)
+    if kind in INTEGERS:
+        bits = 32 // ELEMENTS[kind]
+        own = (values.astype(I64) & (1 << bits) - 1).reshape(-1, ELEMENTS[kind])
+        return (own << bits * np.arange(ELEMENTS[kind])).sum(axis=1).astype(U32)
     if kind in FORMATS:
         return encoded(values, FORMATS[kind][fnuz]).view(U32)
     return values.view(U32)
@@ -419,7 +428,17 @@ def _multiplied(
     height = {CDNA: 4, RDNA3: 1, RDNA4: 8}[isa]
     # Every lane of RDNA3 holds all of K.
     part = k if isa is RDNA3 else k // groups
-    a, b = (generator.integers(-8, 9, (rows, k)).astype(np.float32) / 4 for _ in range(2))
+    lows, highs, scale = (-8, -8), (9, 9), 4
+    if integers := kinds[0] in INTEGERS:
+        half = 1 << 32 // ELEMENTS[kinds[0]] - 1
+        # With the first bit of NEG, numbers of A have a sign, with the second one those of B.
+        first, second = (-half if formats["neg"] >> place & 1 else 0 for place in range(2))
+        lows, highs, scale = (first, second), (first + 2 * half, second + 2 * half), 1
+    a, b = (
+        generator.integers(low, high, (rows, k)).astype(np.float32) / np.float32(scale)
+        for low, high in zip(lows, highs, strict=True)
+    )
+    number: Any = np.int32 if integers else np.float32
     registers = np.zeros((40, 1, lanes), U32)
     for base, matrix, kind in ((0, a, kinds[0]), (8, b, kinds[1])):
         if kind == "BF8":
@@ -430,7 +449,7 @@ def _multiplied(
             words = _packed(own, kind, fnuz)
             registers[base : base + len(words), 0, lane] = words
     count = rows * rows // lanes
-    c = generator.integers(-8, 9, (count, lanes)).astype(np.float32)
+    c = generator.integers(-8, 9, (count, lanes)).astype(number)
     registers[16 : 16 + count, 0] = c.view(U32)
     fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, **formats}
     # EXEC counts for nothing.
@@ -442,7 +461,7 @@ def _multiplied(
             # Some rows a group of lanes, and the next register group below those of all lanes.
             first = register // height * groups + lane // rows
             row = first * height + register % height
-            found = w.v[16 + register, 0, lane].view(np.float32)
+            found = w.v[16 + register, 0, lane].view(number)
             assert found == product[row, lane % rows] + c[register, lane], (register, lane)
 
 

@@ -23,6 +23,7 @@ from qola.emulate.machine import Machine
 from qola.emulate.matrix import NAME, supported
 from qola.emulate.memory import AddressMap
 from qola.emulate.native import NativeProgram, NativeRun
+from qola.emulate.operands import DPP8, DPP8_FI
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
@@ -416,6 +417,30 @@ def test_matrix_operation_of_32_lanes(kind: str, arch: str) -> None:
         fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272} | more
         one = instruction(f"V_WMMA_F32_16X16X16_{kind}", "VOP3P", fields)
         compare(one, results([one], kind, arch=arch), "f32")
+
+
+@RDNA
+@pytest.mark.parametrize("form", ["16_IU8", "16_IU4", "32_IU4"])
+def test_matrix_operation_of_integers(form: str, arch: str) -> None:
+    """Prevents: signs or sums of integers in a matrix multiplication that differ in C."""
+    if form == "32_IU4" and arch == "gfx1100":
+        pytest.skip("RDNA3 does not have it")
+    for neg in range(4):
+        for more in ({}, {"src2": 130}, {"src2": 281}, {"vdst": 258}, {"clmp": 1}):
+            fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, "neg": neg} | more
+            one = instruction(f"V_WMMA_I32_16X16X{form}", "VOP3P", fields)
+            compare(one, results([one], form, arch=arch))
+
+
+@RDNA
+def test_eight_lanes_in_another_order(arch: str) -> None:
+    """Prevents: DPP of eight lanes that reads other ones in C."""
+    selects = {f"lane_sel_{place}": (5 * place + 3) % 8 for place in range(8)}
+    for mark in (DPP8, DPP8_FI):
+        fields = {"src0": mark, "vsrc0": 258, "vsrc1": 260, "vdst": 266} | selects
+        for name, form in (("V_MOV_B32", "VOP1_DPP8"), ("V_ADD_F32", "VOP2_DPP8")):
+            one = instruction(name, form, fields)
+            compare(one, results([one], name, arch=arch), "f32" if "F32" in name else "")
 
 
 LANE_OPERATIONS = [

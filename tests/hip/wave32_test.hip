@@ -1,4 +1,4 @@
-// Waves of 32 lanes: sizes and indices of a grid, votes, shuffles, reductions, scratch memory, matrices.
+// Waves of 32 lanes: sizes and indices of a grid, votes, shuffles, reductions, orders, scratch memory, matrices.
 #include "check.h"
 
 #include <cmath>
@@ -111,6 +111,40 @@ __global__ void multiply(const _Float16* a, const _Float16* b, float* d)
 }
 #endif
 
+// Numbers of a lane of A and of B, eight bits each, four in a register.
+#ifdef __GFX11__
+constexpr int kDepth = 16;
+#define MULTIPLY_BYTES __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32
+#else
+constexpr int kDepth = 8;
+#define MULTIPLY_BYTES __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12
+#endif
+using Bytes = int __attribute__((ext_vector_type(kDepth / 4)));
+using Int8  = int __attribute__((ext_vector_type(8)));
+
+// D = A B with signed numbers in A, and unsigned ones in B.
+__global__ void multiply_bytes(const int8_t* a, const uint8_t* b, int* d)
+{
+    const int column = static_cast<int>(threadIdx.x) % kTile, half = static_cast<int>(threadIdx.x) / kTile;
+    const int first = kDepth == kTile ? 0 : half * kDepth;
+    Bytes of_a = {}, of_b = {};
+    for(int k = 0; k < kDepth; ++k)
+    {
+        of_a[k / 4] |= static_cast<uint8_t>(a[column * kTile + first + k]) << 8 * (k % 4);
+        of_b[k / 4] |= b[(first + k) * kTile + column] << 8 * (k % 4);
+    }
+    const Int8 sums = MULTIPLY_BYTES(true, of_a, false, of_b, Int8{}, false);
+    for(int row = 0; row < 8; ++row)
+        d[(kDepth == kTile ? 2 * row + half : first + row) * kTile + column] = sums[row];
+}
+
+// The numbers of each eight lanes in the other order.
+__global__ void reverse(unsigned* numbers)
+{
+    constexpr unsigned kOrder = 7 | 6 << 3 | 5 << 6 | 4 << 9 | 3 << 12 | 2 << 15 | 1 << 18;
+    numbers[threadIdx.x]      = __builtin_amdgcn_mov_dpp8(numbers[threadIdx.x], kOrder);
+}
+
 template <typename T>
 T* allocate(int count)
 {
@@ -195,5 +229,26 @@ int main()
             sum += static_cast<float>(a[i / kTile * kTile + k]) * static_cast<float>(b[k * kTile + i % kTile]);
         expect(d[i] == sum, "product", i);
     }
+
+    auto* of_a    = allocate<int8_t>(kTile * kTile);
+    auto* of_b    = allocate<uint8_t>(kTile * kTile);
+    auto* of_d    = allocate<int>(kTile * kTile);
+    auto* numbers = allocate<unsigned>(32);
+    for(int i = 0; i < kTile * kTile; ++i)
+        of_a[i] = static_cast<int8_t>(i * 37), of_b[i] = static_cast<uint8_t>(i * 91);
+    for(unsigned i = 0; i < 32; ++i)
+        numbers[i] = i * i;
+    multiply_bytes<<<1, 32>>>(of_a, of_b, of_d);
+    reverse<<<1, 32>>>(numbers);
+    CHECK(hipDeviceSynchronize());
+    for(int i = 0; i < kTile * kTile; ++i)
+    {
+        int sum = 0;
+        for(int k = 0; k < kTile; ++k)
+            sum += of_a[i / kTile * kTile + k] * of_b[k * kTile + i % kTile];
+        expect(of_d[i] == sum, "product of bytes", i);
+    }
+    for(unsigned i = 0; i < 32; ++i)
+        expect(numbers[i] == (i ^ 7) * (i ^ 7), "lane", static_cast<int>(i));
     return wrong != 0;
 }
