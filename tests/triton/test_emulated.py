@@ -37,12 +37,11 @@ def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     check(replace(PROBLEMS[name]), device.run, backward=True, arch=arch)
 
 
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
-def test_both_engines_agree(arch: str) -> None:
+def test_both_engines_agree() -> None:
     """Prevents: kernels in waves of 32 lanes whose results depend on the engine that runs them."""
     found = []
     for reference in (False, True):
         device = Emulated(reference)
-        check(replace(PROBLEMS["plain"]), device.run, backward=False, arch=arch)
+        check(replace(PROBLEMS["plain"]), device.run, backward=False, arch="gfx1100")
         found.append(device.written())
     assert found[0] == found[1]
