@@ -11,6 +11,7 @@ from typing import Any
 
 import msgpack
 
+from qola.arch_facts import ARCHS
 from qola.code_object.elf import Elf, explain_errors
 from qola.code_object.offload import arch_of
 from qola.errors import Finding, unseen, visible
@@ -18,19 +19,14 @@ from qola.errors import Finding, unseen, visible
 _UNIT = "__hip_cuid_"
 """Prefix of the symbol by which clang identifies the source of a code object."""
 
-#: Archs by the lowest byte of e_flags (LLVM's AMDGPUUsage, EF_AMDGPU_MACH). The code objects of
-#: AITER's assembly kernels have no other mark of their arch.
-_MACHINES = {0x3F: "gfx90a", 0x49: "gfx1250", 0x4C: "gfx942", 0x4F: "gfx950"}
+#: Archs by their machine. The code objects of AITER's assembly kernels have no other mark of their
+#: arch.
+_MACHINES = {facts.machine: arch for arch, facts in ARCHS.items()}
 #: Name and type of the note with the metadata (AMDGPUUsage, code object V3 and above).
 _METADATA = ("AMDGPU", 32)
 _DESCRIPTOR_BYTES = 64
 #: Code at the start of kernels with preloaded arguments, for firmware that does not preload.
 _PRELOAD_BYTES = 256
-
-LDS_BYTES = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10} | dict.fromkeys(
-    ("gfx1100", "gfx1201"), 64 << 10
-)
-"""LDS of a workgroup in bytes (ISA documents of CDNA2, CDNA3, CDNA4, RDNA3 and RDNA4)."""
 
 
 @dataclass(frozen=True)

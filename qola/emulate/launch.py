@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from qola.code_object.reader import LDS_BYTES, CodeObject, Descriptor, Kernel
+from qola.arch_facts import ARCHS as FACTS
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import I64, U8, U32, Array
 from qola.emulate.faults import EmulationError, Fault, Faults
 from qola.emulate.isa import ISAS
@@ -218,7 +219,7 @@ class _Launch:
             groups=self.at_once,
             group_waves=waves,
             entry=self.module.base + self.kernel.entry,
-            fnuz=self.program.arch == "gfx942",
+            fnuz=FACTS[self.program.arch].fp8 == "fnuz",
             checked=self.program.checked,
             lanes=self.program.isa.lanes,
             lds_accesses=self.program.lds_accesses,
@@ -270,8 +271,8 @@ class _Launch:
             return "rounding that is not to nearest"
         if descriptor.rsrc1 >> 26 & 1:
             return "f16 that does not overflow (FP16_OVFL)"
-        if lds > LDS_BYTES[arch]:
-            limit = f"{LDS_BYTES[arch]:,}"
+        if lds > FACTS[arch].lds_bytes:
+            limit = f"{FACTS[arch].lds_bytes:,}"
             return f"{lds:,} bytes of LDS, and a workgroup of {arch} has at most {limit}"
         if scratch > _MAX_SCRATCH:
             return f"{scratch:,} bytes of scratch memory, and a lane has at most {_MAX_SCRATCH:,}"

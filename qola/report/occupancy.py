@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qola.code_object.reader import LDS_BYTES
+from qola.arch_facts import ARCHS
 
 Limit = Literal["registers", "LDS", "waves"]
 
@@ -47,7 +47,7 @@ def occupancy(arch: str, registers: int, lds: int, workgroup: int) -> tuple[int,
     if by_registers < waves:
         waves, limit = by_registers, "registers"
     if lds:
-        workgroups = LDS_BYTES[arch] // _up(lds, LDS_GRANULE[arch])
+        workgroups = ARCHS[arch].lds_bytes // _up(lds, LDS_GRANULE[arch])
         # The waves of all workgroups go to the SIMDs in turn; the one that has most counts.
         by_lds = -(-workgroups * -(-workgroup // LANES) // SIMDS)
         if by_lds < waves:

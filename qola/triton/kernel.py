@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypedDict
 
+from qola.arch_facts import ARCHS
 from qola.errors import Finding, ManifestError
 
 #: Options of Triton's compiler and their defaults. They replace those of the version of Triton and
@@ -23,8 +24,8 @@ OPTIONS: Mapping[str, int] = {
 }
 #: Archs whose waves have 32 lanes: RDNA and later.
 _WAVE32 = re.compile(r"gfx(1[0-9])[0-9a-f]{2}$")
-#: LDS of a workgroup in bytes, from LLVM; other archs have 64 KiB.
-_LDS = {"gfx950": 160 << 10, "gfx1250": 320 << 10}
+#: LDS of a workgroup in bytes on archs that are not in ARCHS.
+_LDS = 64 << 10
 #: `*fp16:16`: a pointer to fp16, its address divisible by 16.
 _TYPE = re.compile(
     r"(?P<type>\*?(?:[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8e\w+))(?::(?P<by>\d+))?$"
@@ -147,7 +148,7 @@ class Instance:
     @property
     def lds_limit(self) -> int:
         """Largest LDS of a workgroup in bytes."""
-        return _LDS.get(self.arch, 64 << 10)
+        return ARCHS[self.arch].lds_bytes if self.arch in ARCHS else _LDS
 
     def choices_text(self) -> str:
         """Return arch and choices as a text for messages."""

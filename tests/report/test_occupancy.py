@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.code_object.reader import LDS_BYTES
+from qola.arch_facts import ARCHS
 from qola.report.occupancy import LDS_GRANULE, occupancy
 
 CLANG = Path(os.environ["QOLA_TEST_CLANG"]).absolute()
@@ -49,7 +49,7 @@ def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
     points = [
         (*registers, lds, workgroup)
         for registers, lds, workgroup in product(REGISTERS, BYTES, WORKGROUPS)
-        if lds <= LDS_BYTES[arch] and (sum(registers) <= 168 or workgroup < 512)
+        if lds <= ARCHS[arch].lds_bytes and (sum(registers) <= 168 or workgroup < 512)
     ]
     file = tmp_path / "kernels.cl"
     file.write_text("".join(source(i, *point) for i, point in enumerate(points)), "utf-8")
