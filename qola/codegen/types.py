@@ -80,7 +80,7 @@ class KernelInstance:
         fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
             assembly helper has some of these fields.
         variants: `index` of each variant that selects it; () without variants.
-        module, package, headers, entry: names by which the plan compiles it; "" before.
+        module, kernel_group, headers, entry: names by which the plan compiles it; "" before.
     """
 
     name: str
@@ -91,7 +91,7 @@ class KernelInstance:
     fields: Mapping[str, FieldValue]
     variants: tuple[int, ...] = ()
     module: str = ""
-    package: str = ""
+    kernel_group: str = ""
     headers: str = ""
     entry: str = ""
 

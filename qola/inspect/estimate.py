@@ -153,7 +153,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
         groups: dict[tuple[str, str], dict[str, list[KernelInstance]]] = {}
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
             group = groups.setdefault((kernel.direction, kernel.role), {})
-            group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
+            group.setdefault(f"{kernel.kernel_group}:{name}", []).append(kernel)
         for key, batches in groups.items():
             measured = key in costs.kernels
             points = costs.kernels[key if measured else _borrowed_role(costs, *key)]

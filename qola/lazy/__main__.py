@@ -68,7 +68,7 @@ def make_index(settings: Settings, plan: Plan) -> Index:
     abi = Path(settings["abi_header"])
     used = [s for s in plan.header_sets if any(k.headers == s.name for k in kernels)]
     digests = {file: sha256_of(tree / file) for file in {f for s in used for f in s.files}}
-    packages = {kernel.package for kernel in kernels}
+    groups = {kernel.kernel_group for kernel in kernels}
     entries = {source.name: source.sha256 for source in module.entry_sources}
     return Index(
         module=module.name,
@@ -79,7 +79,7 @@ def make_index(settings: Settings, plan: Plan) -> Index:
             arch: tuple(settings["arch_flags"].get(arch, ()))
             for arch in sorted({arch for kernel in kernels for arch in kernel.archs})
         },
-        package_flags={name: plan.packages[name].copts for name in sorted(packages)},
+        package_flags={name: plan.kernel_groups[name].copts for name in sorted(groups)},
         headers={
             found.name: Headers(
                 (*(f"{_INCLUDE}/{d}" for d in found.include_dirs), _ABI_DIR),
@@ -92,7 +92,7 @@ def make_index(settings: Settings, plan: Plan) -> Index:
         link_script=sha256_of(Path(settings["link_script"])),
         entries=entries,
         kernels=tuple(
-            Kernel(k.name, arch, k.package, k.headers, k.entry, k.sha256)
+            Kernel(k.name, arch, k.kernel_group, k.headers, k.entry, k.sha256)
             for k in kernels
             for arch in k.archs
         ),

@@ -45,7 +45,10 @@ class Headers:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel instance for one arch; `package` has its flags, `source` is a digest."""
+    """A kernel instance for one arch.
+
+    `package` is its kernel group in the plan, which has its flags; `source` is a digest.
+    """
 
     name: str
     arch: str

@@ -1,4 +1,4 @@
-"""Collects a plan's kernel instances, packages, headers and libraries."""
+"""Collects a plan's kernel instances, kernel groups, headers and libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qola.plan.generate import GeneratedModule
 from qola.plan.inputs import find_group_headers, find_headers
 from qola.plan.model import (
     HeaderSet,
-    KernelPackage,
+    KernelGroup,
     PlannedBatch,
     PlannedModule,
     TorchModule,
@@ -35,13 +35,13 @@ class Assembly:
     """The part of a plan with kernel instances, to which modules are added one by one.
 
     Attributes:
-        header_sets, packages: by name.
+        header_sets, kernel_groups: by name.
         entries: the public interface of each library, by its name.
     """
 
     def __init__(self, resolved: ResolvedRequest, output: Folder) -> None:
         self.header_sets: dict[str, HeaderSet] = {}
-        self.packages: dict[str, KernelPackage] = {}
+        self.kernel_groups: dict[str, KernelGroup] = {}
         self.kernels: list[KernelInstance] = []
         self.modules: list[PlannedModule] = []
         self.batches: list[PlannedBatch] = []
@@ -127,7 +127,10 @@ class Assembly:
         instances: Sequence[KernelInstance],
         lazy: LazySources,
     ) -> None:
-        """Add the kernel instances of a group; they share a package unless their archs differ."""
+        """Add the kernel instances of a direction, or its helper kernels.
+
+        They are one kernel group unless their archs or flags differ.
+        """
         name, config = module.spec.name, module.config
         folder = self._output.below(name)
         texts = [folder.text(kernel.file) for kernel in instances]
@@ -141,13 +144,13 @@ class Assembly:
         if config.name in TORCH_ATTENTION:
             headers = [self.header_sets[set_name] for set_name in set_of.values()]
             config = kernel_config(self._tree, config, library, headers, texts)
-        packages = [_package_name(group, config, library, kernel) for kernel in instances]
-        for package in packages:
-            self.packages[package] = KernelPackage(config.flags_hip, group)
+        kernel_groups = [_kernel_group_name(group, config, library, kernel) for kernel in instances]
+        for kernel_group in kernel_groups:
+            self.kernel_groups[kernel_group] = KernelGroup(config.flags_hip, group)
         files = sorted({file for name in set_of.values() for file in self.header_sets[name].files})
         self.batches += write_batches(
             instances,
-            packages,
+            kernel_groups,
             texts,
             first=len(self.kernels),
             size=self._resolved.request.manifest.batch,
@@ -156,17 +159,19 @@ class Assembly:
             module=name,
         )
         self.kernels += [
-            replace(kernel, module=name, package=package, headers=set_of[names], entry=entry)
-            for kernel, package, names, entry in zip(
-                instances, packages, roots, entries, strict=True
+            replace(
+                kernel, module=name, kernel_group=kernel_group, headers=set_of[names], entry=entry
+            )
+            for kernel, kernel_group, names, entry in zip(
+                instances, kernel_groups, roots, entries, strict=True
             )
         ]
 
 
-def _package_name(
+def _kernel_group_name(
     group: str, config: ModuleConfig, library: ModuleConfig, kernel: KernelInstance
 ) -> str:
-    """Return the name of the package of a kernel instance: equal names mean equal compiles.
+    """Return the name of the kernel group of a kernel instance: equal names mean equal compiles.
 
     The group is followed by the archs, unless the instance's name ends with its arch (gfx9 stands
     for several archs, no tag for all archs of the manifest), and by a digest of flags and include

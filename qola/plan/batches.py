@@ -29,7 +29,7 @@ pipeline's. A variant often adds a pipeline."""
 
 def write_batches(
     instances: Sequence[KernelInstance],
-    packages: Sequence[str],
+    kernel_groups: Sequence[str],
     texts: Sequence[str],
     *,
     first: int,
@@ -41,7 +41,7 @@ def write_batches(
     """Write the batches, of `size` kernel instances at most, of a group.
 
     Args:
-        packages, texts: the package and the source text of each kernel instance.
+        kernel_groups, texts: the kernel group and the source text of each kernel instance.
         first: index of the first kernel instance in the plan.
         size: maximum number of kernel instances in a batch.
         named: result of `only_defines_name` for all headers that the sources include.
@@ -49,12 +49,18 @@ def write_batches(
     """
     index = {kernel.name: number for number, kernel in enumerate(instances, first)}
     compatible: dict[tuple[str, _Names, _Names, _Names, bool], list[KernelInstance]] = {}
-    for kernel, package, text in zip(instances, packages, texts, strict=True):
+    for kernel, kernel_group, text in zip(instances, kernel_groups, texts, strict=True):
         names = local_names(text) if size > 1 else None
         if names is not None:
-            key = (package, kernel.archs, tuple(included([text])), names, only_calls_name(text))
+            key = (
+                kernel_group,
+                kernel.archs,
+                tuple(included([text])),
+                names,
+                only_calls_name(text),
+            )
             compatible.setdefault(key, []).append(kernel)
-    for (package, _, includes, names, own), kernels in compatible.items():
+    for (kernel_group, _, includes, names, own), kernels in compatible.items():
         for batch in cut(in_order(kernels), size):
             if len(batch) > 1:
                 members = [kernel.name for kernel in batch]
@@ -63,7 +69,7 @@ def write_batches(
                 text = batch_source(members, includes, names, named=named and own)
                 digest = folder.write(file, text)
                 indices = tuple(index[member] for member in members)
-                yield PlannedBatch(name, package, indices, file, digest)
+                yield PlannedBatch(name, kernel_group, indices, file, digest)
 
 
 def _family(kernel: KernelInstance) -> tuple[str, ...]:

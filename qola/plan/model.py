@@ -23,8 +23,8 @@ __all__ = [
     "EntryPoint",
     "GeneratedSource",
     "HeaderSet",
+    "KernelGroup",
     "KernelInstance",
-    "KernelPackage",
     "Plan",
     "PlannedAiter",
     "PlannedBatch",
@@ -36,7 +36,7 @@ __all__ = [
     "TritonKernel",
 ]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Increased with every change that an existing reader of plan.json would misread."""
 
 
@@ -75,10 +75,10 @@ class HeaderSet:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Kernel instances of a package that are compiled together."""
+    """Kernel instances of a kernel group that are compiled together."""
 
     name: str
-    package: str
+    kernel_group: str
     kernels: tuple[int, ...]
     file: str
     sha256: str
@@ -124,10 +124,10 @@ class PlannedModule(KernelModule):
 
 
 @dataclass(frozen=True)
-class KernelPackage:
+class KernelGroup:
     """Kernel instances of one direction that share flags and headers.
 
-    Helper kernels of an assembly kernel have the package bwd_asm.
+    Helper kernels of an assembly kernel have the kernel group bwd_asm.
     """
 
     copts: tuple[str, ...]
@@ -212,7 +212,7 @@ class Plan:
     archs: tuple[str, ...]
     manifest: Mapping[str, Any]
     aiter: PlannedAiter
-    packages: Mapping[str, KernelPackage]
+    kernel_groups: Mapping[str, KernelGroup]
     header_sets: tuple[HeaderSet, ...]
     kernels: tuple[KernelInstance, ...]
     modules: tuple[PlannedModule, ...]

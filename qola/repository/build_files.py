@@ -225,7 +225,7 @@ def _kernel_group(
     kernels: Sequence[KernelInstance],
     batches: Mapping[str, Sequence[str]],
 ) -> str:
-    package = kernels[0].package
+    kernel_group = kernels[0].kernel_group
     entries: dict[str, list[str]] = {}
     for kernel in kernels:
         entries.setdefault(kernel.entry, []).append(kernel.name)
@@ -233,12 +233,12 @@ def _kernel_group(
         "kernel_instances",
         name=group,
         batches=dict(sorted(batches.items())) or None,
-        copts=list(plan.packages[package].copts),
+        copts=list(plan.kernel_groups[kernel_group].copts),
         directory=module,
         entries=dict(sorted(entries.items())),
         headers=f":{kernels[0].headers}.headers",
         kernels={kernel.name: kernel.archs for kernel in kernels},
-        package=None if group.endswith(f"/{package}") else package,
+        kernel_group=None if group.endswith(f"/{kernel_group}") else kernel_group,
     )
 
 
@@ -371,16 +371,16 @@ def _code_objects(
 
 def _group(plan: Plan, kernel: KernelInstance) -> str:
     """Return the label prefix of the kernel instances with the same flags and headers."""
-    package = f"{kernel.module}/{kernel.package}"
-    same = kernel.headers == plan.packages[kernel.package].headers
-    return package if same else f"{package}.{kernel.headers}"
+    group = f"{kernel.module}/{kernel.kernel_group}"
+    same = kernel.headers == plan.kernel_groups[kernel.kernel_group].headers
+    return group if same else f"{group}.{kernel.headers}"
 
 
 def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[str]]:
     """Return labels by their archs, which are separated by spaces.
 
     Args:
-        named: names of targets, each with a kernel instance of its archs and package.
+        named: names of targets, each with a kernel instance of its archs and kernel group.
     """
     found: dict[str, list[str]] = {}
     for name, kernel in named.items():

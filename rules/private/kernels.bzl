@@ -6,7 +6,7 @@ their content but neither the repository nor the tree that they come from.
 
 The rules, from source to library; each name in parentheses is the provider that the arrow passes on:
 
-    kernel_instances (macro of generated BUILD files: declares the following for the instances of one package)
+    kernel_instances (macro of generated BUILD files: declares the following for the instances of one kernel group)
       kernel_sources  --(KernelSourcesInfo)-->  compiled_kernels  --(CompiledKernelsInfo: objects of all instances)
            |                                       |   ^                          |
            |   label_flag @qola_compile//:sources  |   | the same provider        v
@@ -76,18 +76,18 @@ headers that its direction includes, not all of Composable Kernel.
 )
 
 KernelSourcesInfo = provider(
-    doc = "Sources of a package of kernel instances, and how to compile them.",
+    doc = "Sources of a kernel group, and how to compile them.",
     fields = {
         "archs": "dict from the name of each kernel instance or batch to compile to the list of its archs",
         "batches": "dict from a batch's name to the names of its kernel instances",
         "copts": "list of strings: compiler flags",
-        "headers": "HeaderSetInfo of the headers that all sources include; None in a package without kernel instances",
+        "headers": "HeaderSetInfo of the headers that all sources include; None in a kernel group without kernel instances",
         "sources": "dict from the name of a kernel instance or a batch to its File",
     },
 )
 
 CompiledKernelsInfo = provider(
-    doc = "A package of kernel instances, compiled; KernelObjectInfo is one of them.",
+    doc = "A kernel group, compiled; KernelObjectInfo is one of them.",
     fields = {
         "commands": "dict from an arch to the hip_command for only that arch",
         "objects": "dict from the name of a kernel instance or a batch to its File",
@@ -121,7 +121,7 @@ kernel_sources = rule(
         "headers": attr.label(doc = "The header_set that all sources include.", mandatory = True, providers = [HeaderSetInfo]),
         "srcs": attr.label_list(allow_files = [".cpp"], doc = "<name>.cpp of each kernel instance and each batch. A batch includes ../<name>.cpp of its kernel instances.", mandatory = True),
     },
-    doc = "The sources of a package of kernel instances, and how they are compiled.",
+    doc = "The sources of a kernel group, and how they are compiled.",
     provides = [KernelSourcesInfo],
 )
 
@@ -130,7 +130,7 @@ def _no_kernel_sources_impl(_ctx):
 
 no_kernel_sources = rule(
     implementation = _no_kernel_sources_impl,
-    doc = "A package without kernel instances: the default of kernel_objects.",
+    doc = "A kernel group without kernel instances: the default of kernel_objects.",
     provides = [KernelSourcesInfo],
 )
 
@@ -228,7 +228,7 @@ compiled_kernels = rule(
         ),
         "_kernels": attr.label(cfg = _sources_transition, default = "@qola_compile//:kernels", providers = [CompiledKernelsInfo]),
     },
-    doc = "Compiles a package of kernel instances by the kernel_objects target of the module qola_compile.",
+    doc = "Compiles a kernel group by the kernel_objects target of the module qola_compile.",
     provides = [CompiledKernelsInfo],
 )
 
@@ -252,7 +252,7 @@ def _hip_object_impl(ctx):
             commands = {arch: found.commands[arch] for arch in ctx.attr.archs},
             entry = ctx.file.entry,
             name = ctx.attr.kernel,
-            package = ctx.attr.package,
+            kernel_group = ctx.attr.kernel_group,
             src = ctx.file.src,
         ),
     ]
@@ -264,7 +264,7 @@ hip_object = rule(
         "entry": attr.label(allow_single_file = [".cpp"], doc = "The source that makes a kernel library of the object; see kernel_libraries."),
         "kernel": attr.string(doc = "Name of the kernel instance or batch.", mandatory = True),
         "kernels": attr.label(doc = "The compiled_kernels that have it.", mandatory = True, providers = [CompiledKernelsInfo]),
-        "package": attr.string(doc = "The package, as plan.json names it.", mandatory = True),
+        "kernel_group": attr.string(doc = "The kernel group, as plan.json names it.", mandatory = True),
         "src": attr.label(allow_single_file = [".cpp"], doc = "Its source.", mandatory = True),
     },
     doc = """One kernel instance, or a batch of them, as one position-independent object.
@@ -299,8 +299,8 @@ def compile_targets(name, sources):
         **KERNEL_TARGET
     )
 
-def kernel_instances(name, directory, kernels, headers, package = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
-    """Declares the kernel instances of a package, and the batches that libraries link.
+def kernel_instances(name, directory, kernels, headers, kernel_group = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
+    """Declares the kernel instances of a kernel group, and the batches that libraries link.
 
     | Target | Content |
     | --- | --- |
@@ -310,12 +310,12 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
     | `<name>.single.sources`, `<name>.single.compiled` | the same of each kernel instance of a batch, compiled by itself |
 
     Args:
-      name: prefix of the targets' names, <module>/<package>.
+      name: prefix of the targets' names, <module>/<kernel group>.
       directory: directory of the module, with kernels/<kernel>.cpp,
         kernels/batches/<batch>.cpp and entries/<entry>.cpp.
       kernels: dict from the name of a kernel instance to its archs.
       headers: label of the header_set that all kernel instances include.
-      package: the package, as plan.json names it; by default the end of `name`.
+      kernel_group: the kernel group, as plan.json names it; by default the end of `name`.
       copts: compiler flags of the module, from optCompilerConfig.json.
       entries: dict from the name of an entry source to its kernel instances. A
         kernel instance without an entry source has no kernel library.
@@ -323,7 +323,7 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
         archs.
       visibility: visibility of the targets.
     """
-    package = package or name.rpartition("/")[2]
+    kernel_group = kernel_group or name.rpartition("/")[2]
     entry_of = {kernel: entry for entry, names in entries.items() for kernel in names}
     sources = {kernel: "{}/kernels/{}.cpp".format(directory, kernel) for kernel in kernels}
     batch_sources = {batch: "{}/kernels/batches/{}.cpp".format(directory, batch) for batch in batches}
@@ -359,7 +359,7 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
                 **KERNEL_TARGET
             )
     common = dict(
-        package = package,
+        kernel_group = kernel_group,
         # Several manifests link the same kernel, each into a library with
         # symbols of its own.
         tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],

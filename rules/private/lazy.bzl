@@ -85,7 +85,7 @@ def _lazy_sources_impl(ctx):
         "module": ctx.attr.module,
         "place": ctx.attr.place,
         "plan": ctx.file.plan.path,
-        "sources": {"{}/{}".format(object.package, object.name): object.src.path for object in objects},
+        "sources": {"{}/{}".format(object.kernel_group, object.name): object.src.path for object in objects},
         "tree": ctx.file.tree.dirname,
     }) + "\n")
     common = [settings, ctx.file.plan, ctx.file._abi_header, ctx.file._link_script] + entries

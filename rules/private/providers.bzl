@@ -60,7 +60,7 @@ KernelObjectInfo = provider(
         "commands": "dict from arch to what hip_command returned: how it is compiled for that arch alone",
         "entry": "File: the entry source",
         "name": "string: the kernel instance",
-        "package": "string: the package that plan.json has it in",
+        "kernel_group": "string: the kernel group that plan.json has it in",
         "src": "File: the source",
     },
 )

@@ -156,7 +156,7 @@ PLAN = plans.plan(
             sha256=sha256_of_text("k1.cpp"),
         ),
     ),
-    packages={"fwd": plans.package("-DP")},
+    kernel_groups={"fwd": plans.kernel_group("-DP")},
     header_sets=(
         HeaderSet("fwd", ("ck",), ("ck/one.h", "ck/two.h")),
         HeaderSet("libmha_fwd", ("ck",), ("ck/unused.h",)),

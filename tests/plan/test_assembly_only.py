@@ -74,7 +74,12 @@ def test_transformer_engines_manifest(plan: Planning, tmp_path: Path) -> None:
     """Prevents: a manifest that ROCm/QoLA builds, refused or built into something else."""
     made = plan(GFX1250)
     (module,) = made.modules
-    assert (made.archs, made.kernels, made.packages, made.batches) == (("gfx1250",), (), {}, ())
+    assert (made.archs, made.kernels, made.kernel_groups, made.batches) == (
+        ("gfx1250",),
+        (),
+        {},
+        (),
+    )
     assert module.library == "te_v3_libmha_fwd.so"
     assert [(entry.name, entry.parameters) for entry in module.entries] == [("mha_fwd", 2)]
     # mha_fwd_split.cu is an entry of a direction that has kernels of Composable Kernel alone.

@@ -18,7 +18,7 @@ from qola.plan import planner
 from qola.plan.request import Request
 from qola.plan.spec import BuildSpec
 from tests.support.folders import write
-from tests.support.plans import kernel, package, plan
+from tests.support.plans import kernel, kernel_group, plan
 
 TEXT = """\
 [qola]
@@ -36,7 +36,7 @@ TREE = {
 }
 SMALL = plan(
     kernels=(kernel("k0", fields={"mask": True, "hdim_q": 64}), kernel("k1", variants=(0, 2))),
-    packages={"fwd": package("-O3")},
+    kernel_groups={"fwd": kernel_group("-O3")},
     warnings=(Finding("here", "this", "that", severity="warning"),),
 )
 

@@ -107,7 +107,7 @@ FILES = (PlannedFile("fwd", "libmha_fwd/fwd.cpp", "3" * 64),)
 PLAN = plans.plan(
     manifest={"namespace": "ns", "architectures": ["gfx950"]},
     aiter=PlannedAiter("wheel", "", "1", (PatchPin("a.patch", "4" * 64),)),
-    packages={"fwd": plans.package("-DX")},
+    kernel_groups={"fwd": plans.kernel_group("-DX")},
     header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h")),),
     kernels=(kernel("k2"), kernel("k1"), kernel("k3", "fwd_splitkv")),
     modules=(
@@ -139,8 +139,8 @@ def test_the_text_has_a_kernel_a_line() -> None:
         '    "gfx950"',
         "  ],",
         '  "batches": [',
-        '    {"file": "libmha_fwd/two.cpp", "kernels": [0, 1], "name": "two", "package": "fwd", '
-        f'"sha256": "{"5" * 64}"}}',
+        '    {"file": "libmha_fwd/two.cpp", "kernel_group": "fwd", "kernels": [0, 1], '
+        f'"name": "two", "sha256": "{"5" * 64}"}}',
         "  ],",
         '  "configs": [],',
         '  "header_sets": [',
@@ -152,7 +152,7 @@ def test_the_text_has_a_kernel_a_line() -> None:
     assert line == (
         '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", '
         '"fields": {"dtype": "bf16", "mask": true}, "headers": "fwd", '
-        '"module": "libmha_fwd", "name": "k2", "package": "fwd", "role": "fwd", '
+        '"kernel_group": "fwd", "module": "libmha_fwd", "name": "k2", "role": "fwd", '
         f'"sha256": "{"0" * 64}", "variants": [0]}},'
     )
     assert "föund" in text
@@ -264,7 +264,7 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         for key, value in data.items():
             below = f"{path}.{key}" if path != "Top level" else key
             # The keys of these are names that the user or AITER chose.
-            if below == "packages":
+            if below == "kernel_groups":
                 yield from objects(list(value.values()), below)
             elif below not in _NAMED and key not in ("choices", "signature"):
                 yield from objects(value, below)

@@ -106,7 +106,7 @@ def test_a_kernel_more_leaves_the_entry_points_alone(plan: Planning) -> None:
 
 
 @pytest.mark.thorough
-def test_archs_of_one_tag_do_not_meet_in_a_package(plan: Planning) -> None:
+def test_archs_of_one_tag_do_not_meet_in_a_kernel_group(plan: Planning) -> None:
     """Prevents: a library of two archs with objects that another manifest wants for one."""
     texts = [
         TEXT.replace('"gfx950"', archs) for archs in ('"gfx942"', '"gfx90a"', '"gfx90a", "gfx942"')
@@ -114,7 +114,7 @@ def test_archs_of_one_tag_do_not_meet_in_a_package(plan: Planning) -> None:
     archs: dict[tuple[str, str], tuple[str, ...]] = {}
     for made in map(plan, texts):
         for kernel in made.kernels:
-            of = (kernel.package, kernel.name)
+            of = (kernel.kernel_group, kernel.name)
             assert archs.setdefault(of, kernel.archs) == kernel.archs
 
 
@@ -150,14 +150,14 @@ def test_a_source_for_several_archs_is_one_kernel(plan: Planning) -> None:
     )
     names = [k.name for k in made.kernels]
     assert len(set(names)) == len(names)
-    assert {k.package for k in made.kernels if k.direction == "fwd_splitkv"} == {
+    assert {k.kernel_group for k in made.kernels if k.direction == "fwd_splitkv"} == {
         "fwd_splitkv_gfx942_gfx950"
     }
     assert {k.archs for k in made.kernels} == {("gfx942", "gfx950")}
 
 
 @pytest.mark.thorough
-def test_changed_flags_make_another_package(plan: Planning) -> None:
+def test_changed_flags_make_another_kernel_group(plan: Planning) -> None:
     """Prevents: a kernel with changed flags taken for the one every manifest shares."""
     own, added, replaced, included = (
         plan(TEXT.replace("receipt = 700", f"receipt = 700\n{line}"))
@@ -168,13 +168,13 @@ def test_changed_flags_make_another_package(plan: Planning) -> None:
             'add_includes = ["aiter_meta/csrc/include/ck_tile"]',
         )
     )
-    packages = [next(iter(p.packages)) for p in (own, added, replaced, included)]
-    assert packages[0] == "fwd"
-    assert len(set(packages)) == 4
-    assert all(re.fullmatch("fwd_[0-9a-f]{8}", name) for name in packages[1:])
+    groups = [next(iter(p.kernel_groups)) for p in (own, added, replaced, included)]
+    assert groups[0] == "fwd"
+    assert len(set(groups)) == 4
+    assert all(re.fullmatch("fwd_[0-9a-f]{8}", name) for name in groups[1:])
     copts = own.modules[0].copts
     assert added.modules[0].copts == (*copts, "-DADDED")
-    assert added.packages[packages[1]].copts == (*copts, "-DADDED")
+    assert added.kernel_groups[groups[1]].copts == (*copts, "-DADDED")
     assert replaced.modules[0].copts == ("-DALONE",)
     assert included.modules[0].copts == copts
 

@@ -34,7 +34,7 @@ def plan_of(manifest: Manifest, tree: AiterTree) -> Plan:
 
 def directions(plan: Plan) -> dict[str, int]:
     """Number of kernel instances by header set: those of assembly kernels have one of their own."""
-    headers = (plan.packages[kernel.package].headers for kernel in plan.kernels)
+    headers = (plan.kernel_groups[kernel.kernel_group].headers for kernel in plan.kernels)
     return dict(sorted(Counter(headers).items()))
 
 

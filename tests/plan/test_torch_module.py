@@ -69,7 +69,7 @@ def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
 def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) -> set[str]:
     """Return the labels of what is linked of a direction."""
     return {
-        f"{kernel.package}:{name}"
+        f"{kernel.kernel_group}:{name}"
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True)
         if kernel.direction == direction
     }
@@ -122,7 +122,10 @@ def test_no_action_is_added_to_those_of_the_library(plan: Planning) -> None:
     library, python = plan("libmha_fwd", more=FWD), plan("module_mha_varlen_fwd", more=FWD)
     assert library.header_set("fwd") == python.header_set("fwd")
     keys = [
-        {(batch.name, batch.sha256, one.packages[batch.package].copts) for batch in one.batches}
+        {
+            (batch.name, batch.sha256, one.kernel_groups[batch.kernel_group].copts)
+            for batch in one.batches
+        }
         for one in (library, python)
     ]
     assert keys[1] != set()
@@ -135,8 +138,8 @@ def test_other_flags_make_other_kernel_instances(plan: Planning) -> None:
     both = plan("libmha_bwd", "module_mha_bwd", more=BWD)
     (library,), (module,) = both.modules, both.torch_modules
     assert not compiled(both, module, "bwd") & compiled(both, library, "bwd")
-    (package,) = {kernel.package for kernel in both.kernels_of(module)}
-    assert both.packages[package].copts == module.copts
+    (group,) = {kernel.kernel_group for kernel in both.kernels_of(module)}
+    assert both.kernel_groups[group].copts == module.copts
     assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=2" in module.copts
     assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=0" in library.copts
 

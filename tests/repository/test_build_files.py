@@ -35,7 +35,7 @@ PLAN = plans.plan(
     configs=("aiter/configs/a.csv",),
     licenses=("LICENSE", "ck/LICENSE"),
     header_sets=(HEADERS, HeaderSet("libmha_fwd", ("inc", "csrc"), ("inc/a.h",))),
-    packages={"fwd": plans.package('-DTEXT="a\\b"')},
+    kernel_groups={"fwd": plans.kernel_group('-DTEXT="a\\b"')},
     kernels=(
         plans.kernel("k2", entry="fwd_gfx950"),
         plans.kernel("other", direction="bwd", module="libmha_bwd"),
@@ -93,7 +93,7 @@ def test_the_manifests_build_file() -> None:
     assert found["header_set fwd.headers"]["headers"] == ["@tree//:inc/a.h", "@tree//:inc/b.h"]
     kernels = found["kernel_instances libmha_fwd/fwd"]
     assert kernels["batches"] == {"two": ["k3", "k2"]}
-    assert tuple(kernels["copts"]) == PLAN.packages["fwd"].copts  # type: ignore[arg-type]
+    assert tuple(kernels["copts"]) == PLAN.kernel_groups["fwd"].copts  # type: ignore[arg-type]
     assert kernels["entries"] == {"fwd_gfx9": ["k1"], "fwd_gfx950": ["k2", "k3"]}
     assert kernels["kernels"] == {"k1": [*BOTH], "k2": ["gfx950"], "k3": ["gfx950"]}
     library = found["module_library libmha_fwd"]
@@ -122,7 +122,7 @@ def test_kernels_that_include_other_headers_are_a_group_of_their_own() -> None:
     sets = (*PLAN.header_sets, HeaderSet("fwd_1", ("inc",), ("inc/b.h",)))
     found = calls(replace(PLAN, kernels=tuple(kernels), header_sets=sets))
     group = found["kernel_instances libmha_fwd/fwd.fwd_1"]
-    assert (group["headers"], group["package"]) == (":fwd_1.headers", "fwd")
+    assert (group["headers"], group["kernel_group"]) == (":fwd_1.headers", "fwd")
     assert group["entries"] == {"fwd_gfx9": ["k1"]}
     library = found["module_library libmha_fwd"]
     assert library["kernels"]["gfx942 gfx950"] == [":libmha_fwd/fwd.fwd_1/k1"]  # type: ignore[index]

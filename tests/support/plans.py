@@ -12,8 +12,8 @@ from qola.manifest.load import Manifest, loads
 from qola.plan.model import (
     EntryPoint,
     HeaderSet,
+    KernelGroup,
     KernelInstance,
-    KernelPackage,
     Plan,
     PlannedAiter,
     PlannedFile,
@@ -39,7 +39,11 @@ def plan_text(
 def kernel(name: str, **changes: Any) -> KernelInstance:
     """Return a kernel instance of direction fwd for gfx950."""
     of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
-    of |= {"package": changes.get("direction", "fwd"), "archs": ("gfx950",), "sha256": "0" * 64}
+    of |= {
+        "kernel_group": changes.get("direction", "fwd"),
+        "archs": ("gfx950",),
+        "sha256": "0" * 64,
+    }
     of |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
     return KernelInstance(name, **of | changes)
 
@@ -65,23 +69,24 @@ def python_module(name: str, library: str) -> PythonModule:
     return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), (), (), (), (), {})
 
 
-def package(*copts: str, headers: str = "fwd") -> KernelPackage:
-    """Return a package."""
-    return KernelPackage(copts, headers)
+def kernel_group(*copts: str, headers: str = "fwd") -> KernelGroup:
+    """Return a kernel group."""
+    return KernelGroup(copts, headers)
 
 
 def plan(**changes: Any) -> Plan:
     """Return a plan of nothing, in the namespace ns for gfx950.
 
-    The packages and header sets that kernel instances name are there, if need be without files.
+    The kernel groups and header sets of kernel instances are there, if need be without files.
     """
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
     of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "torch_modules", "batches"), ())
     of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
-    of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
+    of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "kernel_groups": {}}
     of |= changes
     for instance in of["kernels"]:
-        of["packages"] = {instance.package: package(headers=instance.headers), **of["packages"]}
+        group = {instance.kernel_group: kernel_group(headers=instance.headers)}
+        of["kernel_groups"] = {**group, **of["kernel_groups"]}
         if instance.headers not in {headers.name for headers in of["header_sets"]}:
             of["header_sets"] = (*of["header_sets"], HeaderSet(instance.headers, (), ()))
     return Plan(**of)
