@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from qola.cache import distrust, own_directory
+from qola.cache import distrust, foreign, own_directory
 from qola.errors import QolaError
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_json, whole
 from qola.json_types import json_fields, reader
@@ -88,6 +88,7 @@ class AnswerCache:
         if self._directory is not None and new and self._read_state() == self._state:
             for key, data in new.items():
                 write_entry(self._directory, key, data)
+            prune_entries(self._directory)
 
 
 NO_ANSWERS = AnswerCache()
@@ -102,7 +103,7 @@ def read_entry(directory: Path, key: str) -> bytes | None:
         if distrust(path) is None:
             data = bounded_bytes(path, LIMIT)
             if data[:_DIGEST] == _digest(key, data[_DIGEST:]):
-                # `write_entry` and `qola cache --prune` remove the least recently used entries.
+                # `prune_entries` and `qola cache --prune` remove the least recently used entries.
                 os.utime(path)
                 unpacker = zlib.decompressobj()
                 content = unpacker.decompress(data[_DIGEST:], UNPACKED)
@@ -111,7 +112,7 @@ def read_entry(directory: Path, key: str) -> bytes | None:
 
 
 def write_entry(directory: Path, key: str, content: bytes) -> None:
-    """Write an entry if possible; remove the least recently used ones above `LIMIT`."""
+    """Write an entry if possible."""
     packed = zlib.compress(content, 1)
     with suppress(OSError, QolaError):
         own_directory(directory)
@@ -122,6 +123,13 @@ def write_entry(directory: Path, key: str, content: bytes) -> None:
             # Independent of the umask: an entry that a group can write to is not read.
             os.fchmod(file.fileno(), 0o600)
             file.write(_digest(key, packed) + packed)
+
+
+def prune_entries(directory: Path) -> None:
+    """Remove the least recently used entries above `LIMIT`; it reads the time of each entry."""
+    with suppress(OSError):
+        if foreign(directory):
+            return
         entries = [(path.lstat(), path) for path in directory.iterdir()]
         total = 0
         for status, path in sorted(entries, key=lambda entry: -entry[0].st_mtime):

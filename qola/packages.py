@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["QOLA", "find_imports", "find_modules", "find_sources"]
@@ -23,42 +23,43 @@ def find_sources(*modules: str, root: Path = QOLA) -> tuple[Path, ...]:
     Raises:
         ModuleNotFoundError: a module does not exist.
     """
-    todo = [root / "__init__.py", root / "packages.py"]
-    for module in modules:
-        if (file := _module_file(module, root)) is None:
-            raise ModuleNotFoundError(module)
-        todo.append(file)
-    packages: set[Path] = set()
-    sources: set[Path] = set()
-    while todo:
-        file = todo.pop()
-        package = file if file.parent == root else file.parent
-        if package in packages:
-            continue
-        packages.add(package)
-        files = _package_files(package)
-        sources.update(files)
-        if package != root / "__init__.py":
-            todo += [f for file in files if file.suffix == ".py" for f in find_imports(file, root)]
-    return tuple(sorted(sources))
+
+    def files(module: Path) -> list[Path]:
+        return _package_files(module if module.parent == root else module.parent)
+
+    return _reach(["qola.packages", *modules], files, root)
 
 
-def find_modules(module: str, root: Path = QOLA) -> tuple[Path, ...]:
-    """Return a module and all modules of qola that it reaches through imports, sorted.
+def find_modules(*modules: str, root: Path = QOLA) -> tuple[Path, ...]:
+    """Return modules and all modules that they reach through imports, sorted.
 
     Unlike `find_sources` without other modules of their packages.
 
     Raises:
-        ModuleNotFoundError: the module does not exist.
+        ModuleNotFoundError: a module does not exist.
     """
-    if (file := _module_file(module, root)) is None:
-        raise ModuleNotFoundError(module)
-    todo, found = [file], {root / "__init__.py"}
+    return _reach(modules, lambda module: [module], root)
+
+
+def _reach(
+    modules: Sequence[str], files: Callable[[Path], list[Path]], root: Path
+) -> tuple[Path, ...]:
+    """Follow imports, except those of qola/__init__.py.
+
+    Args:
+        files: returns the files to take with a module, whose imports are followed, too.
+    """
+    todo: list[Path] = []
+    for name in modules:
+        if (file := _module_file(name, root)) is None:
+            raise ModuleNotFoundError(name)
+        todo.append(file)
+    found = {root / "__init__.py"}
     while todo:
-        file = todo.pop()
-        if file not in found:
-            found.add(file)
-            todo += find_imports(file, root)
+        if (module := todo.pop()) not in found:
+            new = {*files(module)} - found
+            found |= new
+            todo += [file for one in new if one.suffix == ".py" for file in find_imports(one, root)]
     return tuple(sorted(found))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qola import answers
-from qola.answers import AnswerCache, read_entry, write_entry
+from qola.answers import AnswerCache, prune_entries, read_entry, write_entry
 from qola.cache import foreign
 from tests.setup.cache_rule import give_away
 
@@ -223,5 +223,6 @@ def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         os.utime(tmp_path / key, (age, age))
     assert read_entry(tmp_path, keys[0]) is not None
     write_entry(tmp_path, keys[3], os.urandom(900))
+    prune_entries(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [keys[0], keys[2], keys[3]]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3000
