@@ -42,14 +42,14 @@ def add_commands(commands: Any) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only code objects of such names, with * and ?, such as 'hsa/gfx950/fmha_*'; "
-        "repeatable",
+        help="only code objects of such names, with * and ?, such as 'hsa/gfx950/fmha_*', and only "
+        "kernels of such names in the sample; repeatable",
     )
     parser.add_argument(
         "--emulate",
         action="store_true",
-        help="also build the assembly kernels' libraries, and try the kernels on the emulator; "
-        "verdicts are cached by the digest of the code object",
+        help="also build the assembly kernels of attention and a sample of Composable Kernel's, "
+        "and try them on the emulator; verdicts are cached as those of qola verify",
     )
     parser.add_argument(
         "--samples",
@@ -79,7 +79,9 @@ def _health(args: argparse.Namespace, around: Surroundings) -> int:
     reader = Reader(args.kernels)
     trees = [reader.read(name, root) for name, root in roots.items()]
     if args.emulate:
-        request = EmulationRequest(args.samples, args.seed, args.jobs, quiet=args.quiet)
+        request = EmulationRequest(
+            args.samples, args.seed, tuple(args.kernels), args.jobs, quiet=args.quiet
+        )
         trees = emulate_trees(trees, list(roots.values()), request, around.environ)
     report = HealthReport(tuple(trees), compare_trees(trees), args.command_line)
     if output:
@@ -88,8 +90,7 @@ def _health(args: argparse.Namespace, around: Surroundings) -> int:
         around.console.json(report.to_json())
     else:
         _print(report, around)
-    failed = any(kernel.state == "failed" for kernel in trees[-1].kernels)
-    return ExitCode.WRONG if failed else ExitCode.DONE
+    return ExitCode.WRONG if trees[-1].failed else ExitCode.DONE
 
 
 def _roots(words: Sequence[str], around: Surroundings) -> dict[str, Path]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from qola.health.data import Difference, KernelHealth, TreeHealth
+from qola.health.data import Difference, KernelHealth, State, TreeHealth
 
 #: Kinds of differences, the worst first.
 KINDS = (
@@ -43,6 +43,14 @@ def _differences(before: TreeHealth, after: TreeHealth) -> Iterator[Difference]:
     for key, kernel in old.items():
         if key not in new:
             yield _difference(names, "removed", kernel, "removed")
+    for name in before.sample.keys() | after.sample.keys():
+        was, now = (
+            tree.sample[name].state if name in tree.sample else "untried"
+            for tree in (before, after)
+        )
+        if kind := _kind_of_states(was, now):
+            arch, _, symbol = name.rpartition("/")
+            yield Difference(*names, KINDS.index(kind), kind, name, symbol, arch, f"{was} -> {now}")
 
 
 def _by_place(tree: TreeHealth) -> dict[tuple[str, int], KernelHealth]:
@@ -64,17 +72,11 @@ def _difference(
 
 def _kind(old: KernelHealth, new: KernelHealth) -> str:
     """Return the worst kind of a difference, "" for equal kernels."""
-    states = old.state, new.state
-    if old.sha256 == new.sha256 and states[0] == states[1]:
-        return ""
     if set(new.proven) - set(old.proven):
         return "fails now"
-    if states[1] == "failed" and states[0] != "failed":
-        return "fails now"
-    if states == ("failed", "passed"):
-        return "passes now"
-    if states[1] == "untried" and states[0] != "untried":
-        return "not tried any more"
+    kind = _kind_of_states(old.state, new.state)
+    if kind or old.sha256 == new.sha256:
+        return kind
     if any(getattr(new, name) > getattr(old, name) for name in _SPILLS):
         return "spills more"
     if (new.waves or 0) < (old.waves or 0):
@@ -82,6 +84,13 @@ def _kind(old: KernelHealth, new: KernelHealth) -> str:
     if any(getattr(new, name) != getattr(old, name) for name in _RESOURCES):
         return "other resources"
     return "other code"
+
+
+def _kind_of_states(old: State, new: State) -> str:
+    """Return the kind of a difference of verdicts, "" if the code decides it."""
+    if old == new or (old, new) == ("untried", "passed"):
+        return ""
+    return {"failed": "fails now", "passed": "passes now", "untried": "not tried any more"}[new]
 
 
 def _changes(old: KernelHealth, new: KernelHealth) -> Iterator[str]:

@@ -95,7 +95,8 @@ class TreeHealth:
         version: AITER's version, "" if the tree does not contain it.
         checks: levels of directions, and the checks that are not ok.
         unread: code objects that cannot be read, with the error.
-        sample: CK's kernels of small libraries, with their verdicts.
+        sample: verdicts of the sample of Composable Kernel's kernels, by arch and name, such as
+            ``gfx950/fmha_fwd_...``.
     """
 
     name: str
@@ -104,6 +105,12 @@ class TreeHealth:
     kernels: tuple[KernelHealth, ...]
     unread: Mapping[str, str] = field(default_factory=dict)
     sample: Mapping[str, KernelVerdict] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a kernel or one of the sample failed."""
+        states = [kernel.state for kernel in self.kernels]
+        return "failed" in (*states, *(verdict.state for verdict in self.sample.values()))
 
 
 @dataclass(frozen=True)

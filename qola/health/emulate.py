@@ -1,11 +1,12 @@
-"""Tries the assembly kernels of trees on the emulator, and a sample of Composable Kernel's."""
+"""Tries assembly kernels of trees on the emulator, and a sample of Composable Kernel's."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ from qola.build.setup import resolve_build
 from qola.cache import cache_directory, own_directory
 from qola.checkout.request import AiterOptions
 from qola.compat.launches import small_manifests
-from qola.compat.library import Library, check_library, directions_of, manifest_text
+from qola.compat.library import Library, directions_of, manifest_text
 from qola.compat.run import candidate_libraries
 from qola.errors import AiterError, QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.folder import Folder
 from qola.health.data import KernelHealth, KernelVerdict, State, TreeHealth
 from qola.manifest.constants import TESTED_ARCHS
+from qola.plan.generate import generate_module
 from qola.plan.spec import BuildRequest
 from qola.progress import log
-from qola.verify.store import VerdictStore
 
 DIRECTORY = "health"
 """Directory of the cache with manifests."""
@@ -41,34 +42,19 @@ class EmulationRequest:
     """The problems of each kernel, as `qola verify` has them.
 
     Attributes:
+        patterns: of names of Composable Kernel's kernels, with * and ?; () for all.
         jobs: parallel actions and problems, None for one per core.
     """
 
     samples: int = 1
     seed: int = 0
+    patterns: tuple[str, ...] = ()
     jobs: int | None = None
     quiet: bool = False
 
-
-class CodeObjectVerdicts:
-    """Stored verdicts of assembly kernels, by the digest of the code object.
-
-    The problems depend on sources of all of `qola verify`. Only kernels that were tried are stored.
-    """
-
-    def __init__(self, request: EmulationRequest, environ: Mapping[str, str]) -> None:
-        self._store = VerdictStore(environ, "qola.verify.__main__")
-        self._problems = [request.samples, request.seed]
-
-    def find(self, sha256: str) -> KernelVerdict | None:
-        """Return the verdict of a code object, None if it was not tried."""
-        found: KernelVerdict | None = self._store.find([sha256, self._problems], KernelVerdict)
-        return found
-
-    def store(self, sha256: str, verdict: KernelVerdict) -> None:
-        """Store a verdict if the kernel was tried."""
-        if verdict.state != "untried":
-            self._store.store([sha256, self._problems], verdict)
+    def takes(self, kernel: str) -> bool:
+        """Whether the sample may contain a kernel."""
+        return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
 
 
 def emulate_trees(
@@ -82,16 +68,31 @@ def emulate_trees(
     Raises:
         QolaError: nothing can be built on this machine.
     """
-    store = CodeObjectVerdicts(request, environ)
     tried = [
-        _emulate_tree(tree, source, store, request, environ) if (source := _source(root)) else tree
+        _emulate_tree(tree, source, request, environ) if (source := _source(root)) else tree
         for tree, root in zip(trees, roots, strict=True)
     ]
-    # Now from every tree: a tree that does not build may have kernels of one that does.
-    return [
-        replace(tree, kernels=tuple(_with_stored(kernel, store) for kernel in tree.kernels))
-        for tree in tried
-    ]
+    return share_verdicts(tried)
+
+
+def share_verdicts(trees: Sequence[TreeHealth]) -> list[TreeHealth]:
+    """Give untried kernels the verdict of an equal code object of another tree.
+
+    A tree that does not build may have kernels of one that does.
+    """
+    known = {
+        kernel.sha256: kernel.verdict
+        for tree in trees
+        for kernel in tree.kernels
+        if kernel.verdict and kernel.verdict.state != "untried"
+    }
+
+    def shared(kernel: KernelHealth) -> KernelHealth:
+        if kernel.verdict and kernel.verdict.state != "untried":
+            return kernel
+        return replace(kernel, verdict=known.get(kernel.sha256, kernel.verdict))
+
+    return [replace(tree, kernels=tuple(map(shared, tree.kernels))) for tree in trees]
 
 
 def _source(root: Path) -> AiterTree | None:
@@ -102,41 +103,27 @@ def _source(root: Path) -> AiterTree | None:
         return None
 
 
-def _with_stored(kernel: KernelHealth, store: CodeObjectVerdicts) -> KernelHealth:
-    is_tried = kernel.verdict is not None and kernel.verdict.state != "untried"
-    if is_tried or "/fmha_" not in kernel.key:
-        return kernel
-    return replace(kernel, verdict=store.find(kernel.sha256) or kernel.verdict)
-
-
 def _emulate_tree(
-    tree: TreeHealth,
-    source: AiterTree,
-    store: CodeObjectVerdicts,
-    request: EmulationRequest,
-    environ: Mapping[str, str],
+    tree: TreeHealth, source: AiterTree, request: EmulationRequest, environ: Mapping[str, str]
 ) -> TreeHealth:
-    digests = {kernel.key: kernel.sha256 for kernel in tree.kernels}
     found: dict[str, KernelVerdict] = {}
     sample: dict[str, KernelVerdict] = {}
     for number, library in enumerate(candidate_libraries(source)):
-        archs = [arch for arch in library.resolved.archs if arch in TESTED_ARCHS]
-        folders = tuple(
-            f"hsa/{arch}/{ATTENTION[library.module.spec.name].asm_subdir}/" for arch in archs
-        )
-        own = [key for key in digests if key.startswith(folders) and key not in found]
-        found |= {key: known for key in own if (known := store.find(digests[key]))}
-        todo = [key for key in own if key not in found]
-        log.info(f"{tree.name}, {library.of}: {len(own) - len(todo)} verdicts stored")
-        if todo:
+        keys: list[str] = []
+        archs: list[str] = []
+        for arch in sorted({*library.resolved.archs} & {*TESTED_ARCHS}):
+            folder = f"hsa/{arch}/{ATTENTION[library.module.spec.name].asm_subdir}/"
+            own = {kernel.key for kernel in tree.kernels if kernel.key.startswith(folder)}
+            if own := own - found.keys():
+                archs.append(arch)
+                keys += sorted(own)
+        if keys:
             dropped = sorted(directions_of(library.module.config))
-            table = {**library.table, "drop_directions": dropped}
+            text = manifest_text({**library.table, "drop_directions": dropped}, archs)
+            log.info(f"{tree.name}, {library.of}: trying {len(keys)} assembly kernels")
             name = f"health_{number}_assembly"
-            program = _Program(name, manifest_text(table, archs), source.root, request, environ)
-            for key, verdict in program.verdicts(todo):
-                found[key] = verdict
-                store.store(digests[key], verdict)
-        if source.has_ck and digests:
+            found |= _Program(name, text, source.root, request, environ).verdicts(keys)
+        if not library.module.config.without_ck:
             sample |= _sample(library, number, source.root, request, environ)
     kernels = tuple(
         replace(kernel, verdict=found.get(kernel.key, kernel.verdict)) for kernel in tree.kernels
@@ -151,19 +138,37 @@ def _sample(
     request: EmulationRequest,
     environ: Mapping[str, str],
 ) -> dict[str, KernelVerdict]:
-    """Return verdicts of the smallest kernels of each direction of Composable Kernel."""
-    module, _ = check_library(library, Folder())
-    texts = small_manifests(library, module)[0] if module else {}
+    """Return verdicts of the smallest selected kernels of each direction of Composable Kernel."""
+    try:
+        module = generate_module(library.resolved, library.module, Folder())
+    except QolaError:  # a broken check of the tree
+        return {}
+    selected = tuple(kernel for kernel in module.kernels.kernels if request.takes(kernel.name))
+    module = replace(module, kernels=replace(module.kernels, kernels=selected))
     found: dict[str, KernelVerdict] = {}
-    for name, text in texts.items():
+    for name, text in small_manifests(library, module)[0].items():
         if not name.endswith("_assembly"):
-            program = _Program(f"health_{number}_{name}", text, root, request, environ)
-            found |= dict(program.verdicts(()))
+            log.info(f"{library.of}: trying the sample {name}")
+            found |= _Program(f"health_{number}_{name}", text, root, request, environ).sample()
     return found
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A run of a program.
+
+    Attributes:
+        outcomes: kernels in the JSON of `qola verify`, None after an error.
+        died: whether a kernel may have ended the process.
+    """
+
+    outcomes: list[Mapping[str, Any]] | None
+    died: bool = False
+    error: str = ""
+
+
 class _Program:
-    """The program of `qola verify` for a manifest, built when it first runs."""
+    """The program of `qola verify` for a manifest, which stores verdicts as `qola verify` does."""
 
     def __init__(
         self,
@@ -173,7 +178,7 @@ class _Program:
         request: EmulationRequest,
         environ: Mapping[str, str],
     ) -> None:
-        self._request, self._environ = request, environ
+        self._name, self._request, self._environ = name, request, environ
         # Another process may try another tree now.
         key = sha256_of_text(manifest)[:12]
         file = cache_directory(environ) / DIRECTORY / f"{name}_{key}.toml"
@@ -181,10 +186,27 @@ class _Program:
         write_if_changed(file, manifest)
         self._build = BuildRequest(file, aiter=AiterOptions(root, skip_checkout=True))
 
-    def verdicts(self, keys: Sequence[str]) -> Iterator[tuple[str, KernelVerdict]]:
-        """Yield the verdict of each kernel, () for all of the library."""
+    def verdicts(self, keys: Sequence[str]) -> dict[str, KernelVerdict]:
+        """Return the verdict of each of some assembly kernels."""
+        path, error = self._program()
+        if path is None:
+            return dict.fromkeys(keys, untried(error))
+        return self._try_keys(path, keys)
+
+    def sample(self) -> dict[str, KernelVerdict]:
+        """Return the verdict of each selected kernel of the library, by arch and name.
+
+        If there is none, the manifest's name has the reason.
+        """
+        path, error = self._program()
+        ran = self._run(path, self._request.patterns) if path else None
+        if ran is None or ran.outcomes is None:
+            return {self._name: untried(ran.error if ran else error)}
+        return {f"{one['arch']}/{one['kernel']}": verdict_of(one) for one in ran.outcomes}
+
+    def _program(self) -> tuple[Path | None, str]:
+        """Build the program; return its path, or the last line of the error."""
         options = BuildOptions(jobs=self._request.jobs, quiet=self._request.quiet)
-        error = ""
         try:
             chosen = resolve_build(self._build, self._environ)
             program = build_program("verify", chosen, options, self._environ)
@@ -192,37 +214,40 @@ class _Program:
         except QolaError as wrong:
             path, error = None, str(wrong)
         if path is None:
-            reason = f"the library does not build: {error.strip().splitlines()[-1]}"
             log.warning(error)
-            yield from ((key, KernelVerdict("untried", reasons=(reason,))) for key in keys)
-            return
-        yield from self._run(path, keys)
+            return None, f"the library does not build: {error.strip().splitlines()[-1]}"
+        return path, ""
 
-    def _run(self, path: Path, keys: Sequence[str]) -> Iterator[tuple[str, KernelVerdict]]:
+    def _try_keys(self, path: Path, keys: Sequence[str]) -> dict[str, KernelVerdict]:
+        ran = self._run(path, keys)
+        if ran.outcomes is not None:
+            missing = dict.fromkeys(keys, untried("the library does not embed it"))
+            return missing | {one["kernel"]: verdict_of(one) for one in ran.outcomes}
+        if ran.died and len(keys) > 1:
+            # A kernel took the process down. Verdicts of the others are stored, or found now.
+            middle = len(keys) // 2
+            return self._try_keys(path, keys[:middle]) | self._try_keys(path, keys[middle:])
+        return dict.fromkeys(keys, untried(ran.error))
+
+    def _run(self, path: Path, patterns: Sequence[str]) -> _Run:
         request = self._request
         words = [f"--samples={request.samples}", f"--seed={request.seed}", "--json"]
-        words += [f"--kernels={key}" for key in keys]
+        words += [f"--kernels={pattern}" for pattern in patterns]
         words += [f"--processes={request.jobs}"] if request.jobs else []
         quiet = subprocess.DEVNULL if request.quiet else None
         ran = run_program(path, words, self._environ, stderr=quiet)
         # Host code of AITER prints to standard output, too.
         output = ran.stdout.decode(errors="replace")
         start = output.find('{"schema"')
-        died = ran.returncode < 0 or DIED in output
-        if start < 0 and died and len(keys) > 1:
-            # A kernel took the process down. Verdicts of the others are stored, or found now.
-            for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
-                yield from self._run(path, half)
-            return
         if start < 0:
-            reason = f"the process that tried it ended with exit code {ran.returncode}"
-            yield from ((key, KernelVerdict("untried", reasons=(reason,))) for key in keys)
-            return
-        kernels = json.loads(output[start:])["kernels"]
-        known = {one["kernel"] for one in kernels}
-        yield from ((one["kernel"], verdict_of(one)) for one in kernels)
-        missing = KernelVerdict("untried", reasons=("the library does not embed it",))
-        yield from ((key, missing) for key in keys if key not in known)
+            error = f"the process that tried it ended with exit code {ran.returncode}"
+            return _Run(None, ran.returncode < 0 or DIED in output, error)
+        return _Run(json.loads(output[start:])["kernels"])
+
+
+def untried(reason: str) -> KernelVerdict:
+    """Return the verdict of a kernel that was not tried."""
+    return KernelVerdict("untried", reasons=(reason,))
 
 
 def verdict_of(outcome: Mapping[str, Any]) -> KernelVerdict:

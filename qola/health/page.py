@@ -61,7 +61,7 @@ def _sections(report: HealthReport) -> Iterator[Section]:
     """Yield the sections that are not empty."""
     if report.differences:
         yield Section("differences", "Differences, worst first", _differences_table(report))
-    if failed := [(t, k) for t in report.trees for k in t.kernels if k.state == "failed"]:
+    if failed := [row for tree in report.trees for row in _failed(tree)]:
         yield Section("failed", "Failed", _failed_table(failed))
     yield Section("trees", "Trees", _trees_table(report.trees))
     yield Section("checks", "Directions and checks", _checks_table(report.trees))
@@ -93,22 +93,26 @@ def _differences_table(report: HealthReport) -> str:
     )
 
 
-def _failed_table(rows: Sequence[tuple[TreeHealth, KernelHealth]]) -> str:
-    def reasons(row: tuple[TreeHealth, KernelHealth]) -> Cell:
-        kernel = row[1]
-        texts = [f"proven: {name}" for name in kernel.proven]
-        return warning_cell(
-            "; ".join([*texts, *(kernel.verdict.reasons if kernel.verdict else ())])
-        )
+def _failed(tree: TreeHealth) -> Iterator[tuple[str, str, str]]:
+    """Yield tree, name and faults of each failed kernel, also of the sample."""
+    for kernel in tree.kernels:
+        if kernel.state == "failed":
+            texts = [f"proven: {name}" for name in kernel.proven]
+            texts += kernel.verdict.reasons if kernel.verdict else ()
+            yield tree.name, kernel.key, "; ".join(texts)
+    for name, verdict in tree.sample.items():
+        if verdict.state == "failed":
+            yield tree.name, name, "; ".join(verdict.reasons)
 
+
+def _failed_table(rows: Sequence[tuple[str, str, str]]) -> str:
     columns: Columns = {
-        "tree": lambda row: text_cell(row[0].name),
-        "code object": lambda row: text_cell(row[1].key),
-        "arch": lambda row: text_cell(row[1].arch),
-        "fault": reasons,
+        "tree": lambda row: text_cell(row[0]),
+        "kernel": lambda row: text_cell(row[1]),
+        "fault": lambda row: warning_cell(row[2]),
     }
     caption = "Kernels that give wrong results, or make forbidden accesses, for the named problems."
-    wide = ("code object", "fault")
+    wide = ("kernel", "fault")
     return table_html("failed-table", caption, rows, columns, wide=wide, filtered=True)
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from qola.answers import read_entry, write_entry
+from qola.answers import prune_entries, read_entry, write_entry
 from qola.cache import cache_directory
 from qola.files import sha256_of, sha256_of_json
 from qola.json_types import json_fields, parse_json, reader
@@ -21,19 +22,21 @@ from qola.packages import QOLA, find_modules
 DIRECTORY = "verdicts"
 """Directory of the cache with verdicts."""
 
-REPLAY = "qola.verify.replay"
+_REPLAY = "qola.verify.replay"
 """The module whose sources decide the outcome of a recorded case."""
-
-
-PACKAGES = ("numpy", "tinygrad")
+_PACKAGES = ("numpy", "tinygrad")
 """Packages whose arithmetic and tables of instructions decide it, too."""
 
 
-def sources_digest(module: str = REPLAY) -> str:
-    """Return the digest of a module's sources, of the emulator's engine and of PACKAGES."""
-    files = [*find_modules(module), *sorted((QOLA / "emulate").glob("*.c"))]
-    sources = [[path.relative_to(QOLA).as_posix(), sha256_of(path)] for path in files]
-    return sha256_of_json([sources, [[name, version(name)] for name in PACKAGES]])
+def sources_digest(root: Path = QOLA) -> str:
+    """Return the digest of all that decides the outcome of a case, except the case.
+
+    These are the modules of the emulator, the reference and the comparison, the emulator's engine
+    in C and the versions of packages.
+    """
+    files = [*find_modules(_REPLAY, root=root), *sorted((root / "emulate").glob("*.c"))]
+    sources = [[path.relative_to(root).as_posix(), sha256_of(path)] for path in files]
+    return sha256_of_json([sources, [[name, version(name)] for name in _PACKAGES]])
 
 
 class VerdictStore:
@@ -43,10 +46,11 @@ class VerdictStore:
         sources: digest of the sources that decide the verdicts.
     """
 
-    def __init__(self, environ: Mapping[str, str], module: str = REPLAY) -> None:
-        """Read the sources that decide the verdicts, those of a module and of its imports."""
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Read the sources, and remove the least recently used verdicts above the limit."""
         self._directory = cache_directory(environ) / DIRECTORY
-        self.sources = sources_digest(module)
+        self.sources = sources_digest()
+        prune_entries(self._directory)
 
     def find(self, question: object, kind: Any) -> Any:
         """Return the verdict for a question, a JSON value; None if there is none."""

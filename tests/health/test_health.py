@@ -15,7 +15,7 @@ from qola.code_object.reader import CodeObject
 from qola.errors import ExitCode
 from qola.health.compare import compare_trees
 from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola.health.emulate import DIED, CodeObjectVerdicts, EmulationRequest, verdict_of
+from qola.health.emulate import DIED, share_verdicts, untried, verdict_of
 from qola.health.page import render
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
@@ -83,6 +83,24 @@ def test_two_trees_are_compared(
     assert page.index("fails now") < page.index("removed")
 
 
+def test_a_wheel_is_read_as_its_tree(
+    trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a wheel file that only works unpacked, or one that is no wheel as a traceback."""
+    wheel = shutil.make_archive(str(tmp_path / "aiter"), "zip", trees[0])
+    file = Path(wheel).rename(tmp_path / "aiter-1.whl")
+    (tmp_path / "bad.whl").write_text("no archive")
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    words = ["health", "--json", "-q", "--aiter"]
+    assert main([*words, str(file), str(trees[0])], environ, directory=tmp_path) == ExitCode.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["trees"]] == ["aiter-1.whl", "old"]
+    assert found["differences"] == []
+    assert len(found["trees"][0]["kernels"]) == 2
+    assert main([*words, "bad.whl"], environ, directory=tmp_path) == ExitCode.AITER
+    assert "a wheel of AITER (.whl)" in capsys.readouterr().out
+
+
 def test_patterns_and_names(
     trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,15 +153,31 @@ def test_the_worst_comes_first() -> None:
     assert (found.kind, "proven one -> one, two" in found.changes) == ("fails now", True)
 
 
-def test_verdicts_are_stored_by_digest(tmp_path: Path) -> None:
-    """Prevents: a kernel emulated again for each tree, or a verdict of other problems used."""
-    environ = {"QOLA_CACHE_HOME": str(tmp_path)}
-    verdict = KernelVerdict("failed", 2, 3.5, ("o is wrong",))
-    CodeObjectVerdicts(EmulationRequest(), environ).store("1" * 64, verdict)
-    CodeObjectVerdicts(EmulationRequest(), environ).store("2" * 64, KernelVerdict("untried"))
-    assert CodeObjectVerdicts(EmulationRequest(), environ).find("1" * 64) == verdict
-    assert CodeObjectVerdicts(EmulationRequest(), environ).find("2" * 64) is None
-    assert CodeObjectVerdicts(EmulationRequest(samples=2), environ).find("1" * 64) is None
+def test_trees_share_verdicts() -> None:
+    """Prevents: kernels of a tree that does not build, untried though an equal one was tried."""
+    failed, not_built = KernelVerdict("failed", 1, 2.0, ("wrong",)), untried("does not build")
+    new = tree("new", replace(KERNEL, verdict=failed))
+    old = tree("old", replace(KERNEL, verdict=not_built), replace(KERNEL, sha256="b", verdict=None))
+    found = share_verdicts([old, new])
+    assert [[kernel.verdict for kernel in one.kernels] for one in found] == [
+        [failed, None],
+        [failed],
+    ]
+
+
+def test_the_sample_is_compared() -> None:
+    """Prevents: a kernel of Composable Kernel that fails now, and exit code 0 or no difference."""
+    passed, failed = KernelVerdict("passed", 1), KernelVerdict("failed", 1, 2.0, ("wrong",))
+    old = replace(tree("old"), sample={"gfx942/k": passed, "gfx950/k": passed, "gfx950/l": passed})
+    new = replace(tree("new"), sample={"gfx942/k": failed, "gfx950/k": passed, "gfx950/m": passed})
+    assert (old.failed, new.failed) == (False, True)
+    kinds = {(one.kind, one.arch, one.symbol) for one in compare_trees([old, new])}
+    assert kinds == {("fails now", "gfx942", "k"), ("not tried any more", "gfx950", "l")}
+    report = HealthReport((new, old), compare_trees([new, old]))
+    # The failed kernel of a tree that is not the last.
+    failures = render(report).partition('id="failed-table"')[2].partition("</table>")[0]
+    assert "gfx942/k" in failures
+    assert "wrong" in failures
 
 
 def test_verdicts_are_those_of_verify() -> None:
@@ -168,7 +202,8 @@ def test_the_error_of_a_died_process_is_known() -> None:
 
 def test_a_page_escapes_and_lists_the_sample() -> None:
     """Prevents: a name that is HTML, and a sample of CK that the page leaves out."""
-    sampled = replace(tree("<b>", KERNEL), sample={"fmha_fwd_x": KernelVerdict("passed", 1, 0.5)})
+    sample = {"gfx950/fmha_fwd_x": KernelVerdict("passed", 1, 0.5)}
+    sampled = replace(tree("<b>", KERNEL), sample=sample)
     page = render(HealthReport((sampled,), ()))
     assert "<b>" not in page.partition("<body>")[2]
     assert "fmha_fwd_x" in page
