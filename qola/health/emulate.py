@@ -52,6 +52,11 @@ class EmulationRequest:
     jobs: int | None = None
     quiet: bool = False
 
+    @property
+    def has_sample(self) -> bool:
+        """Whether a pattern may select a kernel: only names of code objects contain a slash."""
+        return not self.patterns or any("/" not in one for one in self.patterns)
+
     def takes(self, kernel: str) -> bool:
         """Whether the sample may contain a kernel."""
         return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
@@ -123,7 +128,7 @@ def _emulate_tree(
             log.info(f"{tree.name}, {library.of}: trying {len(keys)} assembly kernels")
             name = f"health_{number}_assembly"
             found |= _Program(name, text, source.root, request, environ).verdicts(keys)
-        if not library.module.config.without_ck:
+        if request.has_sample and not library.module.config.without_ck:
             sample |= _sample(library, number, source.root, request, environ)
     kernels = tuple(
         replace(kernel, verdict=found.get(kernel.key, kernel.verdict)) for kernel in tree.kernels

@@ -15,7 +15,7 @@ from qola.code_object.reader import CodeObject
 from qola.errors import ExitCode
 from qola.health.compare import compare_trees
 from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola.health.emulate import DIED, share_verdicts, untried, verdict_of
+from qola.health.emulate import DIED, EmulationRequest, share_verdicts, untried, verdict_of
 from qola.health.page import render
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
@@ -162,6 +162,19 @@ def test_trees_share_verdicts() -> None:
     assert [[kernel.verdict for kernel in one.kernels] for one in found] == [
         [failed, None],
         [failed],
+    ]
+
+
+def test_patterns_select_the_sample() -> None:
+    """Prevents: minutes of compilation for a sample that --kernels leaves out, or no sample."""
+    assert EmulationRequest().has_sample
+    assert EmulationRequest().takes("fmha_fwd_d32_fp16")
+    assert not EmulationRequest(patterns=("hsa/*",)).has_sample
+    request = EmulationRequest(patterns=("hsa/*", "*_bf16_*"))
+    assert request.has_sample
+    assert [request.takes(f"fmha_fwd_d32_{dtype}_batch") for dtype in ("bf16", "fp16")] == [
+        True,
+        False,
     ]
 
 
