@@ -17,13 +17,12 @@ from qola.build.workspace import WORKSPACES
 from qola.fetch.git import TREES
 from qola.progress import log
 
-_BY_FILE = frozenset({"disk", "health", "verdicts", ANSWERS})
+_BY_FILE = frozenset({"disk", "verdicts", ANSWERS})
 """Directories whose files are used independently; each use updates the time stamp."""
 
 _PRUNED = (
     "disk",
     "emulators",
-    "health",
     "prebuilt",
     "verdicts",
     ANSWERS,

@@ -27,6 +27,7 @@ from qola.progress import flush_progress, log
 from qola.ruleset import ruleset_root
 
 _PROGRAMS = "programs"
+_PINNED = AiterOptions()
 
 
 class NotBuiltError(QolaError, title="the libraries were not built", exit_code=ExitCode.NOT_BUILT):
@@ -91,13 +92,14 @@ def build_programs(
     kind: str,
     options: BuildOptions,
     environ: Mapping[str, str],
-    aiter_root: str | Path | None = None,
+    aiter: AiterOptions = _PINNED,
 ) -> dict[str, BuiltProgram]:
     """Build a program for each manifest in one run of Bazel; a failure stops no other manifest.
 
     Args:
         manifests: text of each manifest, by a name that is valid for a Bazel repository.
         kind: one of `workspace.PROGRAMS`.
+        aiter: the AITER of all.
 
     Raises:
         QolaError: nothing could be tried, or a manifest is invalid.
@@ -114,7 +116,7 @@ def build_programs(
             write_if_changed(file, text)
             if chosen is None:
                 # The AITER tree is chosen once.
-                chosen = resolve_build(BuildRequest(file, aiter=AiterOptions(aiter_root)), environ)
+                chosen = resolve_build(BuildRequest(file, aiter=aiter), environ)
             else:
                 manifest = load(file, display=file.name)
                 chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)

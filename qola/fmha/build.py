@@ -193,7 +193,7 @@ def _build(
         text = make_manifest(group, archs_of_config(group[0], archs), receipt=receipt)
         name = f"k_{sha256_of_text(text)[:16]}"
         texts[name], by_name[name] = text, group
-    made = build_programs(texts, _PROGRAM, options, environ, aiter_root=aiter_root)
+    made = build_programs(texts, _PROGRAM, options, environ, AiterOptions(aiter_root))
     return {k.config: k for name, group in by_name.items() for k in _built(group, made[name])}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,24 +13,19 @@ from typing import Any
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
 from qola.build.bazel import BuildOptions
-from qola.build.programs import build_program, run_program
-from qola.build.setup import resolve_build
-from qola.cache import cache_directory, own_directory
+from qola.build.programs import BuiltProgram, build_programs, run_program
 from qola.checkout.request import AiterOptions
 from qola.compat.launches import small_manifests
 from qola.compat.library import Library, directions_of, manifest_text
 from qola.compat.run import candidate_libraries
 from qola.errors import AiterError, QolaError
-from qola.files import sha256_of_text, write_if_changed
+from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.health.data import KernelHealth, KernelVerdict, State, TreeHealth
 from qola.manifest.constants import TESTED_ARCHS
 from qola.plan.generate import generate_module
-from qola.plan.spec import BuildRequest
 from qola.progress import log
 
-DIRECTORY = "health"
-"""Directory of the cache with manifests."""
 DIED = "kernels could not be tried"
 """Title of the error of `qola verify` whose process died: ReplayError, whose module needs NumPy."""
 #: Shares of limits are finite in JSON.
@@ -108,54 +103,98 @@ def _source(root: Path) -> AiterTree | None:
         return None
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A library to build and try.
+
+    Attributes:
+        label: what an untried sample is called.
+        keys: its code objects to try; () to try Composable Kernel's kernels.
+    """
+
+    label: str
+    manifest: str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its repository and program, another one for each manifest."""
+        return f"health_{sha256_of_text(self.manifest)[:16]}"
+
+
 def _emulate_tree(
     tree: TreeHealth, source: AiterTree, request: EmulationRequest, environ: Mapping[str, str]
 ) -> TreeHealth:
+    jobs = list(_jobs(tree, source, request))
     found: dict[str, KernelVerdict] = {}
     sample: dict[str, KernelVerdict] = {}
-    for number, library in enumerate(candidate_libraries(source)):
-        keys: list[str] = []
-        archs: list[str] = []
-        for arch in sorted({*library.resolved.archs} & {*TESTED_ARCHS}):
-            folder = f"hsa/{arch}/{ATTENTION[library.module.spec.name].asm_subdir}/"
-            own = {kernel.key for kernel in tree.kernels if kernel.key.startswith(folder)}
-            if own := own - found.keys():
-                archs.append(arch)
-                keys += sorted(own)
-        if keys:
-            dropped = sorted(directions_of(library.module.config))
-            text = manifest_text({**library.table, "drop_directions": dropped}, archs)
-            log.info(f"{tree.name}, {library.of}: trying {len(keys)} assembly kernels")
-            name = f"health_{number}_assembly"
-            found |= _Program(name, text, source.root, request, environ).verdicts(keys)
-        if request.has_sample and not library.module.config.without_ck:
-            sample |= _sample(library, number, source.root, request, environ)
+    for job, built in zip(jobs, _build(jobs, source.root, request, environ), strict=True):
+        if built.path is None:
+            log.warning(built.error)
+            not_built = untried(
+                f"the library does not build: {built.error.strip().splitlines()[-1]}"
+            )
+            found |= dict.fromkeys(job.keys, not_built)
+            sample |= {} if job.keys else {job.label: not_built}
+            continue
+        log.info(f"{tree.name}: trying {job.label}")
+        program = _Program(built.path, request, environ)
+        if job.keys:
+            found |= program.try_keys(job.keys)
+        else:
+            sample |= program.try_sample(job.label)
     kernels = tuple(
         replace(kernel, verdict=found.get(kernel.key, kernel.verdict)) for kernel in tree.kernels
     )
     return replace(tree, kernels=kernels, sample=sample)
 
 
-def _sample(
-    library: Library,
-    number: int,
-    root: Path,
-    request: EmulationRequest,
-    environ: Mapping[str, str],
-) -> dict[str, KernelVerdict]:
-    """Return verdicts of the smallest selected kernels of each direction of Composable Kernel."""
+def _jobs(tree: TreeHealth, source: AiterTree, request: EmulationRequest) -> Iterator[_Job]:
+    """Yield the libraries of a tree, each code object in the first one that may launch it."""
+    keys = {kernel.key for kernel in tree.kernels}
+    for library in candidate_libraries(source):
+        folder = ATTENTION[library.module.spec.name].asm_subdir
+        by_arch = {
+            arch: sorted(key for key in keys if key.startswith(f"hsa/{arch}/{folder}/"))
+            for arch in sorted({*library.resolved.archs} & {*TESTED_ARCHS})
+        }
+        if archs := [arch for arch, own in by_arch.items() if own]:
+            own = tuple(key for arch in archs for key in by_arch[arch])
+            keys -= {*own}
+            dropped = sorted(directions_of(library.module.config))
+            text = manifest_text({**library.table, "drop_directions": dropped}, archs)
+            yield _Job(f"assembly kernels of {library.of}", text, own)
+        if request.has_sample and not library.module.config.without_ck:
+            yield from _sample(library, request)
+
+
+def _sample(library: Library, request: EmulationRequest) -> Iterator[_Job]:
+    """Yield libraries of the smallest selected kernels of each direction of Composable Kernel."""
     try:
         module = generate_module(library.resolved, library.module, Folder())
     except QolaError:  # a broken check of the tree
-        return {}
+        return
     selected = tuple(kernel for kernel in module.kernels.kernels if request.takes(kernel.name))
     module = replace(module, kernels=replace(module.kernels, kernels=selected))
-    found: dict[str, KernelVerdict] = {}
-    for name, text in small_manifests(library, module)[0].items():
-        if not name.endswith("_assembly"):
-            log.info(f"{library.of}: trying the sample {name}")
-            found |= _Program(f"health_{number}_{name}", text, root, request, environ).sample()
-    return found
+    for label, text in small_manifests(library, module)[0].items():
+        if not label.endswith("_assembly"):
+            yield _Job(label, text)
+
+
+def _build(
+    jobs: Sequence[_Job], root: Path, request: EmulationRequest, environ: Mapping[str, str]
+) -> list[BuiltProgram]:
+    """Build the programs of a tree in one run of Bazel, since each run has outputs of its own."""
+    if not jobs:
+        return []
+    options = BuildOptions(jobs=request.jobs, quiet=request.quiet)
+    texts = {job.name: job.manifest for job in jobs}
+    aiter = AiterOptions(root, skip_checkout=True)
+    try:
+        made = build_programs(texts, "verify", options, environ, aiter)
+    except QolaError as error:
+        return [BuiltProgram(None, str(error))] * len(jobs)
+    return [made[job.name] for job in jobs]
 
 
 @dataclass(frozen=True)
@@ -172,75 +211,43 @@ class _Run:
     error: str = ""
 
 
+@dataclass(frozen=True)
 class _Program:
-    """The program of `qola verify` for a manifest, which stores verdicts as `qola verify` does."""
+    """The program of `qola verify` for a library, which stores verdicts as `qola verify` does."""
 
-    def __init__(
-        self,
-        name: str,
-        manifest: str,
-        root: Path,
-        request: EmulationRequest,
-        environ: Mapping[str, str],
-    ) -> None:
-        self._name, self._request, self._environ = name, request, environ
-        # Another process may try another tree now.
-        key = sha256_of_text(manifest)[:12]
-        file = cache_directory(environ) / DIRECTORY / f"{name}_{key}.toml"
-        own_directory(file.parent)
-        write_if_changed(file, manifest)
-        self._build = BuildRequest(file, aiter=AiterOptions(root, skip_checkout=True))
+    path: Path
+    request: EmulationRequest
+    environ: Mapping[str, str]
 
-    def verdicts(self, keys: Sequence[str]) -> dict[str, KernelVerdict]:
-        """Return the verdict of each of some assembly kernels."""
-        path, error = self._program()
-        if path is None:
-            return dict.fromkeys(keys, untried(error))
-        return self._try_keys(path, keys)
-
-    def sample(self) -> dict[str, KernelVerdict]:
+    def try_sample(self, label: str) -> dict[str, KernelVerdict]:
         """Return the verdict of each selected kernel of the library, by arch and name.
 
-        If there is none, the manifest's name has the reason.
+        If there is none, the label has the reason.
         """
-        path, error = self._program()
-        ran = self._run(path, self._request.patterns) if path else None
-        if ran is None or ran.outcomes is None:
-            return {self._name: untried(ran.error if ran else error)}
+        ran = self._run(self.request.patterns)
+        if ran.outcomes is None:
+            return {label: untried(ran.error)}
         return {f"{one['arch']}/{one['kernel']}": verdict_of(one) for one in ran.outcomes}
 
-    def _program(self) -> tuple[Path | None, str]:
-        """Build the program; return its path, or the last line of the error."""
-        options = BuildOptions(jobs=self._request.jobs, quiet=self._request.quiet)
-        try:
-            chosen = resolve_build(self._build, self._environ)
-            program = build_program("verify", chosen, options, self._environ)
-            path, error = program.path, program.error
-        except QolaError as wrong:
-            path, error = None, str(wrong)
-        if path is None:
-            log.warning(error)
-            return None, f"the library does not build: {error.strip().splitlines()[-1]}"
-        return path, ""
-
-    def _try_keys(self, path: Path, keys: Sequence[str]) -> dict[str, KernelVerdict]:
-        ran = self._run(path, keys)
+    def try_keys(self, keys: Sequence[str]) -> dict[str, KernelVerdict]:
+        """Return the verdict of each of some assembly kernels."""
+        ran = self._run(keys)
         if ran.outcomes is not None:
             missing = dict.fromkeys(keys, untried("the library does not embed it"))
             return missing | {one["kernel"]: verdict_of(one) for one in ran.outcomes}
         if ran.died and len(keys) > 1:
             # A kernel took the process down. Verdicts of the others are stored, or found now.
             middle = len(keys) // 2
-            return self._try_keys(path, keys[:middle]) | self._try_keys(path, keys[middle:])
+            return self.try_keys(keys[:middle]) | self.try_keys(keys[middle:])
         return dict.fromkeys(keys, untried(ran.error))
 
-    def _run(self, path: Path, patterns: Sequence[str]) -> _Run:
-        request = self._request
+    def _run(self, patterns: Sequence[str]) -> _Run:
+        request = self.request
         words = [f"--samples={request.samples}", f"--seed={request.seed}", "--json"]
         words += [f"--kernels={pattern}" for pattern in patterns]
         words += [f"--processes={request.jobs}"] if request.jobs else []
         quiet = subprocess.DEVNULL if request.quiet else None
-        ran = run_program(path, words, self._environ, stderr=quiet)
+        ran = run_program(self.path, words, self.environ, stderr=quiet)
         # Host code of AITER prints to standard output, too.
         output = ran.stdout.decode(errors="replace")
         start = output.find('{"schema"')
