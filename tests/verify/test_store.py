@@ -9,8 +9,8 @@ from qola.packages import QOLA
 from qola.verify.store import sources_digest
 
 DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
-#: The look of a report, the choice of problems, which are part of a case, and other commands.
-OTHERS = ("verify/page.py", "verify/sample.py", "health/emulate.py")
+#: The look of a report, and the choice of problems, which are part of a case.
+OTHERS = ("verify/page.py", "verify/sample.py")
 
 
 def test_verdicts_of_other_sources_are_not_used(tmp_path: Path) -> None:
