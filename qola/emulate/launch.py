@@ -219,7 +219,7 @@ class _Launch:
             groups=self.at_once,
             group_waves=waves,
             entry=self.module.base + self.kernel.entry,
-            fnuz=FACTS[self.program.arch].fp8 == "fnuz",
+            fnuz=self.program.fnuz,
             checked=self.program.checked,
             lanes=self.program.isa.lanes,
             lds_accesses=self.program.lds_accesses,

@@ -183,8 +183,7 @@ class NativeProgram:
     @classmethod
     def make(cls, program: Program) -> NativeProgram:
         """Encode a program."""
-        fnuz = program.arch == "gfx942"
-        formats = [values_of(FORMATS[name][fnuz]) for name in ("FP8", "BF8")]
+        formats = [values_of(FORMATS[name][program.fnuz]) for name in ("FP8", "BF8")]
         values = np.ascontiguousarray(np.concatenate(formats), F32)
         encoded = encode(program)
         return cls(program, encoded, values, Passages(program, encoded))

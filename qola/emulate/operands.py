@@ -92,17 +92,20 @@ def listed(number: int, kind: str) -> Read:
     return lambda w: w.u[number]
 
 
+def wide_literal(one: Instruction, kind: str) -> int:
+    """Return the 64 bits of an instruction's literal: the upper half of a float, else the lower."""
+    bits = (one.literal or 0) & 0xFFFFFFFF
+    if kind == "f64":
+        return bits << 32
+    return bits | 0xFFFFFFFF << 32 if kind == "i64" and bits >> 31 else bits
+
+
 def wide(one: Instruction, name: str, kind: str) -> Read:
     """Return a function that reads an operand of 64 bits."""
     number = one.fields[name]
     target = TYPES[kind]
     if number == LITERAL:
-        bits = (one.literal or 0) & 0xFFFFFFFF
-        if kind == "f64":
-            bits <<= 32
-        elif kind == "i64" and bits >> 31:
-            bits |= 0xFFFFFFFF << 32
-        fixed = np.array([[bits]], U64).view(target)
+        fixed = np.array([[wide_literal(one, kind)]], U64).view(target)
         return lambda _: fixed
     if number == NULL and one.isa.is_rdna:
         return lambda w: np.zeros((w.count, 1), target)

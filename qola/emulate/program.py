@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qola.arch_facts import ARCHS
 from qola.code_object.reader import CodeObject, Kernel
 from qola.emulate.arrays import U64, Array
 from qola.emulate.bind import bind_table
@@ -213,6 +214,7 @@ class Program:
     Attributes:
         arch: that of its code object.
         isa: the arch's instruction set.
+        fnuz: whether the arch's floats of 8 bits have the FNUZ formats.
         code: the instruction at each offset, or the reason why it cannot be decoded.
         starts: offsets at which blocks begin.
         literals: constants that the ISA lacks, complete before the first wave starts.
@@ -231,6 +233,7 @@ class Program:
         """Take the instructions of a kernel, decoded from its code object unless given."""
         self.arch = code_object.arch
         self.isa = ISAS[self.arch]
+        self.fnuz = ARCHS[self.arch].fp8 == "fnuz"
         self.kernel = kernel
         self.checked = checked
         if code is None:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from qola.emulate.decode import Instruction
-from qola.emulate.operands import EXECZ, LITERAL, SCC, VCCZ, LanePattern, number_of
+from qola.emulate.operands import (
+    EXECZ,
+    LITERAL,
+    SCC,
+    VCCZ,
+    LanePattern,
+    number_of,
+    wide_literal,
+)
 from qola.emulate.program import Program
 from qola.emulate.waves import (
     AGPRS,
@@ -146,12 +154,7 @@ class Registers:
         """Return an operand of 64 bits by its field."""
         number = one.fields[name]
         if number == LITERAL:
-            bits = (one.literal or 0) & 0xFFFFFFFF
-            if kind == "f64":
-                bits <<= 32
-            elif kind == "i64" and bits >> 31:
-                bits |= 0xFFFFFFFF << 32
-            return Operand(value=bits)
+            return Operand(value=wide_literal(one, kind))
         if number == NULL and one.isa.is_rdna:
             return Operand(value=0)
         if number < SGPRS:
