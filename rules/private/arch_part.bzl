@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features")
+load(":cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
 load(":static.bzl", "hide_symbols", "join_objects")
 
 def _arch_part_impl(ctx):
@@ -20,15 +20,7 @@ def _arch_part_impl(ctx):
     object = ctx.actions.declare_file(ctx.label.name + ".pic.o")
     join_objects(ctx, found.toolchain, depset(objects).to_list(), joined)
     hide_symbols(ctx, found.toolchain, joined, [ctx.attr.symbol], object)
-    context, _ = cc_common.create_linking_context_from_compilation_outputs(
-        # cc_shared_library links only objects whose name is that of their target.
-        name = ctx.label.name,
-        actions = ctx.actions,
-        cc_toolchain = found.toolchain,
-        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
-        disallow_dynamic_library = True,
-        feature_configuration = found.features,
-    )
+    context = object_context(ctx, found.toolchain, found.features, object)
     shared = cc_common.create_linking_context(linker_inputs = depset(others))
     return [
         CcInfo(linking_context = cc_common.merge_linking_contexts(linking_contexts = [context, shared])),

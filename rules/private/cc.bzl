@@ -64,6 +64,26 @@ def cc_features(ctx, requested = [], unsupported = [], toolchain = None):
         toolchain = toolchain,
     )
 
+def object_context(ctx, toolchain, features, object):
+    """Returns the linking context of the one object of a target.
+
+    Args:
+      ctx: the rule context.
+      toolchain: CcToolchainInfo.
+      features: its feature configuration.
+      object: File, compiled with -fPIC.
+    """
+    context, _ = cc_common.create_linking_context_from_compilation_outputs(
+        # cc_shared_library links only objects whose name is that of their target.
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
+        disallow_dynamic_library = True,
+        feature_configuration = features,
+    )
+    return context
+
 def llvm_program(toolchain, name):
     """Returns the path of an LLVM program of the ROCm toolchain, such as llvm-objcopy."""
     return toolchain.ld_executable.rpartition("/")[0] + "/" + name

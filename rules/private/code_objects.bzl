@@ -5,7 +5,7 @@ load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/rocm:flags.bzl", "BUNDLE_FORMAT")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program")
+load(":cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program", "object_context")
 
 # For rules that call compress_code_objects.
 COMPRESS_ATTRS = {
@@ -153,16 +153,8 @@ def _embedded_code_objects_impl(ctx):
         outputs = [object],
         progress_message = "Embedding code objects of %{label}",
     )
-    linking_context, _ = cc_common.create_linking_context_from_compilation_outputs(
-        name = ctx.label.name,
-        actions = ctx.actions,
-        cc_toolchain = found.toolchain,
-        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
-        disallow_dynamic_library = True,
-        feature_configuration = found.features,
-    )
     return [
-        CcInfo(linking_context = linking_context),
+        CcInfo(linking_context = object_context(ctx, found.toolchain, found.features, object)),
         DefaultInfo(files = depset([object])),
         OutputGroupInfo(source = depset([source])),
     ]

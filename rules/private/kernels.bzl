@@ -23,7 +23,7 @@ module, and hip_library (rules/hip) compiles HIP code without a manifest.
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET")
+load(":cc.bzl", "KERNEL_TARGET", "object_context")
 load(":compile.bzl", "DEBUG_FLAGS", "compile_hip", "hip_command")
 load(":providers.bzl", "KernelObjectInfo")
 
@@ -236,15 +236,7 @@ def _hip_object_impl(ctx):
     found = ctx.attr.kernels[CompiledKernelsInfo]
     object = found.objects[ctx.attr.kernel]
     command = found.commands.values()[0]
-    context, _ = cc_common.create_linking_context_from_compilation_outputs(
-        # cc_shared_library links only objects whose name is that of their target.
-        name = ctx.label.name,
-        actions = ctx.actions,
-        cc_toolchain = command.cc_toolchain,
-        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
-        disallow_dynamic_library = True,
-        feature_configuration = command.feature_configuration,
-    )
+    context = object_context(ctx, command.cc_toolchain, command.feature_configuration, object)
     return [
         CcInfo(linking_context = context),
         DefaultInfo(files = depset([object])),
