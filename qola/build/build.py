@@ -76,12 +76,12 @@ def build_all(
     bundled = names if chosen.manifest.for_aiter else (*ATTENTION, TRITON)
     good = [name for name in names if name in bundled and results[name].success]
     bad = [name for name in names if name in bundled and not results[name].success]
+    patterns = setup.made.wheel_patterns(forms, wheel) if wheel else ()
     no_wheel = _incomplete_wheel(file, wheel, bad) if wheel and bad else ""
-    unmade = setup.made.wheel_patterns(forms, wheel) if no_wheel else ()
     if not good:
         # The file of an earlier build names other libraries.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
-        return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=unmade)
+        return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=patterns)
     if no_wheel:
         wheel = ""
     write_if_changed(directory / workspace.BUNDLE_FILE, setup.made.bundle_file(good, forms, wheel))
@@ -92,10 +92,8 @@ def build_all(
     targets = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
     events = build(setup.bazel, directory, targets, unlogged, environ)
     bundle, wheels, error = _bundle(events, targets)
-    if wheel and not wheels:
-        unmade = setup.made.wheel_patterns(forms, wheel)
     reasons = "\n".join(text for text in (error, no_wheel) if text)
-    return Built(results, errors, broken, bundle, wheels, reasons, unmade)
+    return Built(results, errors, broken, bundle, wheels, reasons, () if wheels else patterns)
 
 
 def _incomplete_wheel(file: str, version: str, failed: Sequence[str]) -> str:
