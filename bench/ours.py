@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -56,18 +57,19 @@ class Repeated:
         return found
 
 
-_SOURCE_COMPILE = "CppCompile"
+#: An output of Bazel in an argument of a compile: its configuration, and its path below that.
+_OUTPUT = re.compile(r"bazel-out/([^/]+)/(bin/.+)")
 
 
 def _compiled(spawn: Spawn) -> str:
     """Return the name of a compile's source, "" for other actions.
 
-    The source is a batch, a kernel instance or one of a Python module's sources.
+    The source is a batch, a kernel instance or one of a torch module's sources.
     """
-    if spawn.mnemonic == _SOURCE_COMPILE:
-        # module_norm.norm_kernels
-        return spawn.name.partition(".")[2]
-    return spawn.name if spawn.mnemonic == KERNEL_COMPILE else ""
+    if spawn.mnemonic != KERNEL_COMPILE:
+        return ""
+    # module_norm.norm_kernels
+    return spawn.name.partition(".")[2] or spawn.name
 
 
 @dataclass
@@ -177,14 +179,10 @@ class Ours:
         for spawn in sorted(spawns, key=lambda spawn: -spawn.seconds):
             if (name := _compiled(spawn)) in names:
                 arguments = list(spawn.arguments)
-                if spawn.mnemonic == _SOURCE_COMPILE:
-                    # COMPILER ARGUMENT... -MF FILE ARGUMENT... -c SOURCE -o FILE
-                    arguments.append(arguments.pop(arguments.index("-c") + 1))
-                    arguments[arguments.index("-MF") + 1] = f"../{name}.d"
-                elif "--" in arguments:
+                if "--" in arguments:
                     # compile_batch.sh BATCH KERNEL... -- COMPILER ARGUMENT...
                     arguments = [*arguments[arguments.index("--") + 1 :], arguments[1]]
-                place = self._linked(directory, outputs, arguments[-1])
+                place = self._linked(directory, outputs, arguments)
                 arguments[arguments.index("-o") + 1] = f"../{name}.o"
                 environ = [f"{key}={value}" for key, value in spawn.environment.items()]
                 run = [str(TIMED), "env", "-i", "-C", place.name, *environ]
@@ -197,32 +195,28 @@ class Ours:
             raise BenchError(Finding("execution log", text, "an action for each batch"))
         return Repeated(directory, commands, digests)
 
-    def _linked(self, directory: Path, outputs: Path, source: str) -> Path:
+    def _linked(self, directory: Path, outputs: Path, arguments: Sequence[str]) -> Path:
         """Return a directory in which the inputs of a compile have the paths of its sandbox.
 
         Args:
             outputs: Bazel's directory of all configurations.
-            source: path of the source. Bazel writes "cfg" for its configuration. Sources of Python
-                modules are in the manifest's repository instead.
+            arguments: of the compile. Paths of outputs have "cfg" for Bazel's configuration.
         """
-        if not source.startswith("bazel-out/"):
-            place = directory / "sources"
-            if not place.exists():
-                place.mkdir(parents=True)
-                (place / "external").symlink_to(self.output_base / "external")
-                (place / "bazel-out").symlink_to(outputs)
-            return place
-        configuration, _, inside = source.removeprefix("bazel-out/").partition("/")
-        found = list(outputs.glob(f"*/{inside}"))
-        if len(found) != 1:
-            count = f"{len(found)} configurations"
-            raise BenchError(Finding(f"{outputs}/*/{inside}", count, "one with this source"))
-        actual = outputs / found[0].relative_to(outputs).parts[0]
+        # The source is the last one.
+        paths = (_OUTPUT.search(argument) for argument in reversed(arguments))
+        read = next((path for path in paths if path and not path[2].endswith(".o")), None)
+        configuration, inside = read.groups() if read else ("", "")
+        found = list(outputs.glob(f"*/{inside}")) if read else []
+        if read and len(found) != 1:
+            text = f"{len(found)} configurations"
+            raise BenchError(Finding(f"{outputs}/*/{inside}", text, "one with this file"))
+        actual = outputs / found[0].relative_to(outputs).parts[0] if read else outputs
         place = directory / actual.name
         if not place.exists():
             (place / "bazel-out").mkdir(parents=True)
             (place / "external").symlink_to(self.output_base / "external")
-            (place / "bazel-out" / configuration).symlink_to(actual)
+            if read:
+                (place / "bazel-out" / configuration).symlink_to(actual)
         return place
 
     def shutdown(self) -> None:

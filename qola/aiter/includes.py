@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree, ModuleConfig
@@ -54,6 +54,49 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
             text = lossy_text(tree_root / path)
             pending += [(name, folder if quoted else "") for name, quoted in includes(text)]
     return tuple(sorted(found))
+
+
+def reaching(
+    tree_root: Path,
+    include_dirs: Sequence[str],
+    texts: Mapping[str, str],
+    prefixes: tuple[str, ...],
+) -> set[str]:
+    """Return the keys of the sources that include a header with one of the prefixes.
+
+    They include it directly or through files of the tree. Files of the tree do not count
+    themselves, whatever their name.
+
+    Args:
+        texts: texts of sources by the name under which they may include each other.
+        prefixes: beginnings of names, such as ``torch/``.
+    """
+    dirs = [posixpath.normpath(d) for d in include_dirs]
+    # No path of the tree begins with a slash.
+    pending = [(f"/{name}", text) for name, text in texts.items()]
+    includers: dict[str, list[str]] = {name: [] for name, _ in pending}
+    reached: list[str] = []
+    while pending:
+        includer, text = pending.pop()
+        folder = posixpath.dirname(includer) or "."
+        for name, quoted in includes(text):
+            own = [f"/{name}", posixpath.normpath(f"{folder}/{name}")]
+            in_tree = find(tree_root, name, [folder, *dirs] if quoted else dirs)
+            path = next((n for n in own if n in includers and n[0] == "/"), in_tree)
+            if path is None:
+                reached += [includer] if name.startswith(prefixes) else []
+                continue
+            if path not in includers:
+                includers[path] = []
+                pending.append((path, lossy_text(tree_root / path)))
+            includers[path].append(includer)
+    found: set[str] = set()
+    while reached:
+        path = reached.pop()
+        if path not in found:
+            found.add(path)
+            reached += includers[path]
+    return {key for key in texts if f"/{key}" in found}
 
 
 def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:

@@ -166,6 +166,8 @@ class TorchModule(KernelModule):
     Attributes:
         per_arch: its sources differ from arch to arch. Each is compiled for the one in its `archs`,
             and the module takes those of the current device's arch.
+        with_torch: names of sources that include PyTorch's headers and whose flags do not change
+            the meaning of these.
     """
 
     entry: str
@@ -177,6 +179,7 @@ class TorchModule(KernelModule):
     batch_files: Mapping[str, tuple[str, ...]]
     batch_headers: str
     per_arch: bool = False
+    with_torch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from qola.plan.inputs import find_headers, used_dirs
 from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
 from qola.plan.module_entry import refuse_missing, without_kernels
 from qola.plan.request import ResolvedRequest
+from qola.plan.torch_sources import sources_with_torch
 
 EXTENSION_NAME = "TORCH_EXTENSION_NAME"
 """Macro with a module's name. AITER's build defines it for modules without PyTorch, too."""
@@ -203,6 +204,7 @@ def plan_torch_module(
         batch_files=module.planned_batch_files,
         batch_headers=headers[1].name if module.batch_files else "",
         per_arch=module.per_arch,
+        with_torch=sources_with_torch(tree, module, folder),
     )
     return planned, headers
 

@@ -283,6 +283,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             plan="plan.json",
             sources=_by_arch_set(plan.archs, module.sources, per_arch=module.per_arch),
             torch="@qola_torch",
+            with_torch=module.with_torch,
         ),
     ]
 

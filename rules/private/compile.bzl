@@ -4,6 +4,7 @@ load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "cc_common", "cc_library")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load(":cc.bzl", "KERNEL_TARGET", "cc_features")
+load(":providers.bzl", "PrecompiledHeaderInfo")
 
 # Line tables, if --@qola//rules/rocm:debug is set.
 DEBUG_FLAGS = select({
@@ -18,7 +19,7 @@ HOST_ONLY = [
     "-Wno-unused-command-line-argument",
 ]
 
-_COMPRESS_FLAGS = select({
+COMPRESS_FLAGS = select({
     Label("//rules/private:compress_enabled"): ["--offload-compress"],
     "//conditions:default": [],
 })
@@ -33,7 +34,8 @@ _BATCH = 24
 # name of it is the same on every machine; Bazel's own C++ compiles use it too.
 _PWD = "/proc/self/cwd"
 
-def _defines(archs):
+def arch_defines(archs):
+    """Returns the macros of compiles for some archs."""
     return {define: None for arch in archs for define in ARCH_DEFINES.get(arch, [])}.keys()
 
 def _offload(archs):
@@ -61,7 +63,7 @@ def hip_command(ctx, archs, copts, headers):
         archs,
         copts + SMALL_HOST_CODE + NO_GLOBALS_AA,
         headers,
-        preprocessor_defines = depset(_defines(archs)),
+        preprocessor_defines = depset(arch_defines(archs)),
     )
 
 def own_hip_command(found, archs, copts, context):
@@ -140,7 +142,46 @@ def _include_flags(headers):
 def _include_directory(file):
     return ["-isystem", file.dirname]
 
-def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], includes = [], compress = False):
+def precompile_header(ctx, command, side, header):
+    """Declares the action that parses a header for one side of a compile.
+
+    Args:
+      ctx: the rule context.
+      command: result of own_hip_command, with the flags of the sources that include the header first.
+      side: string, "host" or an arch.
+      header: File.
+
+    Returns:
+      PrecompiledHeaderInfo.
+    """
+
+    # clang finds it by this name if a source includes the header before anything else.
+    precompiled = ctx.actions.declare_file(header.basename + ".pch", sibling = header)
+    args = ctx.actions.args()
+    args.add_all(command.argv)
+    args.add_all([
+        "--offload-{}-only".format("host" if side == "host" else "device"),
+        "-fsyntax-only",
+        "-fpch-instantiate-templates",
+        # Those that are for objects.
+        "-Wno-unused-command-line-argument",
+    ])
+    args.add_all(["-emit-pch", "-fno-pch-timestamp", "-o", precompiled], before_each = "-Xclang")
+    args.add(header)
+    ctx.actions.run(
+        arguments = [args],
+        env = command.env,
+        executable = command.compiler,
+        execution_requirements = {"supports-path-mapping": "1"} if command.path_mapping else {},
+        inputs = depset([header], transitive = [command.headers.files, command.tools]),
+        mnemonic = "QolaPrecompile",
+        outputs = [precompiled],
+        progress_message = "Precompiling headers for %{label}",
+        resource_set = _batch_resources,
+    )
+    return PrecompiledHeaderInfo(header = header, precompiled = precompiled, side = side)
+
+def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], includes = [], precompiled = [], compress = False):
     """Declares the compile of one source for the archs of a command.
 
     Args:
@@ -152,6 +193,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
       kernels: Files of the kernel instances that a batch includes.
       before: Files that the compiler includes before the source.
       includes: Files in further include directories.
+      precompiled: PrecompiledHeaderInfo for each side of the compile: headers that the compiler includes first.
       compress: whether to compress the device code.
 
     Returns:
@@ -163,6 +205,11 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         args.add_all(kernels)
         args.add("--")
         args.add(command.compiler)
+
+    # Before other flags: clang uses a precompiled header only if nothing is included before it.
+    for found in precompiled:
+        args.add("-Xarch_" + found.side)
+        args.add(found.header, format = "-include%s")
     args.add_all(command.argv)
     if compress:
         args.add("--offload-compress")
@@ -183,7 +230,11 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         env = command.env,
         executable = ctx.executable._compile_batch if kernels else command.compiler,
         execution_requirements = {"supports-path-mapping": "1"} if command.path_mapping else {},
-        inputs = depset([src] + kernels + before + includes, transitive = [command.headers.files, command.tools]),
+        inputs = depset(
+            [src] + kernels + before + includes +
+            [file for found in precompiled for file in [found.header, found.precompiled]],
+            transitive = [command.headers.files, command.tools],
+        ),
         mnemonic = "QolaCompile",
         outputs = [object],
         progress_message = "Compiling " + cuid + (" ({} kernel instances)".format(len(kernels)) if kernels else ""),
@@ -207,8 +258,8 @@ def hip_source(name, src, archs, copts = [], local_defines = [], **kwargs):
         srcs = [src],
         # The id must not be derived from the path: two objects with the same id
         # define the same symbol, and the bytes must not depend on a path.
-        copts = _offload(archs) + ["-cuid=" + name] + copts + DEBUG_FLAGS + _COMPRESS_FLAGS,
-        local_defines = sorted(_defines(archs)) + local_defines,
+        copts = _offload(archs) + ["-cuid=" + name] + copts + DEBUG_FLAGS + COMPRESS_FLAGS,
+        local_defines = sorted(arch_defines(archs)) + local_defines,
         **kwargs
     )
 

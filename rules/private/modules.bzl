@@ -11,6 +11,7 @@ load(":lazy.bzl", "lazy_form")
 load(":library.bzl", "shared_form")
 load(":providers.bzl", "FunctionLibrariesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs", "subsets")
+load(":torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")
 
 _CPU_CHECK = Label("//rules/torch:cpu_check")
 
@@ -91,7 +92,7 @@ def _code_objects_table(prefix, selected, code_objects):
     )
     return prefix + "code_objects"
 
-def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = None, **kwargs):
+def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = None, declare = None, **kwargs):
     """Declares the targets of sources and code objects, for each set of archs.
 
     Args:
@@ -104,18 +105,22 @@ def _compiled_sources(name, archs, sources, deps_of, copts_of, code_objects = No
       copts_of: function from a source's name and the list of archs to compiler flags.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key; None for a module without a table of them.
+      declare: function that declares the target of a source, from the source's name and the attributes of hip_source;
+        by default as a hip_source.
       **kwargs: further attributes of the sources' targets.
 
     Returns:
       dict from a set of archs to labels.
     """
+    declare = declare or (lambda _source, **attributes: hip_source(**attributes))
     parts = {}
     for key, files in sources.items():
         selected = key.split(" ")
         prefix = _prefix(name, archs, selected)
         parts[key] = [prefix + source for source in files]
         for source, src in files.items():
-            hip_source(
+            declare(
+                source,
                 name = prefix + source,
                 src = src,
                 archs = selected,
@@ -336,7 +341,7 @@ def _joined_parts(name, stem, archs, parts, headers, code_objects):
         joined[" ".join(selected)] = ["{}.{}".format(name, arch) for arch in selected] + [prefix + "init"] + table
     return joined
 
-def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], batch_files = {}, batch_headers = None, source_copts = {}, names = [], per_arch = False):
+def torch_module(name, file, export_list, archs, kernels, sources, headers, init, torch, plan, bundle_files, copts = [], host_only = [], code_objects = {}, asm_tables = [], asm_files = False, generated = [], batch_files = {}, batch_headers = None, source_copts = {}, names = [], per_arch = False, with_torch = []):
     """Declares a module that Python imports together with PyTorch, with its kernel instances.
 
     Args:
@@ -368,14 +373,11 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
       per_arch: the sources differ from arch to arch, and define the same symbols:
         those of each arch become one object, which exports its init function
         only. Python's call goes to that of the current device's arch.
+      with_torch: names of sources that include PyTorch's headers, whose meaning their flags do not change.
     """
     stem = file.removesuffix(".so")
     with_asm = bool(code_objects or asm_tables)
-    deps = select({
-        # Found before PyTorch's headers of the same names.
-        _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
-        "//conditions:default": [torch + "//:hip"],
-    }) + [Label("@qola_rocm//:headers")]
+    deps = torch_deps(torch)
     if with_asm:
         deps = deps + _asm_headers(name, asm_tables)
     if asm_files:
@@ -389,7 +391,11 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
             "-DPyInit_{0}=qola_init_{0}{1}".format(stem, "_" + selected[0] if per_arch else ""),
         ]
 
-    copts = copts + ["-DTORCH_API_INCLUDE_EXTENSION_H"] + (_EMBEDDED_HSA if asm_tables else [])
+    def declare(source, archs, **attributes):
+        sides = (["host"] + ([] if source in host_only else archs)) if source in with_torch else []
+        torch_source(archs = archs, precompiled = ["{}//:precompiled.{}".format(torch, side) for side in sides], **attributes)
+
+    copts = copts + TORCH_FLAGS + (_EMBEDDED_HSA if asm_tables else [])
     size_flags = _size_flags(sources)
     generated_of = _generated_headers(name, generated, batch_files, archs if per_arch else [])
     parts = _compiled_sources(
@@ -399,6 +405,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         lambda source, selected: [batch_headers if source in batch_files else headers] + deps + generated_of(source, selected),
         lambda source, selected: copts + (init_copts(selected) if source in init else []) + source_copts.get(source, []) + size_flags(source) + (HOST_ONLY if source in host_only else []),
         code_objects = code_objects if with_asm and not per_arch else None,
+        declare = declare,
         visibility = ["//visibility:public"],
     )
     if per_arch:

@@ -54,6 +54,15 @@ QolaStaticInfo = provider(
     },
 )
 
+PrecompiledHeaderInfo = provider(
+    doc = "A header that was parsed for one side of a compile.",
+    fields = {
+        "header": "File: the header; without `precompiled` next to it, the compiler would parse it again",
+        "precompiled": "File: clang's precompiled form",
+        "side": "string: \"host\", or the arch whose device code it is for",
+    },
+)
+
 KernelObjectInfo = provider(
     doc = "One kernel instance, for rules that make a kernel library of it.",
     fields = {

@@ -6,7 +6,8 @@ load("//rules/private/repositories:module_python.bzl", "link_headers", "module_p
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
 
-_BUILD = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "torch_info")
+_BUILD = _HEADER + '''load("@qola//rules/private:torch_source.bzl", "precompiled_torch")
+load("@qola//rules/torch:torch_info.bzl", "torch_info")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
@@ -29,6 +30,8 @@ torch_info(
     python = "{python}",
     version = "{version}",
 )
+
+precompiled_torch()
 '''
 
 # What runs it, for actions: it may be a link in a virtual environment, which the name leads to.
@@ -55,7 +58,8 @@ load("@qola//rules/torch:torch_info.bzl", "no_torch")
 ]
 '''
 
-_NONE = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "no_torch")
+_NONE = _HEADER + '''load("@qola//rules/private:torch_source.bzl", "PRECOMPILED")
+load("@qola//rules/torch:torch_info.bzl", "no_torch")
 
 [
     no_torch(
@@ -63,7 +67,7 @@ _NONE = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "no_torch")
         message = {message},
         visibility = ["//visibility:public"],
     )
-    for name in ["headers", "hip", "info"] + {libraries}
+    for name in ["headers", "hip", "info"] + PRECOMPILED + {libraries}
 ]
 '''
 

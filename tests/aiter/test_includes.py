@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qola.aiter.includes import closure, includes
+from qola.aiter.includes import closure, includes, reaching
 from qola.aiter.tree import read_tree
 from tests.support.folders import write
 
@@ -41,6 +41,30 @@ def test_first_directory_wins_and_the_tree_is_not_left(tmp_path: Path) -> None:
     assert closure(tmp_path / "t", ["a", "b"], ["x.h"]) == ("a/x.h",)
     assert closure(tmp_path / "t", ["b", "a"], ["x.h"]) == ("b/x.h",)
     assert closure(tmp_path / "t", ["a"], ["absent.h"]) == ()
+
+
+def test_sources_that_reach_a_header(tmp_path: Path) -> None:
+    """Prevents: a source whose header includes PyTorch counts as one without, or the reverse."""
+    write(
+        tmp_path,
+        {
+            "inc/direct.h": "#include <torch/all.h>\n",
+            "inc/loop.h": '#include "loop2.h"\n',
+            "inc/loop2.h": '#include "loop.h"\n#include "direct.h"\n',
+            "inc/torch/own.h": "#include <vector>\n",
+            "inc/generated.h": '#include "made.h"\n',
+        },
+    )
+    texts = {
+        "a.cpp": "#include <ATen/ATen.h>\n",
+        "b.cpp": '#include "loop.h"\n',
+        "c.cpp": '#include "torch/own.h"\n#include <torchless.h>\n',
+        "d.cpp": '#include "generated.h"\n',
+        "sub/e.cpp": '#include "../made.h"\n',
+        "made.h": '#include "torch/extension.h"\n',
+    }
+    found = reaching(tmp_path, ["inc"], texts, ("ATen/", "torch/"))
+    assert found == {"a.cpp", "b.cpp", "d.cpp", "sub/e.cpp", "made.h"}
 
 
 def test_real_kernels_need_a_twentieth_of_ck(aiter_tree: Path) -> None:

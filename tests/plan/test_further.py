@@ -75,6 +75,18 @@ def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path)
     ]
 
 
+def test_sources_that_include_pytorch(plan: Planning) -> None:
+    """Prevents: PyTorch's headers parsed by each source, or used with flags that change them."""
+    (norm,) = plan("module_norm").torch_modules
+    assert norm.with_torch == ("asm_layernorm", "norm_kernels", "norm_pybind")
+    # Batches, whose members include PyTorch by a header of the generator.
+    (gemm,) = plan("module_gemm_a8w8").torch_modules
+    assert {*gemm.with_torch} == {source.name for source in gemm.sources}
+    # -ffast-math is part of the language.
+    (activation,) = plan("module_activation").torch_modules
+    assert not activation.with_torch
+
+
 def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
     """Prevents: `batch = 1` without effect on what generators of other modules write."""
     (module,) = plan("module_norm", more="batch = 1").torch_modules

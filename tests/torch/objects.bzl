@@ -1,9 +1,12 @@
-"""compiled_objects: objects of single sources of a module, compiled as libraries' are."""
+"""Objects of single sources, compiled as those of modules are."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 
+load("//rules/private:torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")  # buildifier: disable=bzl-visibility
+
 # The very transition that libraries are built under.
 load("//rules/private:transitions.bzl", "kernel_transition")  # buildifier: disable=bzl-visibility
+load("//rules/rocm:flags.bzl", "SMALL_HOST_CODE")
 
 def _compiled_objects_impl(ctx):
     objects = [
@@ -31,3 +34,24 @@ compiled_objects = rule(
     },
     doc = "Objects of sources.",
 )
+
+def source_with_torch(name, src, precompiled):
+    """Declares a source of a torch module for gfx942 and gfx950.
+
+    Args:
+      name: target name.
+      src: the source.
+      precompiled: whether it uses PyTorch's precompiled headers.
+    """
+    archs = ["gfx942", "gfx950"]
+    sides = ["host"] + archs if precompiled else []
+    torch_source(
+        name = name,
+        src = src,
+        archs = archs,
+        copts = TORCH_FLAGS + SMALL_HOST_CODE + ["-DTORCH_EXTENSION_NAME=qola_test"],
+        precompiled = ["@qola_torch//:precompiled." + side for side in sides],
+        tags = ["manual"],
+        visibility = ["//tests/torch:__pkg__"],
+        deps = torch_deps("@qola_torch"),
+    )
