@@ -1,7 +1,7 @@
 """The modules of a manifest: attention libraries, modules that Python imports, and torch modules."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("//rules/rocm:flags.bzl", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
+load("//rules/rocm:flags.bzl", "DISPATCH_HOST_CODE", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
 load(":arch_part.bzl", "arch_part")
 load(":cc.bzl", "OLDER_SYSTEMS_NAMES")
@@ -184,7 +184,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     if asm_headers:
         deps = deps + _asm_headers(name, asm_headers)
 
-    small = copts + SMALL_HOST_CODE
+    small = copts + DISPATCH_HOST_CODE
 
     def copts_of(source, selected):
         if source == "entry_point":

@@ -82,9 +82,13 @@ AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 # runtime of ROCm 7.
 BUNDLE_FORMAT = {"COMPRESSED_BUNDLE_FORMAT_VERSION": "2"}
 
-# Host code selects and launches kernels and composes names for logs: for size it has a third of the bytes, and a launch
+# Host code of kernels launches them and composes names for logs: for size it has a third of the bytes, and a launch
 # takes 40 ns more. AITER's -mcmodel=large is for libraries of more than 2 GB, which host code does not reach.
 SMALL_HOST_CODE = ["-Xarch_host", "-Oz", "-Xarch_host", "-mcmodel=small"]
+
+# Dispatch and entry points run in each call: with -Oz a call takes 0.2 us more, with -Os a library has 2 % more bytes
+# (docs/internals/batches.md#size).
+DISPATCH_HOST_CODE = ["-Xarch_host", "-Os", "-Xarch_host", "-mcmodel=small"]
 
 # Given after all others to compiles of kernel instances, and of sources that generators of other modules write.
 NO_GLOBALS_AA = [
