@@ -84,7 +84,7 @@ WHEELS = "dist"
 SBOM = "sbom.spdx.json"
 
 KERNEL_COMPILE = "QolaCompile"
-"""Mnemonic of the action that compiles a batch of kernel instances, or a single one."""
+"""Mnemonic of the action that compiles kernel instances, or a source of a torch module."""
 
 
 def action_name(mnemonic: str, label: str, output: str) -> str:

@@ -17,7 +17,7 @@ The rules, from source to library; each name in parentheses is the provider that
                                  kernel instances)                                +--(KernelObjectInfo)--> lazy.bzl
 
 Other sources do not pass here: hip_source and aiter_cc_library (compile.bzl) compile dispatch and entry points of a
-module, and hip_library (rules/hip) compiles HIP code without a manifest.
+module, torch_source (torch_source.bzl) sources of torch modules, and hip_library (rules/hip) HIP code without a manifest.
 """
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
