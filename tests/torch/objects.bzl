@@ -1,7 +1,6 @@
 """Objects of single sources, compiled as those of modules are."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-
 load("//rules/private:torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")  # buildifier: disable=bzl-visibility
 
 # The very transition that libraries are built under.
