@@ -61,7 +61,7 @@ def _command(ctx, archs):
 
 _ATTRS = {
     "copts": attr.string_list(doc = "Compiler flags."),
-    "deps": attr.label_list(doc = "Headers, none of them an output of Bazel.", providers = [CcInfo]),
+    "deps": attr.label_list(doc = "Headers, none of them an output of Bazel, and code that they need.", providers = [CcInfo]),
     "local_defines": attr.string_list(doc = "Macros."),
 }
 
@@ -109,7 +109,11 @@ def _torch_source_impl(ctx):
         ctx.label.name,
         precompiled = [target[PrecompiledHeaderInfo] for target in ctx.attr.precompiled],
     )
-    context = object_context(ctx, command.cc_toolchain, command.feature_configuration, object)
+    own = object_context(ctx, command.cc_toolchain, command.feature_configuration, object)
+
+    # Some headers come with code, such as those that find embedded assembly kernels.
+    needed = [dep[CcInfo].linking_context for dep in ctx.attr.deps]
+    context = cc_common.merge_linking_contexts(linking_contexts = [own] + needed)
     return [CcInfo(linking_context = context), DefaultInfo(files = depset([object]))]
 
 _torch_source = rule(
