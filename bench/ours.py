@@ -205,18 +205,21 @@ class Ours:
         # The source is the last one.
         paths = (_OUTPUT.search(argument) for argument in reversed(arguments))
         read = next((path for path in paths if path and not path[2].endswith(".o")), None)
-        configuration, inside = read.groups() if read else ("", "")
-        found = list(outputs.glob(f"*/{inside}")) if read else []
-        if read and len(found) != 1:
-            text = f"{len(found)} configurations"
-            raise BenchError(Finding(f"{outputs}/*/{inside}", text, "one with this file"))
-        actual = outputs / found[0].relative_to(outputs).parts[0] if read else outputs
-        place = directory / actual.name
-        if not place.exists():
-            (place / "bazel-out").mkdir(parents=True)
-            (place / "external").symlink_to(self.output_base / "external")
-            if read:
-                (place / "bazel-out" / configuration).symlink_to(actual)
+        place, links = directory / "sources", {"external": self.output_base / "external"}
+        if read:
+            configuration, inside = read.groups()
+            found = list(outputs.glob(f"*/{inside}"))
+            if len(found) != 1:
+                text = f"{len(found)} configurations"
+                raise BenchError(Finding(f"{outputs}/*/{inside}", text, "one with this file"))
+            actual = outputs / found[0].relative_to(outputs).parts[0]
+            place = directory / actual.name
+            links[f"bazel-out/{configuration}"] = actual
+        for name, target in links.items():
+            link = place / name
+            if not link.is_symlink():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(target)
         return place
 
     def shutdown(self) -> None:

@@ -80,9 +80,9 @@ def reaching(
         includer, text = pending.pop()
         folder = posixpath.dirname(includer) or "."
         for name, quoted in includes(text):
-            own = [f"/{name}", posixpath.normpath(f"{folder}/{name}")]
-            in_tree = find(tree_root, name, [folder, *dirs] if quoted else dirs)
-            path = next((n for n in own if n in includers and n[0] == "/"), in_tree)
+            own = (f"/{name}", posixpath.normpath(f"{folder}/{name}"))
+            path = next((n for n in own if n in includers and n[0] == "/"), None)
+            path = path or find(tree_root, name, [folder, *dirs] if quoted else dirs)
             if path is None:
                 reached += [includer] if name.startswith(prefixes) else []
                 continue

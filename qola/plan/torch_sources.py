@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 from qola.aiter.includes import include_dirs, reaching
@@ -24,7 +25,7 @@ _WITHOUT_EFFECT = re.compile(
 
 
 def sources_with_torch(tree: AiterTree, module: GeneratedModule, folder: Folder) -> tuple[str, ...]:
-    """Return the names of the sources that include PyTorch before anything depends on flags.
+    """Return the names of the sources that include PyTorch, with flags that do not change it.
 
     Args:
         folder: the module's directory.
@@ -45,5 +46,5 @@ def sources_with_torch(tree: AiterTree, module: GeneratedModule, folder: Folder)
 
 def _without_effect(flags: Iterable[str]) -> bool:
     # An option of LLVM may be the word after -mllvm.
-    joined = re.sub(r"(^|\x00)-mllvm\x00", r"\1-mllvm=", "\x00".join(flags))
-    return all(_WITHOUT_EFFECT.fullmatch(flag) for flag in joined.split("\x00") if flag)
+    pairs = pairwise(("", *flags))
+    return all(_WITHOUT_EFFECT.fullmatch(flag) for before, flag in pairs if before != "-mllvm")

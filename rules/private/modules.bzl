@@ -393,7 +393,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
 
     def declare(source, archs, **attributes):
         sides = (["host"] + ([] if source in host_only else archs)) if source in with_torch else []
-        torch_source(archs = archs, precompiled = ["{}//:precompiled.{}".format(torch, side) for side in sides], **attributes)
+        torch_source(archs = archs, sides = sides, torch = torch, **attributes)
 
     copts = copts + TORCH_FLAGS + (_EMBEDDED_HSA if asm_tables else [])
     size_flags = _size_flags(sources)

@@ -40,7 +40,7 @@ def torch_deps(torch):
     }) + [Label("@qola_rocm//:headers")]
 
 def _command(ctx, archs):
-    """Returns the result of own_hip_command for sources whose headers are no outputs of Bazel."""
+    """Returns how own_hip_command compiles sources that include source files only."""
     infos = [dep[CcInfo] for dep in ctx.attr.deps]
     context = cc_common.merge_cc_infos(direct_cc_infos = infos).compilation_context
 
@@ -129,7 +129,7 @@ _torch_source = rule(
     toolchains = use_cc_toolchain(),
 )
 
-def torch_source(name, src, archs, copts, deps, precompiled, **kwargs):
+def torch_source(name, src, archs, copts, deps, torch, sides, **kwargs):
     """Compiles one source of a torch module, with AITER's flags.
 
     The object is the same, byte for byte, as without precompiled headers.
@@ -141,8 +141,9 @@ def torch_source(name, src, archs, copts, deps, precompiled, **kwargs):
       copts: further compiler flags. With precompiled headers TORCH_FLAGS and SMALL_HOST_CODE are among them, and none
         that change the meaning of PyTorch's headers.
       deps: labels of the headers, none of them an output of Bazel.
-      precompiled: labels of PyTorch's precompiled headers: of the host, and of each arch if the source has device
-        code; [] for a source that parses what it includes.
+      torch: label of PyTorch's repository.
+      sides: the sides of the compile that use PyTorch's precompiled headers: "host", and the archs if the source has
+        device code. [] for a source without these headers.
       **kwargs: further attributes.
     """
     _torch_source(
@@ -151,7 +152,7 @@ def torch_source(name, src, archs, copts, deps, precompiled, **kwargs):
         archs = archs,
         copts = copts + DEBUG_FLAGS + COMPRESS_FLAGS,
         local_defines = sorted(arch_defines(archs)),
-        precompiled = precompiled,
+        precompiled = ["{}//:precompiled.{}".format(torch, side) for side in sides],
         deps = deps,
         **(KERNEL_TARGET | kwargs)
     )

@@ -43,14 +43,14 @@ def source_with_torch(name, src, precompiled):
       precompiled: whether it uses PyTorch's precompiled headers.
     """
     archs = ["gfx942", "gfx950"]
-    sides = ["host"] + archs if precompiled else []
     torch_source(
         name = name,
         src = src,
         archs = archs,
         copts = TORCH_FLAGS + SMALL_HOST_CODE + ["-DTORCH_EXTENSION_NAME=qola_test"],
-        precompiled = ["@qola_torch//:precompiled." + side for side in sides],
+        sides = ["host"] + archs if precompiled else [],
         tags = ["manual"],
+        torch = "@qola_torch",
         visibility = ["//tests/torch:__pkg__"],
         deps = torch_deps("@qola_torch"),
     )
