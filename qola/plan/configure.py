@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -99,8 +100,35 @@ def configure(
         )
     # Headers in directories of the manifest have precedence over AITER's.
     dirs = added["include_dirs"] + config.include_dirs
-    config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
+    config = replace(
+        config,
+        flags_cc=(),
+        flags_hip=_words(spec, flags),
+        flags_hip_per_source=tuple(
+            (pattern, _words(spec, own)) for pattern, own in config.flags_hip_per_source
+        ),
+        include_dirs=dirs,
+    )
     return _with_directions(config, manifest, spec)
+
+
+def _words(spec: ModuleSpec, flags: Sequence[str]) -> tuple[str, ...]:
+    """Return the compiler's arguments: AITER's build writes flags into a command of the shell.
+
+    Raises:
+        PlanError: a quotation is not closed.
+    """
+    try:
+        return tuple(word for flag in flags for word in shlex.split(flag))
+    except ValueError as error:
+        raise PlanError(
+            Finding(
+                f"compiler flags of {spec.name}",
+                f"{' '.join(flags)}: {error}",
+                "flags as the shell reads them",
+                f"correct flags_extra_cc and flags_extra_hip of {spec.name}",
+            )
+        ) from None
 
 
 def _is_unused(tree: AiterTree, config: ModuleConfig, flag: str) -> bool:

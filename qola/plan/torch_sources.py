@@ -19,7 +19,7 @@ _HEADERS = ("ATen/", "c10/", "torch/")
 #: those of PyTorch, pybind11 and Python. Clang refuses a header that was precompiled with other
 #: flags of the language.
 _WITHOUT_EFFECT = re.compile(
-    r"-mllvm[= ]?.*|-W[^lp].*|-ftemplate-depth=\d+"
+    r"-mllvm(=.*)?|-W[^lp].*|-ftemplate-depth=\d+"
     r"|-[DU](?!(AT|C10|CAFFE2|PY|PYBIND11|TORCH|USE)_)\w+(=.*)?"
 )
 
@@ -45,6 +45,6 @@ def sources_with_torch(tree: AiterTree, module: GeneratedModule, folder: Folder)
 
 
 def _without_effect(flags: Iterable[str]) -> bool:
-    # An option of LLVM may be the word after -mllvm.
+    # -mllvm takes the next word.
     pairs = pairwise(("", *flags))
     return all(_WITHOUT_EFFECT.fullmatch(flag) for before, flag in pairs if before != "-mllvm")

@@ -272,7 +272,8 @@ def aiter_cc_library(name, **kwargs):
     """
     cc_library(
         name = name,
-        features = ["aiter"],
+        # A plan's flags are complete arguments; cc_library would split them by the shell's rules.
+        features = ["aiter", "no_copts_tokenization"],
         # Bazel would compile each source a second time without -fPIC.
         linkstatic = True,
         # The output directory's name depends on options of the surrounding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -153,7 +154,7 @@ def test_merged_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -
 def test_flags_that_query_pytorch_and_name_the_tree(plan: Planning) -> None:
     """Prevents: flags of another ROCm, or objects that depend on the place of the tree."""
     (module,) = plan("module_moe_ck2stages").torch_modules
-    assert "-mllvm --misched-prera-direction=bottomup" in module.copts
+    assert ("-mllvm", "--misched-prera-direction=bottomup") in {*pairwise(module.copts)}
     # No source uses AITER's macro with a path of the tree.
     assert not [flag for flag in module.copts if "MOE_STAGE2_ASM_DIR" in flag]
 
@@ -380,6 +381,20 @@ with open(sys.argv[2].partition("=")[2], "w") as file:
 """
 
 
+def test_flags_are_split_as_by_a_shell(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: two arguments in one, which the compiler does not know."""
+    head = (
+        '[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n[[modules]]\nname = "module_quant"\n'
+    )
+    flags = r"""add_flags_extra_hip = ['-mllvm -x', '-DTEXT=\"a\"', '-DWORDS="c d"']"""
+    (module,) = plan_text(head + flags, tree, tmp_path / "right").torch_modules
+    assert module.copts[-4:] == ("-mllvm", "-x", '-DTEXT="a"', "-DWORDS=c d")
+    with pytest.raises(QolaError, match='-mllvm -x -DTEXT="a: No closing quotation'):
+        plan_text(
+            f"{head}add_flags_extra_hip = ['-mllvm -x', '-DTEXT=\"a']", tree, tmp_path / "wrong"
+        )
+
+
 def test_sources_have_flags_of_their_own(tmp_path: Path) -> None:
     """Prevents: device code that compiles with another's flags, alone or in a batch with it."""
     root = write_gemm(tmp_path / "later")
@@ -395,7 +410,7 @@ def test_sources_have_flags_of_their_own(tmp_path: Path) -> None:
     plan = plan_gemm(read_tree(root), tmp_path)
     (module,) = plan.python_modules
     assert module.source_copts == {
-        "a.device": ("-DA", "-mllvm -x"),
+        "a.device": ("-DA", "-mllvm", "-x"),
         "b.device": ("-DB",),
         "c": ("-DC",),
     }
