@@ -168,7 +168,7 @@ def build(
     file = workspace / "events.json"
     file.unlink(missing_ok=True)
     events, output = _Tail(file), None if options.subcommands else _Tail(workspace / LOG)
-    reader = EventReader(told=str(workspace / LOG)) if output else EventReader()
+    reader = EventReader(output=str(workspace / LOG)) if output else EventReader()
     command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={file}"]
     command += ["--build_event_publish_all_actions", "--", *targets]
     status = Status(reader, kernels, options.jobs or os.cpu_count() or 1)

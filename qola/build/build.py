@@ -149,7 +149,7 @@ def _bundle(
     messages = [messages_of(action).strip() for _, action in sorted(events.failed.items())]
     texts = [text for text in (*messages, *events.errors()) if text]
     reasons = [result.reason for result in results.values() if result and result.reason]
-    return directory, (), "\n".join(texts or reasons) or f"{events.told} says why"
+    return directory, (), "\n".join(texts or reasons) or f"{events.output} says why"
 
 
 def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> BuildResult:

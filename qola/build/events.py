@@ -87,7 +87,7 @@ class EventReader:
         exit_code: Bazel's exit code, None while it runs.
         exec_root: directory in which actions run, None before it is known.
         jobs: number of parallel actions, None for Bazel's default.
-        told: location of Bazel's own output, for messages.
+        output: location of Bazel's own output, for messages.
     """
 
     targets: dict[str, TargetResult] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class EventReader:
     actions: list[FinishedAction] = field(default_factory=list)
     exec_root: Path | None = None
     jobs: int | None = None
-    told: str = "Bazel's output above"
+    output: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
     _sets: dict[str, Event] = field(default_factory=dict)
     _aborts: dict[str, str] = field(default_factory=dict)

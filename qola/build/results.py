@@ -51,7 +51,7 @@ def _as_error(messages: Sequence[str], events: EventReader) -> QolaError:
     findings = read_findings(text)
     if not any(finding.severity == "error" for finding in findings):
         found = text or "\n".join(events.bazel_errors()[:_SHOWN_FAILURES]) or "an error"
-        findings = (Finding("bazel build", found, "", f"see {events.told}"),)
+        findings = (Finding("bazel build", found, "", f"see {events.output}"),)
         title = "nothing could be built"
     return kind(findings, title)
 
@@ -90,7 +90,7 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
     lines += [f"... and {hidden} more targets failed"] if hidden else []
     lines += events.analysis_errors(result)
-    return "\n".join(lines) or result.reason or f"failed; {events.told} says why"
+    return "\n".join(lines) or result.reason or f"failed; {events.output} says why"
 
 
 def broken_below(result: TargetResult, events: EventReader) -> list[str]:

@@ -54,8 +54,8 @@ def build_parser(command: str | None = "") -> argparse.ArgumentParser:
         known = [COMMANDS[command]] if command in COMMANDS else COMMANDS.values()
         for module in dict.fromkeys(one.module for one in known if one.module):
             importlib.import_module(f"qola.cli.{module}").add_commands(commands)
-        told = add_command(commands, "help", _help, (), words="[COMMAND]")
-        told.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
+        help_parser = add_command(commands, "help", _help, (), words="[COMMAND]")
+        help_parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
     parser.set_defaults(program=parser, commands=commands.choices)
     return parser
 

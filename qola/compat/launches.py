@@ -69,7 +69,7 @@ def _launch(
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):
             said = "\n".join(describe_failure(result, events) for result in results.values())
-            found, expected = said or f"{events.told} says why", "sources that compile and link"
+            found, expected = said or f"{events.output} says why", "sources that compile and link"
             fix = "report it with the tree's commit, or take one where this is ok"
             failed = Finding(library.of, found, expected, fix)
             return Check("launches", library.of, "cannot be built", (failed,), {"lines": []})

@@ -60,7 +60,7 @@ class Upstream:
     """The generator's files of a direction.
 
     Attributes:
-        archs: those it was told, the first of which has a dispatch of its own.
+        archs: those passed to the generator; it writes a separate dispatch for the first.
         files: digest by name.
     """
 
@@ -208,18 +208,18 @@ def run_upstream(
         CodegenError: it fails.
     """
     script = tree.root / call.script
-    told = tuple(archs[-1:] if direction == _HEAVY else archs)
+    targets = tuple(archs[-1:] if direction == _HEAVY else archs)
     args = ["-d", direction, "--receipt", call.ck_receipt, "--output_dir", "{}"]
     place = f"CK's generate.py, direction {direction}"
     try:
-        files = run_script(script, [*args, "--targets", ",".join(told)], place)
+        files = run_script(script, [*args, "--targets", ",".join(targets)], place)
     except CodegenError as error:
         if "exit code 2" not in error.findings[0].found:
             raise
-        told = tuple(archs)  # an older one, without targets
+        targets = tuple(archs)  # an older generator has no --targets
         files = run_script(script, args, place)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    return Upstream(direction, told, digests)
+    return Upstream(direction, targets, digests)
 
 
 def differences(upstream: Upstream, kernels: KernelSet) -> list[Finding]:

@@ -17,8 +17,8 @@ from qola.fmha.registry import Registry, RegistryError
 from qola.fmha.sweep import sweep
 from qola.verify.c_api import Found
 from qola.verify.case import REFUSED, Call, Dim, Sample
+from qola.verify.command import built_libraries, report_error
 from qola.verify.host import Built, Host, on_device
-from qola.verify.tell import builds, tell_error
 
 _MAX_BYTES = 64 << 20
 _SWEEP = "sweep"
@@ -158,16 +158,16 @@ def compare_all(args: argparse.Namespace) -> int:
     try:
         found = _all(args)
     except QolaError as error:
-        return tell_error(args, error)
+        return report_error(args, error)
     if args.json:
         print("\n".join(one.to_json() for one in found))
     else:
-        _tell(found, everything=args.problems != _SWEEP)
+        _report(found, everything=args.problems != _SWEEP)
     differ = any(one.agrees is False for one in found)
     return ExitCode.WRONG if differ or not any(one.launched for one in found) else ExitCode.DONE
 
 
-def _tell(found: Sequence[Compared], *, everything: bool) -> None:
+def _report(found: Sequence[Compared], *, everything: bool) -> None:
     """Print the results of all problems, or of differing ones."""
     for one in found:
         if everything or one.agrees is False:
@@ -197,7 +197,7 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     given = None if args.problems == _SWEEP else read_problems(Path(args.problems))
     found: list[Compared] = []
     served: dict[str, set[str]] = {}
-    for built in builds(args):
+    for built in built_libraries(args):
         for arch in args.arch or built.plan.archs:
             kernels = [k for k in built.kernels if arch in k.archs]
             directions = {k.direction for k in kernels} & set(MAIN_ROLE)

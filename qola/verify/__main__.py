@@ -13,18 +13,25 @@ from qola.errors import QolaError
 from qola.files import write_if_changed
 from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
+from qola.verify.command import (
+    add_library_options,
+    add_output_options,
+    built_libraries,
+    report_error,
+    report_outcomes,
+    verify_requests,
+)
 from qola.verify.record import to_text
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
 from qola.verify.store import VerdictStore
-from qola.verify.tell import add_files, add_modules, builds, requests, tell, tell_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Try kernels; return the exit code: that of a wrong kernel, or of none that was tried."""
     parser = argparse.ArgumentParser(prog="qola.verify", allow_abbrev=False)
-    add_modules(parser)
-    add_files(parser)
+    add_library_options(parser)
+    add_output_options(parser)
     parser.add_argument("--verdicts", type=Path)
     parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
     parser.add_argument("--processes", type=int, default=available_cores())
@@ -34,14 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    libraries = builds(args)
+    libraries = built_libraries(args)
     store = VerdictStore(os.environ)
     how = {"max_instructions": args.max_instructions, "processes": args.processes}
     try:
         found = [
             outcome
             for built in libraries
-            for request in requests(args, built)
+            for request in verify_requests(args, built)
             for outcome in verify(built, replace(request, **how), store)
         ]
         facts = [
@@ -59,9 +66,9 @@ def _verify(args: argparse.Namespace) -> int:
             }
             write_if_changed(args.verdicts, to_text(depends, found))
         name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
-        return tell(args, name, facts, found)
+        return report_outcomes(args, name, facts, found)
     except QolaError as error:
-        return tell_error(args, error)
+        return report_error(args, error)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,16 @@ from pathlib import Path
 
 from qola.errors import QolaError
 from qola.verify.case import Case, read_json, write_json
+from qola.verify.command import (
+    add_library_options,
+    add_output_options,
+    built_libraries,
+    report_outcomes,
+    verify_requests,
+)
 from qola.verify.outcome import Outcome
 from qola.verify.replay import outcomes
 from qola.verify.run import record_settled
-from qola.verify.tell import add_files, add_modules, builds, requests, tell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     steps = parser.add_subparsers(required=True)
     recording = steps.add_parser("record", allow_abbrev=False)
-    add_modules(recording)
+    add_library_options(recording)
     recording.add_argument("--case", action="append", nargs=2, default=[], metavar=("NAME", "FILE"))
     recording.add_argument("--others", required=True, type=Path, metavar="FILE")
     recording.set_defaults(step=_record)
@@ -39,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     judging.add_argument("--name", required=True)
     judging.add_argument("--fact", action="append", default=[])
     judging.add_argument("--kernels", action="append", default=[])
-    add_files(judging)
+    add_output_options(judging)
     judging.set_defaults(step=_judge)
     args = parser.parse_args(argv)
     try:
@@ -52,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _record(args: argparse.Namespace) -> int:
     files = {name: Path(file) for name, file in args.case}
     found: dict[Path, list[Case]] = {file: [] for file in [*files.values(), args.others]}
-    for built in builds(args):
-        for one in record_settled(built, requests(args, built)):
+    for built in built_libraries(args):
+        for one in record_settled(built, verify_requests(args, built)):
             found[files.get(one.kernel, args.others)].append(one)
     for file, cases in found.items():
         write_json(file, cases)
@@ -67,7 +73,7 @@ def _replay(args: argparse.Namespace) -> int:
 
 def _judge(args: argparse.Namespace) -> int:
     found = [one for file in args.outcomes for one in read_json(Outcome, file)]
-    return tell(args, args.name, args.fact, found)
+    return report_outcomes(args, args.name, args.fact, found)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ INFO: Elapsed time: 0.1s
 
 
 def reader_of(stderr: str) -> EventReader:
-    reader = EventReader(told="/w/bazel.log")
+    reader = EventReader(output="/w/bazel.log")
     for event in (
         {"id": {"progress": {}}, "progress": {"stderr": stderr}},
         {"id": {"buildFinished": {}}, "finished": {"exitCode": {"code": 1}}},

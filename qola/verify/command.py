@@ -18,7 +18,7 @@ from qola.verify.repository import VerifyError
 from qola.verify.run import VerifyRequest
 
 
-def add_modules(parser: argparse.ArgumentParser) -> None:
+def add_library_options(parser: argparse.ArgumentParser) -> None:
     """Add options for libraries, and for the problems of their kernels."""
     add_libraries(parser)
     parser.add_argument("--kernels", action="append", default=[], metavar="PATTERN")
@@ -26,7 +26,7 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
 
 
-def builds(args: argparse.Namespace) -> list[Built]:
+def built_libraries(args: argparse.Namespace) -> list[Built]:
     """Return the libraries."""
     return [
         Built(module, **{name: Path(place) for name, place in own.items()})
@@ -51,20 +51,20 @@ def _emulated_archs(args: argparse.Namespace, built: Built) -> list[str]:
     return [arch for arch in archs if arch in ARCHS]
 
 
-def requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
+def verify_requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
     """Return the requests for a library, one for each arch."""
     how = tuple(args.kernels), args.samples, args.seed
     return [VerifyRequest(arch, *how) for arch in _emulated_archs(args, built)]
 
 
-def add_files(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add options for the output."""
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--html", type=Path)
     parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
 
 
-def tell_error(args: argparse.Namespace, error: QolaError) -> int:
+def report_error(args: argparse.Namespace, error: QolaError) -> int:
     """Print an error, also as JSON if requested; return its exit code."""
     print(error, file=sys.stderr)
     if args.json:
@@ -72,7 +72,7 @@ def tell_error(args: argparse.Namespace, error: QolaError) -> int:
     return error.exit_code
 
 
-def tell(
+def report_outcomes(
     args: argparse.Namespace, name: str, facts: Sequence[str], outcomes: Sequence[Outcome]
 ) -> int:
     """Print and write outcomes; return the exit code, WRONG if a kernel failed or none was tried.
