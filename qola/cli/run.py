@@ -156,9 +156,9 @@ nearest kernels and what each of them needs; exit code 2 if no kernel serves the
                        as in `qola.fmha.AttentionProblem` and its layout
 
 With --launch or --problems the libraries are built, and their host code runs up to the launch,
-without a GPU. Only that tells grids, and assembly kernels, which AITER's host code chooses. It is
-an error if a library launches other kernels than its dispatch is read to launch, or none for any
-problem; directions whose dispatch is not understood are reported, and are no error.
+without a GPU. Only these options show grids and the assembly kernels, which AITER's host code
+selects. If a library launches other kernels than its parsed dispatch, or none for any problem, the
+command fails. Directions whose dispatch cannot be parsed are reported, without an error.
 
 A file of problems has one JSON object per line, with these fields. Required are
   {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "seqlen_q": [4096], "seqlen_k": [4096],
@@ -182,8 +182,8 @@ def _add_dispatch(commands: Any) -> None:
     parser.add_argument(
         "--problems",
         metavar="FILE",
-        help="problems of a file, instead of words; sweep: around what the kernels serve, and "
-        "beside it",
+        help="problems of a file, instead of words; sweep: problems at and beyond the limits "
+        "of the kernels",
     )
     parser.add_argument(
         "--count",

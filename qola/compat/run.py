@@ -40,8 +40,8 @@ from qola.progress import log
 #: Checks that compare with AITER's own files wait for the tasks that generate them.
 _WORKERS = 4
 _WITHOUT_CK = "-DENABLE_CK=0"
-#: AITER's launcher of assembly kernels with sinks has a module of its own, which a manifest names
-#: beside the entry source, as TransformerEngine's for gfx1250 does.
+#: AITER's launcher of assembly kernels with sinks is a separate module. A manifest lists it next to
+#: the entry source, as TransformerEngine's manifest for gfx1250 does.
 _SINK = "fmha_fwd_bf16"
 
 

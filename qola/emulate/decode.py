@@ -122,7 +122,7 @@ class Instruction:
 
     @property
     def target(self) -> int:
-        """Where a branch goes, as an offset from the kernel's first instruction."""
+        """Target of a branch, as an offset from the kernel's first instruction."""
         distance = self["simm16"]
         return self.pc + 4 + 4 * (distance - 0x10000 if distance & 0x8000 else distance)
 

@@ -100,7 +100,7 @@ def _exchange(one: Instruction, literals: Literals) -> Step:
 
 
 def _permlane16(distance: int) -> Binder:
-    """Any order of the 16 lanes of a row, of the same row or of the one beside it.
+    """Permute the 16 lanes of each row, or of its neighbouring row.
 
     Two scalar operands have four bits a lane. Bits of op_sel are FI and BOUND_CTRL, as with DPP.
     """

@@ -375,5 +375,5 @@ class _Launch:
                 s[:, number] = numbers
                 number += 1
         if self.descriptor.properties >> _SCRATCH & 1:
-            # Where the memory of the wave begins: the address of each lane has that already.
+            # Offset of the wave's memory: 0, because the address of each lane includes it.
             s[:, number] = 0

@@ -49,7 +49,7 @@ class AddressMap:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._kept: dict[int, Array] = {}
-        # Where lanes that touch nothing are sent.
+        # A dummy target for inactive lanes.
         self.nowhere = self.own(np.zeros(64, U8))
 
     def add(self, start: int, size: int) -> None:

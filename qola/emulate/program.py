@@ -148,7 +148,7 @@ def _serve(w: Waves) -> None:
 
 
 def jump_target(one: Instruction) -> Callable[[Waves], Array]:
-    """Where a jump through a register goes: offsets from the kernel's first instruction."""
+    """Return a function for a jump's targets: offsets from the kernel's first instruction."""
     read = wide(one, "ssrc0", "u64")
     return lambda w: (read(w)[:, 0] - U64(w.machine.entry)).astype(np.int64)
 

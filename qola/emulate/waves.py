@@ -43,7 +43,7 @@ def constant(number: int, kind: str = "u32") -> int | None:
         return (192 - number) & (2**64 - 1 if kind in ("u64", "i64", "f64") else 2**32 - 1)
     if 240 <= number <= 248:
         value = _FLOATS[number - 240]
-        # Where integers of 32 bits are meant, the bits are those of an f32.
+        # For 32-bit integers, a float constant has the bits of an f32.
         float_type, bits_type = {
             "f16": (np.float16, np.uint16),
             "f64": (np.float64, np.uint64),
@@ -163,7 +163,7 @@ class Waves:
             np.copyto(target, values, where=self.exec)
 
     def index(self, number: int) -> int:
-        """Where a vector register is in `v`."""
+        """Return the index of a vector register in `v`."""
         return number - VGPRS if number < AGPRS else number - AGPRS + self.layout.first_agpr
 
     def take(self, rows: Array) -> Waves:

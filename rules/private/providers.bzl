@@ -84,7 +84,7 @@ KernelLibrariesInfo = provider(
 )
 
 QolaBundleFilesInfo = provider(
-    doc = "Files of an AITER tree that a bundle holds beside libraries and headers.",
+    doc = "Files of an AITER tree that a bundle contains in addition to libraries and headers.",
     fields = {
         "configs": "list of File: tuning data",
         "license_files": "list of File: license texts",
@@ -120,6 +120,6 @@ EmulatedModuleInfo = provider(
         "kernels": "list of string: kernel instances",
         "library": "File: the shared library",
         "module": "string: the module, as plan.json names it",
-        "plan": "File: plan.json of the manifest; dispatch and sources are beside it",
+        "plan": "File: plan.json of the manifest; dispatch and sources are in the same directory",
     },
 )

@@ -71,7 +71,7 @@ def _shared_directory(rctx, cache):
     return "" if _distrusted(rctx, [cache, directory]) else directory
 
 def _distrusted(rctx, paths):
-    """Whether something in these may be another user's, which is said."""
+    """Returns whether another user may own or write some of the paths, and prints a warning if so."""
     result = rctx.execute(["bash", rctx.path(Label("//tools/setup:ownership.sh"))] + paths)
     if result.return_code != 0:
         # buildifier: disable=print
@@ -113,7 +113,7 @@ def readable_time(time):
     return "{}-{}-{} {}:{} UTC".format(time[:4], time[4:6], time[6:8], time[9:11], time[11:13])
 
 def offered_directory(cache, package, time):
-    """Where bazelw keeps what stands in for a lock whose packages nobody has any more.
+    """Returns bazelw's directory of replacements for a lock whose packages no mirror has any more.
 
     Args:
       cache: the cache directory.

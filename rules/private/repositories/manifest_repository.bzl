@@ -13,7 +13,7 @@ MANIFEST_ATTRS = {
 }
 
 def watch_triton_files(rctx, manifest):
-    """Watches the files of kernels in Triton beside a manifest.
+    """Watches the files of Triton kernels in the manifest's directory.
 
     Args:
       rctx: the repository context.

@@ -58,8 +58,8 @@ prebuilt_repository = repository_rule(
     },
     doc = """Libraries of a manifest.
 
-Where a source has the prebuilt bundle of just this manifest, AITER, ROCm and
-qola, holds its files; nothing of AITER is fetched then. Where none has, the
+If a source has the prebuilt bundle of exactly this manifest, AITER, ROCm and
+qola, the repository contains its files, and AITER is not fetched. Otherwise the
 same targets build the libraries. A wrong digest or signature fails the fetch.
 """,
     environ = ["QOLA_PYTHON"],
