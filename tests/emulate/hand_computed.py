@@ -1,4 +1,4 @@
-"""Cases for what the vendor's pseudocode does not say in a form that can be run: by operation."""
+"""Expected results, computed by hand, of operations whose pseudocode cannot be run."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ OFF = 127
 
 
 def names() -> set[str]:
-    """Operations that have a case."""
+    """Return the operations that have a case."""
     return set(CASES)
 
 
 def covered() -> list[str]:
-    """All operations that are emulated, sorted."""
+    """Return all emulated operations, sorted."""
     tables = (program.BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
-    named = {name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables)}
-    matrix = [name for name in named if supported(name)]
+    documented = {name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables)}
+    matrix = [name for name in documented if supported(name)]
     return sorted({name for table in tables for name in table} | set(matrix))
 
 
 def case(covered: Iterable[str]) -> Callable[[Case], Case]:
-    """Enter the function below as the case of some operations; it is given the name of each."""
+    """Register the decorated function as the case of some operations; it receives the name."""
 
-    def enter(function: Case) -> Case:
+    def register(function: Case) -> Case:
         CASES.update(dict.fromkeys(covered, function))
         return function
 
-    return enter
+    return register
 
 
 def rng() -> np.random.Generator:
@@ -74,26 +74,26 @@ def u32(*values: int) -> Array:
 
 
 def lanes_of(values: Iterable[int | float], kind: type[np.generic] = np.uint32) -> Array:
-    """The first lanes' values of a register; others are 0."""
-    given = np.array(list(values), kind)
+    """Return a register with values in its first lanes, and 0 in the others."""
+    numbers = np.array(list(values), kind)
     row = np.zeros((1, 64), kind)
-    row[0, : len(given)] = given
+    row[0, : len(numbers)] = numbers
     return row.view(U32)
 
 
-def computed(name: str, *sources: Array, form: str = "VOP3", **fields: int) -> Array:
-    """Run an operation on registers 0, 2 and 4; return register 10, which holds the last operand.
+def run_operation(name: str, *sources: Array, form: str = "VOP3", **fields: int) -> Array:
+    """Run an operation on registers 0, 2 and 4; return register 10, a copy of the last operand.
 
     Args:
-        sources: bits of the first lanes, of 64 bits in two registers.
+        sources: bits of the first lanes; 64-bit values take two registers.
     """
     registers = np.zeros((12, 1, 64), U32)
     for number, bits in enumerate(sources):
         registers[2 * number, 0, : len(bits)] = bits.astype(U32)
         registers[2 * number + 1, 0, : len(bits)] = bits.astype(U64) >> U64(32)
     registers[10, 0, : len(sources[-1])] = sources[-1].astype(U32)
-    given = {"src0": 256, "src1": 258, "vsrc1": 258, "src2": 260, "vdst": 266} | fields
-    w = run(instruction(name, form, given), registers=registers)
+    all_fields = {"src0": 256, "src1": 258, "vsrc1": 258, "src2": 260, "vdst": 266} | fields
+    w = run(instruction(name, form, all_fields), registers=registers)
     return w.v[10:12, 0, : len(sources[0])]
 
 
@@ -107,7 +107,7 @@ COMPUTED: dict[str, tuple[list[Array], Any, list[Any]]] = {
     "V_FREXP_EXP_I32_F32": ([f32(0.0, 1.0, 0.75, 1e-40, np.inf)], *(np.int32, [0, 1, 0, -132, 0])),
     "V_SAD_U32": ([u32(5, 2), u32(3, 9), u32(10, 1)], U32, [12, 8]),
     "V_SAD_U16": ([u32(0x00050002), u32(0x00030009), u32(10)], U32, [2 + 7 + 10]),
-    # Selections 8 to 11 spread the signs of bytes 1, 3, 5 and 7.
+    # Selectors 8 to 11 replicate the signs of bytes 1, 3, 5 and 7.
     "V_PERM_B32": (
         [
             *(u32(0x8899AABB).repeat(5), u32(0x44D566F7).repeat(5)),
@@ -121,26 +121,26 @@ COMPUTED: dict[str, tuple[list[Array], Any, list[Any]]] = {
 @case(COMPUTED)
 def _computed(name: str) -> None:
     sources, kind, wanted = COMPUTED[name]
-    found = computed(name, *sources)[0].astype(f"u{np.dtype(kind).itemsize}").view(kind)
+    found = run_operation(name, *sources)[0].astype(f"u{np.dtype(kind).itemsize}").view(kind)
     rough = 2e-3 if kind is np.float16 else 1e-6
     np.testing.assert_allclose(found, np.array(wanted, kind), rtol=rough, atol=1e-7)
 
 
 @case(["V_FMAC_F16"])
 def _fmac_f16(name: str) -> None:
-    # The other half is kept.
+    # The other half of the destination is unchanged.
     addend = f16(0.5).astype(U32) | U32(7 << 16)
-    found = computed(name, f16(2.0), f16(3.0), addend, form="VOP2")
+    found = run_operation(name, f16(2.0), f16(3.0), addend, form="VOP2")
     assert found[0, 0] == int(f16(6.5)[0]) | 7 << 16
 
 
 @case(["V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"])
 def _mac(name: str) -> None:
-    # The product is rounded: fused, the sum would be 2**-24 instead of 0.
+    # The product is rounded: a fused operation would return 2**-24 instead of 0.
     a, b = f32(1.0 + 2**-12, 3.0), f32(1.0 + 2**-12, 2.0)
     addend = f32(-1.0 - 2**-11, 0.5)
     if name == "V_MAC_F32":
-        found = computed(name, a, b, addend, form="VOP2")[0]
+        found = run_operation(name, a, b, addend, form="VOP2")[0]
     else:
         literal = int((b if name == "V_MADMK_F32" else addend)[0])
         fields = {"src0": 256, "vsrc1": 258, "vdst": 266, "literal": literal}
@@ -153,14 +153,16 @@ def _mac(name: str) -> None:
 
 @case(["V_LDEXP_F64"])
 def _ldexp64(name: str) -> None:
-    low, high = computed(name, np.array([1.5]).view(U64), u32(4))[:, 0]
+    low, high = run_operation(name, np.array([1.5]).view(U64), u32(4))[:, 0]
     assert int(low) | int(high) << 32 == int(np.array([24.0]).view(U64)[0])
 
 
 @case(["V_CVT_PKRTZ_F16_F32"])
 def _pkrtz(name: str) -> None:
-    given = f32(1.0009765, 70000.0, -1.0009765, np.inf, 1e-9)
-    halves = np.ascontiguousarray(computed(name, given, given)[0]).view(np.float16).reshape(-1, 2)
+    values = f32(1.0009765, 70000.0, -1.0009765, np.inf, 1e-9)
+    halves = (
+        np.ascontiguousarray(run_operation(name, values, values)[0]).view(np.float16).reshape(-1, 2)
+    )
     assert halves.T.tolist() == [[1.0, 65504.0, -1.0, np.inf, 0.0]] * 2
 
 
@@ -169,7 +171,7 @@ def _bitop3(name: str) -> None:
     a, b, c = 0xF0F0, 0xCCCC, 0xAAAA
     for table in (0xCA, 0x80, 0x01, 0x96):
         fields = {"omod": table >> 6, "abs": table >> 3 & 7, "neg": table & 7}
-        found = int(computed(name, u32(a), u32(b), u32(c), form="VOP3", **fields)[0, 0])
+        found = int(run_operation(name, u32(a), u32(b), u32(c), form="VOP3", **fields)[0, 0])
         for bit in range(16):
             index = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1
             assert found >> bit & 1 == table >> index & 1, (table, bit)
@@ -193,7 +195,7 @@ def _class(name: str) -> None:
 
 @case([f"V_DIV_{step}_{kind}" for step in ("SCALE", "FMAS") for kind in ("F32", "F64")])
 def _division(name: str) -> None:
-    """The whole division, as compilers write it, of numbers that need scaling and of others."""
+    """Run a whole division, as compilers emit it, with and without scaling."""
     kind, form = (np.float32, "F32") if name.endswith("F32") else (np.float64, "F64")
     pairs = [(1.0, 3.0), (-7.0, 2.5), (1e-30, 3e-5), (3e20, 2e-10)]
     pairs += [(0.0, 5.0), (5.0, 0.0), (1.0, np.inf)]
@@ -216,8 +218,8 @@ def _division(name: str) -> None:
         fields |= {"sdst": 106, "neg": neg}
         run(instruction(op, encoding, fields), w)
 
-    one = np.zeros((1, 64), kind) + 1
-    raw = one.view(U64 if step == 2 else U32).astype(U64)
+    insn = np.zeros((1, 64), kind) + 1
+    raw = insn.view(U64 if step == 2 else U32).astype(U64)
     w.v[4], w.v[5] = raw.astype(U32), (raw >> U64(32)).astype(U32)
     do(f"V_DIV_SCALE_{form}", 6, 2, 2, 0, encoding="VOP3SD")
     do(f"V_DIV_SCALE_{form}", 8, 0, 2, 0, encoding="VOP3SD")
@@ -248,15 +250,15 @@ def _pk_mov(name: str) -> None:
     pairs = np.array([1 | 2 << 32], U64), np.array([3 | 4 << 32], U64)
     for opsel, wanted in ((0, [1, 3]), (1, [2, 3]), (2, [1, 4]), (3, [2, 4])):
         fields = {"opsel": opsel, "opsel_hi": 3, "opsel_hi2": 1}
-        assert computed(name, *pairs, form="VOP3P", **fields)[:, 0].tolist() == wanted
+        assert run_operation(name, *pairs, form="VOP3P", **fields)[:, 0].tolist() == wanted
 
 
 @case(["V_MAD_MIX_F32", "V_MAD_MIXLO_F16", "V_MAD_MIXHI_F16"])
 def _mix(name: str) -> None:
-    # The upper half of the first operand times an f32, plus an f32 whose sign is turned.
+    # The upper half of the first operand times an f32, minus an f32.
     fields = {"opsel": 1, "opsel_hi": 1, "opsel_hi2": 0, "neg": 4, "neg_hi": 0, "clmp": 0}
     sources = f16(2.0, 3.0).view(U32), f32(10.0), f32(0.5)
-    found = int(computed(name, *sources, form="VOP3P", **fields)[0, 0])
+    found = int(run_operation(name, *sources, form="VOP3P", **fields)[0, 0])
     old, half = int(sources[-1][0]), int(f16(29.5)[0])
     wanted = {
         "V_MAD_MIX_F32": int(f32(29.5)[0]),
@@ -273,7 +275,7 @@ def _dot2(name: str) -> None:
         pairs = [(f32(low) >> U32(16)) | (f32(high) & U32(0xFFFF0000)) for low, high in values]
     else:
         pairs = [f16(*pair).view(U32) for pair in values]
-    found = computed(name, *pairs, f32(10.0), form="VOP3P", opsel=0, opsel_hi=3)
+    found = run_operation(name, *pairs, f32(10.0), form="VOP3P", opsel=0, opsel_hi=3)
     assert found[0].view(np.float32).tolist() == [1.5 * 4.0 - 2.0 * 0.25 + 10.0]
 
 
@@ -297,22 +299,22 @@ def _nothing(name: str) -> None:
 @case(["V_READFIRSTLANE_B32"])
 def _readfirstlane(name: str) -> None:
     for active, wanted in ((2**64 - 1, 100), (0b1000, 103), (0, 100)):
-        one = instruction(name, "VOP1", {"src0": 256, "vdst": 256 + 9})
-        w = run(one, registers=(LANES + 100).astype(U32)[None, None], active=active)
+        insn = instruction(name, "VOP1", {"src0": 256, "vdst": 256 + 9})
+        w = run(insn, registers=(LANES + 100).astype(U32)[None, None], active=active)
         assert w.s[0, 9] == wanted
 
 
 @case(["V_READLANE_B32"])
 def _readlane(name: str) -> None:
-    one = instruction(name, "VOP3", {"src0": 256, "src1": 128 + 5, "vdst": 9})
-    assert run(one, registers=(LANES + 100).astype(U32)[None, None]).s[0, 9] == 105
+    insn = instruction(name, "VOP3", {"src0": 256, "src1": 128 + 5, "vdst": 9})
+    assert run(insn, registers=(LANES + 100).astype(U32)[None, None]).s[0, 9] == 105
 
 
 @case(["V_WRITELANE_B32"])
 def _writelane(name: str) -> None:
-    one = instruction(name, "VOP3", {"src0": 128 + 33, "src1": 128 + 5, "vdst": 256})
-    # Whatever EXEC says.
-    assert list(run(one, active=0).v[0, 0, 4:7]) == [0, 33, 0]
+    insn = instruction(name, "VOP3", {"src0": 128 + 33, "src1": 128 + 5, "vdst": 256})
+    # V_WRITELANE ignores EXEC.
+    assert list(run(insn, active=0).v[0, 0, 4:7]) == [0, 33, 0]
 
 
 @case(["V_PERMLANE16_SWAP_B32", "V_PERMLANE32_SWAP_B32"])
@@ -367,7 +369,7 @@ def _swizzle(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Matrices, element by element as the layout has them
+# Matrices, element by element in the register layout
 
 
 @case([name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables) if supported(name)])
@@ -376,28 +378,28 @@ def _matrix(name: str) -> None:
     assert words
     rows, k = int(words[1]), int(words[2])
     if words[3] == "F8F6F4":
-        # CBSZ and BLGP choose the formats of A and B; only gfx950 has it.
+        # CBSZ and BLGP select the formats of A and B; only gfx950 has this operation.
         for cbsz, blgp in itertools.product((0, 1), repeat=2):
-            chosen = ("FP8", "BF8")[cbsz], ("FP8", "BF8")[blgp]
-            _multiplied(name, rows, k, chosen, False, cbsz=cbsz, blgp=blgp)
+            formats = ("FP8", "BF8")[cbsz], ("FP8", "BF8")[blgp]
+            _check_multiplication(name, rows, k, formats, False, cbsz=cbsz, blgp=blgp)
         return
     kinds = words[3], words[4] or words[3]
     if words[3] in INTEGERS:
         for isa, neg in itertools.product((RDNA3, RDNA4), range(4)):
             if name in pseudocode(isa.tables):
-                _multiplied(name, rows, k, kinds, False, isa, neg=neg)
+                _check_multiplication(name, rows, k, kinds, False, isa, neg=neg)
         return
     if "WMMA" in name:
         for isa in (RDNA3, RDNA4):
             if name in pseudocode(isa.tables):
-                _multiplied(name, rows, k, kinds, False, isa)
+                _check_multiplication(name, rows, k, kinds, False, isa)
         return
     for fnuz in {False, kinds[0] in FORMATS}:
-        _multiplied(name, rows, k, kinds, fnuz)
+        _check_multiplication(name, rows, k, kinds, fnuz)
 
 
-def _packed(values: Array, kind: str, fnuz: bool) -> Array:
-    """Values of a lane as its registers hold them."""
+def _pack(values: Array, kind: str, fnuz: bool) -> Array:
+    """Return the values of a lane packed into 32-bit registers."""
     if kind == "F16":
         return values.astype(np.float16).view(U32)
     if kind == "BF16":
@@ -405,14 +407,14 @@ def _packed(values: Array, kind: str, fnuz: bool) -> Array:
         return raw[0::2] | raw[1::2] << U32(16)
     if kind in INTEGERS:
         bits = 32 // ELEMENTS[kind]
-        own = (values.astype(I64) & (1 << bits) - 1).reshape(-1, ELEMENTS[kind])
-        return (own << bits * np.arange(ELEMENTS[kind])).sum(axis=1).astype(U32)
+        codes = (values.astype(I64) & (1 << bits) - 1).reshape(-1, ELEMENTS[kind])
+        return (codes << bits * np.arange(ELEMENTS[kind])).sum(axis=1).astype(U32)
     if kind in FORMATS:
         return encoded(values, FORMATS[kind][fnuz]).view(U32)
     return values.view(U32)
 
 
-def _multiplied(
+def _check_multiplication(
     name: str,
     rows: int,
     k: int,
@@ -424,14 +426,14 @@ def _multiplied(
     generator = rng()
     lanes = isa.lanes
     groups = lanes // rows
-    # Rows in the registers of a lane that lie next to each other.
+    # Number of consecutive rows in adjacent registers of a lane.
     height = {CDNA: 4, RDNA3: 1, RDNA4: 8}[isa]
     # Every lane of RDNA3 holds all of K.
     part = k if isa is RDNA3 else k // groups
     lows, highs, scale = (-8, -8), (9, 9), 4
     if integers := kinds[0] in INTEGERS:
         half = 1 << 32 // ELEMENTS[kinds[0]] - 1
-        # With the first bit of NEG, numbers of A have a sign, with the second one those of B.
+        # Bit 0 of NEG makes A signed, bit 1 makes B signed.
         first, second = (-half if formats["neg"] >> place & 1 else 0 for place in range(2))
         lows, highs, scale = (first, second), (first + 2 * half, second + 2 * half), 1
     a, b = (
@@ -442,23 +444,23 @@ def _multiplied(
     registers = np.zeros((40, 1, lanes), U32)
     for base, matrix, kind in ((0, a, kinds[0]), (8, b, kinds[1])):
         if kind == "BF8":
-            # Two bits behind the point: 7 is none of its numbers.
+            # Replace 7/4, although BF8 can represent it, too.
             matrix[np.abs(matrix) * 4 == 7] = 0.5
         for lane in range(lanes):
-            own = matrix[lane % rows, lane // rows * part % k :][:part]
-            words = _packed(own, kind, fnuz)
+            values = matrix[lane % rows, lane // rows * part % k :][:part]
+            words = _pack(values, kind, fnuz)
             registers[base : base + len(words), 0, lane] = words
     count = rows * rows // lanes
     c = generator.integers(-8, 9, (count, lanes)).astype(number)
     registers[16 : 16 + count, 0] = c.view(U32)
     fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, **formats}
-    # EXEC counts for nothing.
-    one = instruction(name, "VOP3P_MFMA" if isa is CDNA else "VOP3P", fields, isa=isa)
-    w = run(one, registers=registers, active=1, fnuz=fnuz)
+    # The operation ignores EXEC.
+    insn = instruction(name, "VOP3P_MFMA" if isa is CDNA else "VOP3P", fields, isa=isa)
+    w = run(insn, registers=registers, active=1, fnuz=fnuz)
     product = a @ b.T
     for register in range(count):
         for lane in range(lanes):
-            # Some rows a group of lanes, and the next register group below those of all lanes.
+            # Each lane group holds `height` rows; the next registers follow the rows of all groups.
             first = register // height * groups + lane // rows
             row = first * height + register % height
             found = w.v[16 + register, 0, lane].view(number)
@@ -466,7 +468,7 @@ def _multiplied(
 
 
 # ---------------------------------------------------------------------------------------------
-# Floats of 8 bits, held against the reference's
+# Floats of 8 bits, compared with the reference's
 
 
 @case(["V_CVT_F32_FP8", "V_CVT_F32_BF8", "V_CVT_PK_F32_FP8", "V_CVT_PK_F32_BF8"])
@@ -476,10 +478,10 @@ def _from_eight_bits(name: str) -> None:
         wanted = decoded(codes, FORMATS[name[-3:]][fnuz]).astype(np.float32)
         pair = "PK" in name
         fields = {"src0": SDWA, "vsrc0": 256, "vdst": 258, "dst_sel": 6}
-        # Bytes are 0 to 3, words 4 and 5.
+        # Selectors 0 to 3 are bytes, 4 and 5 are words.
         fields["src0_sel"] = 4 + select % 2 if pair else select
-        one = instruction(name, "VOP1_SDWA", fields)
-        w = run(one, registers=codes.view(U32).T[:, None], fnuz=fnuz)
+        insn = instruction(name, "VOP1_SDWA", fields)
+        w = run(insn, registers=codes.view(U32).T[:, None], fnuz=fnuz)
         found = w.v[2:4, 0].view(np.float32)
         first = select % 2 * 2 if pair else select
         np.testing.assert_array_equal(found[0], wanted[:, first])
@@ -490,26 +492,26 @@ def _from_eight_bits(name: str) -> None:
 @case(["V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"])
 def _to_eight_bits(name: str) -> None:
     for fnuz, high in itertools.product((False, True), repeat=2):
-        to = FORMATS[name[9:12]][fnuz]
-        every = decoded(np.arange(128), to)
-        finite = every[np.isfinite(every)]
-        # Each number, what is halfway to the next, and what is just beside that.
+        format_ = FORMATS[name[9:12]][fnuz]
+        decoded_codes = decoded(np.arange(128), format_)
+        finite = decoded_codes[np.isfinite(decoded_codes)]
+        # Each number, the midpoint to the next, and numbers next to the midpoint.
         half = (finite[:-1] + finite[1:]) / 2
         values = np.concatenate([finite, half, half * (1 + 2.0**-20), half * (1 - 2.0**-20)])
         values = np.resize(np.concatenate([values, -values]), (9, 2, 64)).astype(np.float32)
         fields = {"src0": 256, "src1": 257, "vdst": 258, "opsel": high << 3}
         for low, other in values:
             registers = np.stack([low.view(U32), other.view(U32), LANES * 0 + 0x12345678])
-            one = instruction(name, "VOP3", fields)
-            w = run(one, registers=registers.astype(U32)[:, None], fnuz=fnuz)
-            pair = encoded(low, to).astype(U32) | encoded(other, to).astype(U32) << U32(8)
+            insn = instruction(name, "VOP3", fields)
+            w = run(insn, registers=registers.astype(U32)[:, None], fnuz=fnuz)
+            pair = encoded(low, format_).astype(U32) | encoded(other, format_).astype(U32) << U32(8)
             whole = pair << U32(16) | U32(0x5678) if high else pair | U32(0x12340000)
             assert (w.v[2, 0] == whole).all()
-        odd = f32(to.largest * 1.5, -to.largest * 1.5, np.inf, np.nan)
+        odd = f32(format_.largest * 1.5, -format_.largest * 1.5, np.inf, np.nan)
         fields["src1"] = 256
         w = run(instruction(name, "VOP3", fields | {"opsel": 0}), registers=_row(odd), fnuz=fnuz)
-        found = decoded(w.v[2, 0, :4] & U32(0xFF), to)
-        ends = [np.inf, -np.inf, np.inf, np.nan] if to.infinity else [np.nan] * 4
+        found = decoded(w.v[2, 0, :4] & U32(0xFF), format_)
+        ends = [np.inf, -np.inf, np.inf, np.nan] if format_.infinity else [np.nan] * 4
         np.testing.assert_array_equal(found, ends)
 
 
@@ -524,7 +526,7 @@ def _row(values: Array) -> Array:
 
 
 def _shape(name: str) -> tuple[int, bool, bool, bool]:
-    """Bytes of an access, whether it is signed, fills half a register, and the upper one."""
+    """Return the bytes of an access; whether it is signed, half a register, the upper half."""
     small = re.search(r"_([USIB]?)(BYTE|SHORT|8|16)(_D16)?(_HI)?$", name)
     if small:
         size = 1 if small[2] in ("BYTE", "8") else 2
@@ -535,17 +537,17 @@ def _shape(name: str) -> tuple[int, bool, bool, bool]:
     return size, False, False, False
 
 
-#: Lanes that are on in tests of accesses.
+#: Active lanes in tests of accesses.
 _ACTIVE = 0xFFFF0000FFFFFFFF
 _OLD = 0x5555AAAA
 
 
 class _Access:
-    """An access of each lane to 16 bytes of its own.
+    """An access of each lane to a separate block of 16 bytes.
 
     Attributes:
-        content: what the lanes may reach.
-        addresses: within the content.
+        content: memory that the lanes access, in bytes.
+        addresses: offset into the content for each lane, in bytes.
     """
 
     def __init__(self, name: str, content: Array, addresses: Array) -> None:
@@ -569,7 +571,7 @@ class _Access:
             self.fields |= {"addr": 256}
 
     def run(self, active: int = 2**64 - 1) -> Waves:
-        """Run it; memory that is not reached by an address has the content, too."""
+        """Run the access; copy the content to scratch memory and LDS first."""
         w = waves(
             *(self.registers, self.scalars, active), lds_bytes=self.content.nbytes, map_=self.map
         )
@@ -579,7 +581,7 @@ class _Access:
         return run(instruction(self.name, form, self.fields), w)
 
     def left(self, w: Waves, lane: int, size: int) -> bytes:
-        """Return what a lane's address has afterwards."""
+        """Return the bytes at a lane's address after the access."""
         rows = w.machine.scratch.reshape(64, -1)
         source = {"SCRATCH": rows[lane], "DS": w.machine.lds}.get(self.space, self.content)
         return bytes(source[self.addresses[lane] : self.addresses[lane] + size])
@@ -645,7 +647,7 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
 }
 
 
-#: By float operation: types of its parts, which are added.
+#: Element types of atomic float additions.
 _ADDED = {"ADD_F32": np.float32, "ADD_F64": np.float64, "PK_ADD_F16": np.float16}
 
 
@@ -653,7 +655,7 @@ _LDS_ATOMIC = re.compile(r"DS_(ADD|SUB|MIN|MAX|AND|OR|XOR)(_RTN)?_([A-Z]\d\d)$")
 
 
 def _kind(name: str) -> str:
-    """Return the name that global memory has for an operation."""
+    """Return the operation's name in global memory."""
     if "_ATOMIC_" in name:
         return name.partition("_ATOMIC_")[2]
     operation, _, number = _LDS_ATOMIC.fullmatch(name).groups()  # type: ignore[union-attr]
@@ -666,7 +668,7 @@ def _atomic(name: str) -> None:
     kind = _kind(name)
     unsigned = U64 if kind.endswith(("X2", "F64")) else U32
     size = np.dtype(unsigned).itemsize
-    # Four lanes share each address.
+    # Each address is shared by four lanes.
     access = _Access(name, np.zeros(64 * 24, U8), LANES // 4 * 8 + 16)
     small = rng().integers(0, 8, 64)
     if kind == "PK_ADD_BF16":
@@ -697,7 +699,7 @@ def _atomic(name: str) -> None:
 
 
 def _updated(kind: str, old: Any, value: Any) -> Any:
-    """Return the new number in memory; of pairs of bf16, whose sums are exact here."""
+    """Return the new number in memory; sums of bf16 pairs are exact here."""
     if kind == "PK_ADD_BF16":
         halves = [
             (np.array([n]) << U32(16) & U32(0xFFFF0000)).view(np.float32)
@@ -733,12 +735,12 @@ def _scalar_load(name: str) -> None:
 
 
 def _small_scalar_load(name: str, stored: Any, result: Any) -> None:
-    """At odd places of that size: the address is not rounded to words."""
+    """Load from odd multiples of the size, too: addresses are not rounded to words."""
     map_ = AddressMap()
     content = rng().integers(0, 2**16, 64, np.uint16).view(stored)
     base, size = map_.own(content), content.itemsize
     for place in range(9):
-        # A buffer ends after seven.
+        # The buffer ends after seven elements.
         scalars = np.zeros(128, U32)
         scalars[8:11] = base & 0xFFFFFFFF, base >> 32, 7 * size
         fields = {"sbase": 8, "sdata": 32, "offset": place * size, "imm": 1}
@@ -808,7 +810,7 @@ def _getpc(name: str) -> None:
     w = waves()
     w.machine.entry = 0x123456789000
     run(instruction(name, "SOP1", {"sdst": 10}), w)
-    # After the instruction, which the helper makes 8 bytes long.
+    # The address after the instruction, which is 8 bytes long in this test.
     assert int(w.s[0, 10]) | int(w.s[0, 11]) << 32 == 0x123456789008
 
 
@@ -822,9 +824,9 @@ def _trap(name: str) -> None:
 
 @case(["S_SETREG_IMM32_B32"])
 def _setreg(name: str) -> None:
-    # Two bits of the mode from bit 4: f32 denormals, which are always kept.
-    one = instruction(name, "SOPK_LIT", {"simm16": 1 << 11 | 4 << 6 | 1}, literal=3)
-    assert (run(one).s == waves().s).all()
+    # Sets bits 4 and 5 of the mode: f32 denormals, which the emulator always supports.
+    insn = instruction(name, "SOPK_LIT", {"simm16": 1 << 11 | 4 << 6 | 1}, literal=3)
+    assert (run(insn).s == waves().s).all()
 
 
 @case([*BRANCHES, *ENDS])
@@ -852,11 +854,11 @@ def _signals(name: str) -> None:
 def _scalar_extremes(name: str) -> None:
     pairs = [(1.5, -2.0), (-np.inf, 3.0), (np.nan, 4.0), (5.0, np.nan)]
     for a, b in pairs:
-        one = instruction(name, "SOP2", {"ssrc0": 0, "ssrc1": 2, "sdst": 8}, isa=RDNA4)
+        insn = instruction(name, "SOP2", {"ssrc0": 0, "ssrc1": 2, "sdst": 8}, isa=RDNA4)
         scalars = np.zeros(128, U32)
         scalars[0], scalars[2] = f32(a, b)
         wanted = (np.fmin if "MIN" in name else np.fmax)(a, b)
-        assert run(one, scalars=scalars).s[0, 8].view(np.float32) == wanted
+        assert run(insn, scalars=scalars).s[0, 8].view(np.float32) == wanted
 
 
 @case([n for n in SCALAR if "SAVEEXEC_B32" in n or "WREXEC_B32" in n])
@@ -869,10 +871,10 @@ def _save_exec(name: str) -> None:
     }
     a, exec_ = 0xF0F03C5A, 0x12345678
     scalars = np.zeros(128, U32)
-    # Its neighbour, and the upper half of EXEC, are other registers.
+    # The next register, and the upper half of EXEC, must not change.
     scalars[2:4] = a, 7
-    one = instruction(name, "SOP1", {"ssrc0": 2, "sdst": 8}, isa=RDNA4)
-    w = run(one, scalars=scalars, active=exec_)
+    insn = instruction(name, "SOP1", {"ssrc0": 2, "sdst": 8}, isa=RDNA4)
+    w = run(insn, scalars=scalars, active=exec_)
     wanted = logic[name.split("_")[1]](a, exec_) % 2**32
     assert w.s[0, EXEC] == wanted
     assert w.s[0, 8] == (wanted if "WREXEC" in name else exec_)
@@ -881,8 +883,8 @@ def _save_exec(name: str) -> None:
     assert (w.exec[0] == [wanted >> lane & 1 for lane in range(32)]).all()
 
 
-def _of_three(name: str) -> Any:
-    """A function of numbers that are no NaN, None for other operations."""
+def _extreme_of(name: str) -> Any:
+    """Return the operation's function on numbers other than NaN, or None."""
     return {
         **{"MAX3": max, "MIN3": min, "MAXIMUM3": max, "MINIMUM3": min},
         **{"MAXIMUM": max, "MINIMUM": min},
@@ -892,9 +894,9 @@ def _of_three(name: str) -> Any:
     }.get(name.split("_")[1])
 
 
-@case([n for n in (*VECTOR, *SCALAR) if _of_three(n)])
+@case([n for n in (*VECTOR, *SCALAR) if _extreme_of(n)])
 def _extremes(name: str) -> None:
-    find, kind = _of_three(name), name.split("_")[2].lower()
+    find, kind = _extreme_of(name), name.split("_")[2].lower()
     assert find
     operation = VECTOR.get(name) or SCALAR[name]
     signed = {"f": "f", "i": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8)
@@ -903,7 +905,7 @@ def _extremes(name: str) -> None:
         operands = [np.array([[value]]).astype(signed) for value in row[: len(operation.inputs)]]
         found = operation.function(*operands)[0, 0]
         assert found == find(*row[: len(operands)]), row
-    # MAXIMUM and MINIMUM pass a NaN on, others prefer numbers.
+    # MAXIMUM and MINIMUM return a NaN operand; the others return a number.
     if kind[0] == "f":
         operands = [np.array([[value]]).astype(signed) for value in (np.nan, 2.0, 2.0)]
         found = operation.function(*operands[: len(operation.inputs)])[0, 0]
@@ -918,11 +920,11 @@ def _rounded_halves(name: str) -> None:
         "RSQ": lambda v: 1 / np.sqrt(np.abs(v)),
     }
     wanted = functions[name.split("_")[1]](values)
-    given = np.abs(values) if "RSQ" in name else values
+    inputs = np.abs(values) if "RSQ" in name else values
     registers = np.zeros((4, 1, 32), U32)
-    registers[0, 0, :6] = given.astype(np.float16).view(np.uint16)
-    one = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
-    found = run(one, registers=registers).v[1, 0, :6].astype(np.uint16).view(np.float16)
+    registers[0, 0, :6] = inputs.astype(np.float16).view(np.uint16)
+    insn = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
+    found = run(insn, registers=registers).v[1, 0, :6].astype(np.uint16).view(np.float16)
     assert np.allclose(found.astype(float), wanted, rtol=2**-10)
 
 
@@ -930,8 +932,8 @@ def _rounded_halves(name: str) -> None:
 def _scaled_half(name: str) -> None:
     registers = np.zeros((4, 1, 32), U32)
     registers[0, 0, :3], registers[1, 0, :3] = f16(1.5, -3.0, 0.001), u32(4, -2, 30)
-    one = instruction(name, "VOP3", {"src0": 256, "src1": 257, "vdst": 258}, isa=RDNA4)
-    found = run(one, registers=registers).v[2, 0, :3]
+    insn = instruction(name, "VOP3", {"src0": 256, "src1": 257, "vdst": 258}, isa=RDNA4)
+    found = run(insn, registers=registers).v[2, 0, :3]
     assert (found == f16(24.0, -0.75, np.inf)).all()
 
 
@@ -939,8 +941,8 @@ def _scaled_half(name: str) -> None:
 def _scalar_result(name: str) -> None:
     scalars = np.zeros(128, U32)
     scalars[2:3] = f32(0.25)
-    one = instruction(name, "VOP3", {"src0": 2, "vdst": 256 + 9, "neg": 0}, isa=RDNA4)
-    w = run(one, scalars=scalars)
+    insn = instruction(name, "VOP3", {"src0": 2, "vdst": 256 + 9, "neg": 0}, isa=RDNA4)
+    w = run(insn, scalars=scalars)
     wanted = {"EXP": 2**0.25, "LOG": -2.0, "RCP": 4.0, "RSQ": 2.0, "SQRT": 0.5}[name.split("_")[2]]
     assert np.isclose(w.s[0, 9].view(np.float32), wanted, rtol=1e-6)
     assert not w.v.any()
@@ -951,16 +953,16 @@ def _scalar_literal(name: str) -> None:
     scalars = np.zeros(128, U32)
     scalars[2:3], scalars[4:5] = f32(3.0), f32(5.0)
     fields = {"ssrc0": 2, "ssrc1": 4, "sdst": 8}
-    one = instruction(name, "SOP2_LIT", fields, literal=int(f32(7.0)[0]), isa=RDNA4)
-    found = run(one, scalars=scalars).s[0, 8].view(np.float32)
+    insn = instruction(name, "SOP2_LIT", fields, literal=int(f32(7.0)[0]), isa=RDNA4)
+    found = run(insn, scalars=scalars).s[0, 8].view(np.float32)
     assert found == (3 * 7 + 5 if "MK" in name else 3 * 5 + 7)
 
 
 @case(["V_SWAP_B32"])
 def _swap_registers(name: str) -> None:
     registers = np.arange(64, dtype=U32).reshape(2, 1, 32)
-    one = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
-    w = run(one, registers=registers, active=0xFFFF)
+    insn = instruction(name, "VOP1", {"src0": 256, "vdst": 257}, isa=RDNA4)
+    w = run(insn, registers=registers, active=0xFFFF)
     assert (w.v[:2, 0, :16] == registers[::-1, 0, :16]).all()
     assert (w.v[:2, 0, 16:] == registers[:, 0, 16:]).all()
 
@@ -974,7 +976,7 @@ def _permuted_rows(name: str) -> None:
     scalars = np.zeros(128, U32)
     scalars[2] = sum(int(lane) << 4 * place for place, lane in enumerate(order[:8]))
     scalars[3] = sum(int(lane) << 4 * place for place, lane in enumerate(order[8:]))
-    # Lane 16 is off. FI reads it all the same; else BOUND_CTRL gives 0 for it.
+    # Lane 16 is inactive. FI reads it nevertheless; otherwise BOUND_CTRL returns 0.
     active = 0xFFFEFFFF
     for inactive, zeros in itertools.product((0, 1), repeat=2):
         fields = {"src0": 256, "src1": 2, "src2": 3, "vdst": 258, "opsel": inactive | zeros << 1}

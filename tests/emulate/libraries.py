@@ -1,4 +1,4 @@
-"""Libraries that a test is told of by variables."""
+"""Libraries whose paths Bazel passes to tests in environment variables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from qola.verify.host import Built
 
 
-def built(module: str, manifest: str = "CI") -> Built:
-    """Return a module's library of a manifest."""
+def built_library(module: str, manifest: str = "CI") -> Built:
+    """Return the library of a module in a manifest."""
     library, caller = (
         Path(os.environ[f"QOLA_TEST_{manifest}_{module}{end}"]).resolve() for end in ("", "_CALLER")
     )
     runtime = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-    # Not resolved: dispatch and sources are beside it among the runfiles.
+    # Do not resolve the link: dispatch and sources are next to it in the runfiles.
     plan = Path(os.environ[f"QOLA_TEST_{manifest}_{module}_EMULATED"])
     return Built(module, plan.parent, library, caller, runtime)

@@ -1,4 +1,4 @@
-"""Waves and instructions for tests: one instruction, random registers, and what it leaves."""
+"""Builds waves with random registers, runs single instructions on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qola.emulate.operands import Literals
 from qola.emulate.program import Program, bind
 from qola.emulate.waves import EXEC, LANES, SGPRS, Layout, Waves
 
-#: Floats that operations treat apart, as f32.
+#: Floats that operations treat specially, as f32.
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-3, 3.5, 2.5, -2.5, 1e30]
 VGPR_COUNT, FIRST_AGPR = 64, 32
 
@@ -32,13 +32,13 @@ def instruction(
     literal: int | None = None,
     isa: Isa = CDNA,
 ) -> Instruction:
-    """An instruction that no assembler made."""
-    own = dict(fields), dict(words or {})
-    return Instruction(0, 8, name, form, *own, literal, name.lower(), isa)
+    """Build an instruction directly, without assembling or decoding it."""
+    operands = dict(fields), dict(words or {})
+    return Instruction(0, 8, name, form, *operands, literal, name.lower(), isa)
 
 
 def with_registers(program: Program, first_agpr: int, vgprs: int) -> Program:
-    """Return a program whose waves have other registers than its descriptor encodes."""
+    """Give a program's waves other register counts than its descriptor encodes."""
     layout = replace(program.layout, first_agpr=first_agpr, vgprs=vgprs)
     program.__class__ = type("_Program", (Program,), {"layout": layout})
     return program
@@ -57,7 +57,7 @@ def waves(
     checked: bool = False,
     lanes: int = LANES,
 ) -> Waves:
-    """A workgroup of waves; registers are (register, wave, lane), zeros where not given."""
+    """Build a workgroup of waves; registers are (register, wave, lane), and 0 by default."""
     v = np.zeros((VGPR_COUNT, count, lanes), U32)
     if registers is not None:
         v[: len(registers)] = registers
@@ -77,19 +77,19 @@ def waves(
     return Waves(layout, v, s, np.full((count, 1), scc), zeros, np.arange(count), 0, machine, known)
 
 
-def run(one: Instruction, w: Waves | None = None, **state: object) -> Waves:
-    """Run an instruction on waves that are given, or made from a state."""
+def run(insn: Instruction, w: Waves | None = None, **state: object) -> Waves:
+    """Run an instruction on waves; without waves, build them from `state`."""
     literals = Literals()
-    step = bind(one, literals)
-    w = w or waves(literals=literals, lanes=one.isa.lanes, **state)  # type: ignore[arg-type]
+    step = bind(insn, literals)
+    w = w or waves(literals=literals, lanes=insn.isa.lanes, **state)  # type: ignore[arg-type]
     with np.errstate(all="ignore"):
         if step is not None:
-            (checking(one, step) if w.known else step)(w)
+            (checking(insn, step) if w.known else step)(w)
     return w
 
 
 def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:
-    """Bits of random numbers of a type, special ones among them, as u64."""
+    """Return bits of random numbers of a type, some of them special values, as u64."""
     if kind[0] != "f":
         bits = rng.integers(0, 2**63, shape, dtype=np.uint64) * np.uint64(2)
         bits |= rng.integers(0, 2, shape, dtype=np.uint64)
@@ -98,7 +98,7 @@ def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:
     floats = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[kind]
     with np.errstate(all="ignore"):
         values = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(floats)
-        chosen = np.array(SPECIAL).astype(floats)[rng.integers(0, len(SPECIAL), shape)]
-    values = np.where(rng.random(shape) < 0.25, chosen, values)
+        special = np.array(SPECIAL).astype(floats)[rng.integers(0, len(SPECIAL), shape)]
+    values = np.where(rng.random(shape) < 0.25, special, values)
     unsigned = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[kind]
     return values.view(unsigned).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Small programs of scalar instructions, assembled by hand, and what they leave."""
+"""Small hand-assembled programs of scalar instructions, and their final registers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SOPP = {
     "S_BARRIER": 10,
 }
 END = 0xBF800000 | 1 << 16
-#: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
+#: s0 and s1 hold the kernarg segment's address, s2 to s4 its first three words.
 DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
 
 
 def not_covered(program: Program) -> list[str]:
-    """Return offset, instruction and reason for each that cannot be decoded or run."""
+    """Return offset, instruction and reason for each instruction that cannot run."""
     return [
-        f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
-        for pc, one in program.code.items()
+        f"+{pc:#x} {why if insn is why else f'{insn}: {why}'}"
+        for pc, insn in program.code.items()
         if isinstance(why := program.bound(pc), str)
     ]
 
@@ -49,7 +49,7 @@ def load(
     options: Options | None = None,
     arch: str = "gfx942",
 ) -> tuple[Device, Module]:
-    """A code object with one kernel, on a device of its own."""
+    """Load a code object with one kernel into a new device."""
     image = struct.pack(f"<{len(words)}I", *words)
     kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
     device = Device(options or Options(strict=True))
@@ -79,7 +79,7 @@ def cmp_lg(register: int, constant: int) -> int:
 def execute(
     words: Sequence[int], scalars: Sequence[dict[int, int]], limit: int = 10_000
 ) -> dict[int, list[int]]:
-    """Run a workgroup with a wave for each dict of SGPRs; what SGPRs 0 to 15 end as."""
+    """Run a workgroup with a wave for each dict of SGPRs; return the final SGPRs 0 to 15."""
     image = struct.pack(f"<{len(words)}I", *words)
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
@@ -102,7 +102,7 @@ def execute(
 
 
 class _Recording(Schedule):
-    """A schedule that remembers the SGPRs of waves when they end."""
+    """A schedule that records the SGPRs of waves when they end."""
 
     ended: dict[int, list[int]]
 
@@ -114,9 +114,9 @@ class _Recording(Schedule):
 
 
 def check(name: str) -> None:
-    """What a branch or an end does, with waves that go different ways."""
+    """Test a branch or end instruction with waves that diverge."""
     if name.startswith("S_CBRANCH"):
-        # SCC is whether s0 is not 0; the branch skips a move.
+        # SCC is 1 if s0 is not 0; the branch skips a move.
         words = [cmp_lg(0, 0), sopp(name, 1), movk(1, 7), END]
         vcc = name.startswith("S_CBRANCH_VCC")
         mask = VCC if vcc else EXEC
@@ -127,7 +127,7 @@ def check(name: str) -> None:
     elif name in ("S_BRANCH", "S_ENDPGM"):
         assert execute([sopp("S_BRANCH", 1), movk(1, 7), END], [{}])[0][1] == 0
     elif name == "S_BARRIER":
-        # The second wave counts to 3 before it comes to the barrier; both end.
+        # The second wave counts to 3 before it reaches the barrier; both waves end.
         words = [cmp_lg(0, 0), sopp("S_CBRANCH_SCC0", 2), addk(0, -1), sopp("S_BRANCH", -4)]
         found = execute([*words, sopp("S_BARRIER"), movk(1, 7), END], [{0: 0}, {0: 3}])
         assert [found[0][1], found[1][1]] == [7, 7]
@@ -136,7 +136,7 @@ def check(name: str) -> None:
 
 
 def _jumps(name: str) -> None:
-    # The code is at 0x10000; s2 and s3 hold where to go: behind the move.
+    # The code starts at 0x10000; s2 and s3 hold the jump target, after the move.
     if name == "S_CALL_B64":
         words = [0xB0000000 | 21 << 23 | 4 << 16 | 1, movk(1, 7), END]
     else:

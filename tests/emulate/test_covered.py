@@ -1,4 +1,4 @@
-"""The list of operations that are emulated."""
+"""The list of emulated operations, and kernels that need only these operations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.emulate import hand_computed, programs
 GOLDEN = Path(__file__).parents[1] / "golden" / "emulated_operations.txt"
 
 
-def test_the_list_of_operations_is_up_to_date() -> None:
-    """Prevents: an operation that comes or goes unseen; QOLA_UPDATE_GOLDEN=1 writes the list."""
+def test_list_of_emulated_operations_is_current() -> None:
+    """Prevents: unnoticed changes of emulated operations; QOLA_UPDATE_GOLDEN=1 writes the list."""
     text = "".join(f"{name}\n" for name in hand_computed.covered())
     if os.environ.get("QOLA_UPDATE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
@@ -23,10 +23,10 @@ def test_the_list_of_operations_is_up_to_date() -> None:
 
 
 def test_assembly_kernels_are_covered(aiter_tree: Path) -> None:
-    """Prevents: hand-written attention kernels with an instruction that is not emulated."""
+    """Prevents: an assembly attention kernel with an instruction that the emulator lacks."""
     files = sorted(aiter_tree.glob("aiter_meta/hsa/gfx9*/fmha*/**/*.co"))
     assert files
-    # All of them take half a minute, and differ little from their neighbours.
+    # All files take half a minute, and adjacent files differ little.
     for file in files[::8]:
         code_object = CodeObject.read(file.read_bytes(), str(file))
         for kernel in code_object.kernels.values():
@@ -34,8 +34,8 @@ def test_assembly_kernels_are_covered(aiter_tree: Path) -> None:
             assert not programs.not_covered(bound), file
 
 
-def test_two_matrix_instructions_are_two() -> None:
-    """Prevents: two V_MFMA_*_F8F6F4 taken for a scaled one, whose prefix is a third operation."""
+def test_two_mfma_are_not_decoded_as_a_scaled_mfma() -> None:
+    """Prevents: two adjacent V_MFMA_*_F8F6F4 decoded as a scaled one, which has another prefix."""
     plain = struct.pack("<2I", 0xD3AE0034, 0x04D20914)
     scale = struct.pack("<2I", 0xD3AC0000, 0x18000000)
     name = "V_MFMA_F32_32X32X64_F8F6F4"
@@ -43,10 +43,10 @@ def test_two_matrix_instructions_are_two() -> None:
     assert decode(scale + plain).name == name.replace("MFMA", "MFMA_SCALE")
 
 
-def test_what_cannot_be_decoded_is_not_covered() -> None:
-    """Prevents: a kernel taken for covered whose code is not even known."""
+def test_undecodable_and_unsupported_words_are_reported() -> None:
+    """Prevents: a kernel reported as covered although its code has unknown instructions."""
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    # The last one is none, the one before is decoded and not emulated.
+    # The last word is not an instruction; the word before can be decoded but not emulated.
     image = struct.pack("<3I", programs.END, 0xBF800000 | 16 << 16, 0xFFFFFFFF)
     kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
     bound = program.Program(CodeObject("gfx942", image, {"test": kernel}), kernel)

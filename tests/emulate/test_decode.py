@@ -1,4 +1,4 @@
-"""Compiled kernels: decoded as LLVM decodes them, and without an unsupported instruction."""
+"""Decoding of compiled kernels, compared with LLVM's disassembly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qola.emulate.program import Program
 from tests.library.offload import code_objects
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
-#: Names of LLVM that differ.
+#: Instructions that the emulator names differently than LLVM.
 NAMES = {
     "v_mfma_f32_32x32x8bf16_1k": "v_mfma_f32_32x32x8_bf16",
     "v_accvgpr_read_b32": "v_accvgpr_read",
@@ -28,8 +28,8 @@ NAMES = {
 }
 
 
-def disassembled(code: Path) -> dict[int, str]:
-    """LLVM's names of instructions, by address."""
+def disassemble(code: Path) -> dict[int, str]:
+    """Return LLVM's mnemonics by address."""
     command = [str(LLVM / "llvm-objdump"), "-d", str(code)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^\s+(\S+).*// ([0-9A-F]+): ", text, re.MULTILINE)
@@ -37,11 +37,11 @@ def disassembled(code: Path) -> dict[int, str]:
     return {address: NAMES.get(name, name) for address, name in plain.items()}
 
 
-def mnemonic(one: Instruction) -> str:
-    """LLVM's name of an instruction; those of RDNA4 have CDNA's in the emulator."""
-    if one.isa is CDNA:
-        return one.name.lower()
-    return re.sub(r"_e(32|64)$", "", re.split(r"\W", one.text)[0])
+def mnemonic(insn: Instruction) -> str:
+    """Return LLVM's mnemonic; the emulator gives RDNA4 instructions CDNA's names."""
+    if insn.isa is CDNA:
+        return insn.name.lower()
+    return re.sub(r"_e(32|64)$", "", re.split(r"\W", insn.text)[0])
 
 
 @pytest.mark.parametrize(
@@ -52,22 +52,20 @@ def mnemonic(one: Instruction) -> str:
         ("OTHER_ARCHS_libmha_fwd", {"gfx90a", "gfx1201"}),
     ],
 )
-def test_instructions_are_those_that_llvm_sees(
-    library: str, archs: set[str], tmp_path: Path
-) -> None:
-    """Prevents: an instruction taken for another one, or one that only some problems reach."""
+def test_instructions_match_llvm(library: str, archs: set[str], tmp_path: Path) -> None:
+    """Prevents: an instruction decoded as another, or an unsupported one in a compiled kernel."""
     objects = code_objects(Path(os.environ[f"QOLA_TEST_{library}"]).read_bytes())
     found = [code for arch, code in objects if arch in ARCHS]
     assert {CodeObject.read(code).arch for code in found} == archs
     file = tmp_path / "code.o"
     for code in found:
         file.write_bytes(code)
-        wanted = disassembled(file)
+        wanted = disassemble(file)
         code_object = CodeObject.read(code)
         for kernel in code_object.kernels.values():
             program = Program(code_object, kernel)
-            for pc, one in program.code.items():
-                assert not isinstance(one, str), one
+            for pc, insn in program.code.items():
+                assert not isinstance(insn, str), insn
                 assert not isinstance(program.bound(pc), str), (kernel.symbol, pc)
-                assert mnemonic(one) == wanted[kernel.entry + pc], (kernel.symbol, pc)
+                assert mnemonic(insn) == wanted[kernel.entry + pc], (kernel.symbol, pc)
             assert len(program.code) > 50

@@ -1,4 +1,4 @@
-"""Problems of a dispatch that qola does not understand."""
+"""`qola dispatch` when qola cannot parse the dispatch of a direction."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import subprocess
 from pathlib import Path
 
 
-def test_a_direction_that_is_not_understood() -> None:
-    """Prevents: a sweep that ends as a whole where the dispatch of one direction is not read."""
+def test_unparsed_dispatch_is_compared_with_find_only() -> None:
+    """Prevents: a sweep aborts because qola cannot parse the dispatch of one direction."""
     program = Path(os.environ["QOLA_TEST_PREFILL"]).absolute()
-    words = [str(program), "--problems", "sweep", "--count", "60", "--arch", "gfx950"]
-    said = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
-    *told, last = said.stdout.splitlines()
-    assert told
-    assert all(" batch_prefill: " in line and "not understood" in line for line in told)
-    # The library's own find is asked.
-    assert all(" compared with find only: " in line for line in told)
+    command = [str(program), "--problems", "sweep", "--count", "60", "--arch", "gfx950"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    *reported, last = result.stdout.splitlines()
+    assert reported
+    assert all(" batch_prefill: " in line and "not understood" in line for line in reported)
+    # The comparison uses the library's find function.
+    assert all(" compared with find only: " in line for line in reported)
     assert " 0 differ" in last
     assert "not compared" not in last

@@ -1,4 +1,4 @@
-"""Records of the engine: those that are kept by an instruction's bytes, and those made anew."""
+"""Encoded instruction records of the engine: cached records equal newly encoded records."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ FILES = (
 
 
 def programs(file: Path) -> list[Program]:
-    """Return a file's kernel with its own registers, and with others."""
+    """Return a file's kernel with its registers, and with other register counts."""
     code_object = CodeObject.read(file.read_bytes(), str(file))
     (kernel,) = code_object.kernels.values()
-    own = Program(code_object, kernel)
-    others = (
-        with_registers(Program(code_object, kernel, code=own.code), *registers)
+    program = Program(code_object, kernel)
+    variants = (
+        with_registers(Program(code_object, kernel, code=program.code), *registers)
         for registers in ((256, 512), (128, 512), (128, 192))
     )
-    return [own, *others]
+    return [program, *variants]
 
 
-def test_kept_records_are_those_of_a_kernel_alone(aiter_tree: Path) -> None:
-    """Prevents: a record with another kernel's registers, place or patterns of lanes."""
-    every = [one for file in FILES for one in programs(aiter_tree / "aiter_meta" / file)]
-    alone = []
-    for program in every:
+def test_cached_records_equal_new_records(aiter_tree: Path) -> None:
+    """Prevents: a cached record with another kernel's registers, offset or lane pattern."""
+    all_programs = [item for file in FILES for item in programs(aiter_tree / "aiter_meta" / file)]
+    uncached = []
+    for program in all_programs:
         encode._known.clear()
-        alone.append(encode.encode(program))
-    assert len({one.words.tobytes() for one in alone}) > len(FILES)
+        uncached.append(encode.encode(program))
+    assert len({item.words.tobytes() for item in uncached}) > len(FILES)
     encode._known.clear()
-    for order in (range(len(every)), reversed(range(len(every)))):
+    for order in (range(len(all_programs)), reversed(range(len(all_programs)))):
         for number in order:
-            found = encode.encode(every[number])
-            assert np.array_equal(found.words, alone[number].words)
-            assert np.array_equal(found.dpp, alone[number].dpp)
-            assert np.array_equal(found.places, alone[number].places)
+            found = encode.encode(all_programs[number])
+            assert np.array_equal(found.words, uncached[number].words)
+            assert np.array_equal(found.dpp, uncached[number].dpp)
+            assert np.array_equal(found.places, uncached[number].places)
     assert encode._known

@@ -1,4 +1,4 @@
-"""The engine in C against the functions in NumPy: results of each operation, and faults."""
+"""The C engine compared with the NumPy engine: results of each operation, and faults."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from tests.emulate.machines import FIRST_AGPR, SPECIAL, VGPR_COUNT, instruction,
 
 pytestmark = pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
 
-#: Waves of 64 lanes, and of 32.
+#: An arch with waves of 64 lanes, and one with waves of 32.
 ARCHS = pytest.mark.parametrize("arch", ["gfx950", "gfx1201"])
-#: Those of 32 lanes.
+#: Archs with waves of 32 lanes.
 RDNA = pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
 WAVES = 3
 LDS_BYTES = 4096
-#: Sources, and the result, which no source overlaps.
+#: Registers of the sources and of the result, which do not overlap.
 _SOURCES, _RESULT = (2, 4, 6), 10
 _END = 8
 Found = tuple[dict[str, Array], list[Fault], str]
 
 
-def test_a_compiler_makes_the_engine(tmp_path: Path) -> None:
-    """Prevents: an engine that only Bazel can build, so that `pip install` has the slow one."""
+def test_the_engine_compiles(tmp_path: Path) -> None:
+    """Prevents: an engine that only Bazel can compile, so that pip users get the slow one."""
     program = native.compiler({"PATH": "/usr/bin:/bin", "QOLA_CACHE_HOME": str(tmp_path)})
     (tmp_path / "probe.c").write_text("#include <immintrin.h>\n#include <stdlib.h>\n")
     probe = [program, "-fsyntax-only", str(tmp_path / "probe.c")]
@@ -58,38 +58,38 @@ def test_a_compiler_makes_the_engine(tmp_path: Path) -> None:
 
 
 def not_translated() -> set[str]:
-    """Operations of the table that run in NumPy, each with a reason in a comment here."""
-    # Rare in kernels of attention, or only in other programs than kernels.
+    """Return operations without C code, which run in NumPy; comments give the reasons."""
+    # Attention kernels use these operations rarely or not at all.
     found = {"V_SIN_F32", "V_COS_F32", "V_FREXP_EXP_I32_F32", "V_FREXP_MANT_F32", "V_LDEXP_F64"}
     found |= {"V_EXP_F16", "V_LOG_F16", "V_NOP", "V_PK_MOV_B32"}
     found |= {f"V_CMP{x}_CLASS_{kind}" for x in ("", "X") for kind in ("F16", "F64")}
-    # Tables of codes.
+    # These operations need lookup tables.
     forms = ("V_CVT_F32_{}", "V_CVT_PK_F32_{}", "V_CVT_PK_{}_F32")
     return found | {form.format(kind) for form in forms for kind in ("FP8", "BF8")}
 
 
-def test_operations_of_the_engine() -> None:
-    """Prevents: an operation that silently runs twenty times slower."""
+def test_operations_without_c_code() -> None:
+    """Prevents: an operation that silently runs twenty times slower in NumPy."""
     assert {*VECTOR, *SCALAR, *PACKED} - set(EXPRESSIONS) == not_translated()
 
 
-def program_of(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
-    """Instructions of eight bytes each, and the end of the kernel."""
+def make_program(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
+    """Make a program of 8-byte instructions, and end the kernel."""
     end, isa = instruction("S_ENDPGM", "SOPP", {}), ISAS[arch]
     code: dict[int, Instruction | str] = {}
-    for place, one in enumerate([*instructions, end]):
-        parts = tuple(replace(part, isa=isa) for part in one.parts)
-        code[_END * place] = replace(one, pc=_END * place, isa=isa, parts=parts)
+    for place, insn in enumerate([*instructions, end]):
+        parts = tuple(replace(part, isa=isa) for part in insn.parts)
+        code[_END * place] = replace(insn, pc=_END * place, isa=isa, parts=parts)
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, _END * len(code), descriptor, (), 1024)
     program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
     program.bind_all()
-    # Tests have accumulation registers, which the descriptor would have to encode.
+    # Set accumulation registers here instead of encoding them in the descriptor.
     return with_registers(program, FIRST_AGPR, VGPR_COUNT)
 
 
 def state(seed: str, program: Program, map_: AddressMap) -> Waves:
-    """Waves with random registers, special floats among them, and lanes that are off."""
+    """Return waves with random registers, some special floats, and inactive lanes."""
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
     shape = VGPR_COUNT, WAVES, program.isa.lanes
     v = rng.integers(0, 2**32, shape, dtype=U32)
@@ -119,8 +119,8 @@ def state(seed: str, program: Program, map_: AddressMap) -> Waves:
     return Waves(program.layout, v, s, scc, zeros, np.arange(WAVES), 0, machine)
 
 
-class _Kept(Schedule):
-    """A schedule that keeps the waves that end."""
+class _Collecting(Schedule):
+    """A schedule that collects the waves that end."""
 
     ended: list[Waves]
 
@@ -130,8 +130,8 @@ class _Kept(Schedule):
         super()._end(w, one)
 
 
-def in_numpy(program: Program, w: Waves, limit: int) -> dict[str, Array]:
-    schedule = _Kept(program, np.full(1, WAVES), limit)
+def run_in_numpy(program: Program, w: Waves, limit: int) -> dict[str, Array]:
+    schedule = _Collecting(program, np.full(1, WAVES), limit)
     schedule.ended = []
     schedule.run(w)
     end = joined(schedule.ended)
@@ -139,7 +139,7 @@ def in_numpy(program: Program, w: Waves, limit: int) -> dict[str, Array]:
     return {"v": end.v, "s": end.s, "scc": end.scc[:, 0].astype(U8)}
 
 
-def in_engine(program: Program, w: Waves, limit: int) -> dict[str, Array]:
+def run_in_engine(program: Program, w: Waves, limit: int) -> dict[str, Array]:
     run = NativeRun(NativeProgram.make(program), w, np.full(1, WAVES), limit, 0)
     run.run()
     return {"v": run.v.transpose(1, 0, 2), "s": run.s, "scc": run.scc}
@@ -154,12 +154,12 @@ def results(
     limit: int = 1000,
     arch: str = "gfx950",
 ) -> tuple[Found, Found]:
-    """Registers, LDS and memory after a program, its faults and its error, in both engines."""
+    """Run a program in both engines; return registers, LDS and memory, faults and the error."""
     found: list[Found] = []
-    for how in (in_numpy, in_engine):
-        program = program_of(instructions, arch)
+    for run_program in (run_in_numpy, run_in_engine):
+        program = make_program(instructions, arch)
         map_ = AddressMap()
-        # At one place for both, so that faults have the same addresses.
+        # Both engines use one buffer, so that faults have equal addresses.
         buffer = np.zeros(0, U8) if memory is None else memory
         before = buffer.copy()
         if memory is not None:
@@ -174,37 +174,37 @@ def results(
             map_.add(start, len(w.machine.scratch))
             w.s[:, 40], w.s[:, 41] = start & 0xFFFFFFFF, start >> 32 | 1 << 31
         w.update_exec()
-        error, kept = "", {}
+        error, final = "", {}
         try:
-            kept = how(program, w, limit)
-        except EmulationError as wrong:
-            error = str(wrong.fault)
+            final = run_program(program, w, limit)
+        except EmulationError as emulation_error:
+            error = str(emulation_error.fault)
         machine = w.machine
-        if "s" in kept and (scalars or {}).get(40) == -1:
-            kept["s"][:, 40:42] = 0
-        kept |= {"lds": machine.lds.copy(), "scratch": machine.scratch.copy()}
-        kept["memory"] = buffer.copy()
+        if "s" in final and (scalars or {}).get(40) == -1:
+            final["s"][:, 40:42] = 0
+        final |= {"lds": machine.lds.copy(), "scratch": machine.scratch.copy()}
+        final["memory"] = buffer.copy()
         buffer[...] = before
-        found.append((kept, list(machine.faults.all), error))
+        found.append((final, list(machine.faults.all), error))
     return found[0], found[1]
 
 
-def compare(one: Instruction, found: tuple[Found, Found], floats: str = "") -> None:
-    """Compare bit for bit; of a NaN, only that it is one (x86 keeps either operand's bits)."""
-    (wanted, faults, error), (got, other_faults, other_error) = found
-    assert (other_faults, other_error) == (faults, error), one
-    for name, values in wanted.items():
+def compare(insn: Instruction, found: tuple[Found, Found], floats: str = "") -> None:
+    """Compare bit for bit, but any NaN equals any NaN: x86 keeps either operand's bits."""
+    (expected, faults, error), (got, other_faults, other_error) = found
+    assert (other_faults, other_error) == (faults, error), insn
+    for name, values in expected.items():
         differ = values != got[name]
         if name == "v" and floats:
-            differ &= ~both_nan(values, got[name], floats)
+            differ &= ~are_both_nan(values, got[name], floats)
         places = np.argwhere(differ)[:3]
         shown = [
             (tuple(p), hex(int(values[tuple(p)])), hex(int(got[name][tuple(p)]))) for p in places
         ]
-        assert not len(places), f"{one.name} {one.form} {dict(one.fields)}: {name} {shown}"
+        assert not len(places), f"{insn.name} {insn.form} {dict(insn.fields)}: {name} {shown}"
 
 
-def both_nan(a: Array, b: Array, floats: str) -> Array:
+def are_both_nan(a: Array, b: Array, floats: str) -> Array:
     if floats == "f64":
         pairs = [np.zeros(x.shape, bool) for x in (a, b)]
         for x, found in zip((a, b), pairs, strict=True):
@@ -224,13 +224,13 @@ def float_kind(kinds: Sequence[str]) -> str:
 
 
 def lane_numbers(arch: str) -> Array:
-    """Return a number for each lane of each wave."""
+    """Return consecutive numbers for all lanes of all waves."""
     lanes = ISAS[arch].lanes
     return np.arange(WAVES * lanes, dtype=U32).reshape(WAVES, lanes)
 
 
 def vector_forms(name: str, arch: str) -> list[Instruction]:
-    """An operation with registers, constants, scalars, modifiers, and parts of registers."""
+    """Return an operation with registers, constants, scalars, modifiers, and parts of registers."""
     operation = VECTOR[name]
     kinds = [kind for kind in operation.inputs if kind in TYPES]
     mask_only = operation.outputs[0] == "mask"
@@ -267,53 +267,53 @@ def vector_forms(name: str, arch: str) -> list[Instruction]:
         forms += [fields | {"opsel": 3}, fields | {"opsel": 8}]
     if form == "VOP3SD":
         forms.append(fields | {"sdst": NULL})
-    return [instruction(name, form, some) for some in forms]
+    return [instruction(name, form, form_fields) for form_fields in forms]
 
 
 @ARCHS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(VECTOR)))
 def test_vector_operation(name: str, arch: str) -> None:
-    """Prevents: an operation whose C computes other bits than its NumPy."""
+    """Prevents: a vector operation whose C code and NumPy code compute different bits."""
     operation = VECTOR[name]
     floats = float_kind(operation.outputs)
-    for one in vector_forms(name, arch):
-        compare(one, results([one], name, arch=arch), floats)
+    for insn in vector_forms(name, arch):
+        compare(insn, results([insn], name, arch=arch), floats)
 
 
-def test_parts_of_registers_and_other_lanes() -> None:
-    """Prevents: SDWA and DPP that pick other bytes or lanes in C."""
+def test_sdwa_and_dpp() -> None:
+    """Prevents: SDWA and DPP that select other bytes or lanes in C."""
     fields = {"src0": 249, "vsrc0": 258, "vsrc1": 260, "vdst": 266}
     for select in range(7):
         parts = {"src0_sel": select, "src1_sel": 6 - select, "src0_sext": select % 2}
         for unused in range(3):
             more = parts | {"dst_sel": select, "dst_unused": unused}
-            one = instruction("V_ADD_U32", "VOP2_SDWA", fields | more)
-            compare(one, results([one], f"sdwa {select} {unused}"))
+            insn = instruction("V_ADD_U32", "VOP2_SDWA", fields | more)
+            compare(insn, results([insn], f"sdwa {select} {unused}"))
     controls = (0x1B, 0x101, 0x10F, 0x111, 0x121, 0x130, 0x138, 0x140, 0x141, 0x142, 0x143)
     for control in controls:
         for zeros in (0, 1):
             more = {"src0": 250, "dpp": control, "row_mask": 0xB, "bank_mask": 0xD, "bc": zeros}
             for name in ("V_ADD_F32", "V_MOV_B32"):
                 form = "VOP1_DPP16" if "MOV" in name else "VOP2_DPP16"
-                one = instruction(name, form, fields | more)
-                compare(one, results([one], f"dpp {control}"), "f32" if "F32" in name else "")
+                insn = instruction(name, form, fields | more)
+                compare(insn, results([insn], f"dpp {control}"), "f32" if "F32" in name else "")
 
 
 @RDNA
-def test_other_lanes_of_a_row(arch: str) -> None:
-    """Prevents: lanes of 32, or lanes that are off, picked in another way in C."""
+def test_dpp_of_32_lanes(arch: str) -> None:
+    """Prevents: DPP in waves of 32 lanes, or of inactive lanes, that differs in C."""
     fields = {"src0": 250, "vsrc0": 258, "vsrc1": 260, "vdst": 266}
     for control in (0x1B, 0x101, 0x111, 0x121, 0x140, 0x141, 0x153, 0x165):
         for bits in range(4):
             more = {"dpp": control, "row_mask": 0xF, "bank_mask": 0xD, "bc": bits & 1}
             for name in ("V_ADD_F32", "V_MOV_B32"):
                 form = "VOP1_DPP16" if "MOV" in name else "VOP2_DPP16"
-                one = instruction(name, form, fields | more | {"fi": bits >> 1})
-                found = results([one], f"dpp {control}", arch=arch)
-                compare(one, found, "f32" if "F32" in name else "")
+                insn = instruction(name, form, fields | more | {"fi": bits >> 1})
+                found = results([insn], f"dpp {control}", arch=arch)
+                compare(insn, found, "f32" if "F32" in name else "")
 
 
-#: Operations that an instruction may have two of.
+#: Operations that a dual instruction can combine.
 DUAL = (
     *("FMAC_F32", "FMAAK_F32", "FMAMK_F32", "MUL_F32", "ADD_F32", "SUB_F32", "SUBREV_F32"),
     *("MUL_DX9_ZERO_F32", "MOV_B32", "CNDMASK_B32", "MAX_F32", "MIN_F32", "ADD_U32"),
@@ -322,61 +322,61 @@ DUAL = (
 
 
 @RDNA
-def test_two_operations_in_one_instruction(arch: str) -> None:
-    """Prevents: an operation in C that reads the result of the other one."""
+def test_dual_instructions(arch: str) -> None:
+    """Prevents: a dual instruction in C whose second operation reads the first one's result."""
     operands = ((258, 260, 265), (265, 261, 266), (5, 266, 265), (242, 266, 260))
     for number, first in enumerate(DUAL):
         # Each operation reads the register that the other one writes.
         for place, (a, b, d) in enumerate(operands):
             second = DUAL[(number + 3 * place + 1) % len(DUAL)]
             parts = [
-                instruction(f"V_{name}", "VOP2", own, literal=0x40490FDB)
-                for name, own in (
+                instruction(f"V_{name}", "VOP2", part_fields, literal=0x40490FDB)
+                for name, part_fields in (
                     (first, {"src0": a, "vsrc1": b, "vdst": d}),
                     (second, {"src0": d, "vsrc1": 257, "vdst": 266 if d != 266 else 267}),
                 )
             ]
-            one = replace(instruction("V_DUAL", "VOPD", {}), parts=tuple(parts))
+            insn = replace(instruction("V_DUAL", "VOPD", {}), parts=tuple(parts))
             add = instruction("V_ADD_U32", "VOP2", {"src0": 265, "vsrc1": 266, "vdst": 268})
-            compare(one, results([one, add, one], first, arch=arch), "f32")
+            compare(insn, results([insn, add, insn], first, arch=arch), "f32")
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("select", range(4))
-def test_parts_of_registers_that_numpy_reads(select: int, arch: str) -> None:
-    """Prevents: zeros in place of a source that is named behind the instruction."""
+def test_sdwa_of_operations_without_c_code(select: int, arch: str) -> None:
+    """Prevents: an SDWA source read as 0, since the instruction's second word names it."""
     fields = {"src0": 249, "vsrc0": 258, "vdst": 266, "src0_sel": select, "dst_sel": 6}
-    one = instruction("V_CVT_F32_FP8", "VOP1_SDWA", fields, {"src0": 1, "vdst": 1})
-    found = results([one], f"fp8 {select}", arch=arch)
-    compare(one, found, "f32")
+    insn = instruction("V_CVT_F32_FP8", "VOP1_SDWA", fields, {"src0": 1, "vdst": 1})
+    found = results([insn], f"fp8 {select}", arch=arch)
+    compare(insn, found, "f32")
     assert len(np.unique(found[1][0]["v"][10])) > 2
 
 
 @ARCHS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(SCALAR)))
 def test_scalar_operation(name: str, arch: str) -> None:
-    """Prevents: a scalar operation whose C computes other bits, or another SCC, than its NumPy."""
+    """Prevents: a scalar operation whose C code and NumPy code compute different bits or SCC."""
     fields = {"ssrc0": 6, "ssrc1": 8, "sdst": 10, "simm16": 0x8003}
     form = "SOPK" if any(kind in ("k", "ku") for kind in SCALAR[name].inputs) else "SOP2"
     form = "SOP1" if len(SCALAR[name].inputs) == 1 and form == "SOP2" else form
     null = [{"ssrc0": NULL}, {"sdst": NULL}] if ISAS[arch].is_rdna else []
-    for more in ({}, {"ssrc0": 193}, {"ssrc0": 253}, {"ssrc1": 135}, {"sdst": EXEC}, *null):
-        if more.get("ssrc0") == 253 and SCALAR[name].inputs[0] not in ("u32", "i32"):
+    for changes in ({}, {"ssrc0": 193}, {"ssrc0": 253}, {"ssrc1": 135}, {"sdst": EXEC}, *null):
+        if changes.get("ssrc0") == 253 and SCALAR[name].inputs[0] not in ("u32", "i32"):
             continue
-        one = instruction(name, form, fields | more, literal=0x40490FDB)
-        compare(one, results([one, one], name, arch=arch), "f32")
+        insn = instruction(name, form, fields | changes, literal=0x40490FDB)
+        compare(insn, results([insn, insn], name, arch=arch), "f32")
 
 
 @ARCHS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(PACKED)))
 def test_packed_operation(name: str, arch: str) -> None:
-    """Prevents: a packed operation that takes other halves in C than in NumPy."""
+    """Prevents: a packed operation that selects other halves in C than in NumPy."""
     kind = PACKED[name].outputs[0]
     fields = {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 3, "opsel_hi2": 1}
     signs = ({"neg": 1, "neg_hi": 2},) if kind[0] == "f" else ()
-    for more in ({}, {"opsel": 5}, {"opsel_hi": 1, "opsel_hi2": 0}, {"src1": 242}, *signs):
-        one = instruction(name, "VOP3P", fields | more)
-        compare(one, results([one], name, arch=arch), kind if kind[0] == "f" else "")
+    for changes in ({}, {"opsel": 5}, {"opsel_hi": 1, "opsel_hi2": 0}, {"src1": 242}, *signs):
+        insn = instruction(name, "VOP3P", fields | changes)
+        compare(insn, results([insn], name, arch=arch), kind if kind[0] == "f" else "")
 
 
 def matrix_names() -> list[str]:
@@ -393,54 +393,54 @@ def matrix_names() -> list[str]:
 def _holds_whole_registers(name: str) -> bool:
     found = NAME.match(name)
     assert found
-    each = {"F32": 1, "F16": 2, "BF16": 2}.get(found[6], 4)
-    return int(found[4]) // (64 // int(found[2])) >= each
+    per_register = {"F32": 1, "F16": 2, "BF16": 2}.get(found[6], 4)
+    return int(found[4]) // (64 // int(found[2])) >= per_register
 
 
 @pytest.mark.parametrize("name", matrix_names())
 def test_matrix_operation(name: str) -> None:
-    """Prevents: sums within a matrix multiplication that are rounded in another order in C."""
+    """Prevents: a matrix multiplication that adds and rounds in another order in C."""
     for arch in ("gfx942", "gfx950"):
-        for more in ({}, {"src2": 242}, {"acc": 3, "acc_cd": 1}, {"src2": 272}, {"vdst": 258}):
-            fields = {"src0": 256, "src1": 264, "src2": 270, "vdst": 270} | more
-            one = instruction(name, "VOP3P_MFMA", fields)
-            compare(one, results([one], name + arch, arch=arch), "f32")
+        for changes in ({}, {"src2": 242}, {"acc": 3, "acc_cd": 1}, {"src2": 272}, {"vdst": 258}):
+            fields = {"src0": 256, "src1": 264, "src2": 270, "vdst": 270} | changes
+            insn = instruction(name, "VOP3P_MFMA", fields)
+            compare(insn, results([insn], name + arch, arch=arch), "f32")
 
 
 @RDNA
 @pytest.mark.parametrize("kind", ["F16", "BF16", "FP8_FP8", "FP8_BF8", "BF8_FP8", "BF8_BF8"])
 def test_matrix_operation_of_32_lanes(kind: str, arch: str) -> None:
-    """Prevents: rows of a matrix in other registers in C, or lanes that share its K or do not."""
+    """Prevents: WMMA in C with matrix rows or K values in other registers or lanes."""
     if kind not in ("F16", "BF16") and arch == "gfx1100":
         pytest.skip("RDNA3 has no floats of 8 bits")
-    for more in ({}, {"src2": 242}, {"src2": 281}, {"vdst": 258}):
-        fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272} | more
-        one = instruction(f"V_WMMA_F32_16X16X16_{kind}", "VOP3P", fields)
-        compare(one, results([one], kind, arch=arch), "f32")
+    for changes in ({}, {"src2": 242}, {"src2": 281}, {"vdst": 258}):
+        fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272} | changes
+        insn = instruction(f"V_WMMA_F32_16X16X16_{kind}", "VOP3P", fields)
+        compare(insn, results([insn], kind, arch=arch), "f32")
 
 
 @RDNA
 @pytest.mark.parametrize("form", ["16_IU8", "16_IU4", "32_IU4"])
 def test_matrix_operation_of_integers(form: str, arch: str) -> None:
-    """Prevents: signs or sums of integers in a matrix multiplication that differ in C."""
+    """Prevents: integer WMMA in C with other signs or sums."""
     if form == "32_IU4" and arch == "gfx1100":
         pytest.skip("RDNA3 does not have it")
     for neg in range(4):
-        for more in ({}, {"src2": 130}, {"src2": 281}, {"vdst": 258}, {"clmp": 1}):
-            fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, "neg": neg} | more
-            one = instruction(f"V_WMMA_I32_16X16X{form}", "VOP3P", fields)
-            compare(one, results([one], form, arch=arch))
+        for changes in ({}, {"src2": 130}, {"src2": 281}, {"vdst": 258}, {"clmp": 1}):
+            fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272, "neg": neg} | changes
+            insn = instruction(f"V_WMMA_I32_16X16X{form}", "VOP3P", fields)
+            compare(insn, results([insn], form, arch=arch))
 
 
 @RDNA
-def test_eight_lanes_in_another_order(arch: str) -> None:
-    """Prevents: DPP of eight lanes that reads other ones in C."""
+def test_dpp8(arch: str) -> None:
+    """Prevents: DPP8 that reads other lanes in C."""
     selects = {f"lane_sel_{place}": (5 * place + 3) % 8 for place in range(8)}
     for mark in (DPP8, DPP8_FI):
         fields = {"src0": mark, "vsrc0": 258, "vsrc1": 260, "vdst": 266} | selects
         for name, form in (("V_MOV_B32", "VOP1_DPP8"), ("V_ADD_F32", "VOP2_DPP8")):
-            one = instruction(name, form, fields)
-            compare(one, results([one], name, arch=arch), "f32" if "F32" in name else "")
+            insn = instruction(name, form, fields)
+            compare(insn, results([insn], name, arch=arch), "f32" if "F32" in name else "")
 
 
 LANE_OPERATIONS = [
@@ -474,7 +474,7 @@ LANE_OPERATIONS = [
         for name in ("V_PERMLANE16_B32", "V_PERMLANEX16_B32")
         for bits in range(4)
     ),
-    # Not in the engine: each runs in NumPy, between instructions in C.
+    # Without C code: these run in NumPy, between instructions in C.
     ("V_SIN_F32", "VOP3", {"src0": 258, "vdst": 266}),
     ("V_CVT_PK_FP8_F32", "VOP3", {"src0": 258, "src1": 260, "vdst": 266}),
 ]
@@ -483,18 +483,18 @@ LANE_OPERATIONS = [
 @ARCHS
 @pytest.mark.parametrize(("name", "form", "fields"), LANE_OPERATIONS)
 def test_other_operation(name: str, form: str, fields: Mapping[str, int], arch: str) -> None:
-    """Prevents: lanes that are exchanged, or halves that are mixed, in another way in C."""
+    """Prevents: operations across lanes, or on register halves, that differ in C."""
     if ISAS[arch].is_rdna and ("ACCVGPR" in name or (name.endswith("SWAP_B32") and "PERM" in name)):
         pytest.skip("RDNA does not have it")
     words = {field: 1 for field in ("src0", "src1", "vdst") if field in fields}
-    one = instruction(name, form, fields, words)
+    insn = instruction(name, form, fields, words)
     add = instruction("V_ADD_U32", "VOP2", {"src0": 266, "vsrc1": 266, "vdst": 268})
     kind = "f32" if "F32" in name and "FP8" not in name else "f16" if "F16" in name else ""
-    compare(one, results([one, add], name, arch=arch), kind)
+    compare(insn, results([insn, add], name, arch=arch), kind)
 
 
 def addresses(memory: Array, arch: str, spread: int = 16) -> tuple[Array, Array]:
-    """The halves of an address within memory for each lane."""
+    """Return lower and upper halves of an address in memory for each lane."""
     places = U64(memory.ctypes.data) + lane_numbers(arch).astype(U64) * U64(spread)
     return places.astype(U32), (places >> U64(32)).astype(U32)
 
@@ -527,11 +527,11 @@ ACCESSES = [
 @pytest.mark.parametrize(("name", "space"), ACCESSES)
 @pytest.mark.parametrize("bad", [False, True])
 def test_access(name: str, space: str, bad: bool, arch: str) -> None:
-    """Prevents: an access in C that has another address, mask, range check, or fault."""
+    """Prevents: an access in C with another address, mask, range check or fault."""
     lanes = ISAS[arch].lanes
     if "TR_B16" in name and lanes == 32:
         pytest.skip("RDNA does not have it")
-    # Without NaNs: of two, either one may be kept.
+    # Without NaNs: the sum of two NaNs may be either of them.
     memory = np.random.default_rng(1).integers(0, 256, WAVES * lanes * 16 + 64, dtype=U8) & U8(0xBF)
     memory = memory[:-800] if bad else memory
     low, high = addresses(memory, arch, 12 if "ATOMIC" in name and bad else 16)
@@ -545,28 +545,28 @@ def test_access(name: str, space: str, bad: bool, arch: str) -> None:
         registers = {2: lane * U32(16)}
         address = int(memory.ctypes.data)
         scalars = {40: address & 0xFFFFFFFF, 41: address >> 32, 43: 0}
-        # Out of its range is no fault, unless the range is beyond the allocation.
+        # Out of the buffer's range is not a fault, unless the range exceeds the allocation.
         scalars[42] = memory.nbytes + (4096 if bad else -100)
     if space == "SCRATCH":
         registers = {2: lane % U32(60 if bad else 56) * U32(4)}
     if space == "DS":
-        # Lanes of a wave share bytes, those of several waves do not.
+        # Lanes of a wave access the same bytes; different waves do not.
         wave = np.arange(WAVES, dtype=U32)[:, None]
         beyond = 1352 if lanes == 64 else 1936
         registers = {2: lane % U32(lanes) * U32(8) + wave * U32(beyond if bad else 1200)}
         fields |= {"offset1": 1 if "2" in name[:10] else 0}
     form = {"BUFFER": "MUBUF", "SCRATCH": "SCRATCH"}.get(space, space)
-    one = instruction(name, form, fields)
-    found = results([one], name, registers, scalars, memory, arch=arch)
-    compare(one, found, "f32" if "F32" in name else "f64" if "F64" in name else "")
+    insn = instruction(name, form, fields)
+    found = results([insn], name, registers, scalars, memory, arch=arch)
+    compare(insn, found, "f32" if "F32" in name else "f64" if "F64" in name else "")
     if bad and space in ("GLOBAL", "FLAT", "BUFFER") and "X4" in name:
         assert found[0][1], "no fault is compared"
 
 
 @ARCHS
 @pytest.mark.parametrize("space", ["GLOBAL", "SCRATCH"])
-def test_an_offset_with_a_sign(space: str, arch: str) -> None:
-    """Prevents: an offset of 13 bits where an instruction set has 24."""
+def test_negative_offsets(space: str, arch: str) -> None:
+    """Prevents: an offset decoded with 13 bits when the instruction set has 24."""
     memory = np.random.default_rng(1).integers(0, 256, 4096, dtype=U8)
     low, high = addresses(memory, arch, 4)
     registers = {2: low, 3: high}
@@ -575,15 +575,15 @@ def test_an_offset_with_a_sign(space: str, arch: str) -> None:
     for offset in (-8, 40):
         field = offset & ((1 << ISAS[arch].offset_bits) - 1)
         fields = {"addr": 258, "vdst": 266, "saddr": 0x7F, "sve": 1, "offset": field}
-        one = instruction(f"{space}_LOAD_DWORD", space, fields)
-        found = results([one], space, registers, memory=memory, arch=arch)
-        compare(one, found)
+        insn = instruction(f"{space}_LOAD_DWORD", space, fields)
+        found = results([insn], space, registers, memory=memory, arch=arch)
+        compare(insn, found)
         assert bool(found[0][1]) == (offset < 0 and space == "GLOBAL")
 
 
 @pytest.mark.parametrize("name", ["DS_READ_B32", "DS_READ2_B32", "DS_WRITE_B16"])
 def test_an_offset_from_a_negative_place_in_the_lds(name: str) -> None:
-    """Prevents: faults of kernels whose compiler adds an offset of the LDS to a negative number."""
+    """Prevents: faults when a compiler adds an LDS offset to a negative base address."""
     registers = {2: (lane_numbers("gfx950") - U32(16)) * U32(4)}
     two = "READ2" in name
     fields = {"addr": 258, "data0": 260, "vdst": 266, "offset0": 16 if two else 64, "offset1": 0}
@@ -591,12 +591,12 @@ def test_an_offset_from_a_negative_place_in_the_lds(name: str) -> None:
         [instruction(name, "DS", fields | ({"offset1": 17} if two else {}))], name, registers
     )
     compare(instruction(name, "DS", fields), found)
-    (kept, faults, error), _ = found
+    (final, faults, error), _ = found
     assert not faults
     assert not error
     if "READ" in name:
-        # Of the first wave all lanes are active.
-        assert (kept["v"][10][0] == kept["lds"].reshape(-1).view(U32)[:64]).all()
+        # All lanes of the first wave are active.
+        assert (final["v"][10][0] == final["lds"].reshape(-1).view(U32)[:64]).all()
 
 
 @ARCHS
@@ -615,25 +615,25 @@ def test_scalar_access_and_loads_to_the_lds(name: str, bad: bool, arch: str) -> 
         fields = {"vaddr": 258, "offen": 1, "vdata": 260, "srsrc": 40, "soffset": 128, "lds": 1}
         scalars[M0] = LDS_BYTES - 100 if bad else 512
         form = "MUBUF"
-    one = instruction(name, form, fields)
+    insn = instruction(name, form, fields)
     registers = {2: lane_numbers(arch) * U32(4)}
-    compare(one, results([one], name, registers, scalars, memory, arch=arch))
+    compare(insn, results([insn], name, registers, scalars, memory, arch=arch))
 
 
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("name", ["BUFFER_LOAD_DWORDX2", "BUFFER_STORE_DWORD"])
 def test_scratch_memory_of_gfx90a(name: str, bad: bool) -> None:
-    """Prevents: another address of gfx90a's scratch memory, a swizzled buffer, in C."""
+    """Prevents: another address in C for gfx90a's scratch memory, a swizzled buffer."""
     fields = {"vaddr": 258, "offen": 1, "vdata": 260, "srsrc": 40, "soffset": 128, "offset": 4}
     registers = {2: lane_numbers("gfx90a") % U32(70 if bad else 60) * U32(4)}
     swizzled = {40: -1, 41: 1 << 31, 42: 4096, 43: 0}
-    one = instruction(name, "MUBUF", fields)
-    compare(one, results([one], name, registers, swizzled, arch="gfx90a"))
+    insn = instruction(name, "MUBUF", fields)
+    compare(insn, results([insn], name, registers, swizzled, arch="gfx90a"))
 
 
 @ARCHS
-def test_control(arch: str) -> None:
-    """Prevents: waves that part, wait, or never end, in another way in C."""
+def test_control_flow(arch: str) -> None:
+    """Prevents: waves that diverge, wait, or never end differently in C."""
     compare_scc = instruction("S_CMP_LT_U32", "SOPC", {"ssrc0": 6, "ssrc1": 7})
     skip = instruction("S_CBRANCH_SCC1", "SOPP", {"simm16": 3})
     add = instruction("S_ADD_U32", "SOP2", {"ssrc0": 6, "ssrc1": 129, "sdst": 6})
@@ -641,7 +641,7 @@ def test_control(arch: str) -> None:
     compare(skip, results([compare_scc, skip, add, barrier, add], "branch", arch=arch))
     for name in ("VCCZ", "VCCNZ", "EXECZ", "EXECNZ"):
         skip = instruction(f"S_CBRANCH_{name}", "SOPP", {"simm16": 1})
-        # Of 32 lanes the upper half of VCC and EXEC is no mask.
+        # With 32 lanes, the upper halves of VCC and EXEC are not part of the mask.
         for halves in (0, 1 << 32, 1):
             scalars = {VCC: halves, VCC + 1: halves >> 32, EXEC: halves, EXEC + 1: halves >> 32}
             compare(skip, results([skip, add, barrier], name, scalars=scalars, arch=arch))
@@ -654,13 +654,13 @@ def test_control(arch: str) -> None:
 
 
 def test_a_launch_without_memory_is_an_error() -> None:
-    """Prevents: a crash, or a launch that ran no wave and passes."""
+    """Prevents: a crash, or success without running a wave, when memory is exhausted."""
     launch = native._Launch(count=1 << 44, groups=1, insn_count=1)
     function = native.engine()
     if function is None:
         pytest.skip("the engine cannot be compiled")
     function(ctypes.byref(launch))
     run = NativeRun.__new__(NativeRun)
-    run._program = program_of([], "gfx950")
+    run._program = make_program([], "gfx950")
     with pytest.raises(MemoryError, match="the waves of a launch of test"):
         run._raise(launch.status, 0)

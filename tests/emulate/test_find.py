@@ -1,4 +1,4 @@
-"""What libraries say that they would launch against what they launch, assembly kernels and all."""
+"""The kernels that find functions return, compared with launches, including assembly kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qola.fmha.agreement import compared
 from qola.fmha.registry import Registry, RegistryError
 from qola.fmha.sweep import sweep
 from qola.verify.host import Built
-from tests.emulate.libraries import built
+from tests.emulate.libraries import built_library
 
 FORWARD = make_problem(
     "fwd", "fp16", seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True
@@ -46,90 +46,94 @@ ASSEMBLY = {
 
 
 def around(problem: AttentionProblem) -> Iterator[AttentionProblem]:
-    """Yield problems for assembly kernels, for others, and for none."""
+    """Yield problems for assembly kernels, for other kernels, and for no kernel."""
     lengths = (64, 100, 257)
-    for rows, columns, conversion, in_float in product(lengths, lengths, (0, 2), (True, False)):
-        one = replace(
-            problem, how_v3_bf16_cvt=conversion, seqlen_q=(rows,) * 2, seqlen_k=(columns,) * 2
+    for q, k, conversion, fp32_atomics in product(lengths, lengths, (0, 2), (True, False)):
+        problem_ = replace(
+            problem, how_v3_bf16_cvt=conversion, seqlen_q=(q,) * 2, seqlen_k=(k,) * 2
         )
-        yield one
+        yield problem_
         yield replace(
-            one,
-            is_v3_atomic_fp32=in_float,
+            problem_,
+            is_v3_atomic_fp32=fp32_atomics,
             mode=("group", "batch")[problem.is_group_mode],
             nhead_k=1,
         )
         yield replace(
-            one, return_lse=problem.direction == "bwd", deterministic=problem.direction == "bwd"
+            problem_,
+            return_lse=problem.direction == "bwd",
+            deterministic=problem.direction == "bwd",
         )
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("module", ASSEMBLY)
-def test_a_library_launches_what_it_says(module: str, arch: str) -> None:
-    """Prevents: a probe that names another kernel than the call then takes, of assembly or not."""
-    library = built(module, "ASM")
+def test_a_library_launches_what_find_returns(module: str, arch: str) -> None:
+    """Prevents: a find function that names another kernel than the call launches."""
+    library = built_library(module, "ASM")
     problem = ASSEMBLY[module]
     kernels = [kernel for kernel in library.kernels if arch in kernel.archs]
-    swept = [replace(one, use_asm=True) for one in sweep(kernels, 40)]
-    found = compared(library, arch, [*around(problem), *swept])
-    assert [one.line() for one in found if not one.agrees] == []
-    by_assembly = [one for one in found if any(name.endswith(".co") for name in one.launched)]
-    # Which of them are assembly kernels is not read, and so said by the library alone.
-    assert all((one.as_selected, one.as_found) == (None, True) for one in by_assembly)
+    swept = [replace(nearby, use_asm=True) for nearby in sweep(kernels, 40)]
+    results = compared(library, arch, [*around(problem), *swept])
+    assert [result.line() for result in results if not result.agrees] == []
+    by_assembly = [
+        result for result in results if any(name.endswith(".co") for name in result.launched)
+    ]
+    # qola does not parse the choice of assembly kernels, so only find can name them.
+    assert all((result.as_selected, result.as_found) == (None, True) for result in by_assembly)
     assert len(by_assembly) > 5
-    assert any(not one.launched for one in found)
+    assert any(not result.launched for result in results)
     if module == "libmha_fwd":
-        assert any(one.as_selected and one.launched for one in found)
+        assert any(result.as_selected and result.launched for result in results)
 
 
-def test_who_chooses_assembly_kernels() -> None:
-    """Prevents: a kernel of CK that is said to be launched where an assembly kernel is."""
+def test_the_registry_does_not_choose_assembly_kernels() -> None:
+    """Prevents: a CK kernel reported for a problem that an assembly kernel may serve."""
     problem = ASSEMBLY["libmha_fwd"]
-    registry = Registry.of("libmha_fwd", built("libmha_fwd", "ASM").repository)
+    registry = Registry.of("libmha_fwd", built_library("libmha_fwd", "ASM").repository)
     with pytest.raises(RegistryError, match="its C function find, or qola dispatch"):
         registry.select(problem, "gfx950")
     assert len(registry.select(replace(problem, use_asm=False), "gfx950")) == 1
-    # A library that has none for the arch.
-    without = Registry.of("libmha_fwd", built("libmha_fwd").repository)
+    # A library without assembly kernels for the arch.
+    without = Registry.of("libmha_fwd", built_library("libmha_fwd").repository)
     assert without.select(replace(FORWARD, use_asm=True), "gfx950") == without.select(
         FORWARD, "gfx950"
     )
 
 
-def redirected(library: Path, function: str, other: str, to: Path) -> Path:
-    """Copy a library in which one of its functions is another one."""
+def redirect_function(library: Path, function: str, other: str, to: Path) -> Path:
+    """Copy a library, and redirect one of its functions to another one."""
     data = bytearray(library.read_bytes())
     with library.open("rb") as stream:
         table: Any = ELFFile(stream).get_section_by_name(".dynsym")
         symbols = {symbol.name: at for at, symbol in enumerate(table.iter_symbols())}
         size, start = table["sh_entsize"], table["sh_offset"]
-    own, its = (start + symbols[name] * size for name in (function, other))
-    # st_value, behind the name, the kind and the section of a symbol.
-    data[own + 8 : own + 16] = data[its + 8 : its + 16]
+    function_at, other_at = (start + symbols[name] * size for name in (function, other))
+    # st_value follows the symbol's name, info, other and section fields.
+    data[function_at + 8 : function_at + 16] = data[other_at + 8 : other_at + 16]
     to.write_bytes(data)
     return to
 
 
-def asked(library: Built, *more: str) -> int:
-    problem = map(str, (library.library, library.caller, library.repository / "plan.json"))
-    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"], "--module", library.module, *problem]
+def run_dispatch(library: Built, *more: str) -> int:
+    paths = map(str, (library.library, library.caller, library.repository / "plan.json"))
+    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"], "--module", library.module, *paths]
     return main([*argv, "--arch", "gfx950", *more])
 
 
-def test_a_library_that_says_something_else(
+def test_a_wrong_find_function_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a library whose answer is wrong, and a check that nobody hears of."""
-    own = built("libmha_fwd")
+    """Prevents: a find function with a wrong answer that `qola dispatch` does not report."""
+    library = built_library("libmha_fwd")
     find, prepare = "qola_ci_mha_fwd_find", "qola_ci_mha_fwd_prepare"
-    wrong = redirected(own.library, find, prepare, tmp_path / own.library.name)
+    wrong = redirect_function(library.library, find, prepare, tmp_path / library.library.name)
     file = tmp_path / "mine.jsonl"
     problems: Sequence[AttentionProblem] = [FORWARD, replace(FORWARD, dtype="bf16")]
-    file.write_text("\n".join(one.to_json() for one in problems))
-    assert asked(own, "--problems", str(file)) == 0
+    file.write_text("\n".join(problem.to_json() for problem in problems))
+    assert run_dispatch(library, "--problems", str(file)) == 0
     capfd.readouterr()
-    assert asked(replace(own, library=wrong), "--problems", str(file)) == 13
+    assert run_dispatch(replace(library, library=wrong), "--problems", str(file)) == 13
     first, second, last = capfd.readouterr().out.splitlines()
     assert f"{FORWARD}: launched fmha_fwd_d32_fp16_batch" in first
     assert first.endswith("_gfx950; find names none")
@@ -137,13 +141,17 @@ def test_a_library_that_says_something_else(
     assert last == "2 problems: 1 differ, 1 have no kernel"
 
 
-def test_a_library_that_cannot_be_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a library without a C function, and problems that count as compared with it."""
-    own = built("libmha_fwd")
-    without = tmp_path / own.library.name
-    data = own.library.read_bytes()
+def test_a_library_without_find_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: problems that count as compared although the library has no find function."""
+    library = built_library("libmha_fwd")
+    without = tmp_path / library.library.name
+    data = library.library.read_bytes()
     without.write_bytes(data.replace(b"qola_ci_mha_fwd_find\0", b"qola_ci_mha_fwd_lost\0"))
-    assert asked(replace(own, library=without), "--problems", "sweep", "--count", "5") == 1
-    said = capfd.readouterr().err
-    assert "qola_ci_mha_fwd_find" in said
-    assert "a library with C functions" in said
+    assert (
+        run_dispatch(replace(library, library=without), "--problems", "sweep", "--count", "5") == 1
+    )
+    error_text = capfd.readouterr().err
+    assert "qola_ci_mha_fwd_find" in error_text
+    assert "a library with C functions" in error_text

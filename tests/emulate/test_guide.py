@@ -1,4 +1,4 @@
-"""The guide for Python: its code runs, and gives what its comments say."""
+"""The code blocks of the Python guide run, and print the values in its comments."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qola.fmha.registry import Registry
 from qola.manifest.load import load
 from qola.verify.host import Built
 
-#: What examples print, line by line.
-SAID = """\
+#: The start of each line that the examples print.
+PRINTED = """\
 ('fmha_fwd_d32_fp16_batch_b128x64x16x32x32x32_
 (2, 100, 4, 32) True
 lse: 800 elements, errors up to 0.
@@ -35,14 +35,14 @@ async_padding qr_async without dpad (
 
 
 def libraries() -> dict[str, Built]:
-    """What Bazel built, as its program tells it."""
+    """Return the libraries that Bazel built, as the built program lists them."""
     return build.built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())
 
 
-def test_the_guide(
+def test_code_of_the_guide_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a guide whose code does not run, or whose comments are not so."""
+    """Prevents: a guide with code that does not run, or with comments that show other values."""
     built, tree = libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
     monkeypatch.setattr(build, "build_libraries", lambda _manifest: built)
     monkeypatch.setattr(qola, "checkout_aiter", lambda: str(tree if tree.is_dir() else tree.parent))
@@ -54,16 +54,16 @@ def test_the_guide(
         if "build_configs" in block:
             continue  # tests/fmha
         exec(compile(block, "python.md", "exec"), names)
-    said = capsys.readouterr().out.splitlines()
-    for line, start in zip(said, SAID.splitlines(), strict=True):
+    printed = capsys.readouterr().out.splitlines()
+    for line, start in zip(printed, PRINTED.splitlines(), strict=True):
         assert line.startswith(start)
     assert load(tmp_path / "mine.toml", display="mine.toml").modules[0].name == "libmha_fwd"
     (spec,) = load(tmp_path / "own.toml", display="own.toml").kernels
     assert spec.config == names["own"]
 
 
-def test_the_program_tells_places() -> None:
-    """Prevents: libraries that are built and cannot be found from Python."""
+def test_the_program_lists_its_libraries() -> None:
+    """Prevents: built libraries that Python cannot find."""
     found = libraries()
     assert sorted(found) == ["libmha_bwd", "libmha_fwd"]
     for module, built in found.items():
@@ -71,8 +71,8 @@ def test_the_program_tells_places() -> None:
         assert len(Registry.of(module, built.repository)) == len(built.kernels)
 
 
-def test_libraries_that_do_not_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a compiler's words that are lost on the way to Python."""
+def test_compiler_errors_reach_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a failed build in Python that does not show the compiler's error."""
     manifest = tmp_path / "mine.toml"
     manifest.write_text(
         '[build]\narchitectures = ["gfx950"]\nmode = "cpp_itfs"\n'

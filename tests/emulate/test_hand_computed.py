@@ -1,4 +1,4 @@
-"""Operations without pseudocode that can be run, each held against a case computed by hand."""
+"""Operations without executable pseudocode, compared with results computed by hand."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.emulate.hand_computed import CASES
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
-    """Prevents: an operation that reads, computes or writes something else."""
+    """Prevents: an operation that reads, computes or writes wrong values."""
     CASES[name](name)

@@ -1,4 +1,4 @@
-"""Launches of small programs: registers that are set at the start, and who shares what."""
+"""Launches of small programs: initial registers, arguments, memory and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZERO = 0x7E020280
 
 
 def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
-    """Prevents: a hip_test for an arch that the emulator refuses, or none for one that it runs."""
+    """Prevents: a hip_test for an arch that the emulator refuses, or none for a supported arch."""
     text = (repo_root / "rules/hip/hip_program.bzl").read_text(encoding="utf-8")
     (found,) = re.findall(r"^EMULATED_ARCHS = (\[.*\])$", text, re.MULTILINE)
     assert tuple(ast.literal_eval(found)) == ARCHS
@@ -30,7 +30,7 @@ def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_uninitialised_registers_are_reported_if_checked(checked: bool) -> None:
-    """Prevents: waves that forget which registers they wrote when they part or join."""
+    """Prevents: waves that lose track of written registers when they diverge or join."""
     # Only the first wave, 64 > v0, writes v3; both read it, and s4, which the launch writes.
     branch = [0x7D9800C0, sopp("S_CBRANCH_VCCZ", 1), 0x7E060204]
     words = [*branch, 0x7E040303, END]
@@ -42,14 +42,14 @@ def test_uninitialised_registers_are_reported_if_checked(checked: bool) -> None:
 
 
 def test_an_immediate_is_not_a_register() -> None:
-    """Prevents: s_movk_i32 s4, 20 reported as a read of s20, or a valid branch refused."""
+    """Prevents: s_movk_i32 s4, 20 reported as a read of s20."""
     words = [0xB0040014, END]
     device, module = load(words, DESCRIPTOR, options=Options(strict=True, checked=True))
     assert device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"").faults == ()
 
 
 def test_hidden_arguments_are_preloaded_too() -> None:
-    """Prevents: 0 in the SGPR of a preloaded argument that the caller does not give."""
+    """Prevents: 0 in the SGPR of a preloaded hidden argument, which the caller does not pass."""
     # v_mov_b32 v2, s4; global_store_dword v1, v2, s[2:3]
     words = [ZERO, 0x7E040204, 0xDC708000, 0x00020201, END]
     device, module = load(words, DESCRIPTOR, (Argument("hidden_block_count_x", 8, 4),))
@@ -60,7 +60,7 @@ def test_hidden_arguments_are_preloaded_too() -> None:
 
 
 def test_the_dispatch_packet_has_the_sizes_of_the_launch() -> None:
-    """Prevents: wrong numbers of work-items in kernels that read the packet, as PyTorch's do."""
+    """Prevents: wrong sizes in kernels that read the dispatch packet, such as PyTorch's."""
     # The packet's address is in s0 and s1: s_load_dwordx4 s[8:11], s[0:1], 4
     # s_load_dwordx2 s[6:7], s[2:3], 0; then v_mov_b32 v2 to v5, s8 to s11
     words = [
@@ -87,7 +87,7 @@ def test_the_dispatch_packet_has_the_sizes_of_the_launch() -> None:
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_generic_pointer_reaches_the_workgroup_s_lds(checked: bool) -> None:
-    """Prevents: a flat store to LDS that is lost, or that lands in LDS of another workgroup."""
+    """Prevents: a flat store to LDS that is lost, or that writes to another workgroup's LDS."""
     # v2 = v0 << 2; s_mov_b64 s[6:7], SHARED_BASE; v3 = s7; flat_store_dword v[2:3], v0
     words = [0x24040082, 0xBE8601EB, 0x7E060207, 0xDC700000, 0x00000002]
     # ds_read_b32 v4, v2; global_store_dword v2, v4, s[2:3]
@@ -107,18 +107,18 @@ def test_a_generic_pointer_reaches_the_workgroup_s_lds(checked: bool) -> None:
 
 @pytest.mark.parametrize("bit", [12, 14, 26])
 def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> None:
-    """Prevents: a kernel that asks for other rounding, or saturated f16, run without a word."""
+    """Prevents: a kernel with another rounding mode or saturated f16 that runs without an error."""
     device, module = load([END], replace(DESCRIPTOR, rsrc1=1 << bit))
     with pytest.raises(EmulationError, match="unsupported"):
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
-    # Denormals, DX10_CLAMP and IEEE change nothing.
+    # Denormals, DX10_CLAMP and IEEE do not change results.
     device, module = load([END], replace(DESCRIPTOR, rsrc1=0xF << 16 | 1 << 21 | 1 << 23))
     device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
 
 
 @pytest.mark.parametrize("word", [0x020000D3, 0xFFFFFFFF], ids=["reserved register", "nothing"])
-def test_a_word_that_cannot_be_decoded_counts_when_a_wave_comes_to_it(word: int) -> None:
-    """Prevents: a kernel refused for data behind its end, or a traceback for what it runs into."""
+def test_undecodable_words_fail_when_executed(word: int) -> None:
+    """Prevents: a kernel refused for data after its end, or a traceback for an undecodable word."""
     device, module = load([END, word], DESCRIPTOR)
     device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
     device, module = load([ZERO, word, END], DESCRIPTOR)
@@ -126,11 +126,11 @@ def test_a_word_that_cannot_be_decoded_counts_when_a_wave_comes_to_it(word: int)
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
 
 
-def test_no_random_block_is_a_traceback() -> None:
-    """Prevents: words that the decoder, a binder or a step fails over in a way of its own."""
-    chosen = np.random.default_rng(1)
+def test_random_words_do_not_raise_other_errors() -> None:
+    """Prevents: random words that raise another exception than EmulationError."""
+    rng = np.random.default_rng(1)
     for _ in range(300):
-        words = [int(word) for word in chosen.integers(1 << 32, size=16)]
+        words = [int(word) for word in rng.integers(1 << 32, size=16)]
         device, module = load([END, *words], DESCRIPTOR)
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
         device, module = load([*words, END], DESCRIPTOR, options=Options(limit=1000))
@@ -139,33 +139,33 @@ def test_no_random_block_is_a_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         # v_add_f32 v64, s8, v161; s_swappc_b64 s[7:8], s[4:5]
         (0x02814208 | 161 << 9, "v64 is beyond the 8 vector registers"),
         (0xBE871E04, "s7 is odd"),
     ],
 )
-def test_a_register_that_is_not_there_is_a_fault(word: int, said: str) -> None:
-    """Prevents: a traceback for a wrong kernel, where a finding would name its instruction."""
+def test_invalid_registers_are_faults(word: int, message: str) -> None:
+    """Prevents: a traceback, instead of a fault with its instruction, for an invalid register."""
     device, module = load([word, END], DESCRIPTOR)
-    with pytest.raises(EmulationError, match=said):
+    with pytest.raises(EmulationError, match=message):
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
 
 
 @pytest.mark.parametrize(
-    ("arch", "most"), [("gfx942", 64 << 10), ("gfx950", 160 << 10)], ids=["gfx942", "gfx950"]
+    ("arch", "maximum"), [("gfx942", 64 << 10), ("gfx950", 160 << 10)], ids=["gfx942", "gfx950"]
 )
-def test_sizes_that_no_device_has_are_refused(arch: str, most: int) -> None:
-    """Prevents: gigabytes allocated and written because a descriptor asks for them."""
+def test_lds_and_scratch_beyond_the_device_are_refused(arch: str, maximum: int) -> None:
+    """Prevents: gigabytes allocated because a descriptor requests them."""
 
     def launch(lds: int, dynamic: int, scratch: int) -> None:
         descriptor = replace(DESCRIPTOR, lds_bytes=lds, scratch_bytes=scratch)
         device, module = load([END], descriptor, arch=arch)
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"", dynamic)
 
-    launch(most - 1024, 1024, (8191 << 10) // 64)
-    for sizes in ((most + 1, 0, 0), (most, 4, 0), (0xFFFFFFFF, 0, 0)):
+    launch(maximum - 1024, 1024, (8191 << 10) // 64)
+    for sizes in ((maximum + 1, 0, 0), (maximum, 4, 0), (0xFFFFFFFF, 0, 0)):
         with pytest.raises(EmulationError, match=f"of LDS, and a workgroup of {arch}"):
             launch(*sizes)
     for scratch in ((8191 << 10) // 64 + 1, 0xFFFFFFFF):
@@ -173,8 +173,8 @@ def test_sizes_that_no_device_has_are_refused(arch: str, most: int) -> None:
             launch(0, 0, scratch)
 
 
-def test_the_limit_is_of_a_launch() -> None:
-    """Prevents: a limit that starts anew with each workgroup, and one told that nobody set."""
+def test_the_instruction_limit_is_per_launch() -> None:
+    """Prevents: a limit that restarts with each workgroup, or an error with another limit."""
     options = Options(limit=7, waves=1)
     device, module = load([ZERO, END], DESCRIPTOR, options=options)
     device.launch(module, "test", (3, 1, 1), (64, 1, 1), b"")
@@ -183,8 +183,8 @@ def test_the_limit_is_of_a_launch() -> None:
 
 
 @pytest.mark.parametrize("reference", [True, False])
-def test_functions_in_front_of_the_kernel_and_behind_another(reference: bool) -> None:
-    """Prevents: calls that end a launch, as those of printf and assert."""
+def test_calls_of_functions_outside_of_the_kernel(reference: bool) -> None:
+    """Prevents: calls, such as those in printf and assert, that end a launch."""
     # The function ends with s_setpc_b64 s[4:5]. Another kernel is between it and its caller:
     # s_getpc_b64 s[2:3], then 16 less, and s_swappc_b64 s[4:5], s[2:3].
     function, other = [movk(1, 7), 0xBE801D04], [END]

@@ -1,4 +1,4 @@
-"""Every operation of the table, held against the vendor's pseudocode."""
+"""Every operation of the emulator, compared with the vendor's pseudocode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.emulate import hand_computed, machines
 from tests.emulate.vendor_pseudocode import Lane, NotUnderstoodError, Value, pseudocode, u
 
 assert program
-#: Results that the hardware rounds in its own way.
+#: Operations whose results the hardware approximates.
 ROUGH = ("EXP", "LOG", "RCP", "RSQ", "SQRT", "SIN", "COS")
 _SOURCES = (0, 2, 4)  # Registers of the operands, of which each may take two
 _RESULT = 8
@@ -38,7 +38,7 @@ def type_of(kind: str, operation: Operation) -> str:
 
 @cache
 def understood(name: str, tables: str = CDNA.tables) -> bool:
-    """Whether the pseudocode of an operation can be run; what it computes is compared elsewhere."""
+    """Return whether the pseudocode of an operation can be run, whatever it computes."""
     text = pseudocode(tables).get(name)
     if text is None or "ROUND_TOWARD_ZERO" in text:
         return False
@@ -53,26 +53,26 @@ def understood(name: str, tables: str = CDNA.tables) -> bool:
 
 
 def vector_names(tables: str = CDNA.tables) -> list[str]:
-    # Pseudocode that is not what the hardware does: hand_computed has them.
-    apart = {"V_LDEXP_F32", "V_LDEXP_F64", "V_FREXP_EXP_I32_F32", "V_SIN_F32", "V_COS_F32"}
-    apart |= {"V_DIV_FMAS_F32", "V_DIV_FMAS_F64", "V_LDEXP_F16"}
-    # Their result is in a scalar register: hand_computed.
-    apart |= {name for name in VECTOR if name.startswith("V_S_")}
+    # The hardware differs from the pseudocode: hand_computed tests these operations.
+    excluded = {"V_LDEXP_F32", "V_LDEXP_F64", "V_FREXP_EXP_I32_F32", "V_SIN_F32", "V_COS_F32"}
+    excluded |= {"V_DIV_FMAS_F32", "V_DIV_FMAS_F64", "V_LDEXP_F16"}
+    # hand_computed tests operations with a scalar result.
+    excluded |= {name for name in VECTOR if name.startswith("V_S_")}
     return [
         n
         for n, o in VECTOR.items()
         if understood(n, tables)
         and o.outputs
         and "table" not in o.inputs
-        and n not in apart
-        # Those of RDNA write EXEC only: test_rdna.py.
+        and n not in excluded
+        # V_CMPX of RDNA writes only EXEC: test_rdna.py tests it.
         and not (n.startswith("V_CMPX") and tables != CDNA.tables)
     ]
 
 
 def scalar_names(tables: str = CDNA.tables) -> list[str]:
     names = [n for n in SCALAR if understood(n, tables) and "EXEC" not in n]
-    # A literal makes them longer: hand_computed.
+    # hand_computed tests operations with a literal.
     return [n for n in names if "lit" not in SCALAR[n].inputs]
 
 
@@ -81,8 +81,8 @@ def put(registers: Array, number: int, bits: Array) -> None:
     registers[number + 1] = (bits >> U64(32)).astype(U32)
 
 
-def each(names: Callable[[str], Iterable[str]]) -> list[tuple[str, str]]:
-    """Each operation with each instruction set that has pseudocode of its own for it."""
+def each_tables(names: Callable[[str], Iterable[str]]) -> list[tuple[str, str]]:
+    """Pair each operation with every instruction set that has different pseudocode for it."""
     found: dict[tuple[str, str], str] = {}
     for isa in INSTRUCTION_SETS:
         for name in names(isa.tables):
@@ -110,14 +110,14 @@ def same(found: int, wanted: Value, kind: str, rough: bool) -> bool:
             relative = 2e-3 if width == 16 else 2e-6
             return bool(np.isclose(float(got.value), float(want.value), relative, 1e-5))
         if got.value == 0 and want.value == 0:
-            # Of zeros with both signs NumPy returns either one.
+            # NumPy returns +0 or -0 when both are operands.
             return True
     return got.bits == want.bits
 
 
-@pytest.mark.parametrize(("name", "tables"), each(vector_names))
+@pytest.mark.parametrize(("name", "tables"), each_tables(vector_names))
 def test_vector_operation(name: str, tables: str) -> None:
-    """Prevents: an operation that computes something else than the vendor says."""
+    """Prevents: a vector operation that computes other results than the vendor's pseudocode."""
     operation, rng = VECTOR[name], seeded(name)
     kinds = [k for k in operation.inputs if k not in ("mask", "vcc")]
     bits = [machines.random_bits(rng, type_of(k, operation), (1, LANES)) for k in kinds]
@@ -148,8 +148,8 @@ def test_vector_operation(name: str, tables: str) -> None:
     for number in (24, VCC):
         scalars[number], scalars[number + 1] = mask & 0xFFFFFFFF, mask >> 32
     literal = next((int(raw[0, 0]) for (n, raw) in values if n == "SIMM32"), None)
-    one = machines.instruction(name, form, fields, literal=literal)
-    w = machines.run(one, registers=registers, scalars=scalars)
+    insn = machines.instruction(name, form, fields, literal=literal)
+    w = machines.run(insn, registers=registers, scalars=scalars)
     for lane in range(LANES):
         state = {n: u(int(raw[0, lane]), 64) for n, raw in values} | {"D1": u(0, 1)}
         state.setdefault("D0", u(0, 64))
@@ -178,10 +178,10 @@ def _compare(
 
 @pytest.mark.parametrize(
     ("name", "tables"),
-    each(scalar_names),
+    each_tables(scalar_names),
 )
 def test_scalar_operation(name: str, tables: str) -> None:
-    """Prevents: an operation that computes something else than the vendor says, or flags it so."""
+    """Prevents: a scalar operation with another result or SCC than the vendor's pseudocode."""
     operation, rng = SCALAR[name], seeded(name)
     count = LANES
     constant = any(k in ("k", "ku") for k in operation.inputs)
@@ -200,18 +200,18 @@ def test_scalar_operation(name: str, tables: str) -> None:
                 state.setdefault("S0", u(raw, 64))
             elif kind in ("k", "ku"):
                 fields["simm16"] = raw & 0xFFFF
-                # Comparisons have the register first; to others it is the destination.
+                # The register is the first operand of comparisons, the destination of others.
                 state["S1" if "CMPK" in name else "S0"] = u(raw & 0xFFFF, 64)
                 if tables != CDNA.tables:
-                    # There the constant has a name of its own, and the register is the first one.
+                    # RDNA's pseudocode calls the constant SIMM16, and the register S0.
                     state |= {"SIMM16": u(raw & 0xFFFF, 16), "S0": state["D0"]}
             else:
                 at = _SOURCES[place]
                 scalars[at], scalars[at + 1] = raw & 0xFFFFFFFF, raw >> 32
                 state[f"S{place}"] = u(raw, 64)
                 place += 1
-        one = machines.instruction(name, "SOPK" if constant else "SOP2", fields)
-        w = machines.run(one, scalars=scalars, scc=state["SCC"].value)
+        insn = machines.instruction(name, "SOPK" if constant else "SOP2", fields)
+        w = machines.run(insn, scalars=scalars, scc=state["SCC"].value)
         want = expected(name, tables, 0, state, 0)
         for kind in operation.outputs:
             if kind == "scc":
@@ -222,10 +222,10 @@ def test_scalar_operation(name: str, tables: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "tables"), each(lambda tables: [n for n in PACKED if understood(n, tables)])
+    ("name", "tables"), each_tables(lambda tables: [n for n in PACKED if understood(n, tables)])
 )
 def test_packed_operation(name: str, tables: str) -> None:
-    """Prevents: halves or pairs that are mixed up, or computed otherwise than the vendor says."""
+    """Prevents: a packed operation that swaps halves or differs from the vendor's pseudocode."""
     operation, rng = PACKED[name], seeded(name)
     kind = operation.inputs[0]
     double = TYPES[kind]().itemsize == 4
@@ -234,8 +234,8 @@ def test_packed_operation(name: str, tables: str) -> None:
     for place in range(len(operation.inputs)):
         low, high = (machines.random_bits(rng, kind, (1, LANES)) for _ in range(2))
         half = U64(32 if double else 16)
-        ones = (U64(1) << half) - U64(1)
-        raw = low & ones | (high & ones) << half
+        low_bits = (U64(1) << half) - U64(1)
+        raw = low & low_bits | (high & low_bits) << half
         put(registers, _SOURCES[place], raw)
         sources.append(raw)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT}
@@ -253,11 +253,11 @@ def test_packed_operation(name: str, tables: str) -> None:
             assert same(got, part, kind, False), (name, lane, hex(found), hex(want))
 
 
-def test_nothing_is_left_out() -> None:
-    """Prevents: an operation that nothing compares with anything."""
+def test_every_operation_has_a_test() -> None:
+    """Prevents: an emulated operation whose results no test checks."""
     covered = hand_computed.covered()
     saves = {n for n in SCALAR if "EXEC_B64" in n}
-    checked = {name for name, _ in (*each(vector_names), *each(scalar_names))} | saves
+    checked = {name for name, _ in (*each_tables(vector_names), *each_tables(scalar_names))} | saves
     checked |= {n for n in PACKED if any(understood(n, isa.tables) for isa in INSTRUCTION_SETS)}
     left = sorted(set(covered) - checked - hand_computed.names())
     assert not left, f"without a test: {' '.join(left)}"

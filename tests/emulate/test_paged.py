@@ -1,4 +1,4 @@
-"""Directions that a manifest adds: launches, and runs that are compared with float64."""
+"""Split-KV, append and paged prefill: launches, and results compared with float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qola.fmha.sweep import sweep
 from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.host import Built
 from qola.verify.run import called
-from tests.emulate.caches import appended, drawn
+from tests.emulate.caches import random_fp16, run_append
 
 ARCH = "gfx950"
 HEADS: dict[str, Any] = {"nhead_q": 4, "nhead_k": 2, "hdim": 128}
@@ -35,8 +35,8 @@ PREFILL = make_problem(
 
 @pytest.fixture(scope="module")
 def library() -> Built:
-    (found,) = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()).values()
-    return found
+    (built,) = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()).values()
+    return built
 
 
 @pytest.mark.parametrize("page", [0, 128])
@@ -52,9 +52,9 @@ def library() -> Built:
 def test_rows_are_appended_and_rotated(
     library: Built, problem: AttentionProblem, page: int
 ) -> None:
-    """Prevents: a cache that holds other rows than a model wrote, or rows of another angle."""
+    """Prevents: wrong rows in a K/V cache after an append, or rows rotated by a wrong angle."""
     problem = problem.with_layout(page_block_size=page)
-    run, right = appended(library, ARCH, problem)
+    run, expected = run_append(library, ARCH, problem)
     assert run.passed, [*map(str, run.verdicts), *run.done.findings]
     (name,) = run.launched
     assert ("_pagedkv_" in name, f"_{problem.rope_type}_" in name) == (
@@ -62,26 +62,26 @@ def test_rows_are_appended_and_rotated(
         problem.rope_type != "no",
     )
     assert set(run.results) == {"k", "v"} | ({"q"} if problem.rope_type != "no" else set())
-    for one, result in run.results.items():
-        assert np.allclose(result, getattr(right, one), rtol=2e-3, atol=2e-3)
+    for name_, result in run.results.items():
+        assert np.allclose(result, getattr(expected, name_), rtol=2e-3, atol=2e-3)
 
 
 def test_attention_over_pages(library: Built) -> None:
-    """Prevents: attention over pages in another order than the block table's."""
+    """Prevents: attention that reads K/V pages in another order than the block table's."""
     shapes = PREFILL.shapes()
-    arrays = [drawn(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
+    arrays = [random_fp16(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
     run = Runner(library, ARCH).forward(PREFILL, *arrays)
     assert run.passed, [*map(str, run.verdicts), *run.done.findings]
     (name,) = run.launched
     assert name.startswith("fmha_fwd_pagedkv_d128_fp16_group_")
-    wanted = reference.forward(PREFILL, *arrays)
-    assert np.allclose(run.results["o"], wanted.o, rtol=2e-3, atol=2e-3)
+    expected = reference.forward(PREFILL, *arrays)
+    assert np.allclose(run.results["o"], expected.o, rtol=2e-3, atol=2e-3)
     with pytest.raises(ProblemError, match="no pages"):
         Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *arrays)
 
 
 def test_kernel_grid_and_arguments(library: Built) -> None:
-    """Prevents: a kernel that is handed other sizes than it is asked for."""
+    """Prevents: a kernel launched with a wrong grid, or with other sizes than the problem's."""
     rotated = replace(
         APPEND, seqlen_q=(200, 200), rope_type="half", rotary_dim=96, **asdict(BOTTOM_RIGHT)
     )
@@ -107,17 +107,21 @@ def test_kernel_grid_and_arguments(library: Built) -> None:
     assert append.names[0].endswith("_vr_psskddv_half_gfx9")
 
 
-def test_the_library_launches_what_is_read(library: Built) -> None:
-    """Prevents: a registry that selects other kernels than the compiled dispatch does."""
-    found = compared(library, ARCH, [*sweep(library.kernels, 300), PREFILL, APPEND])
-    assert [one.line() for one in found if not one.agrees] == []
-    assert {one.unasked.partition(":")[0] for one in found} <= {"", "page_size", "rotary_dim"}
-    assert sum(bool(one.launched) for one in found) > 60
-    assert sum(one.as_found is True and bool(one.launched) for one in found) > 40
+def test_libraries_launch_the_kernels_of_the_parsed_dispatch(library: Built) -> None:
+    """Prevents: a registry that selects other kernels than the compiled dispatch launches."""
+    results = compared(library, ARCH, [*sweep(library.kernels, 300), PREFILL, APPEND])
+    assert [result.line() for result in results if not result.agrees] == []
+    assert {result.unasked.partition(":")[0] for result in results} <= {
+        "",
+        "page_size",
+        "rotary_dim",
+    }
+    assert sum(bool(result.launched) for result in results) > 60
+    assert sum(result.as_found is True and bool(result.launched) for result in results) > 40
 
 
-def test_what_the_c_functions_alone_refuse(library: Built) -> None:
-    """Prevents: a problem that only C refuses, told as if the library launched something wrong."""
-    (found,) = compared(library, ARCH, [APPEND.with_layout(page_block_size=64)])
-    assert found.unasked == "page_size: 64, expected a multiple of 128"
-    assert (found.as_selected, found.as_found, found.agrees) == (True, None, True)
+def test_problems_that_only_the_c_api_refuses_agree(library: Built) -> None:
+    """Prevents: a problem that only the C API refuses, reported as a wrong launch."""
+    (comparison,) = compared(library, ARCH, [APPEND.with_layout(page_block_size=64)])
+    assert comparison.unasked == "page_size: 64, expected a multiple of 128"
+    assert (comparison.as_selected, comparison.as_found, comparison.agrees) == (True, None, True)

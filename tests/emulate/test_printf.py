@@ -1,4 +1,4 @@
-"""Texts of kernels; tests/hip runs programs with printf and assert."""
+"""Formatting of printf messages; tests/hip runs programs with printf and assert."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qola.emulate.printf import HostcallBuffer, PrintfBuffer, format_text
 
 
 def pack(*words: int | float | bytes) -> bytes:
-    """Arguments as lanes pass them: each takes eight bytes, texts a multiple."""
+    """Encode arguments as lanes pass them: 8 bytes each, strings padded to a multiple of 8."""
     octets = b""
     for word in words:
         if isinstance(word, bytes):
@@ -32,7 +32,7 @@ def pack(*words: int | float | bytes) -> bytes:
         (pack(b"%*d|%-*.*f|", 4, 7, 6, 1, 2.25), b"   7|2.2   |"),
         (pack(b"%.3s|%9s|%s", b"abcdefghij", b"x", b""), b"abc|        x|"),
         (pack(b"%p%n!", 0x1234, 9), b"0x1234!"),
-        # Without an argument the rest is not printed, as by clr.
+        # The output ends at the first missing argument, as in AMD's runtime clr.
         (pack(b"a %d b %d", 1), b"a 1 b "),
         (pack(b"an unknown %k"), b"an unknown %k"),
         (pack(b"50% Slower %d", 7), b"50% Slower 7"),
@@ -40,12 +40,12 @@ def pack(*words: int | float | bytes) -> bytes:
     ],
 )
 def test_format_text(message: bytes, text: bytes) -> None:
-    """Prevents: numbers of the wrong size or sign, and arguments after a text that are lost."""
+    """Prevents: numbers printed with a wrong size or sign, or arguments lost after a string."""
     assert format_text(message) == text
 
 
 def test_records() -> None:
-    """Prevents: a format string that is not the one of the record's hash, or the wrong stream."""
+    """Prevents: a message printed with another record's format string, or to the wrong stream."""
     buffer = PrintfBuffer()
     records = b""
     for control, message in ((2, struct.pack("<Q", 0xAB) + pack(7)), (1, pack(b"error %d", 8))):
@@ -59,7 +59,7 @@ def test_records() -> None:
 
 
 def test_other_services_are_refused() -> None:
-    """Prevents: a kernel that waits forever for memory of the host, or takes 0 for an address."""
+    """Prevents: a kernel that hangs on an unsupported host call, or uses 0 as an address."""
     buffer = HostcallBuffer(2, lambda text, to_stderr: None)
     # The packet on top of the free stack, submitted by a wave with one lane.
     number = int(buffer.array[3])

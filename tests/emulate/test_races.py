@@ -1,4 +1,4 @@
-"""Accesses of the LDS that nothing orders: by two waves, or before a load is complete."""
+"""LDS races: accesses of two waves without a barrier, or before a load is complete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from qola.emulate.faults import Fault
 from qola.emulate.launch import Options
 from tests.emulate.programs import DESCRIPTOR, END, load, sopp, wait
 
-#: v1 = v0 * 4 % 256, which both waves have; v2 = v0 * 4; v4 = v2 ^ 256, that of the other wave;
+#: v1 = v0 * 4 % 256, equal in both waves; v2 = v0 * 4; v4 = v2 ^ 256, v2 of the other wave;
 #: v3 = 7; M0 = 0.
 SETUP = [0x24020082, 0x260202FF, 0xFC, 0x24040082, 0x2A0804FF, 0x100, 0x7E060287, 0xBEFC0080]
-#: Writes of v0 or v3 to a place, and reads of a place.
+#: Registers with the LDS address that an access uses: equal in both waves, own, the other wave's.
 BOTH, OWN, OTHER = 1, 2, 4
 LOAD = [0xDCA88000, 0]
 BARRIER = sopp("S_BARRIER")
@@ -27,7 +27,7 @@ def write(place: int, value: int = 0) -> list[int]:
 
 
 def half(place: int, high: int) -> list[int]:
-    """Write 16 bits, behind another 16 bits if high."""
+    """Write 16 bits, to the upper half of a word if high."""
     return [0xD83E0000 | 2 * high, place]
 
 
@@ -48,8 +48,8 @@ def faults(
 ) -> tuple[Fault, ...]:
     options = Options(reference=reference, checked=checked)
     device, module = load([*SETUP, *words, END], DESCRIPTOR, options=options)
-    done = device.launch(module, "test", (1, 1, 1), (64 * waves, 1, 1), bytes(512), 512)
-    return tuple(fault for fault in done.faults if "uninitialised" not in fault.kind)
+    result = device.launch(module, "test", (1, 1, 1), (64 * waves, 1, 1), bytes(512), 512)
+    return tuple(fault for fault in result.faults if "uninitialised" not in fault.kind)
 
 
 WAITED = [wait(lgkm=0), BARRIER]
@@ -130,15 +130,15 @@ ENGINES = [True, pytest.param(False, marks=pytest.mark.skipif(native.engine() is
 
 @pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", ORDERED)
-def test_ordered_accesses_are_no_faults(name: str, reference: bool) -> None:
-    """Prevents: a fault of waves whose accesses a barrier, a wait or their values order."""
+def test_ordered_accesses_are_not_faults(name: str, reference: bool) -> None:
+    """Prevents: a race reported for accesses that a barrier, a wait or equal values make safe."""
     assert faults(ORDERED[name], reference) == ()
 
 
 @pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", DISORDERED)
 def test_accesses_without_an_order_are_faults(name: str, reference: bool) -> None:
-    """Prevents: a race, or a load to the LDS without a wait, unnoticed or at another place."""
+    """Prevents: an LDS race or a missing wait that is not reported, or at the wrong instruction."""
     words, kind, pc, wave, detail = DISORDERED[name]
     (fault,) = faults(words, reference)
     assert (fault.kind, fault.pc, fault.wave) == (kind, pc, wave)
@@ -146,7 +146,7 @@ def test_accesses_without_an_order_are_faults(name: str, reference: bool) -> Non
 
 
 def test_overwritten_bytes_are_reported_if_checked() -> None:
-    """Prevents: a barrier behind reads, whose lack only a slow wave shows, never found."""
+    """Prevents: an unnoticed missing barrier after LDS reads, which only fails on a slow wave."""
     words = [*write(OWN), *WAITED, *read(OTHER), *write(OWN, 3)]
     assert faults(words, True) == ()
     (fault,) = faults(words, True, checked=True)

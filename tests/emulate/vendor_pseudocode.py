@@ -1,4 +1,4 @@
-"""Runs the vendor's pseudocode of an operation for one lane: a second opinion, slow and literal."""
+"""Executes the vendor's pseudocode of an operation for one lane, slowly and literally."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qola.emulate.rdna import translated_name
 
 @cache
 def pseudocode(tables: str = CDNA.tables) -> Mapping[str, str]:
-    """The vendor's pseudocode of each operation of an instruction set, by its name in CDNA."""
+    """Return the pseudocode of each operation of an instruction set, by its name in CDNA."""
     with only_tables():
         table = importlib.import_module(f"tinygrad.runtime.autogen.amd.{tables}.str_pcode").PCODE
     found = {ENCODING.sub("", op.name): text for op, text in table.items()}
@@ -41,12 +41,12 @@ _BITS: dict[int, Any] = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 class NotUnderstoodError(Exception):
-    """Pseudocode that says more than this reader understands."""
+    """Pseudocode that this reader does not support."""
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A number with its type: u, i, f or b, and a width in bits."""
+    """A typed number: kind (u, i, f or b) and width in bits."""
 
     kind: str
     width: int
@@ -54,13 +54,13 @@ class Value:
 
     @property
     def bits(self) -> int:
-        """The number as its bits."""
+        """The bits of the number."""
         if self.kind == "f":
             return int(np.array(self.value, _FLOATS[self.width]).view(_BITS[self.width]))
         return int(self.value) & (1 << self.width) - 1
 
     def as_(self, kind: str, width: int) -> Value:
-        """The same bits as another type."""
+        """Reinterpret the bits as another type."""
         bits = self.bits & (1 << width) - 1
         if kind == "f":
             return Value("f", width, np.array(bits, _BITS[width]).view(_FLOATS[width])[()])
@@ -69,7 +69,7 @@ class Value:
         return Value(kind, width, bits)
 
     def to(self, kind: str, width: int) -> Value:
-        """The same number as another type."""
+        """Convert the number to another type."""
         if kind == "f":
             return Value("f", width, _FLOATS[width](self.value))
         if self.kind == "f":
@@ -77,11 +77,11 @@ class Value:
         return Value(kind, width, int(self.value)).as_(kind, width)
 
     def __bool__(self) -> bool:
-        """Whether it is not 0."""
+        """Return whether the number is not 0."""
         return bool(self.value)
 
     def __getattr__(self, name: str) -> Value:
-        """The lowest bits as another type, such as u32."""
+        """Return the lowest bits as another type, such as u32."""
         found = re.fullmatch(r"([uifb])(\d+)", name)
         if not found:
             raise AttributeError(name)
@@ -89,7 +89,7 @@ class Value:
         return Value("b", max(width, self.width), self.bits).as_(found[1], width)
 
     def __getitem__(self, place: slice | Value) -> Value:
-        """Some of the bits; in the other order if the first number is the smaller one."""
+        """Return a range of bits, reversed if the first index is the smaller one."""
         high = int((place.start if isinstance(place, slice) else place).value)
         low = int((place.stop if isinstance(place, slice) else place).value)
         size = abs(high - low) + 1
@@ -155,7 +155,7 @@ FUNCTIONS: dict[str, Any] = {
     "mantissa": lambda x: f(np.frexp(x.value)[0], x.width),
     "cvtToQuietNAN": lambda x: x,
     "f32_to_bf16": _bf16,
-    # The pseudocode does not say so: they saturate.
+    # These conversions saturate, which the pseudocode does not state.
     "u32_to_u16": lambda x: u(min(int(x.value), 2**16 - 1), 16),
     "i32_to_i16": lambda x: Value("i", 16, min(max(int(x.value), -(2**15)), 2**15 - 1)),
     "signext": lambda x: Value("i", 64, x.as_("i", x.width).value),
@@ -207,15 +207,15 @@ FUNCTIONS |= {
 
 @cache
 def _lines(text: str) -> list[str]:
-    """The statements of pseudocode."""
+    """Split pseudocode into statements."""
     text = re.sub(r"//[^\n]*", "", text)
-    # This mode is off; what it would ask, kinds of NaN, a conversion to f64 changes.
+    # IEEE mode is off, and a conversion to f64 would quiet signaling NaNs: skip the test.
     text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(64'F\(S\d\.f\d+\)\)\)", "0", text)
     text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(S\d\.f\d+\)\)", "0", text)
     if "lambda" in text or "VGPR" in text or "MEM[" in text:
         raise NotUnderstoodError("lambdas, other lanes and memory")
     lines = [line.strip() for line in re.split(r";|\n", text) if line.strip()]
-    # A statement goes on until its brackets are closed.
+    # A statement continues until its parentheses are closed.
     joined: list[str] = []
     for line in lines:
         open_ = joined and joined[-1].count("(") > joined[-1].count(")")
@@ -227,7 +227,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _python(text: str) -> str:
-    """Translate an expression to Python, whose operators bind alike in what is written here."""
+    """Translate an expression to Python; the used operators have the same precedence there."""
     if "?" in text:
         marks = {"?": -1, ":": -1}
         depth = 0
@@ -239,8 +239,8 @@ def _python(text: str) -> str:
         if min(first, second) < 0:
             raise NotUnderstoodError(text)
         parts = text[first + 1 : second], text[:first], text[second + 1 :]
-        chosen, condition, other = map(_python, parts)
-        return f"(({chosen}) if ({condition}) else ({other}))"
+        value, condition, other = map(_python, parts)
+        return f"(({value}) if ({condition}) else ({other}))"
 
     def token(found: re.Match[str]) -> str:
         if found["cast"]:
@@ -261,8 +261,8 @@ def _python(text: str) -> str:
 
 
 def _statement(line: str) -> str:
-    """Translate an assignment to calls of put."""
-    # The last target is assigned first: a = b = c.
+    """Translate an assignment to a call of put."""
+    # Assign the last target first: a = b = c.
     *targets, value = re.split(r"(?<![=!<>+\-|&^])=(?!=)", line)
     result = _python(value)
     if not targets:
@@ -288,7 +288,7 @@ def _compiled(text: str) -> CodeType:
             code = f"for {found[1]} in loop({_python(found[2])}, {_python(found[3])}):"
         elif word in ("else", "break"):
             code = "else:" if word == "else" else "break"
-        # Rounding is to nearest even anyway.
+        # Rounding is always to nearest even.
         elif word not in ("declare", "endif", "endfor") and "ROUND_" not in line:
             code = _statement(line)
         source.append("    " * depth + (code or "pass"))
@@ -301,7 +301,7 @@ def _compiled(text: str) -> CodeType:
 
 @dataclass
 class Lane:
-    """The variables of one lane's run: registers by the names that pseudocode has for them."""
+    """The variables of one lane: registers by their names in pseudocode."""
 
     values: dict[str, Value] = field(default_factory=dict)
 
@@ -310,7 +310,7 @@ class Lane:
         exec(_compiled(text), FUNCTIONS | {"put": self._put}, self.values)
 
     def expression(self, text: str) -> Value:
-        """Return what an expression is worth."""
+        """Evaluate an expression."""
         value: Value = eval(_python(text), dict(FUNCTIONS), self.values)
         return value
 
@@ -355,7 +355,7 @@ class Lane:
             kind = "b" if kind == "bf" else kind
             return Value("b", max(width, value.width), value.bits).as_(kind, width)
         if (kind == "f") != (value.kind == "f"):
-            # The bits of a constant such as 0xffc00000, or of another type.
+            # Reinterpret the bits of a constant such as 0xffc00000, or of another type.
             return Value("b", max(width, value.width), value.bits).as_(kind, width)
         return value.to(kind, width)
 
@@ -420,9 +420,13 @@ for _sign, _method in {
     **{"==": "eq", "!=": "ne", "<": "lt", ">": "gt", "<=": "le", ">=": "ge"},
 }.items():
     setattr(Value, f"__{_method}__", lambda a, b, sign=_sign: _operate(sign, a, b))
-for _method, _one in {"neg": operator.neg, "invert": operator.invert, "pos": operator.pos}.items():
+for _method, _function in {
+    "neg": operator.neg,
+    "invert": operator.invert,
+    "pos": operator.pos,
+}.items():
     setattr(
         Value,
         f"__{_method}__",
-        lambda a, one=_one: Value(a.kind, a.width, one(a.value)).to(a.kind, a.width),
+        lambda a, function=_function: Value(a.kind, a.width, function(a.value)).to(a.kind, a.width),
     )

@@ -18,7 +18,7 @@ from qola.fmha.registry import Entry, Registry
 from qola.fmha.runner import Run, Runner
 from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.host import Built
-from tests.emulate.caches import appended, drawn
+from tests.emulate.caches import random_fp16, run_append
 
 ARCH = "gfx950"
 
@@ -83,7 +83,7 @@ def test_rows_appended_by_an_own_tile(rows: int, new: int) -> None:
     lengths: dict[str, Any] = {"seqlen_q": rows, "seqlen_k": [133, new], "seqlen_knew": new}
     rotated: dict[str, Any] = {"rope_type": "half", "rotary_dim": 64, **asdict(BOTTOM_RIGHT)}
     of = make_problem("fwd_appendkv", "fp16", nhead_q=4, nhead_k=2, hdim=64, **lengths, **rotated)
-    run, right = appended(built, ARCH, of)
+    run, right = run_append(built, ARCH, of)
     assert run.launched == (entry.name,)
     assert run.passed, words(run)
     for name in ("q", "k", "v"):
@@ -103,7 +103,7 @@ def test_attention_over_pages_by_an_own_tile() -> None:
         page_block_size=128,
         **asdict(BOTTOM_RIGHT),
     )
-    arrays = [drawn(of.shapes()[name], n) for n, name in enumerate(("q", "k", "v"))]
+    arrays = [random_fp16(of.shapes()[name], n) for n, name in enumerate(("q", "k", "v"))]
     run = Runner(built, ARCH).forward(of, *arrays)
     assert run.launched == (entry.name,)
     assert run.passed, words(run)
