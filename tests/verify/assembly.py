@@ -1,8 +1,8 @@
-"""Predicts from plan.json alone what a library's assembly (v3) kernels do for a problem.
+"""Predicts from plan.json which assembly (v3) kernels a library launches for a problem.
 
-A problem comes to them when the caller allows it, a variant of the manifest asks for it, and AITER
-0.1.7 has a code object for it; the names of code objects are read as AITER's authors chose them.
-Nothing of the generated C++ is read here.
+They serve a problem if the caller allows it, a variant of the manifest requests it, and AITER
+0.1.7 has a code object for it. File names of code objects follow AITER's convention.
+This file does not read generated C++.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from tests.verify.problem import ConsumerCall
 Plan = Mapping[str, Any]
 Launched = Mapping[str, Any]
 
-#: How float is rounded to bf16, by the number that a caller passes.
+#: Rounding from float to bf16, by the number that a caller passes.
 _ROUNDING = {0: "rtne", 1: "rtna", 2: "rtz"}
-#: Sizes of gfx942 by compute units; AITER has no forward code objects for others.
+#: Models of gfx942 by cu_count; AITER has no forward code objects for other counts.
 _SIZES = {304: "MI300", 80: "MI308", 64: "MI308"}
 #: Rows of Q in a block of the backward kernels.
 _ROWS = 64
 
 
-def asked_for(plan: Plan, problem: ConsumerCall) -> bool:
-    """Whether assembly kernels may serve a problem: the caller allows it, and a variant has it."""
+def is_requested(plan: Plan, problem: ConsumerCall) -> bool:
+    """Return whether the caller allows assembly kernels, and a variant of the manifest has them."""
     if not problem.use_ext_asm or problem.soft_cap or problem.min_seqlen_q or problem.dropout:
         return False
     if problem.bias != "no" or problem.dbias or problem.deterministic:
         return False
-    wanted = {"mode": problem.mode, "mask": problem.mask != "no", "bias": "no", "dropout": False}
+    required = {"mode": problem.mode, "mask": problem.mask != "no", "bias": "no", "dropout": False}
     if problem.direction == "fwd":
-        wanted["lse"] = problem.lse
+        required["lse"] = problem.lse
     return any(
         (variant["dtype"] is None or problem.dtype in variant["dtype"])
         and (variant["hdim"] is None or [problem.hdim_q, problem.hdim_v] in variant["hdim"])
-        and all(value in variant[name] for name, value in wanted.items())
+        and all(value in variant[name] for name, value in required.items())
         for variant in plan["manifest"][f"mha_{problem.direction}_variants"]
     )
 
 
 def launches(plan: Plan, problem: ConsumerCall, arch: str, cu_count: int) -> tuple[Launched, ...]:
-    """Return what is launched for a problem that is asked for: code objects, kernel instances.
+    """Return the launched code objects and kernel instances for a requested problem.
 
-    Empty where AITER or the library has no code object for it.
+    Empty if AITER or the library has no code object for the problem.
     """
     key = (_forward if problem.direction == "fwd" else _backward)(problem, arch, cu_count)
     module = next(m for m in plan["modules"] if m["name"] == f"libmha_{problem.direction}")
@@ -59,13 +59,13 @@ def launches(plan: Plan, problem: ConsumerCall, arch: str, cu_count: int) -> tup
 
 
 def _forward(problem: ConsumerCall, arch: str, cu_count: int) -> str:
-    """Key of the code object for a forward problem, "" where AITER has none."""
+    """Return the key of the code object for a forward problem, or "" if AITER has none."""
     hdims = {(128, 128): "hd128"}
     if arch == "gfx950":
         hdims[192, 128] = "hd192_hd128"
     hdim = hdims.get((problem.hdim_q, problem.hdim_v))
     causal = problem.mask == "bottom_right" or (
-        # Where a mask begins makes no difference to a square.
+        # For equal lengths, top-left and bottom-right masks are equal.
         problem.mask == "top_left"
         and problem.mode == "batch"
         and problem.seqlen_q == problem.seqlen_k
@@ -85,7 +85,7 @@ def _forward(problem: ConsumerCall, arch: str, cu_count: int) -> str:
 
 
 def _backward(problem: ConsumerCall, arch: str, _cu_count: int) -> str:
-    """Key of the code object for a backward problem of head dimension 64 without mask, else ""."""
+    """Return the key for a backward problem of head dimension 64 without mask, or ""."""
     if (problem.hdim_q, problem.hdim_v) != (64, 64) or problem.mask != "no":
         return ""
     if problem.nhead_q % problem.nhead_k or problem.dtype not in ("bf16", "fp16"):
@@ -104,13 +104,13 @@ def _backward(problem: ConsumerCall, arch: str, _cu_count: int) -> str:
 
 
 def _helper(plan: Plan, role: str, problem: ConsumerCall, ragged: bool) -> Launched:
-    """The kernel before or after a backward assembly kernel."""
+    """Return the kernel that runs before or after a backward assembly kernel."""
     hdim = "hdim_v" if role == "asm_dot_do_o" else "hdim_q"
-    wanted = {"dtype": problem.dtype, "mode": problem.mode, "spad": ragged, hdim: problem.hdim_q}
+    required = {"dtype": problem.dtype, "mode": problem.mode, "spad": ragged, hdim: problem.hdim_q}
     found: Launched
     (found,) = (
         kernel
         for kernel in plan["kernels"]
-        if kernel["role"] == role and wanted.items() <= kernel["fields"].items()
+        if kernel["role"] == role and required.items() <= kernel["fields"].items()
     )
     return found

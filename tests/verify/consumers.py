@@ -1,4 +1,4 @@
-"""Problems in the words of the consumer program, whose predictor knows nothing of a dispatch."""
+"""Conversion of attention problems to calls of the consumer program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.verify.problem import ConsumerCall
 
 
 def consumer_problem(problem: AttentionProblem) -> ConsumerCall | None:
-    """The problem as the consumer program states it, None where it cannot."""
+    """Return the call for a problem, or None if the program cannot express the problem."""
     if problem.is_group_mode and len(set(problem.seqlen_q)) + len(set(problem.seqlen_k)) > 2:
         return None
     mask = "no" if problem.mask_type == "no" else "window"

@@ -1,4 +1,4 @@
-"""Libraries of the pinned tree, as far as their dispatch and their kernels' sources."""
+"""Plans, dispatches and kernel sources of libraries, generated from the pinned AITER tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qola.repository import __main__ as repository
 from qola.verify.dispatch import Dispatch
 from qola.verify.repository import Repository
 
-#: Every field of kernels but paged K and V, at head dimensions with and without padding.
+#: All fields of kernels except paged K and V, with and without padded head dimensions.
 MANIFEST = """\
 [qola]
 namespace = "small"
@@ -50,7 +50,7 @@ deterministic = true
 
 
 class Library:
-    """A library of a manifest's repository, and its kernels that a dispatch of CK launches."""
+    """A library in a manifest's repository, with the kernels that CK's dispatch launches."""
 
     def __init__(self, root: Path, module: str) -> None:
         self.root, self.module = root, module
@@ -61,7 +61,7 @@ class Library:
 
     @cached_property
     def dispatch(self) -> Dispatch:
-        """Its dispatch."""
+        """The library's dispatch."""
         return self._repository.dispatch(self._direction)
 
 
@@ -71,13 +71,13 @@ def libraries(
     """Write the repository of a manifest, and return its libraries.
 
     Args:
-        keep: with unreachable kernel instances.
+        keep: whether to keep unreachable kernel instances.
     """
     manifest = root / "small.toml"
-    told = text.replace("[build]\n", "[build]\nkeep_unreachable = true\n") if keep else text
-    manifest.write_text(told, encoding="utf-8")
-    words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
-    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
-    assert repository.main([*words, "--output", str(root / "out")]) == 0
+    edited = text.replace("[build]\n", "[build]\nkeep_unreachable = true\n") if keep else text
+    manifest.write_text(edited, encoding="utf-8")
+    options = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    options += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
+    assert repository.main([*options, "--output", str(root / "out")]) == 0
     plan = Plan.from_json((root / "out/plan.json").read_text("utf-8"))
     return [Library(root / "out", module.name) for module in plan.modules]

@@ -1,9 +1,9 @@
-"""Predicts from plan.json alone what a library launches for a problem.
+"""Predicts from plan.json which kernels a library launches for a problem.
 
-A dispatch is an if-chain: the first arch whose name begins the device's, then the data type, then
-the first head-dim bucket that is large enough, then the first kernel instance that fits. The
-kernels of a plan stand in that order. The conditions are those of CK as in AITER's 0.1.7 wheels,
-written down from what the fields mean; nothing of the generated C++ is read here.
+A dispatch is an if-chain: the first arch whose name is a prefix of the device's, the data type,
+the first head-dim bucket that is large enough, and the first kernel instance that fits. The
+kernels of a plan have that order. The conditions are those of CK as in AITER's 0.1.7 wheels,
+derived from the meaning of the fields; this file does not read generated C++.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Kernel = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a call does."""
+    """The result of a call."""
 
-    status: float  # the entry point's result where it launches nothing, 0 where it does
-    # the plan's kernel instances and code objects that it launches, in order
+    status: float  # the entry point's result if it launches nothing, otherwise 0
+    # launched kernel instances and code objects of the plan, in order
     launches: tuple[Kernel, ...] = ()
 
 
 def predict(plan: Mapping[str, Any], problem: ConsumerCall, arch: str, cu_count: int) -> Prediction:
-    """Return what the plan's library launches for a problem."""
+    """Return the status and launches of the plan's library for a problem."""
     if arch not in plan["archs"]:
         return Prediction(NO_ARCH)
-    if assembly.asked_for(plan, problem):
+    if assembly.is_requested(plan, problem):
         launched = assembly.launches(plan, problem, arch, cu_count)
         if launched:
             return Prediction(ASSEMBLY) if problem.v3_api_check else Prediction(0.0, launched)
@@ -63,14 +63,14 @@ def predict(plan: Mapping[str, Any], problem: ConsumerCall, arch: str, cu_count:
 
 
 def _of_arch(kernels: Sequence[Kernel], arch: str) -> list[Kernel]:
-    """Kernels of the one arch branch that the device takes; it never looks into another."""
+    """Return the kernels of the only arch branch that the device takes."""
     tags = dict.fromkeys(k["fields"].get("arch") for k in kernels)
     tag = next((tag for tag in tags if arch.startswith(tag)), None)
     return [k for k in kernels if k["fields"].get("arch") == tag]
 
 
 def _max_rows(fields: Mapping[str, Any]) -> int:
-    """The longest seqlen_q that a kernel serves, 0 for any."""
+    """Return the largest seqlen_q that a kernel serves, or 0 if there is no limit."""
     _, _, number = str(fields["tile"]).partition("_maxq")
     return int(number or 0)
 
@@ -80,7 +80,7 @@ def _hdims(kernel: Kernel) -> tuple[int, int]:
 
 
 def _bucket(kernels: Sequence[Kernel], problem: ConsumerCall) -> list[Kernel]:
-    """Kernels of the first head-dim bucket that is large enough."""
+    """Return the kernels of the first head-dim bucket that is large enough."""
     for bucket in dict.fromkeys(_hdims(kernel) for kernel in kernels):
         if problem.hdim_q <= bucket[0] and problem.hdim_v <= bucket[1]:
             return [kernel for kernel in kernels if _hdims(kernel) == bucket]
@@ -88,7 +88,7 @@ def _bucket(kernels: Sequence[Kernel], problem: ConsumerCall) -> list[Kernel]:
 
 
 def _sizes(fields: Mapping[str, Any]) -> list[int]:
-    """Tile sizes; the first two are along the sequences of Q and of K."""
+    """Return the tile sizes; the first two are along seqlen_q and seqlen_k."""
     return [int(size) for size in fields["tile"].split("_")[0].removeprefix("b").split("x")]
 
 
@@ -107,7 +107,7 @@ _DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 
 def _fits_forward(fields: Mapping[str, Any], problem: ConsumerCall, largest: int) -> bool:
-    """Whether a forward kernel serves the problem; `largest` is the bucket's largest tile of Q."""
+    """Return whether a forward kernel serves a problem; `largest`: the bucket's largest Q tile."""
     bm0, bn0, *_, k0_max = _sizes(fields)
     if not _same_problem(fields, problem) or fields["lse"] != problem.lse:
         return False
@@ -119,7 +119,7 @@ def _fits_forward(fields: Mapping[str, Any], problem: ConsumerCall, largest: int
         return False
     whole_k = problem.seqlen_k_argument != 0 and problem.seqlen_k_argument % bn0 == 0
     if fields["pipeline"] == "qr_async":
-        # Two kernels share the work here: one for whole tiles of K, one for the rest.
+        # CK has two kernels here: one for whole tiles of K, one for other lengths.
         vector = _VECTOR_BYTES // _DTYPE_BYTES[problem.dtype]
         return (problem.mode == "group" or fields["skpad"] != whole_k) and not (
             problem.hdim_q % vector or problem.hdim_v % vector
@@ -141,14 +141,14 @@ _ROWS = 64
 
 
 def _fits_backward(fields: Mapping[str, Any], problem: ConsumerCall) -> bool:
-    """Whether a dq_dk_dv kernel serves the problem."""
+    """Return whether a dq_dk_dv kernel serves a problem."""
     sizes = _sizes(fields)
     return (
         _same_problem(fields, problem)
         and fields["dbias"] == problem.dbias
         and fields["deterministic"] == problem.deterministic
         and (not fields["dropout"] or fields["randval"] == problem.store_randval)
-        # A padding of 8 or 1 serves multiples of that; none serves multiples of the bucket.
+        # Padding of 8 or 1 serves multiples of 8 or 1; without padding, multiples of the bucket.
         and problem.hdim_q % (fields["dpad"] or fields["hdim_q"]) == 0
         and problem.hdim_v % (fields["dvpad"] or fields["hdim_v"]) == 0
         and not 0 < _max_rows(fields) < problem.seqlen_q_argument
@@ -162,31 +162,31 @@ def _fits_backward(fields: Mapping[str, Any], problem: ConsumerCall) -> bool:
 
 
 def _stages(kernels: Sequence[Kernel], main: Kernel, problem: ConsumerCall) -> tuple[Kernel, ...]:
-    """The two or three kernels of a backward pass around its dq_dk_dv."""
+    """Return the two or three kernels of a backward pass, including its dq_dk_dv."""
     fields = main["fields"]
     short = 0 < _max_rows(fields) < _ROWS
     whole = problem.mode == "batch" and problem.seqlen_q % _ROWS == 0 and not short
     common = {key: fields[key] for key in ("arch", "dtype", "hdim_q", "hdim_v", "mode")}
     common["spad"] = not whole
     stages = [_only(kernels, "dot_do_o", {**common, "dvpad": fields["dvpad"] > 0}), main]
-    # A kernel for short sequences writes dQ itself.
+    # A kernel for short sequences writes dQ without convert_dq.
     if not _max_rows(fields):
-        columns = _sizes(fields)[1] if problem.deterministic else 0
+        tile_k = _sizes(fields)[1] if problem.deterministic else 0
         wanted = {
             **common,
             "dpad": fields["dpad"] > 0,
             "deterministic": problem.deterministic,
-            "tile": f"b{_ROWS}x{columns}",
+            "tile": f"b{_ROWS}x{tile_k}",
         }
         stages.append(_only(kernels, "convert_dq", wanted))
     return tuple(stages)
 
 
 def _only(kernels: Sequence[Kernel], role: str, wanted: Mapping[str, Any]) -> Kernel:
-    """The one kernel of a role with the fields wanted."""
-    (found,) = (
+    """Return the only kernel of a role with the wanted fields."""
+    (kernel_,) = (
         kernel
         for kernel in kernels
         if kernel["role"] == role and wanted.items() <= kernel["fields"].items()
     )
-    return found
+    return kernel_

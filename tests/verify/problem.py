@@ -1,4 +1,4 @@
-"""One attention problem, the row of a table."""
+"""One attention problem of the consumer program's table."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ConsumerCall:
-    """One attention problem, as a caller of the public entry points states it."""
+    """One attention problem, with the parameters of the public entry points."""
 
     direction: str  # "fwd" or "bwd"
     dtype: str  # "fp16", "bf16" or "fp32"
     hdim_q: int  # head dimension of Q and K
     hdim_v: int  # head dimension of V
-    mode: str = "batch"  # "batch" (sequences of one length) or "group" (lengths from an array)
+    mode: str = "batch"  # "batch" (sequences of equal length) or "group" (lengths from an array)
     mask: str = "no"  # "no", "top_left", "bottom_right" or "window"
     bias: str = "no"  # "no", "bias" (elementwise) or "alibi"
     lse: bool = True  # forward stores the log-sum-exp
@@ -26,8 +26,8 @@ class ConsumerCall:
     nhead_k: int = 2  # heads of K and V
     seqlen_q: int = 256  # length of each sequence of Q
     seqlen_k: int = 256  # length of each sequence of K and V
-    use_ext_asm: bool = False  # assembly (v3) kernels may serve it
-    v3_api_check: bool = False  # only ask whether an assembly kernel would serve it
+    use_ext_asm: bool = False  # allows assembly (v3) kernels
+    v3_api_check: bool = False  # only query whether an assembly kernel would serve the problem
     bf16_cvt: int = 1  # how assembly kernels round: 0 to nearest even, 1 to nearest away, 2 to zero
     atomic_fp32: bool = True  # backward assembly kernels sum dQ up as float
     soft_cap: float = 0.0  # forward limit of logits, 0 for none

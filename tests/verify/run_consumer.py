@@ -1,4 +1,4 @@
-"""Runs the consumer program on the fake HIP runtime: the one place that knows where things are."""
+"""Runs the consumer program on the fake HIP runtime; holds the paths of all its files."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.verify.table import TABLE, Device, Row, line_of
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).resolve()
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"]).resolve()
-#: The bundle's libraries as --@qola//:archs makes them; () where the test has none.
+#: The bundle's libraries built with --@qola//:archs; () if the test has none.
 RESTRICTED = tuple(Path(path).resolve() for path in os.environ["QOLA_TEST_RESTRICTED"].split())
 PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(encoding="utf-8"))
 AITER = Path(os.environ["QOLA_TEST_AITER_TREE"])
 ROWS = TABLE[os.environ["QOLA_TEST_MANIFEST"]]
 
-#: What tells launched kernels apart: identity of a kernel instance, digest of a code object.
+#: Identifies a launched kernel: fields of a kernel instance, or digest of a code object.
 Identity = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a call does, so far as the plan tells it."""
+class CallResult:
+    """The result of a call that the plan can predict."""
 
     status: float
     identities: list[Identity]
@@ -39,15 +39,15 @@ class Told:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call of an entry point did."""
+    """The result of one call of an entry point."""
 
-    status: float  # its result
-    launches: tuple[Launch, ...]  # the kernels it launched, in order
+    status: float  # the entry point's result
+    launches: tuple[Launch, ...]  # launched kernels, in order
 
     @property
-    def told(self) -> Told:
-        """What the plan has to tell of it."""
-        return Told(
+    def result(self) -> CallResult:
+        """The part of the outcome that the plan can predict."""
+        return CallResult(
             self.status,
             [
                 ("module", launch.code_object_sha256)
@@ -59,15 +59,15 @@ class Outcome:
 
     @property
     def without_arguments(self) -> Outcome:
-        """The same without kernel arguments, which hold addresses."""
+        """The outcome without kernel arguments, which contain addresses."""
         launches = tuple(replace(launch, kernarg=b"") for launch in self.launches)
         return replace(self, launches=launches)
 
 
-def expected(row: Row) -> Told:
-    """What the plan predicts for a row."""
+def expected(row: Row) -> CallResult:
+    """Return the result that the plan predicts for a row."""
     prediction = predict(PLAN, row.problem, row.device.arch, row.device.cu_count)
-    return Told(
+    return CallResult(
         prediction.status,
         [
             ("module", planned["sha256"]) if "key" in planned else of_plan(planned)
@@ -92,7 +92,7 @@ def run(
     fail: Sequence[str] = (),
     **env: str,
 ) -> Run:
-    """Hand rows to the program, which has to survive them; `fail` is as FAKE_HIP_FAIL has it."""
+    """Run the program on rows; it must not crash. `fail` has the format of FAKE_HIP_FAIL."""
     with tempfile.TemporaryDirectory() as scratch:
         table, log = Path(scratch, "table"), Path(scratch, "log")
         table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
@@ -102,13 +102,13 @@ def run(
         statuses = [float(line) for line in result.stdout.splitlines()]
         launches = read_log(log)
     assert len(statuses) == len(rows)
-    # Each row has a stream of its own, numbered from 1.
-    of_row: dict[int, list[Launch]] = {number: [] for number in range(1, len(rows) + 1)}
+    # Each row uses a separate stream, numbered from 1.
+    by_row: dict[int, list[Launch]] = {number: [] for number in range(1, len(rows) + 1)}
     for launch in launches:
-        of_row[launch.stream].append(launch)
+        by_row[launch.stream].append(launch)
     return Run(
         tuple(
-            Outcome(status, tuple(of_row[number]))
+            Outcome(status, tuple(by_row[number]))
             for number, status in enumerate(statuses, start=1)
         ),
         result.stderr,
@@ -117,11 +117,11 @@ def run(
 
 @functools.cache
 def outcomes(device: Device) -> dict[Row, Outcome]:
-    """Outcome of every row of a device, from one run of the program."""
+    """Return the outcome of every row of a device, from one run of the program."""
     rows = [row for row in ROWS if row.device == device]
     return dict(zip(rows, run(rows, device).outcomes, strict=True))
 
 
 def devices() -> list[Device]:
-    """Every device that rows are for."""
+    """Return every device in the table."""
     return list(dict.fromkeys(row.device for row in ROWS))

@@ -1,6 +1,6 @@
-"""The table: problems that the consumer program hands to the libraries of a manifest.
+"""The table: problems that the consumer program passes to the libraries of a manifest.
 
-To add a row, add a problem; what has to be launched is predicted from the plan.
+To add a row, add a problem; predict.py computes the expected launches from the plan.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tests.verify.problem import ConsumerCall
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU as far as host code sees it."""
+    """The properties of a GPU that host code reads."""
 
-    arch: str  # its arch
-    cu_count: int  # its compute units
+    arch: str
+    cu_count: int  # number of compute units
 
     @property
     def name(self) -> str:
@@ -28,7 +28,7 @@ class Device:
 #: MI300X and MI355X.
 GFX942 = Device("gfx942", 304)
 GFX950 = Device("gfx950", 256)
-#: MI308X as AITER knows it, and a gfx942 that it does not know.
+#: MI308X with the cu_counts that AITER knows, and a gfx942 that AITER does not know.
 MI308 = (Device("gfx942", 80), Device("gfx942", 64))
 OTHER_GFX942 = Device("gfx942", 228)
 
@@ -42,20 +42,20 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What sets the row apart: the device, and every value that is not the usual one."""
+        """The row's identity: the device, and every value that is not the default."""
         problem = self.problem
         hdim = f"{problem.hdim_q}x{problem.hdim_v}"
         parts = [self.device.name, problem.direction, problem.dtype, hdim]
-        usual = ConsumerCall("", "", 0, 0)
+        default = ConsumerCall("", "", 0, 0)
         for field in fields(ConsumerCall)[4:]:
             value = getattr(problem, field.name)
-            if value != getattr(usual, field.name):
+            if value != getattr(default, field.name):
                 parts.append(f"{field.name}={value}")
         return "-".join(parts)
 
 
 def line_of(problem: ConsumerCall) -> str:
-    """A problem in the form that the program reads."""
+    """Return a problem in the format that the program reads."""
     values = {field.name: getattr(problem, field.name) for field in fields(ConsumerCall)}
     return " ".join(
         f"{name}={int(value) if isinstance(value, bool) else value}"
@@ -64,15 +64,15 @@ def line_of(problem: ConsumerCall) -> str:
 
 
 def _quickstart() -> Iterator[Row]:
-    """bf16, head dimension 128, gfx950, forward with log-sum-exp, no bias, no dropout."""
-    # At, around and above the limits of the tiles along Q (16, 32, 128).
+    """Yield bf16, head dimension 128, gfx950, forward with log-sum-exp, no bias, no dropout."""
+    # seqlen_q at, around and above the tile sizes (16, 32, 128).
     for mask, seqlen_q in product(("no", "bottom_right"), (1, 16, 17, 32, 33, 128, 1000)):
         yield Row(ConsumerCall("fwd", "bf16", 128, 128, mask=mask, seqlen_q=seqlen_q))
-    # Kinds of masks share a kernel; lengths of K that are no multiple of a tile; one head of K.
+    # Masks, which share a kernel; seqlen_k that is not a multiple of a tile; one head of K.
     for mask, mode in product(("no", "top_left", "window"), ("batch", "group")):
         yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode=mode, mask=mask, seqlen_k=300))
         yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode=mode, mask=mask, nhead_k=1))
-    # Head dimensions below the bucket's are padded, multiples of 8 only where the kernel needs it.
+    # Head dimensions below the bucket's; multiples of 8 only if the kernel requires them.
     for hdim_q, hdim_v in ((120, 120), (64, 64), (128, 64), (72, 128), (40, 40)):
         for mask, seqlen_q in product(("no", "top_left"), (16, 32, 500)):
             yield Row(ConsumerCall("fwd", "bf16", hdim_q, hdim_v, mask=mask, seqlen_q=seqlen_q))
@@ -91,78 +91,79 @@ def _quickstart() -> Iterator[Row]:
     yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode="group", dropout=0.25))
     yield Row(ConsumerCall("fwd", "bf16", 128, 128), GFX942)
     yield Row(ConsumerCall("fwd", "bf16", 128, 128, mode="group", mask="top_left"), GFX942)
-    # Assembly kernels: asked for, only asked about, and not for what they do not do or the manifest
-    # does not ask for.
+    # Assembly kernels: requested, only queried, and problems that they or the manifest exclude.
     for v3_api_check in (False, True):
-        asked = ConsumerCall("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
+        requested = ConsumerCall(
+            "fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check
+        )
         masks, modes = ("no", "top_left", "bottom_right", "window"), ("batch", "group")
         for mask, mode in product(masks, modes):
-            yield Row(replace(asked, mask=mask, mode=mode))
-        yield Row(replace(asked, mask="top_left", seqlen_k=300))
-        yield Row(replace(asked, mask="bottom_right", seqlen_k=300))
-        yield from map(Row, _beyond_assembly(asked))
-        yield Row(replace(asked, lse=False))
-        yield Row(asked, GFX942)
+            yield Row(replace(requested, mask=mask, mode=mode))
+        yield Row(replace(requested, mask="top_left", seqlen_k=300))
+        yield Row(replace(requested, mask="bottom_right", seqlen_k=300))
+        yield from map(Row, _beyond_assembly(requested))
+        yield Row(replace(requested, lse=False))
+        yield Row(requested, GFX942)
 
 
-def _beyond_assembly(asked: ConsumerCall) -> Iterator[ConsumerCall]:
-    """Forward problems that go to other kernels although assembly kernels are asked for."""
-    yield replace(asked, soft_cap=30.0)
-    yield replace(asked, min_seqlen_q=1)
-    yield replace(asked, dropout=0.25)
-    yield replace(asked, bias="alibi")
-    yield replace(asked, dtype="fp16")
-    yield replace(asked, hdim_q=120, hdim_v=120)
-    yield replace(asked, hdim_q=192)
+def _beyond_assembly(requested: ConsumerCall) -> Iterator[ConsumerCall]:
+    """Yield forward problems that assembly kernels do not serve although requested."""
+    yield replace(requested, soft_cap=30.0)
+    yield replace(requested, min_seqlen_q=1)
+    yield replace(requested, dropout=0.25)
+    yield replace(requested, bias="alibi")
+    yield replace(requested, dtype="fp16")
+    yield replace(requested, hdim_q=120, hdim_v=120)
+    yield replace(requested, hdim_q=192)
 
 
 def _asm() -> Iterator[Row]:
-    """Forward bf16, 128, group; backward bf16, 64, batch; no mask: assembly kernels."""
-    usual = ConsumerCall("fwd", "bf16", 128, 128, mode="group")
+    """Yield assembly problems: forward bf16, 128, group; backward bf16, 64, batch; no mask."""
+    base = ConsumerCall("fwd", "bf16", 128, 128, mode="group")
     for v3_api_check, device in product((False, True), (GFX950, GFX942, *MI308)):
-        asked = replace(usual, use_ext_asm=True, v3_api_check=v3_api_check)
+        requested = replace(base, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, lse in product((0, 1, 2), (True, False)):
-            yield Row(replace(asked, bf16_cvt=bf16_cvt, lse=lse), device)
-        yield Row(replace(asked, seqlen_q=1, seqlen_k=77), device)
-        yield Row(replace(asked, nhead_k=1), device)
+            yield Row(replace(requested, bf16_cvt=bf16_cvt, lse=lse), device)
+        yield Row(replace(requested, seqlen_q=1, seqlen_k=77), device)
+        yield Row(replace(requested, nhead_k=1), device)
         # What the variant leaves out, though AITER has kernels for it.
-        yield Row(replace(asked, mask="bottom_right"), device)
-        yield Row(replace(asked, mode="batch"), device)
-        yield from (Row(problem, device) for problem in _beyond_assembly(asked))
+        yield Row(replace(requested, mask="bottom_right"), device)
+        yield Row(replace(requested, mode="batch"), device)
+        yield from (Row(problem, device) for problem in _beyond_assembly(requested))
     for device in (GFX950, GFX942, *MI308, OTHER_GFX942):
         for seqlen_q, seqlen_k in ((256, 256), (16, 300)):
-            yield Row(replace(usual, seqlen_q=seqlen_q, seqlen_k=seqlen_k), device)
-    # No code objects are made for its size: Composable Kernel serves.
-    yield Row(replace(usual, use_ext_asm=True), OTHER_GFX942)
-    yield Row(replace(usual, use_ext_asm=True, lse=False), OTHER_GFX942)
+            yield Row(replace(base, seqlen_q=seqlen_q, seqlen_k=seqlen_k), device)
+    # AITER has no code objects for this cu_count: Composable Kernel serves.
+    yield Row(replace(base, use_ext_asm=True), OTHER_GFX942)
+    yield Row(replace(base, use_ext_asm=True, lse=False), OTHER_GFX942)
     for v3_api_check, device in product((False, True), (GFX950, GFX942, OTHER_GFX942)):
-        asked = ConsumerCall("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
+        requested = ConsumerCall("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, atomic_fp32 in product((0, 1, 2), (True, False)):
-            yield Row(replace(asked, bf16_cvt=bf16_cvt, atomic_fp32=atomic_fp32), device)
-        # Lengths that are no multiple of a block, and lengths that differ.
+            yield Row(replace(requested, bf16_cvt=bf16_cvt, atomic_fp32=atomic_fp32), device)
+        # Lengths that are not a multiple of a block, and different lengths of Q and K.
         for seqlen_q, seqlen_k in ((100, 100), (128, 320), (1, 7)):
             for atomic_fp32 in (True, False):
-                lengths = replace(asked, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
+                lengths = replace(requested, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
                 yield Row(replace(lengths, atomic_fp32=atomic_fp32), device)
-        yield Row(replace(asked, nhead_k=1), device)
+        yield Row(replace(requested, nhead_k=1), device)
         # What the variant leaves out, though AITER has kernels for it.
-        yield Row(replace(asked, dtype="fp16"), device)
-        yield Row(replace(asked, hdim_q=128, hdim_v=128), device)
-        yield Row(replace(asked, hdim_q=56, hdim_v=56), device)
-        yield Row(replace(asked, mode="group"), device)
-        yield Row(replace(asked, mask="top_left"), device)
-        # What AITER has no kernels for.
-        yield Row(replace(asked, dropout=0.25), device)
-        yield Row(replace(asked, bias="bias"), device)
-        yield Row(replace(asked, bias="bias", dbias=True), device)
-        yield Row(replace(asked, deterministic=True), device)
-        yield Row(replace(asked, use_ext_asm=False), device)
+        yield Row(replace(requested, dtype="fp16"), device)
+        yield Row(replace(requested, hdim_q=128, hdim_v=128), device)
+        yield Row(replace(requested, hdim_q=56, hdim_v=56), device)
+        yield Row(replace(requested, mode="group"), device)
+        yield Row(replace(requested, mask="top_left"), device)
+        # AITER has no kernels for these problems.
+        yield Row(replace(requested, dropout=0.25), device)
+        yield Row(replace(requested, bias="bias"), device)
+        yield Row(replace(requested, bias="bias", dbias=True), device)
+        yield Row(replace(requested, deterministic=True), device)
+        yield Row(replace(requested, use_ext_asm=False), device)
 
 
 def _ci() -> Iterator[Row]:
-    """fp16, head dimension 32, batch, gfx942 and gfx950: no mask, bias or dropout."""
+    """Yield fp16, head dimension 32, batch, gfx942 and gfx950: no mask, bias or dropout."""
     for device in (GFX942, GFX950):
-        # Backward kernels are made for whole head dimensions, multiples of 8, and any.
+        # Backward kernels serve whole head dimensions, multiples of 8, or any.
         for hdim_q, hdim_v in (*product((32, 20), (32, 24, 20)), (24, 24), (24, 32)):
             for seqlen_q, seqlen_k in ((128, 128), (100, 128), (16, 300), (1, 1)):
                 forward = ConsumerCall(

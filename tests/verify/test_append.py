@@ -1,4 +1,4 @@
-"""Rows appended to K and V: a kernel as Composable Kernel writes it is right, another is not."""
+"""Appending to K and V: results of a CK kernel pass, wrong positions and rotations fail."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PROBLEMS = [
 
 
 class Machine:
-    """Memory of a problem, and what a kernel does to it by addresses alone."""
+    """Memory of a problem, and a kernel that accesses it only by addresses."""
 
     def __init__(self, problem: AttentionProblem) -> None:
         self.problem = problem
@@ -61,101 +61,105 @@ class Machine:
             name: decoded(buffer.written(values[name]), buffer.format)
             for name, buffer in self.buffers.items()
         }
-        self.of: dict[str, Any] = entry_values(problem, "gfx950", ())
+        self.arguments: dict[str, Any] = entry_values(problem, "gfx950", ())
         self.tables = tables(problem)
 
     def at(self, name: str, batch: int, head: int, row: int) -> int:
-        """Where a row of a tensor begins."""
-        of = self.of
+        """Return the offset of a row of a tensor, in elements."""
+        values = self.arguments
         if name in ("k", "v") and self.problem.layout.page_block_size:
-            number, row = divmod(row, of["page_block_size"])
-            batch = self.tables["block_table_ptr"][batch * of["batch_stride_block_table"] + number]
-        head_at = head * of[f"nhead_stride_{name}"]
-        return int(batch * of[f"batch_stride_{name}"] + head_at + row * of[f"stride_{name}"])
+            number, row = divmod(row, values["page_block_size"])
+            batch = self.tables["block_table_ptr"][
+                batch * values["batch_stride_block_table"] + number
+            ]
+        head_at = head * values[f"nhead_stride_{name}"]
+        return int(
+            batch * values[f"batch_stride_{name}"] + head_at + row * values[f"stride_{name}"]
+        )
 
     def rotated(self, row: F64, position: int) -> F64:
         """Rotate a row, element by element."""
-        half = int(self.of["rotary_dim"]) // 2
+        half = int(self.arguments["rotary_dim"]) // 2
         result: F64 = row.copy()
-        if self.of["rope_type"] == 0:
+        if self.arguments["rope_type"] == 0:
             return result
         for i in range(half):
-            a, b = (2 * i, 2 * i + 1) if self.of["rope_type"] == 1 else (i, half + i)
+            a, b = (2 * i, 2 * i + 1) if self.arguments["rope_type"] == 1 else (i, half + i)
             cos, sin = (self.memory[f"rotary_{n}"][position * half + i] for n in ("cos", "sin"))
             result[a] = row[a] * cos - row[b] * sin
             result[b] = row[b] * cos + row[a] * sin
         return result
 
     def run(self) -> dict[str, F64]:
-        """Append and rotate; return what buffers hold then."""
-        of, memory = self.of, self.memory
-        for batch in range(of["batch"]):
+        """Append and rotate rows; return the contents of all buffers."""
+        values, memory = self.arguments, self.memory
+        for batch in range(values["batch"]):
             before = int(self.tables["seqlen_k_ptr"][batch])
-            for head in range(of["nhead_k"]):
-                for n in range(of["seqlen_knew"]):
-                    for name, size in (("k", of["hdim_q"]), ("v", of["hdim_v"])):
+            for head in range(values["nhead_k"]):
+                for n in range(values["seqlen_knew"]):
+                    for name, size in (("k", values["hdim_q"]), ("v", values["hdim_v"])):
                         source = self.at(f"{name}new", batch, head, n)
                         row = memory[f"{name}new"][source : source + size]
                         if name == "k":
                             row = self.rotated(row, before + n)
                         target = self.at(name, batch, head, before + n)
                         memory[name][target : target + size] = row
-            for head in range(of["nhead_q"]):
-                for n in range(of["seqlen_q"]):
+            for head in range(values["nhead_q"]):
+                for n in range(values["seqlen_q"]):
                     at = self.at("q", batch, head, n)
-                    row = memory["q"][at : at + of["hdim_q"]]
-                    memory["q"][at : at + of["hdim_q"]] = self.rotated(
-                        row, before + n * of["has_mask"]
+                    row = memory["q"][at : at + values["hdim_q"]]
+                    memory["q"][at : at + values["hdim_q"]] = self.rotated(
+                        row, before + n * values["has_mask"]
                     )
         return {name: buffer.read(self.raw(name)) for name, buffer in self.buffers.items()}
 
     def raw(self, name: str) -> NDArray[Any]:
-        """What a buffer's memory holds, as bits."""
+        """Return the bits of a buffer's memory."""
         return encoded(self.memory[name], self.buffers[name].format)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_what_composable_kernel_writes_is_right(problem: AttentionProblem) -> None:
-    """Prevents: a right kernel called wrong, or handed other rows than the reference."""
+def test_a_correct_append_passes(problem: AttentionProblem) -> None:
+    """Prevents: a correct kernel that fails, since its inputs differ from the reference's."""
     machine = Machine(problem)
     found = machine.run()
-    given = tensors(problem, "gfx950")
-    wanted = expected(problem, given, arithmetic(problem, "gfx950", 16))
-    assert set(wanted) == {"k", "v"} | ({"q"} if problem.rope_type != "no" else set())
-    assert all(verdict.passed for verdict in compare(found, wanted))
+    inputs = tensors(problem, "gfx950")
+    expected_ = expected(problem, inputs, arithmetic(problem, "gfx950", 16))
+    assert set(expected_) == {"k", "v"} | ({"q"} if problem.rope_type != "no" else set())
+    assert all(verdict.passed for verdict in compare(found, expected_))
     for name, buffer in machine.buffers.items():
         assert buffer.is_clean(machine.raw(name))
-        # What is not written is an input.
-        assert (buffer.filled == "updated") is (name in wanted)
+        # Buffers that the kernel does not update are inputs.
+        assert (buffer.filled == "updated") is (name in expected_)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS[1:4], ids=str)
-def test_another_position_or_rotation_is_wrong(problem: AttentionProblem) -> None:
-    """Prevents: limits within which every rotation is right."""
-    given = tensors(problem, "gfx950")
-    wanted = expected(problem, given, arithmetic(problem, "gfx950", 16))
-    late = Machine(problem)
-    late.memory |= {n: np.roll(late.memory[n], 8) for n in ("rotary_cos", "rotary_sin")}
-    verdicts = {one.name: one for one in compare(late.run(), wanted)}
+def test_another_position_or_rotation_fails(problem: AttentionProblem) -> None:
+    """Prevents: error limits that accept every rotation."""
+    inputs = tensors(problem, "gfx950")
+    expected_ = expected(problem, inputs, arithmetic(problem, "gfx950", 16))
+    shifted = Machine(problem)
+    shifted.memory |= {n: np.roll(shifted.memory[n], 8) for n in ("rotary_cos", "rotary_sin")}
+    verdicts = {verdict.name: verdict for verdict in compare(shifted.run(), expected_)}
     assert [verdicts[name].passed for name in ("k", "q", "v")] == [False, False, True]
     other = Machine(problem)
-    other.of["rope_type"] = 3 - other.of["rope_type"]
-    assert not all(one.passed for one in compare(other.run(), wanted))
+    other.arguments["rope_type"] = 3 - other.arguments["rope_type"]
+    assert not all(verdict.passed for verdict in compare(other.run(), expected_))
 
 
-def test_rows_that_are_there_must_stay() -> None:
-    """Prevents: a kernel that writes over the rows before those that are appended."""
-    given = tensors(PLAIN, "gfx950")
-    wanted = expected(PLAIN, given, arithmetic(PLAIN, "gfx950", 16))
+def test_overwriting_previous_rows_fails() -> None:
+    """Prevents: a kernel that passes although it overwrites rows before the appended rows."""
+    inputs = tensors(PLAIN, "gfx950")
+    expected_ = expected(PLAIN, inputs, arithmetic(PLAIN, "gfx950", 16))
     machine = Machine(PLAIN)
     machine.tables["seqlen_k_ptr"] = machine.tables["seqlen_k_ptr"] - 1
-    verdicts = compare(machine.run(), wanted)
-    assert not any(one.passed for one in verdicts)
+    verdicts = compare(machine.run(), expected_)
+    assert not any(verdict.passed for verdict in verdicts)
     assert parse_words(str(ROTATED).split(), "fwd") == ROTATED
 
 
-def test_problems_are_those_of_a_kernels_words() -> None:
-    """Prevents: a kernel for rotations in pages that is tried without them."""
+def test_problems_match_the_fields_of_a_kernel() -> None:
+    """Prevents: a kernel for rotary embeddings and pages verified without them."""
     fields: Fields = {
         "dtype": "bf16",
         "hdim_q": 128,
@@ -195,12 +199,12 @@ has_alibi = false
 
 
 def test_each_kernel_has_problems(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a dispatch that is not found or not understood, and kernels nobody tries."""
+    """Prevents: append or paged kernels without problems, or with an unparsed dispatch."""
     manifest = loads(MANIFEST, file="m.toml")
     plan = build_plan(resolve(Request("m", manifest, read_tree(aiter_tree))), Folder(tmp_path))
     (tmp_path / "plan.json").write_text(plan.to_json())
     library = Repository("libmha_fwd", tmp_path)
     for direction, count in (("fwd_appendkv", 12), ("pagedkv_prefill", 12)):
         kernels, dispatch = library.of_direction(direction), library.dispatch(direction)
-        drawn = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
-        assert [len(one.samples) for one in drawn] == [2] * count
+        samples = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
+        assert [len(kernel_samples.samples) for kernel_samples in samples] == [2] * count

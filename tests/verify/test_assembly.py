@@ -1,4 +1,4 @@
-"""Problems for assembly kernels: what their names say, and what a host code makes of problems."""
+"""Problems for assembly kernels, derived from their names and checked with the host code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BWD = "hsa/gfx950/fmha_v3_bwd/"
             BWD + "bwd_hd128_bf16_swa_a32_rtne_psskddv.co",
             Hints(("bf16",), ((128, 128),), (False,), ("window",), (True,), conversion=0),
         ),
-        # It turns what kernels of every data type and mask leave in 16 bits.
+        # dq_shuffle follows kernels of every data type and mask that store dQ in 16 bits.
         (
             BWD + "bwd_hd128_dq_shuffle.co",
             Hints(hdims=((128, 128),), groups=(False,), sums=(False,)),
@@ -43,12 +43,12 @@ BWD = "hsa/gfx950/fmha_v3_bwd/"
     ],
 )
 def test_names_are_hints(key: str, hints: Hints) -> None:
-    """Prevents: a kernel without problems, because they are drawn for another."""
+    """Prevents: an assembly kernel without problems, because its name is misread."""
     assert hints_of_code_object(key) == hints
 
 
-def test_a_kernel_beside_has_the_hints_of_those_it_runs_with() -> None:
-    """Prevents: a kernel that is never launched, because others have its data type."""
+def test_a_helper_kernel_has_the_hints_of_its_main_kernels() -> None:
+    """Prevents: a helper kernel that never launches, since its problems suit other main kernels."""
     keys = [BWD + name for name in ("bwd_hd64_fp16_a16.co", "bwd_hd64_bf16_a32_rtz_pssk_group.co")]
     fields: dict[str, FieldValue] = {"dtype": "fp16", "mode": "batch", "hdim_v": 64}
     assert list(hints_of_fields(fields, keys)) == [hints_of_code_object(keys[0])]
@@ -57,8 +57,8 @@ def test_a_kernel_beside_has_the_hints_of_those_it_runs_with() -> None:
 
 def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[AttentionProblem, ...]:
     def launched(problem: AttentionProblem) -> tuple[str, ...]:
-        whole = problem.seqlen_q == problem.seqlen_k
-        return ("asm",) if serves == (problem.is_group_mode, whole) else ("other",)
+        equal_lengths = problem.seqlen_q == problem.seqlen_k
+        return ("asm",) if serves == (problem.is_group_mode, equal_lengths) else ("other",)
 
     hints = hints_of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")
     proposals = [partial(propose_assembly, "bwd", hints)]
@@ -67,8 +67,8 @@ def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Attent
     return tuple(sample.problem for sample in found.samples)
 
 
-def test_the_host_code_decides() -> None:
-    """Prevents: a problem that goes to another kernel; other problems for the same seed."""
+def test_problems_launch_the_requested_kernel() -> None:
+    """Prevents: a problem that launches another kernel, or other problems for an equal seed."""
     found = draw("asm", (False, True))
     assert len(set(found)) == 3
     assert found == draw("asm", (False, True))

@@ -1,4 +1,4 @@
-"""Problems in the words of the C functions: structures, and what stands in them."""
+"""Attention problems as structures of the C API."""
 
 from __future__ import annotations
 
@@ -30,31 +30,34 @@ APPEND = AttentionProblem(
 )
 
 
-def test_the_structures_are_those_of_the_header() -> None:
-    """Prevents: fields that a library reads in the place of others."""
+def test_structures_match_the_header() -> None:
+    """Prevents: fields that a library reads at other offsets than Python writes."""
     declared = header.structures(HEADER)
-    for name, own in {
+    for name, structure in {
         "qola_tensor": c_api.Tensor,
         "qola_mha_args": c_api.Args,
         "qola_stage": c_api._Stage,
         "qola_found": c_api._Found,
     }.items():
         layouts = [
-            [(field, getattr(of, field).offset, getattr(of, field).size) for field, *_ in fields]
-            for of in (own, declared[name])
-            if (fields := of._fields_)
+            [
+                (field, getattr(type_, field).offset, getattr(type_, field).size)
+                for field, *_ in fields
+            ]
+            for type_ in (structure, declared[name])
+            if (fields := type_._fields_)
         ]
         assert layouts[0] == layouts[1]
-        assert ctypes.sizeof(own) == ctypes.sizeof(declared[name])
+        assert ctypes.sizeof(structure) == ctypes.sizeof(declared[name])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_numbers_are_those_of_the_header(dtype: str) -> None:
-    """Prevents: a data type, or a status, taken for another one."""
+def test_constants_match_the_header(dtype: str) -> None:
+    """Prevents: another data type, mask or status than the C API's constants."""
     constants = header.values(HEADER)
     args = c_api.make_args(replace(BACKWARD, direction="fwd", dtype=dtype), "gfx950")
-    words = {"fp8fp16": "FP8_FP16", "fp8bf16": "FP8_BF16", "fp8fp32": "FP8_FP32"}
-    assert args.dtype == constants[f"QOLA_{words.get(dtype, dtype.upper())}"]
+    dtype_names = {"fp8fp16": "FP8_FP16", "fp8bf16": "FP8_BF16", "fp8fp32": "FP8_FP32"}
+    assert args.dtype == constants[f"QOLA_{dtype_names.get(dtype, dtype.upper())}"]
     assert args.kernels == constants["QOLA_KERNELS_CK"]
     assert tuple(constants[f"QOLA_{name}"] for name in ("NO_KERNEL", "UNSUPPORTED", "INVALID")) == (
         c_api._NO_KERNEL,
@@ -70,9 +73,9 @@ def test_the_numbers_are_those_of_the_header(dtype: str) -> None:
         )
 
 
-def test_what_stands_in_the_fields() -> None:
-    """Prevents: another problem asked about than is launched."""
-    of = replace(
+def test_values_of_the_fields() -> None:
+    """Prevents: a find query for another problem than the launched one."""
+    problem = replace(
         BACKWARD,
         dropout_p=0.25,
         drop_seed=7,
@@ -81,9 +84,9 @@ def test_what_stands_in_the_fields() -> None:
         has_dbias=True,
         use_asm=True,
     )
-    args = c_api.make_args(replace(of, how_v3_bf16_cvt=2, is_v3_atomic_fp32=False), "gfx950")
-    named = ("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v", "seqlen_q", "seqlen_k")
-    assert [getattr(args, name) for name in named] == [2, 4, 2, 24, 16, 5, 7]
+    args = c_api.make_args(replace(problem, how_v3_bf16_cvt=2, is_v3_atomic_fp32=False), "gfx950")
+    shape_fields = ("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v", "seqlen_q", "seqlen_k")
+    assert [getattr(args, name) for name in shape_fields] == [2, 4, 2, 24, 16, 5, 7]
     assert (args.kernels, args.rounding, args.atomic16, args.group) == (0, 3, 1, 0)
     assert (args.dropout, args.drop_seed, args.drop_offset) == (0.25, 7, 11)
     for name, strides in {

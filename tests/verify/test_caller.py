@@ -1,4 +1,4 @@
-"""Callers of C++ entry points."""
+"""Generated code that calls C++ entry points."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from qola.plan.model import EntryPoint
 from tests.support.plans import module
 
 
-def test_parameters_with_a_default_are_passed_if_given() -> None:
-    """Prevents: a choice of AITER's that no caller by name can make, such as how v3 rounds."""
+def test_optional_parameters_are_passed_if_present() -> None:
+    """Prevents: an option of AITER, such as v3's rounding, that callers cannot set by name."""
     entries = (
         EntryPoint("mha_fwd", 5, ("args", "s", "q_dtype_str"), ("how", "check")),
         EntryPoint("mha_fwd_workspace_size", 1, ("args",)),
@@ -17,11 +17,11 @@ def test_parameters_with_a_default_are_passed_if_given() -> None:
     assert '#include "qola_mha_fwd.h"' in source
     assert "workspace" not in source
     text = " ".join(source.split())
-    given = [f'qola_caller::Parameter(values, "{n}")' for n in ("q_dtype_str", "how", "check")]
+    values = [f'qola_caller::Parameter(values, "{n}")' for n in ("q_dtype_str", "how", "check")]
     for count in (2, 1, 0):
         names = ", ".join(('"how"', '"check"')[:count])
         condition = f"if(values.has({names})) " if count else ""
-        call = ", ".join(["args", "ck_tile::stream_config{nullptr}", *given[: 1 + count]])
-        whole = f"{condition}return QOLA_NS(mha_fwd)({call});"
-        assert whole in text
-        text = text.partition(whole)[2]
+        call = ", ".join(["args", "ck_tile::stream_config{nullptr}", *values[: 1 + count]])
+        statement = f"{condition}return QOLA_NS(mha_fwd)({call});"
+        assert statement in text
+        text = text.partition(statement)[2]

@@ -1,4 +1,4 @@
-"""Cases: what is kept of a call, and that it is the same again."""
+"""Cases: recorded calls, which must not change between recordings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASE = Case("a", "gfx950", (Call(SAMPLE, (LAUNCH,)),), "one fewer", {"1234": "{}
 
 
 def test_cases_and_outcomes_are_read_again(tmp_path: Path) -> None:
-    """Prevents: kernels tried with other launches, or judged by other outcomes, than recorded."""
+    """Prevents: other launches or outcomes after reading a file than those recorded."""
     file = tmp_path / "x.json"
     refused = Case("b", "gfx942", (Call(SAMPLE, (), "no kernel"),))
     trial = replace(TRIAL, verdicts=(WRONG,), findings=("x",), error="y")
@@ -35,11 +35,13 @@ def test_cases_and_outcomes_are_read_again(tmp_path: Path) -> None:
         assert repr(read_json(kind, file)) == repr(values)  # NaN is not equal to itself.
 
 
-def test_what_differs_each_time_does_not_count() -> None:
-    """Prevents: a kernel that is tried anew because of what lay on a stack."""
-    other = "09" + LAUNCH.arguments[2:]
-    again = replace(LAUNCH, arguments=other, addresses=(*LAUNCH.addresses, (16, "k_ptr", 3)))
-    case = replace(CASE, calls=(Call(SAMPLE, (again,)),))
+def test_recordings_ignore_addresses_and_stack_bytes() -> None:
+    """Prevents: a kernel emulated again because stack bytes differ."""
+    stack_arguments = "09" + LAUNCH.arguments[2:]
+    launch_again = replace(
+        LAUNCH, arguments=stack_arguments, addresses=(*LAUNCH.addresses, (16, "k_ptr", 3))
+    )
+    case = replace(CASE, calls=(Call(SAMPLE, (launch_again,)),))
     assert settle(CASE, CASE) == CASE
     (launch,) = settle(CASE, case).calls[0].launches
     assert launch.arguments == "00" + LAUNCH.arguments[2:]
@@ -51,7 +53,7 @@ def test_what_differs_each_time_does_not_count() -> None:
 
 
 def test_a_number_is_not_taken_for_an_address() -> None:
-    """Prevents: a stride of 0 where a number and a stack's bytes looked like an address once."""
+    """Prevents: a stride replaced by 0 because stack bytes made it look like an address once."""
     number = replace(LAUNCH, arguments=LAUNCH.arguments[:40] + "7f540000")
     seen = replace(
         number,
@@ -62,7 +64,7 @@ def test_a_number_is_not_taken_for_an_address() -> None:
     assert settle(*cases) == settle(*reversed(cases)) == cases[0]
 
 
-def test_a_call_brings_its_own_kernels() -> None:
-    """Prevents: kernels of all calls sent along with each."""
-    two = Case("a", "gfx950", CASE.calls, codes={**CASE.codes, "other": "x"})
-    assert two.codes_of(CASE.calls[0]) == dict(CASE.codes)
+def test_a_call_has_only_its_kernels() -> None:
+    """Prevents: code of all calls sent along with each call."""
+    case = Case("a", "gfx950", CASE.calls, codes={**CASE.codes, "other": "x"})
+    assert case.codes_of(CASE.calls[0]) == dict(CASE.codes)

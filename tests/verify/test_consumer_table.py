@@ -1,4 +1,4 @@
-"""Which kernels a program launches through the libraries of a manifest, on the fake HIP runtime."""
+"""Kernels that a program launches through a manifest's libraries, on the fake HIP runtime."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.verify.table import Row
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_launches_what_the_plan_predicts(row: Row) -> None:
-    """Prevents: a dispatch that picks another kernel than the plan says, or crashes without one."""
+    """Prevents: a dispatch that launches another kernel than the plan predicts, or crashes."""
     outcome = outcomes(row.device)[row]
-    assert outcome.told == expected(row)
+    assert outcome.result == expected(row)
     assert {launch.arch for launch in outcome.launches} <= {row.device.arch}
 
 
 def test_modules_are_launched_by_the_name_in_their_code_object() -> None:
-    """Prevents: an assembly kernel looked up by another's name."""
+    """Prevents: an assembly kernel looked up by another kernel's name."""
     files = {c["sha256"]: c["file"] for module in PLAN["modules"] for c in module["code_objects"]}
     for row in ROWS:
         for launch in outcomes(row.device)[row].launches:

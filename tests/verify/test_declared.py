@@ -1,4 +1,4 @@
-"""Which entry points the headers of a bundle declare."""
+"""The entry points that headers of a bundle declare."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ ENTRY_POINTS = {
 
 @pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
 def test_only_directions_with_kernels_are_declared(name: str) -> None:
-    """Prevents: an entry point that compiles although its direction was dropped."""
+    """Prevents: a call of an entry point that compiles although the bundle lacks its direction."""
     config = (BUNDLES[name] / "include/qola_config.h").read_text(encoding="utf-8")
     assert set(re.findall(r"#define (\w+)_PARAMETERS", config)) == ENTRY_POINTS[name]

@@ -1,4 +1,4 @@
-"""Dispatches: the way of a problem through one, and what is not understood."""
+"""Dispatch of problems to kernels, and refusal of dispatches that qola cannot parse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(number: int, condition: str) -> str:
 
 
 def dispatch(*conditions: str, before: str = "") -> Dispatch:
-    """A dispatch with a row for each condition, of kernel k0, k1, ..."""
+    """Build a dispatch with a row for each condition, with kernels k0, k1, ..."""
     chain = "\n else ".join(row(n, condition) for n, condition in enumerate(conditions))
     text = f"""
     bool get() {{ T props{{}}; if(failed()) {{ return false; }} return true; }}
@@ -53,28 +53,28 @@ def dispatch(*conditions: str, before: str = "") -> Dispatch:
     return Dispatch(text, sources)
 
 
-def test_the_first_row_that_fits() -> None:
-    """Prevents: a problem handed to a kernel that another stands in front of."""
-    of = dispatch(
+def test_the_first_matching_row_wins() -> None:
+    """Prevents: a problem assigned to a kernel although an earlier row serves it."""
+    chain = dispatch(
         "(t.is_group_mode == true) && (true)",
         "(a.seqlen_k != 0 && a.seqlen_k % 64 == 0) && (true /*a.hdim_q % 64 != 0*/)",
         "(a.cu_seqlen_k_ptr == nullptr) && !(t.mask_type != mask_enum::no_mask)",
         "(t.bias_type == bias_enum::no_bias) || (t.has_lse == true)",
     )
-    assert of.rows == (("k0",), ("k1",), ("k2",), ("k3",))
-    assert of.taken(PROBLEM, "gfx950") == ("k2",)
-    assert of.taken(replace(PROBLEM, seqlen_k=(128,)), "gfx950") == ("k1",)
-    assert of.taken(replace(PROBLEM, mode="group"), "gfx950") == ("k0",)
-    assert of.taken(replace(PROBLEM, **asdict(TOP_LEFT)), "gfx950") == ("k3",)
+    assert chain.rows == (("k0",), ("k1",), ("k2",), ("k3",))
+    assert chain.taken(PROBLEM, "gfx950") == ("k2",)
+    assert chain.taken(replace(PROBLEM, seqlen_k=(128,)), "gfx950") == ("k1",)
+    assert chain.taken(replace(PROBLEM, mode="group"), "gfx950") == ("k0",)
+    assert chain.taken(replace(PROBLEM, **asdict(TOP_LEFT)), "gfx950") == ("k3",)
     for refused in (replace(PROBLEM, dtype="bf16"), replace(PROBLEM, hdim_q=72)):
-        assert of.taken(refused, "gfx950") == ()
-    assert of.taken(PROBLEM, "gfx942") == ()
-    # Two data types of CK's begin alike.
-    assert of.taken(replace(PROBLEM, dtype="fp16bf16"), "gfx950") == ()
+        assert chain.taken(refused, "gfx950") == ()
+    assert chain.taken(PROBLEM, "gfx942") == ()
+    # "fp16bf16" begins with another data type of CK, "fp16".
+    assert chain.taken(replace(PROBLEM, dtype="fp16bf16"), "gfx950") == ()
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "name"),
     [
         ("a.new_thing == 3", r"a\.new_thing"),
         ("num_cus < 3", "num_cus"),
@@ -83,28 +83,28 @@ def test_the_first_row_that_fits() -> None:
         ('__import__("os").system("true")', "system"),
     ],
 )
-def test_what_is_not_understood_is_said(condition: str, said: str) -> None:
-    """Prevents: a guess at a condition of a later CK, or code of a tree that is run."""
-    with pytest.raises(NotUnderstoodError, match=said):
+def test_unknown_conditions_are_errors(condition: str, name: str) -> None:
+    """Prevents: a guess at a condition of a later CK, or execution of code from a tree."""
+    with pytest.raises(NotUnderstoodError, match=name):
         dispatch(condition).taken(PROBLEM, "gfx950")
 
 
 @pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])
-def test_other_forms_are_refused(text: str) -> None:
-    """Prevents: a dispatch without rows, of which each kernel would be called unused."""
+def test_text_without_rows_is_refused(text: str) -> None:
+    """Prevents: a dispatch parsed as empty, so that every kernel is reported as unreachable."""
     with pytest.raises(NotUnderstoodError):
         Dispatch(text, {})
 
 
-def test_what_is_launched_instead() -> None:
-    """Prevents: a search for problems of a kernel that nothing reaches."""
-    of = dispatch(
+def test_hidden_kernels_are_found() -> None:
+    """Prevents: a search for problems of a kernel that no problem reaches."""
+    chain = dispatch(
         "(t.has_lse == true) && (a.hdim_q % 8 == 0)",
         "(true) && (a.hdim_q % 64 == 0) && (t.has_lse == true)",
         "(a.hdim_q % 4 == 0) && (t.has_lse == true)",
     )
-    assert of.hidden_by("k1") == ("k0",)
-    assert of.hidden_by("k0") == of.hidden_by("k2") == of.hidden_by("k9") == ()
+    assert chain.hidden_by("k1") == ("k0",)
+    assert chain.hidden_by("k0") == chain.hidden_by("k2") == chain.hidden_by("k9") == ()
 
 
 CAUSAL = {"mask_type": "bottom_right", "window_size_right": 0}
@@ -130,7 +130,7 @@ CAUSAL = {"mask_type": "bottom_right", "window_size_right": 0}
 def test_the_assembly_kernel_of_a_problem(
     aiter_tree: Path, arch: str, changes: dict[str, Any], files: tuple[str, ...]
 ) -> None:
-    """Prevents: an assembly kernel that AITER's host code gives no such problem to."""
+    """Prevents: an assembly kernel reported for a problem that AITER's host code excludes."""
     folder = f"hsa/{arch}/fmha_v3_fwd"
     python = (aiter_tree / "aiter_meta" / folder / "codegen.py").read_text("utf-8")
     host_code = AssemblyDispatch(python[python.index("template<>") :].partition('"""')[0], folder)
@@ -140,7 +140,7 @@ def test_the_assembly_kernel_of_a_problem(
 
 
 def test_entry_points_keep_problems_from_assembly() -> None:
-    """Prevents: an assembly kernel for a soft cap, which it would ignore."""
+    """Prevents: an assembly kernel reported for a soft cap or min_seqlen_q, which it ignores."""
     problem = replace(PROBLEM, use_asm=True, mode="group")
     # No file is read: the answer does not depend on the library.
     library = Repository("libmha_fwd", Path("none"))
@@ -148,35 +148,35 @@ def test_entry_points_keep_problems_from_assembly() -> None:
     assert library.assembly(replace(problem, min_seqlen_q=1), "gfx950") == ()
 
 
-def test_host_code_of_another_form_is_refused() -> None:
-    """Prevents: a problem without an assembly kernel, because nobody read the host code."""
+def test_unknown_host_code_is_refused() -> None:
+    """Prevents: "no assembly kernel" reported because qola could not parse the host code."""
     with pytest.raises(NotUnderstoodError, match="without fmha_fwd_v3"):
         AssemblyDispatch("int main() {}", "hsa/gfx950/fmha_v3_fwd")
 
 
 @pytest.mark.thorough
-def test_unreachable_kernels_are_not_missed(tmp_path: Path, aiter_tree: Path) -> None:
-    """Prevents: a problem that goes elsewhere, or nowhere, without kernels that are left out."""
+def test_removing_unreachable_kernels_keeps_the_dispatch(tmp_path: Path, aiter_tree: Path) -> None:
+    """Prevents: problems that get another kernel, or none, when unreachable kernels are removed."""
     text = QUICKSTART.read_text("utf-8")
     (tmp_path / "all").mkdir()
-    kept = libraries(tmp_path / "all", aiter_tree, text, keep=True)
-    for before, after in zip(kept, libraries(tmp_path, aiter_tree, text), strict=True):
-        left = {kernel.name for kernel in after.kernels}
-        gone = {kernel.name for kernel in before.kernels} - left
-        assert gone
-        assert all(before.dispatch.hidden_by(name) for name in gone)
-        assert not any(after.dispatch.hidden_by(name) for name in left)
+    all_libraries = libraries(tmp_path / "all", aiter_tree, text, keep=True)
+    for before, after in zip(all_libraries, libraries(tmp_path, aiter_tree, text), strict=True):
+        reachable = {kernel.name for kernel in after.kernels}
+        removed = {kernel.name for kernel in before.kernels} - reachable
+        assert removed
+        assert all(before.dispatch.hidden_by(name) for name in removed)
+        assert not any(after.dispatch.hidden_by(name) for name in reachable)
         mains = [k for k in before.kernels if k.role == MAIN_ROLE[k.direction]]
         launched: set[str] = set()
         for number in range(2_000):
-            chosen = np.random.default_rng(number)
+            rng = np.random.default_rng(number)
             kernel = mains[number % len(mains)]
-            edge = int(chosen.integers(1 << 30))
-            sample = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
+            edge = int(rng.integers(1 << 30))
+            sample = propose(kernel.direction, kernel.fields, edge, rng, MAX_WORK)
             if sample is not None:
                 problem = sample.problem
                 names = before.dispatch.taken(problem, kernel.archs[0])
                 assert after.dispatch.taken(problem, kernel.archs[0]) == names, str(problem)
                 launched.update(names)
-        assert launched <= left
-        assert len(launched) > 0.9 * len(left), "the problems miss too many kernels"
+        assert launched <= reachable
+        assert len(launched) > 0.9 * len(reachable), "the problems miss too many kernels"

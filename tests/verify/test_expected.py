@@ -1,4 +1,4 @@
-"""What a kernel's results are compared with."""
+"""Expected results of kernels, and the comparison with them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ GROUP: dict[str, Any] = {"mode": "group", "seqlen_q": (40, 0, 33, 5), "seqlen_k"
 def run(
     problem: AttentionProblem, attention: Attention | None = None, faults: Faults = RIGHT
 ) -> Any:
-    """Results of the kernel in NumPy, in the layout of `expected`."""
-    given = tensors(problem, "gfx950")
-    how = arithmetic(problem, "gfx950", 32)
+    """Run the NumPy kernel; return inputs, arithmetic, and results in the layout of `expected`."""
+    inputs = tensors(problem, "gfx950")
+    arithmetic_ = arithmetic(problem, "gfx950", 32)
     attention = attention or problem.attention
-    sequences = given.sequences(problem)
+    sequences = inputs.sequences(problem)
     parts: list[dict[str, F64]] = []
     if problem.direction != "bwd":
-        parts = [vars(run_forward(attention, of, how, faults)) for of in sequences]
-    else:
-        left: list[Forward] = left_by_forward(problem, given, how)
-        do = np.split(given.do, given.starts_q[1:-1]) if problem.is_group_mode else list(given.do)
         parts = [
-            vars(run_backward(attention, *one, how, faults))
-            for one in zip(sequences, do, left, strict=True)
+            vars(run_forward(attention, sequence, arithmetic_, faults)) for sequence in sequences
+        ]
+    else:
+        stored: list[Forward] = left_by_forward(problem, inputs, arithmetic_)
+        do = (
+            np.split(inputs.do, inputs.starts_q[1:-1]) if problem.is_group_mode else list(inputs.do)
+        )
+        parts = [
+            vars(run_backward(attention, *part_inputs, arithmetic_, faults))
+            for part_inputs in zip(sequences, do, stored, strict=True)
         ]
     found = {}
     for name in ("o", "lse", "dq", "dk", "dv", "dbias"):
@@ -53,7 +57,7 @@ def run(
                 widest = max(problem.seqlen_k)
                 arrays = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in arrays]
             found[name] = np.concatenate(arrays, axis=1)
-    return given, how, found
+    return inputs, arithmetic_, found
 
 
 @pytest.mark.parametrize(
@@ -66,15 +70,15 @@ def run(
     ],
 )
 def test_roundings_of_backward_kernels(change: dict[str, Any], rounding: str) -> None:
-    """Prevents: a right kernel that fails since it truncates, or a wrong one that passes."""
-    how = arithmetic(replace(BACKWARD, **change), "gfx950", 32)
-    assert {how.low_rounding, how.out_rounding} == {rounding}
+    """Prevents: a correct kernel that fails because it truncates, or a wrong one that passes."""
+    arithmetic_ = arithmetic(replace(BACKWARD, **change), "gfx950", 32)
+    assert {arithmetic_.low_rounding, arithmetic_.out_rounding} == {rounding}
 
 
 @pytest.mark.parametrize("group", [{}, GROUP], ids=["batch", "group"])
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 @pytest.mark.parametrize(
-    "more",
+    "changes",
     [
         {},
         {"dtype": "fp16", **asdict(BOTTOM_RIGHT)},
@@ -84,14 +88,16 @@ def test_roundings_of_backward_kernels(change: dict[str, Any], rounding: str) ->
     ],
     ids=["plain", "fp16", "bias", "alibi", "fp32"],
 )
-def test_a_right_kernel_passes(direction: str, more: dict[str, Any], group: dict[str, Any]) -> None:
-    """Prevents: results compared with those of another sequence, head or layout."""
-    problem = replace(FORWARD, direction=direction, **more, **group)
-    given, how, found = run(problem)
-    wanted = expected(problem, given, how)
-    verdicts = compare(found, wanted)
+def test_a_correct_kernel_passes(
+    direction: str, changes: dict[str, Any], group: dict[str, Any]
+) -> None:
+    """Prevents: results compared with another sequence, head or layout."""
+    problem = replace(FORWARD, direction=direction, **changes, **group)
+    inputs, arithmetic_, found = run(problem)
+    expected_ = expected(problem, inputs, arithmetic_)
+    verdicts = compare(found, expected_)
     names = {"o", "lse"} if direction == "fwd" else {"dq", "dk", "dv"}
-    names |= {"dbias"} if direction == "bwd" and "has_dbias" in more else set()
+    names |= {"dbias"} if direction == "bwd" and "has_dbias" in changes else set()
     assert {verdict.name for verdict in verdicts} == names
     for verdict in verdicts:
         assert verdict.passed, str(verdict)
@@ -101,83 +107,85 @@ def test_a_right_kernel_passes(direction: str, more: dict[str, Any], group: dict
 @pytest.mark.parametrize("group", [{}, GROUP], ids=["batch", "group"])
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_a_wrong_kernel_fails(direction: str, group: dict[str, Any]) -> None:
-    """Prevents: a verdict that passes whatever a kernel wrote."""
+    """Prevents: a verdict that passes for any result."""
     problem = replace(FORWARD, direction=direction, **asdict(BOTTOM_RIGHT), **group)
-    given, how, found = run(problem, replace(problem.attention, mask=TOP_LEFT))
-    verdicts = compare(found, expected(problem, given, how))
+    inputs, arithmetic_, found = run(problem, replace(problem.attention, mask=TOP_LEFT))
+    verdicts = compare(found, expected(problem, inputs, arithmetic_))
     assert not any(verdict.passed for verdict in verdicts)
     assert "in place of" in str(verdicts[0])
 
 
-def test_a_nan_is_beyond_every_limit() -> None:
-    """Prevents: NaN that no comparison with a limit finds."""
-    given, how, found = run(FORWARD)
-    wanted = expected(FORWARD, given, how)
+def test_nan_and_infinity_fail() -> None:
+    """Prevents: a NaN that passes since every comparison with it is false."""
+    inputs, arithmetic_, found = run(FORWARD)
+    expected_ = expected(FORWARD, inputs, arithmetic_)
     found["o"][1, 2, 3, 4] = np.nan
     found["lse"][0, 1, 2] = np.inf
-    lse, o = compare(found, wanted)
+    lse, o = compare(found, expected_)
     assert (o.over, o.place) == (1, (1, 2, 3, 4))
     assert (lse.over, lse.place) == (1, (0, 1, 2))
 
 
-def test_what_a_kernel_need_not_write() -> None:
-    """Prevents: a failure over memory of a sequence that is skipped, or an LSE not asked for."""
+def test_unwritten_results_are_not_compared() -> None:
+    """Prevents: a kernel that fails for results of skipped sequences, or for an unrequested LSE."""
     problem = replace(FORWARD, **GROUP, min_seqlen_q=33, return_lse=False)
-    given, how, found = run(problem)
+    inputs, arithmetic_, found = run(problem)
     found["o"][40:] = np.nan
-    (o,) = compare(found, expected(problem, given, how))
+    (o,) = compare(found, expected(problem, inputs, arithmetic_))
     assert o.passed
     assert o.compared == 40 * 4 * 32
-    given, how, found = run(replace(BACKWARD, **GROUP))
-    # K of the second sequence meets no Q, and Q of the third no K.
+    inputs, arithmetic_, found = run(replace(BACKWARD, **GROUP))
+    # The second sequence has no Q, the third has no K.
     found["dk"][70:79] = found["dq"][40:73] = np.nan
-    assert all(v.passed for v in compare(found, expected(replace(BACKWARD, **GROUP), given, how)))
+    assert all(
+        v.passed for v in compare(found, expected(replace(BACKWARD, **GROUP), inputs, arithmetic_))
+    )
 
 
-def test_batch_and_group_are_the_same_sequences() -> None:
-    """Prevents: a sequence that starts a row late, or with the bias or slopes of another."""
+def test_batch_and_group_have_equal_sequences() -> None:
+    """Prevents: a group-mode sequence with a wrong start, or with another one's bias or slopes."""
     problem = replace(FORWARD, bias_type="bias", nhead_bias=4, dropout_p=0.25, drop_seed=5)
-    given = tensors(problem, "gfx950")
-    flat: dict[str, Any] = {name: np.concatenate(getattr(given, name)) for name in "qkv"}
-    assert given.bias is not None
-    other = replace(given, **flat, bias=np.tile(given.bias, (1, 2, 1)))
-    pairs = given.sequences(problem), other.sequences(replace(problem, mode="group"))
-    for one, two in zip(*pairs, strict=True):
-        results = [forward(problem.attention, of).o for of in (one, two)]
+    inputs = tensors(problem, "gfx950")
+    flat: dict[str, Any] = {name: np.concatenate(getattr(inputs, name)) for name in "qkv"}
+    assert inputs.bias is not None
+    group_inputs = replace(inputs, **flat, bias=np.tile(inputs.bias, (1, 2, 1)))
+    pairs = inputs.sequences(problem), group_inputs.sequences(replace(problem, mode="group"))
+    for first, second in zip(*pairs, strict=True):
+        results = [forward(problem.attention, sequence).o for sequence in (first, second)]
         assert np.array_equal(results[0], results[1])
     alibi = replace(problem, bias_type="alibi", batched_alibi_slopes=True)
     slopes = tensors(alibi, "gfx950")
     assert slopes.alibi_slopes is not None
-    found = [one.alibi_slopes for one in slopes.sequences(alibi)]
+    found = [sequence.alibi_slopes for sequence in slopes.sequences(alibi)]
     assert np.array_equal(np.array(found), slopes.alibi_slopes)
 
 
 def test_results_of_another_shape_are_refused() -> None:
-    """Prevents: shapes that NumPy makes fit each other."""
-    given, how, found = run(FORWARD)
-    wanted = expected(FORWARD, given, how)
+    """Prevents: results of a wrong shape that NumPy broadcasts."""
+    inputs, arithmetic_, found = run(FORWARD)
+    expected_ = expected(FORWARD, inputs, arithmetic_)
     with pytest.raises(ValueError, match="lse: None"):
-        compare({"o": found["o"]}, wanted)
+        compare({"o": found["o"]}, expected_)
     with pytest.raises(ValueError, match=r"o: \(40, 4, 32\)"):
-        compare({**found, "o": found["o"][0]}, wanted)
+        compare({**found, "o": found["o"][0]}, expected_)
 
 
 def test_tensors_have_values_of_their_format() -> None:
-    """Prevents: inputs that a kernel reads rounded and the reference does not."""
+    """Prevents: inputs that only the kernel reads rounded, not the reference."""
     problem = replace(FORWARD, bias_type="bias")
-    for dtype, of in (("bf16", BF16), ("fp16", FP16), ("fp32", FP32)):
-        given = tensors(replace(problem, dtype=dtype), "gfx950", TestData(3.0))
-        for values in (given.q, given.k, given.v, given.do, given.bias):
+    for dtype, format_ in (("bf16", BF16), ("fp16", FP16), ("fp32", FP32)):
+        inputs = tensors(replace(problem, dtype=dtype), "gfx950", TestData(3.0))
+        for values in (inputs.q, inputs.k, inputs.v, inputs.do, inputs.bias):
             assert values is not None
-            assert np.array_equal(rounded(values, of), values)
-        assert given.q.std() == pytest.approx(3, rel=0.05)
+            assert np.array_equal(rounded(values, format_), values)
+        assert inputs.q.std() == pytest.approx(3, rel=0.05)
     again, other = (tensors(problem, "gfx950", TestData(seed=seed)) for seed in (0, 1))
     assert np.array_equal(again.q, tensors(problem, "gfx950").q)
     assert not np.array_equal(again.q, other.q)
 
 
-def test_8_bit_formats_are_the_arch_s() -> None:
-    """Prevents: fp8 of gfx950 on gfx942, whose numbers are half as large."""
+def test_8_bit_formats_depend_on_the_arch() -> None:
+    """Prevents: gfx950's fp8 format used for gfx942, where codes have half the value."""
     assert [formats("fp8bf16", arch)[0].name for arch in ("gfx942", "gfx950")] == [
         "fp8_fnuz",
         "fp8",

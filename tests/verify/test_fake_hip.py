@@ -1,4 +1,4 @@
-"""The fake HIP runtime: programs of the real hipcc, run up to the launch."""
+"""The fake HIP runtime: programs compiled by the real hipcc run on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILL = "_Z4fillILi4EEvPi"
 def probe(
     name: str, hip: FakeHip, log: Path, *arguments: str | Path, **env: str
 ) -> tuple[list[str], list[Launch]]:
-    """Run a probe that ends well; the lines it printed, and its launches."""
+    """Run a probe that must succeed; return its output lines and its launches."""
     result = hip.run([PROBES[name], *arguments], log, **env)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines(), read_log(log)
@@ -41,7 +41,7 @@ def probe(
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", ["probe_both", "probe_compressed"])
 def test_launches_are_logged(name: str, arch: str, tmp_path: Path) -> None:
-    """Prevents: a test that believes in a kernel, grid or argument that was never launched."""
+    """Prevents: tests that accept a kernel, grid or argument that was not launched."""
     lines, launches = probe(name, FakeHip(FAKE, arch), tmp_path / "log", "launch")
     statuses = dict(line.rsplit(" ", 1) for line in lines)
     assert statuses.pop("fill too large") == "9"
@@ -63,12 +63,12 @@ def test_launches_are_logged(name: str, arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_code_object_is_the_arch_s(arch: str, tmp_path: Path) -> None:
+def test_launches_name_the_code_object_of_the_arch(arch: str, tmp_path: Path) -> None:
     """Prevents: a launch attributed to the code object of another arch."""
     _, launches = probe("probe_both", FakeHip(FAKE, arch), tmp_path / "log", "launch")
     link = tmp_path / "program"
     link.symlink_to(PROBES["probe_both"])
-    # It writes each code object beside the program.
+    # llvm-objdump writes each code object next to the program.
     objdump = [f"{LLVM}/llvm-objdump", "--offloading", link.name]
     subprocess.run(objdump, cwd=tmp_path, check=True, capture_output=True)
     (code_object,) = tmp_path.glob(f"program.*amdhsa--{arch}")
@@ -77,43 +77,43 @@ def test_code_object_is_the_arch_s(arch: str, tmp_path: Path) -> None:
 
 
 def test_missing_arch(tmp_path: Path) -> None:
-    """Prevents: a library without code for the device that passes as if it had some."""
+    """Prevents: a library without code for the device that loads without an error."""
     hip = FakeHip(FAKE, "gfx950")
     lines, launches = probe("probe_gfx942", hip, tmp_path / "log", "launch")
     assert f"scale {NO_BINARY_FOR_GPU}" in lines
     assert f"fill {NO_BINARY_FOR_GPU}" in lines
     assert launches == []
-    # The same program on the arch it has code for.
+    # On gfx942, for which the program has code, kernels launch.
     _, launches = probe("probe_gfx942", FakeHip(FAKE, "gfx942"), tmp_path / "log", "launch")
     assert len(launches) == 3
 
 
 @pytest.mark.parametrize(
-    ("arch", "lds", "cu_count", "shown"),
+    ("arch", "lds", "cu_count", "expected"),
     [
         ("gfx942", 64 << 10, None, 304),
         ("gfx942", 64 << 10, 80, 80),
         ("gfx950", 160 << 10, None, 256),
     ],
 )
-def test_device(arch: str, lds: int, cu_count: int | None, shown: int, tmp_path: Path) -> None:
-    """Prevents: a dispatch by arch or compute units that is tested on the wrong device."""
+def test_device(arch: str, lds: int, cu_count: int | None, expected: int, tmp_path: Path) -> None:
+    """Prevents: a dispatch by arch or cu_count that is tested on the wrong device."""
     hip = FakeHip(FAKE, arch, cu_count=cu_count)
     lines, _ = probe("probe_both", hip, tmp_path / "log", "attributes")
     assert f"gcnArchName {arch}:sramecc+:xnack-" in lines
-    assert f"multiProcessorCount {shown}" in lines
+    assert f"multiProcessorCount {expected}" in lines
     assert f"sharedMemPerBlock {lds}" in lines
     assert "hipSetDevice 1 101" in lines
 
 
 def readelf(option: str, file: Path) -> str:
-    """What llvm-readelf says of a file."""
+    """Return llvm-readelf's output for a file."""
     command = [f"{LLVM}/llvm-readelf", option, "--wide", str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def module_of(arch: str) -> tuple[Path, str]:
-    """A backward assembly kernel that AITER ships for an arch: its file and its name."""
+def assembly_kernel(arch: str) -> tuple[Path, str]:
+    """Return file and name of a backward assembly kernel that AITER ships for an arch."""
     path = sorted((AITER / "hsa" / arch / "fmha_v3_bwd").glob("*.co"))[0]
     notes = readelf("--notes", path)
     return path, re.findall(r"^    \.name: +(\S+)", notes, re.MULTILINE)[0]
@@ -121,8 +121,8 @@ def module_of(arch: str) -> tuple[Path, str]:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_module(arch: str, tmp_path: Path) -> None:
-    """Prevents: assembly kernels whose launch a test cannot see or identify."""
-    path, name = module_of(arch)
+    """Prevents: launches of assembly kernels that tests cannot see or identify."""
+    path, name = assembly_kernel(arch)
     hip = FakeHip(FAKE, arch)
     lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
     once = [
@@ -143,8 +143,8 @@ def test_module(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cu_count", "chip"), [(None, "74a1"), (80, "74a2")])
-def test_a_registered_kernel_as_a_function(cu_count: int | None, chip: str, tmp_path: Path) -> None:
-    """Prevents: AITER's later loader, which launches so, tried on a runtime that cannot."""
+def test_launch_by_symbol(cu_count: int | None, chip: str, tmp_path: Path) -> None:
+    """Prevents: AITER's later loader, which launches by symbol, fails on the fake runtime."""
     hip = FakeHip(FAKE, "gfx942", cu_count=cu_count)
     lines, (launch,) = probe("probe_both", hip, tmp_path / "log", "symbol")
     assert lines == [
@@ -160,15 +160,15 @@ def test_a_registered_kernel_as_a_function(cu_count: int | None, chip: str, tmp_
 
 
 def test_module_of_another_arch(tmp_path: Path) -> None:
-    """Prevents: a code object that loads on a device it was not built for."""
-    path, name = module_of("gfx942")
+    """Prevents: a code object that loads on a device of another arch."""
+    path, name = assembly_kernel("gfx942")
     hip = FakeHip(FAKE, "gfx950")
     lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
     assert lines == [f"hipModuleLoad{data} {NO_BINARY_FOR_GPU}" for data in ("", "Data")]
     assert launches == []
 
 
-#: Launches a module's kernel on the device that it was loaded on, and on the other one.
+#: Launches a module's kernel on the device that loaded the module, and on another device.
 _TWO_DEVICES = """\
 import ctypes, sys
 hip = ctypes.CDLL("libamdhip64.so.7")
@@ -184,9 +184,9 @@ for device in (0, 1):
 
 
 def test_a_module_on_another_device(tmp_path: Path) -> None:
-    """Prevents: a library that loads code for the first of several devices, and passes."""
+    """Prevents: success for a library that loads code only for the first of several devices."""
     hip = FakeHip(FAKE, "gfx942,gfx942")
-    command: list[str | Path] = [sys.executable, "-c", _TWO_DEVICES, *module_of("gfx942")]
+    command: list[str | Path] = [sys.executable, "-c", _TWO_DEVICES, *assembly_kernel("gfx942")]
     result = hip.run(command, tmp_path / "log")
     assert result.stdout.split() == ["0", str(INVALID_DEVICE)], result.stderr
     assert len(read_log(tmp_path / "log")) == 1
@@ -204,8 +204,8 @@ def test_a_module_on_another_device(tmp_path: Path) -> None:
 def test_calls_fail(
     fail: str, statuses: dict[str, list[str]], launched: int, tmp_path: Path
 ) -> None:
-    """Prevents: a test of an error path in which no error happens, or one without an end."""
-    path, name = module_of("gfx942")
+    """Prevents: a test of an error path in which no call fails, or every call fails."""
+    path, name = assembly_kernel("gfx942")
     module = ("module", path, name)
     hip = FakeHip(FAKE, "gfx942")
     lines, launches = probe("probe_both", hip, tmp_path / "log", *module, FAKE_HIP_FAIL=fail)
@@ -232,7 +232,7 @@ def test_calls_fail(
     ],
 )
 def test_wrong_settings(env: dict[str, str], message: str, tmp_path: Path) -> None:
-    """Prevents: a misspelt setting that silently changes what a test means."""
+    """Prevents: a misspelt setting that silently changes a test."""
     hip = FakeHip(FAKE, "gfx942")
     result = hip.run([PROBES["probe_both"], "launch"], tmp_path / "log", **env)
     assert result.returncode < 0
@@ -240,7 +240,7 @@ def test_wrong_settings(env: dict[str, str], message: str, tmp_path: Path) -> No
 
 
 def test_unsupported_functions_are_refused(tmp_path: Path) -> None:
-    """Prevents: a function that does nothing and reports success."""
+    """Prevents: an unsupported function that reports success."""
     hip = FakeHip(FAKE, "gfx942")
     result = hip.run([PROBES["probe_both"], "unsupported"], tmp_path / "log")
     assert result.returncode < 0
@@ -249,7 +249,7 @@ def test_unsupported_functions_are_refused(tmp_path: Path) -> None:
 
 
 def test_memory(tmp_path: Path) -> None:
-    """Prevents: host code that reads back something else than it wrote."""
+    """Prevents: host code that reads other bytes than it wrote."""
     lines, _ = probe("probe_both", FakeHip(FAKE, "gfx942"), tmp_path / "log", "memory")
     assert "bytes abxxxxx" in lines
     assert "bytes yyyxzzz" in lines
@@ -258,8 +258,8 @@ def test_memory(tmp_path: Path) -> None:
     assert lines[-1] == "hipMalloc too much 2"
 
 
-def test_what_pytorch_asks(tmp_path: Path) -> None:
-    """Prevents: tensors that no stream, copy or size of the device's memory can be had for."""
+def test_calls_that_pytorch_needs(tmp_path: Path) -> None:
+    """Prevents: PyTorch tensors that lack streams, copies, pinned memory or memory sizes."""
     lines, _ = probe("probe_both", FakeHip(FAKE, "gfx950"), tmp_path / "log", "pytorch")
     statuses = dict(line.rsplit(" ", 1) for line in lines)
     assert statuses.pop("capture 0") == "1"
@@ -274,8 +274,8 @@ def test_what_pytorch_asks(tmp_path: Path) -> None:
     assert set(statuses.values()) == {"0"}
 
 
-def test_exports_are_the_real_runtime_s() -> None:
-    """Prevents: a symbol version that the real runtime has otherwise, or does not have."""
+def test_exports_match_the_real_runtime() -> None:
+    """Prevents: a symbol or symbol version that only one of the two runtimes has."""
     found, real = (exports(readelf("--dyn-syms", library)) for library in (FAKE, REAL))
     assert ("hip_6.0", "hipGetDevicePropertiesR0600") in found
     assert found == real

@@ -1,4 +1,4 @@
-"""Launch tests: their problems, and calls in processes that crash."""
+"""Launch tests: problems, and calls in processes that crash."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ BUILT = Built("libmha_fwd", Path("repository"), Path("library"), None, Path("run
 
 
 def test_a_problem_for_each_kind_of_kernel() -> None:
-    """Prevents: a proof with problems that no kernel of the library serves."""
-    same = [kernel(f"k{n}", fields={**FIELDS, "bias": "alibi", "tile": n}) for n in range(3)]
+    """Prevents: a launch test with problems that no kernel of the library serves."""
+    similar = [kernel(f"k{n}", fields={**FIELDS, "bias": "alibi", "tile": n}) for n in range(3)]
     other = kernel("combine", role="splitkv_combine", fields=FIELDS)
-    made = module(kernels=(0, 1, 2, 3))
-    (problem,) = make_problems(plan(kernels=(*same, other), modules=(made,)), made, "fwd")
-    words = "direction=fwd dtype=fp16 hdim=32x64 batch=2 seqlen_q=256 seqlen_k=256"
-    assert str(replace(problem, mode="batch")).startswith(words)
+    module_ = module(kernels=(0, 1, 2, 3))
+    (problem,) = make_problems(plan(kernels=(*similar, other), modules=(module_,)), module_, "fwd")
+    start = "direction=fwd dtype=fp16 hdim=32x64 batch=2 seqlen_q=256 seqlen_k=256"
+    assert str(replace(problem, mode="batch")).startswith(start)
     assert (problem.mode, problem.bias_type) == ("group", "alibi")
     assert problem.mask.is_causal
 
 
-def test_assembly_kernels_and_unknown_kernels_get_usual_problems() -> None:
-    """Prevents: a library of assembly kernels, or of an unknown CK, that is proven by nothing."""
-    opaque, assembly = module(kernels=(0,)), module(code_objects=(BLOB,))
-    of_opaque = make_problems(plan(kernels=(kernel("k"),), modules=(opaque,)), opaque, "fwd")
-    of_assembly = make_problems(plan(modules=(assembly,)), assembly, "fwd")
-    assert not any(p.use_asm for p in of_opaque)
-    assert {p.hdim_q for p in of_opaque} >= {64, 128}
-    assert [p for p in of_assembly if p.use_asm]
+def test_assembly_and_unknown_kernels_get_default_problems() -> None:
+    """Prevents: a library of assembly kernels, or of an unknown CK, without launch tests."""
+    unknown, assembly = module(kernels=(0,)), module(code_objects=(BLOB,))
+    unknown_problems = make_problems(
+        plan(kernels=(kernel("k"),), modules=(unknown,)), unknown, "fwd"
+    )
+    assembly_problems = make_problems(plan(modules=(assembly,)), assembly, "fwd")
+    assert not any(p.use_asm for p in unknown_problems)
+    assert {p.hdim_q for p in unknown_problems} >= {64, 128}
+    assert [p for p in assembly_problems if p.use_asm]
 
 
 def answer(count: int, end: Callable[[], None]) -> Callable[..., None]:
-    """Return a process that answers some problems and then ends in a way."""
+    """Return a process that answers some problems and then ends as specified."""
 
     def serve(
         connection: object, _built: Built, _device: Device, samples: Sequence[Sample]
@@ -68,7 +70,7 @@ def answer(count: int, end: Callable[[], None]) -> Callable[..., None]:
         (9, lambda: None, ["", "", ""]),
         (0, lambda: os._exit(7), ["ended the process (7)"] * 3),
         (2, lambda: os.kill(os.getpid(), signal.SIGKILL), ["", "", "ended the process (-9)"]),
-        # At the end, as where a library is unloaded: the last answer does not count.
+        # A crash at the end, such as when a library is unloaded, discards the last answer.
         (9, lambda: os._exit(6), ["", "", "ended the process (6)"]),
         (2, signal.pause, ["", "", "no answer after 0.5 s (-9)"]),
     ],
@@ -77,7 +79,7 @@ def answer(count: int, end: Callable[[], None]) -> Callable[..., None]:
 def test_crashes_end_one_call(
     monkeypatch: pytest.MonkeyPatch, count: int, end: Callable[[], None], errors: list[str]
 ) -> None:
-    """Prevents: a crash or an endless call that hides the answers of other problems."""
+    """Prevents: a crash or an endless call that hides the results of other problems."""
     monkeypatch.setattr(host, "_serve", answer(count, end))
     monkeypatch.setattr(host, "_SECONDS", 0.5)
     problems = [replace(PROBLEM, nhead_q=n) for n in (2, 4, 6)]
@@ -86,17 +88,17 @@ def test_crashes_end_one_call(
     assert [call.error for call in calls] == errors
 
 
-def test_every_arch_and_entry_point_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: an arch without kernels, or an entry point without launches, left out."""
+def test_every_arch_and_entry_point_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: an arch without kernels, or an entry point without launches, left unreported."""
 
     def refuse(_built: Built, _device: Device, problems: Sequence[AttentionProblem]) -> list[Call]:
-        return [Call(Sample(one), (), "mha_fwd returned -2: no arch") for one in problems]
+        return [Call(Sample(problem), (), "mha_fwd returned -2: no arch") for problem in problems]
 
     monkeypatch.setattr(launches, "call_apart", refuse)
-    made = module(kernels=(0, 1), code_objects=(BLOB,))
+    module_ = module(kernels=(0, 1), code_objects=(BLOB,))
     split = kernel("s", fields=FIELDS, direction="fwd_splitkv", role="splitkv")
-    whole = plan(kernels=(kernel("k", fields=FIELDS), split), modules=(made,))
-    monkeypatch.setattr(Plan, "from_json", lambda _: whole)
+    complete_plan = plan(kernels=(kernel("k", fields=FIELDS), split), modules=(module_,))
+    monkeypatch.setattr(Plan, "from_json", lambda _: complete_plan)
     monkeypatch.setattr(Built, "_text", lambda *_: "")
     proofs = prove(BUILT, ["gfx950", "gfx942"])
     assert [(proof.arch, proof.entry, proof.kind, proof.launching) for proof in proofs] == [

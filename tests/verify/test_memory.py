@@ -1,4 +1,4 @@
-"""Tensors in memory: where elements lie, and what lies between them."""
+"""Tensors in memory: element addresses, and the padding between rows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
-    """Prevents: a kernel that is handed other numbers than the reference."""
-    given = tensors(problem, "gfx950")
+def test_strides_address_the_values_of_the_reference(problem: AttentionProblem) -> None:
+    """Prevents: a kernel that reads other numbers than the reference."""
+    inputs = tensors(problem, "gfx950")
     found = buffers(problem, "gfx950")
     strides: Any = entry_values(problem, "gfx950", ())
-    values = filled(problem, given)
+    values = filled(problem, inputs)
     for name in ("q", "k", "v"):
         buffer = found[name]
         raw = buffer.written(values[name])
@@ -48,7 +48,7 @@ def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
         assert np.array_equal(buffer.read(raw), values[name])
         sequence, row, head, dim = 1, 2, 1, 3
         if problem.is_group_mode:
-            start = (given.starts_q if name == "q" else given.starts_k)[2 if name == "q" else 0]
+            start = (inputs.starts_q if name == "q" else inputs.starts_k)[2 if name == "q" else 0]
             place = (start + row) * strides[f"stride_{name}"]
             expected = values[name][start + row, head, dim]
         else:
@@ -61,7 +61,7 @@ def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_tensors_do_not_overlap_themselves(problem: AttentionProblem) -> None:
-    """Prevents: strides by which two elements share a place."""
+    """Prevents: strides that map two elements to one address."""
     for buffer in buffers(problem, "gfx950").values():
         steps = [np.arange(n) * s for n, s in zip(buffer.shape, buffer.strides, strict=True)]
         places = np.zeros((), np.int64)
@@ -71,22 +71,22 @@ def test_tensors_do_not_overlap_themselves(problem: AttentionProblem) -> None:
         assert np.max(places, initial=-1) == buffer.elements - 1
 
 
-def test_what_lies_between_rows_is_seen_and_stays() -> None:
-    """Prevents: a kernel that reads or writes beside its rows, and is not seen."""
+def test_padding_between_rows_is_filled_and_checked() -> None:
+    """Prevents: an unnoticed kernel that reads or writes the padding between rows."""
     buffer = buffers(PROBLEM, "gfx950")["dq"]
     raw = buffer.written()
     assert np.isnan(buffer.read(raw)).all()
     assert buffer.is_clean(raw)
-    raw[buffer.strides[1] - 1] = 0  # the last of what is between the first row and the second
+    raw[buffer.strides[1] - 1] = 0  # the last padding element between the first two rows
     assert not buffer.is_clean(raw)
-    given = tensors(PROBLEM, "gfx950")
+    inputs = tensors(PROBLEM, "gfx950")
     q = buffers(PROBLEM, "gfx950")["q"]
-    beside = replace(q, shape=(q.elements,), strides=(1,)).read(q.written(given.q))
-    assert (beside == 208).sum() == q.elements - given.q.size > 0
+    elements = replace(q, shape=(q.elements,), strides=(1,)).read(q.written(inputs.q))
+    assert (elements == 208).sum() == q.elements - inputs.q.size > 0
 
 
 def test_sums_start_at_zero() -> None:
-    """Prevents: dQ summed up onto what was there."""
+    """Prevents: dQ added to old values in memory."""
     found = buffers(replace(PROBLEM, deterministic=True, seqlen_k=(40, 40)), "gfx950")["dq_acc"]
     assert found.shape == (3, 2, 4, 5, 24)
     assert not found.read(found.written()).any()

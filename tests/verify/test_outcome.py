@@ -1,4 +1,4 @@
-"""Outcomes: what counts as passed, and what is written of it."""
+"""Outcomes: which trials pass, and how they are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
 
 
 @pytest.mark.parametrize(
-    ("trial", "said"),
+    ("trial", "message"),
     [
         (replace(TRIAL, verdicts=(RIGHT, WRONG)), "o[0, 1, 0, 2] is nan in place of 1"),
         (replace(TRIAL, findings=("reads 4 bytes beyond K",)), "beyond K"),
@@ -26,20 +26,20 @@ from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
     ],
     ids=["verdict", "finding", "error", "another kernel", "no kernel", "no verdict", "no element"],
 )
-def test_what_fails_a_kernel(trial: Trial, said: str) -> None:
-    """Prevents: a kernel that passes because nothing, or something else, was looked at."""
+def test_faults_fail_a_kernel(trial: Trial, message: str) -> None:
+    """Prevents: a kernel that passes although results were wrong, missing or another kernel's."""
     outcome = replace(PASSED, trials=(TRIAL, trial))
     assert outcome.state == "failed"
     (fault,) = outcome.faults()
-    assert said in fault
+    assert message in fault
     assert str(PROBLEM) in fault
     (failure,) = ElementTree.fromstring(to_junit([outcome], "m")).iter("failure")
-    assert said in str(failure.text)
-    assert any(said in line for line in lines([outcome]))
+    assert message in str(failure.text)
+    assert any(message in line for line in lines([outcome]))
 
 
 def test_a_kernel_without_trials_has_not_passed() -> None:
-    """Prevents: kernels left out in silence."""
+    """Prevents: kernels silently left out of the report."""
     untried = Outcome("k2", "gfx942", (), "unreachable: all that it could take goes to k")
     assert PASSED.state == "passed"
     assert count([PASSED, untried]) == {"passed": 1, "failed": 0, "untried": 1}
@@ -50,8 +50,8 @@ def test_a_kernel_without_trials_has_not_passed() -> None:
     assert text.endswith("1 passed, 0 failed, 1 untried; 2 problems")
 
 
-def test_json_has_all_of_it() -> None:
-    """Prevents: a problem that cannot be run again, and numbers that are not JSON."""
+def test_json_has_problems_and_verdicts() -> None:
+    """Prevents: JSON without the failing problem, or with numbers that JSON does not allow."""
     failed = replace(PASSED, kernel="bad", trials=(replace(TRIAL, verdicts=(WRONG,)),))
     text = to_json([PASSED, failed])
     found = json.loads(text, parse_constant=pytest.fail)

@@ -1,4 +1,4 @@
-"""The page for people: what it says of kernels, and that it stands alone."""
+"""The HTML page: state of each kernel, and no external resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.verify.toys import PASSED, TRIAL, WRONG
 
 
 def tables(page: str) -> dict[str, list[list[str]]]:
-    """The cells of each table, by its id."""
+    """Return the cells of each table, by the table's id."""
     found = {}
     for name, table in re.findall(r'<table[^>]* id="([^"]*)".*?>(.*?)</table>', page, re.DOTALL):
         rows = table.split("<tr")[1:]
@@ -22,15 +22,15 @@ def tables(page: str) -> dict[str, list[list[str]]]:
 
 
 def outcomes() -> list[Outcome]:
-    """One kernel of each state."""
+    """Return one kernel of each state."""
     right = replace(TRIAL, launched=("<bad>",))
     wrong = replace(right, verdicts=(WRONG,), findings=("reads beyond K & <V>",))
     untried = Outcome("k3", "gfx942", (), "K and V in pages: problems have none")
     return [PASSED, Outcome("<bad>", "gfx950", (right, wrong)), untried]
 
 
-def test_it_says_what_became_of_each_kernel() -> None:
-    """Prevents: a fault, a kernel that was not tried, or a limit that a reader does not see."""
+def test_the_page_shows_the_state_of_each_kernel() -> None:
+    """Prevents: a page without a fault, an untried kernel, or a limit."""
     page = render("te", ["gfx950", ""], outcomes())
     titles = [re.sub("<.*?>", "", title) for title in re.findall("<h2.*?>(.*?)</h2>", page)]
     assert titles == ["Failed", "Kernels", "Problems", "Limits of emulation"]
@@ -52,8 +52,8 @@ def test_it_says_what_became_of_each_kernel() -> None:
     assert [(row[3], row[6]) for row in problems] == [("o 0.50", "0")] * 3 + [("o infinite", "2")]
 
 
-def test_it_stands_alone_and_is_the_same_again() -> None:
-    """Prevents: a script or style from elsewhere, markup of a kernel's name, a promise of a GPU."""
+def test_the_page_is_self_contained_and_deterministic() -> None:
+    """Prevents: external scripts or styles, unescaped kernel names, or a claim of a GPU run."""
     text = render("te", ["gfx950"], outcomes())
     assert text == render("te", ["gfx950"], outcomes())
     assert text.count("<script") == 1

@@ -1,4 +1,4 @@
-"""Files of verdicts: their form, and that the committed one is of the manifest's kernels."""
+"""Files of verdicts: their format, and the committed file's kernels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KERNEL = re.compile(r"([0-9a-f]{8}) ([0-9a-f]{8})( \S+)?")
 
 
 def test_states_and_reasons() -> None:
-    """Prevents: a failed kernel recorded as another, or without the problem to look into."""
+    """Prevents: a failed kernel recorded under another name, or without its problem."""
     failed = replace(
         PASSED, kernel="f", digest="d" * 64, trials=(replace(TRIAL, verdicts=(WRONG,)),)
     )
     untried = replace(PASSED, kernel="u", trials=(), missing="no problem", digest="e" * 64)
     text = to_text({"seed": 0}, [untried, failed, replace(PASSED, digest="a" * 64)])
-    head, fact, *lines = text.splitlines()
-    assert (head[0], fact) == ("#", "seed 0")
+    head, seed, *lines = text.splitlines()
+    assert (head[0], seed) == ("#", "seed 0")
     arch = PASSED.arch
     assert lines == [
         *(f"passed {arch} 1", f"{key_of(PASSED.kernel)} aaaaaaaa"),
@@ -37,32 +37,32 @@ def test_states_and_reasons() -> None:
 
 
 def recorded(repo_root: Path) -> dict[str, str]:
-    """Return the names of kernels in the committed file by key, "" for those that passed."""
+    """Return the kernel names in the committed file by key; "" for kernels that passed."""
     found: dict[str, str] = {}
-    promised = 0
+    announced = 0
     for line in (repo_root / FILE).read_text("utf-8").splitlines():
         if match := STATE.fullmatch(line):
-            assert promised == len(found), f"another number of kernels than above {line}"
-            promised += int(match[3])
+            assert announced == len(found), f"another number of kernels than above {line}"
+            announced += int(match[3])
         elif match := KERNEL.fullmatch(line):
             assert match[1] not in found, line
             found[match[1]] = (match[3] or "").strip()
         else:
             assert line.startswith(("# ", "  ", "aiter ", "problems ", "sources ")), line
-    assert promised == len(found)
+    assert announced == len(found)
     return found
 
 
 def test_the_committed_file(repo_root: Path) -> None:
-    """Prevents: verdicts that somebody edited or merged by hand."""
+    """Prevents: a verdict file edited or merged by hand."""
     found = recorded(repo_root)
     assert len(found) > 50
     assert all(not name or key_of(name) == key for key, name in found.items())
 
 
 @pytest.mark.thorough
-def test_its_kernels_are_planned(repo_root: Path, aiter_tree: Path) -> None:
-    """Prevents: verdicts of kernels that the manifest does not have any more."""
+def test_kernels_of_the_committed_file_are_planned(repo_root: Path, aiter_tree: Path) -> None:
+    """Prevents: stored verdicts of kernels that the manifest no longer has."""
     plan = plan_text(load(repo_root / "manifests/te.toml"), read_tree(aiter_tree))
     planned = {kernel.name for kernel in plan.kernels}
     planned |= {code.key for module in plan.modules for code in module.code_objects}

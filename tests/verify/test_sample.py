@@ -1,4 +1,4 @@
-"""Problems that are drawn: each goes to its kernel, and together they try its edges."""
+"""Sampled problems: each launches its kernel, and together they cover the edge cases."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def found(tmp_path_factory: pytest.TempPathFactory, aiter_tree: Path) -> list[Li
 
 
 def edges(problem: AttentionProblem, fields: Fields) -> list[int]:
-    """Return the numbers of the edge cases that a problem of a kernel is."""
+    """Return the numbers of the edge cases that a problem covers."""
     lengths = problem.seqlen_q, problem.seqlen_k
     partial_q, partial_k = (
-        any(length % tile for length in own)
-        for own, tile in zip(lengths, tile_of(fields), strict=True)
+        any(length % tile for length in lengths_)
+        for lengths_, tile in zip(lengths, tile_of(fields), strict=True)
     )
     cases = (
         not partial_q and not partial_k,
@@ -47,45 +47,45 @@ def edges(problem: AttentionProblem, fields: Fields) -> list[int]:
             not problem.mask.allowed(*pair).any(axis=1).all() for pair in zip(*lengths, strict=True)
         ),
     )
-    return [number for number, there in enumerate(cases) if there]
+    return [number for number, covered in enumerate(cases) if covered]
 
 
 def test_problems_of_a_kernel(found: list[Library]) -> None:
-    """Prevents: a kernel that is verified by problems of another, or by none in silence."""
+    """Prevents: a kernel verified by another kernel's problems, or silently by none."""
     reasons: Counter[str] = Counter()
     tried: Counter[int] = Counter()
     heads: Counter[tuple[int, int]] = Counter()
     for library in found:
         seen: set[tuple[str, object]] = set()
         for kernel in library.kernels:
-            # Of many, some: each value of a field is among these.
+            # Skip kernels whose field values have all been seen.
             if seen >= kernel.fields.items():
                 continue
             seen |= kernel.fields.items()
             device = kernel.archs[0]
-            drawn = draw(kernel, library.kernels, library.dispatch, device, 4)
-            assert bool(drawn.missing) == (len(drawn.samples) < 4)
-            reasons[drawn.missing.partition(":")[0]] += 1
-            problems = [sample.problem for sample in drawn.samples]
+            kernel_samples = draw(kernel, library.kernels, library.dispatch, device, 4)
+            assert bool(kernel_samples.missing) == (len(kernel_samples.samples) < 4)
+            reasons[kernel_samples.missing.partition(":")[0]] += 1
+            problems = [sample.problem for sample in kernel_samples.samples]
             for problem in problems:
                 assert kernel.name in library.dispatch.taken(problem, device)
                 assert problem.work <= MAX_WORK
-            tried.update(edge for one in problems for edge in edges(one, kernel.fields))
-            if not drawn.missing:
-                # With the default of three problems, too.
+            tried.update(edge for problem in problems for edge in edges(problem, kernel.fields))
+            if not kernel_samples.missing:
+                # The third problem: three is the default number.
                 third = problems[2]
                 heads[third.nhead_q, third.nhead_k] += 1
-    # Nothing but kernels that no problem reaches is left out.
+    # Only unreachable kernels lack problems.
     assert set(reasons) == {"", "unreachable"}
     assert set(tried) == set(range(10))
-    # Prevents, too: kernels that divide the number of a head right for the first heads alone.
+    # Also prevents: a wrong division of head numbers that only later heads show.
     many = [heads[counts] for counts in MODEL_HEADS]
     assert all(many)
     assert sum(many) > 0.9 * sum(heads.values())
 
 
 def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
-    """Prevents: a failure that cannot be repeated, and a seed that changes nothing."""
+    """Prevents: a failure that a seed does not reproduce, or a seed without effect."""
     library = found[0]
     kernel = library.kernels[-1]
     device = kernel.archs[0]
@@ -99,24 +99,24 @@ def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
 
 
 def test_problems_survive_json_and_text(found: list[Library]) -> None:
-    """Prevents: a report whose problem differs from the one that failed."""
+    """Prevents: a report whose problem differs from the failing problem."""
     for library in found:
         for kernel in library.kernels[::11]:
-            drawn = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
-            for problem in (sample.problem for sample in drawn.samples):
+            kernel_samples = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
+            for problem in (sample.problem for sample in kernel_samples.samples):
                 assert parse_lines(problem.to_json(), "lines") == [problem]
                 assert parse_words(str(problem).split(), "fwd") == problem
 
 
-def test_every_kernel_is_in_a_row(found: list[Library]) -> None:
-    """Prevents: kernels that no problem is ever drawn for."""
+def test_every_kernel_is_in_a_dispatch_row(found: list[Library]) -> None:
+    """Prevents: kernels that can never get a problem."""
     for library in found:
-        named = {name for row in library.dispatch.rows for name in row}
-        assert named == {kernel.name for kernel in library.kernels}
+        in_rows = {name for row in library.dispatch.rows for name in row}
+        assert in_rows == {kernel.name for kernel in library.kernels}
 
 
-def test_as_the_plan_predicts(found: list[Library]) -> None:
-    """Prevents: conditions read in another way than a second reader of the plan has them."""
+def test_the_dispatch_agrees_with_the_prediction(found: list[Library]) -> None:
+    """Prevents: parsed dispatch conditions that differ from an independent prediction."""
     compared = 0
     for library in found:
         plan = {
@@ -128,7 +128,7 @@ def test_as_the_plan_predicts(found: list[Library]) -> None:
             device = kernel.archs[0]
             problems = draw(kernel, library.kernels, library.dispatch, device, 4).samples
             for problem in (sample.problem for sample in problems):
-                # A mask, dropout or bias more, and lengths that are others.
+                # Add a mask or dropout, change lengths, LSE or head dimensions.
                 changed = [
                     problem,
                     replace(problem, **asdict(TOP_LEFT)),
@@ -139,24 +139,24 @@ def test_as_the_plan_predicts(found: list[Library]) -> None:
                     ),
                     replace(problem, hdim_q=8, hdim_v=16),
                 ]
-                for one in changed:
-                    row = consumer_problem(one)
+                for variant in changed:
+                    row = consumer_problem(variant)
                     if row is None:
                         continue
                     expected = predict.predict(plan, row, device, 304)
                     names = tuple(str(launched["name"]) for launched in expected.launches)
-                    assert library.dispatch.taken(one, device) == names, str(one)
+                    assert library.dispatch.taken(variant, device) == names, str(variant)
                     compared += 1
     assert compared > 300
 
 
-def test_names_of_fields_that_problems_follow(found: list[Library]) -> None:
-    """Prevents: a field of kernels that problems are drawn without, and so by chance alone."""
+def test_all_fields_of_kernels_are_known(found: list[Library]) -> None:
+    """Prevents: a new kernel field that sampled problems match only by chance."""
     followed = {
         *("dtype", "hdim_q", "hdim_v", "mode", "mask", "bias", "lse", "dropout", "dbias", "skip"),
         *("deterministic", "logits", "tile", "max_seqlen_q"),
     }
-    # What follows from lengths, head dimensions and the device, and what is the same for all.
+    # Fields that follow from lengths, head dimensions and the device, or that never differ.
     others = {
         *("arch", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
         *("dropout_kind", "randval"),
@@ -172,40 +172,40 @@ def test_names_of_fields_that_problems_follow(found: list[Library]) -> None:
 
 
 def test_tiles() -> None:
-    """Prevents: edges of tiles that are those of another number in the name."""
+    """Prevents: tile edges computed from the wrong numbers of a kernel's name."""
     assert tile_of({"tile": "b128x64x16x32x32x32_r4x1x1"}) == (128, 64)
     assert tile_of({"tile": "b64x0"}) == (64, 64)
     assert tile_of({}) == (64, 64)
 
 
-def test_what_is_too_large_is_not_proposed() -> None:
-    """Prevents: a problem that an emulator works on for an hour."""
-    chosen = np.random.default_rng(1)
+def test_large_problems_are_not_proposed() -> None:
+    """Prevents: a problem whose emulation takes hours."""
+    rng = np.random.default_rng(1)
     fields: Fields = {"tile": "b128x128x1", "dtype": "bf16", "hdim_q": 64, "hdim_v": 64}
-    assert propose("fwd", fields, 0, chosen, 128 * 128 - 1) is None
-    sample = propose("fwd", fields, 0, chosen, 128 * 128)
+    assert propose("fwd", fields, 0, rng, 128 * 128 - 1) is None
+    sample = propose("fwd", fields, 0, rng, 128 * 128)
     assert sample is not None
     problem = sample.problem
     assert (problem.seqlen_q, problem.seqlen_k, problem.nhead_q) == ((128,), (128,), 1)
 
 
 def test_without_a_dispatch_the_library_is_called() -> None:
-    """Prevents: batch prefill untried, whose dispatch asks how many compute units there are."""
+    """Prevents: batch prefill without problems, because its dispatch depends on cu_count."""
     shape: Fields = {"dtype": "fp16", "hdim_q": 64, "hdim_v": 64, "mode": "group"}
-    of = {"direction": "batch_prefill", "role": "batch_prefill", "fields": shape}
-    kernels = [plans.kernel("large", **of), plans.kernel("small", **of)]
-    asked: list[AttentionProblem] = []
+    kernel_fields = {"direction": "batch_prefill", "role": "batch_prefill", "fields": shape}
+    kernels = [plans.kernel("large", **kernel_fields), plans.kernel("small", **kernel_fields)]
+    problems: list[AttentionProblem] = []
 
     def launched(problem: AttentionProblem) -> list[str]:
-        asked.append(problem)
+        problems.append(problem)
         return ["large" if sum(problem.seqlen_q) > 100 else "small"]
 
     proposals = proposals_of(kernels[0], kernels)
-    drawn = search("large", proposals, launched, 3, 0, MAX_WORK, CALLS, cu_count=20)
-    assert not drawn.missing
-    assert drawn.cu_count == 20
-    assert all(sum(sample.problem.seqlen_q) > 100 for sample in drawn.samples)
-    assert all(problem.layout.page_block_size == 1 for problem in asked)
+    kernel_samples = search("large", proposals, launched, 3, 0, MAX_WORK, CALLS, cu_count=20)
+    assert not kernel_samples.missing
+    assert kernel_samples.cu_count == 20
+    assert all(sum(sample.problem.seqlen_q) > 100 for sample in kernel_samples.samples)
+    assert all(problem.layout.page_block_size == 1 for problem in problems)
     none = search("large", proposals, lambda _: [], 2, 0, MAX_WORK, CALLS)
     assert none.missing == "2 of 2 problems not found among 100 each"
     unknown = plans.kernel("k", role="unknown", fields={})
@@ -213,8 +213,8 @@ def test_without_a_dispatch_the_library_is_called() -> None:
     assert found.missing == "its problems are unknown"
 
 
-def test_kernels_for_pages_get_them() -> None:
-    """Prevents: split-KV by a table of pages untried."""
+def test_paged_kernels_get_pages() -> None:
+    """Prevents: split-KV kernels for pages verified without a block table."""
     fields: Fields = {"dtype": "fp16", "hdim_q": 32, "hdim_v": 32, "mode": "group"}
     pages = {}
     for paged in (False, True):

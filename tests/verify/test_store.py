@@ -1,4 +1,4 @@
-"""Which sources decide a stored verdict."""
+"""The sources that invalidate stored verdicts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from qola.packages import QOLA
 from qola.verify.store import sources_digest
 
 DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
-#: The look of a report, and the choice of problems, which are part of a case.
+#: Report markup, and selection of problems (part of a case): they do not change verdicts.
 OTHERS = ("verify/page.py", "verify/sample.py")
 
 
-def test_verdicts_of_other_sources_are_not_used(tmp_path: Path) -> None:
-    """Prevents: a corrected emulator that goes on reporting the verdicts of the old one."""
+def test_changed_sources_invalidate_verdicts(tmp_path: Path) -> None:
+    """Prevents: a corrected emulator that reports stored verdicts of the old emulator."""
     copy = tmp_path / "qola"
     shutil.copytree(QOLA, copy, ignore=shutil.ignore_patterns("__pycache__"))
     found = [sources_digest()]

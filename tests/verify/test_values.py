@@ -1,4 +1,4 @@
-"""What entry points are handed, against what other callers of them hand over."""
+"""Arguments of entry points, compared with other callers' arguments."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ BACKWARD = AttentionProblem("bwd", "fp16", 32, 32, (5,), (7,), 2, 1, 0.2, return
 
 
 def undropped(text: str, probability: float) -> float:
-    """What a C++ file passes as p_undrop, a constant less the probability, as float32."""
+    """Return p_undrop in a C++ file, a constant minus the probability, as float32."""
     pattern = r"\bp_undrop(?:,| =) ([\d.]+)f? - (?:given\.dropout|p_dropout)\b"
     (constant,) = re.findall(pattern, text)
     return float(np.float32(float(constant) - float(np.float32(probability))))
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.25, 0.5, 0.8])
-def test_p_undrop_is_that_of_the_c_functions_and_of_aiter(
-    probability: float, aiter_tree: Path
-) -> None:
-    """Prevents: correct kernels with dropout that fail, since they are called with 1 / (1 - p)."""
+def test_p_undrop_matches_the_c_api_and_aiter(probability: float, aiter_tree: Path) -> None:
+    """Prevents: correct dropout kernels that fail because verification passes 1 / (1 - p)."""
     files = [C_API, *sorted(aiter_tree.glob("aiter_meta/csrc/py_itfs_*/*mha*_bwd*.cu"))]
     assert len(files) == 5
     problem = replace(BACKWARD, dropout_p=probability)

@@ -1,4 +1,4 @@
-"""Outcomes of made-up kernels."""
+"""Outcomes of kernels that do not exist, for tests of reports."""
 
 from __future__ import annotations
 
