@@ -1,4 +1,4 @@
-"""Kernels as CK's generators of the pinned tree make them, observed in this process."""
+"""Kernels that CK's generators of the pinned tree emit, observed in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARCHS = ("gfx942", "gfx950")
 
 @dataclass(frozen=True)
 class Observed:
-    """A kernel, and CK's own object for it."""
+    """A kernel, and CK's object for it."""
 
     direction: str
     kernel: Kernel
@@ -40,17 +40,17 @@ def recorded(
 def kernels(
     aiter_tree: Path, direction: str, receipt: int = 600, archs: Sequence[str] = ARCHS
 ) -> list[Observed]:
-    """Return all kernels of a direction, those that no row calls too."""
-    seen = recorded(aiter_tree, direction, receipt, archs)
-    base = read_base(direction, seen, Dispatch(seen))
+    """Return all kernels of a direction, including kernels that no dispatch row calls."""
+    recording = recorded(aiter_tree, direction, receipt, archs)
+    base = read_base(direction, recording, Dispatch(recording))
     found = {kernel.name: kernel for row in base.rows for kernel in row.kernels}
     found |= {kernel.name: kernel for kernel in base.loose}
-    return [Observed(direction, k, seen.kernels[f"{k.name}.cpp"]) for k in found.values()]
+    return [Observed(direction, k, recording.kernels[f"{k.name}.cpp"]) for k in found.values()]
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Writes nothing beside the tree's sources, which others read, and lets CK be deprecated."""
+    """Do not write bytecode to the shared tree, and ignore CK's deprecation warnings."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with warnings.catch_warnings():

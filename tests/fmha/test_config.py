@@ -1,4 +1,4 @@
-"""Kernel configs: of every kernel of the pinned tree, and back; names, JSON, what is refused."""
+"""Kernel configs: conversion of every kernel of the pinned tree, names, JSON, and errors."""
 
 from __future__ import annotations
 
@@ -39,24 +39,26 @@ NAME = (
 
 
 def sizes(tile: Any, letter: str) -> list[int]:
-    """The numbers of CK's tile whose names begin with a letter, in its order."""
+    """Return the numbers of CK's tile whose names begin with a letter, in CK's order."""
     pattern = re.compile(rf"F_{letter}[mnkh]\w*")
     return [value for name, value in vars(tile).items() if pattern.fullmatch(name)]
 
 
-def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
-    config = KernelConfig.from_fields(one.direction, one.kernel.role, one.kernel.fields)
-    # Not by ==, for which True is 1.
-    assert repr(sorted(config.fields().items())) == repr(sorted(one.kernel.fields.items()))
-    assert (config.direction, config.role) == (one.direction, one.kernel.role)
-    assert config not in seen, f"{one.kernel.name} and {seen[config]} are told apart by nothing"
-    seen[config] = one.kernel.name
+def check(observed: Observed, seen: dict[KernelConfig, str]) -> None:
+    config = KernelConfig.from_fields(
+        observed.direction, observed.kernel.role, observed.kernel.fields
+    )
+    # Compare by repr: == treats True and 1 as equal.
+    assert repr(sorted(config.fields().items())) == repr(sorted(observed.kernel.fields.items()))
+    assert (config.direction, config.role) == (observed.direction, observed.kernel.role)
+    assert config not in seen, f"{observed.kernel.name} and {seen[config]} have equal configs"
+    seen[config] = observed.kernel.name
     assert config.more == ()
     assert validate(config) == ()
     assert KernelConfig.from_name(config.name) == config
     assert len(config.name) < 240, "no room for the suffix of a file"
     assert KernelConfig.from_json(config.to_json()) == config
-    tile: Any = getattr(one.item, "F_tile", None)
+    tile: Any = getattr(observed.item, "F_tile", None)
     if hasattr(tile, "F_bm0"):
         assert list(config.tile.block) == sizes(tile, "b")
         assert [n for waves in config.tile.waves for n in waves] == sizes(tile, "r")
@@ -70,10 +72,10 @@ def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
     [("fwd", 5480), ("fwd_splitkv", 1080), ("batch_prefill", 128), ("bwd", 15156)],
 )
 def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int) -> None:
-    """Prevents: two kernels with one config, one that loses a word of its kernel, a wrong rule."""
+    """Prevents: two kernels with equal configs, a lost field of a kernel, or a wrong rule."""
     seen: dict[KernelConfig, str] = {}
-    for one in kernels(aiter_tree, direction):
-        check(one, seen)
+    for observed in kernels(aiter_tree, direction):
+        check(observed, seen)
     assert len(seen) == count
 
 
@@ -81,18 +83,18 @@ def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int)
 def test_directions_that_are_not_built_have_configs(
     aiter_tree: Path, direction: str, count: int
 ) -> None:
-    """Prevents: configs that append-KV and paged-KV kernels, and gfx12's, do not fit in."""
+    """Prevents: append-KV, paged-KV or gfx12 kernels that configs cannot express."""
     found = kernels(aiter_tree, direction, 0, ("gfx942", "gfx1201"))
     configs = [KernelConfig.from_fields(direction, k.kernel.role, k.kernel.fields) for k in found]
     assert len(set(configs)) == count
     assert {config.arch for config in configs} == {"gfx9", "gfx12"}
-    for one, config in zip(found, configs, strict=True):
-        assert config.fields() == one.kernel.fields
+    for observed, config in zip(found, configs, strict=True):
+        assert config.fields() == observed.kernel.fields
         assert KernelConfig.from_name(config.name) == config
 
 
 def test_names_and_json_are_stable() -> None:
-    """Prevents: names kept somewhere that another qola reads as another kernel."""
+    """Prevents: stored names that another version of qola reads as another kernel."""
     assert FORWARD.name == NAME
     assert KernelConfig.from_name(NAME) == FORWARD
     assert KernelConfig.from_json(FORWARD.to_json()) == FORWARD
@@ -103,7 +105,7 @@ def test_names_and_json_are_stable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("", "not of the form"),
         ("fwd.bf16.batch.d128", "not of the form"),
@@ -114,14 +116,14 @@ def test_names_and_json_are_stable() -> None:
         (NAME.replace("bias-alibi", "bias-7"), "7, expected"),
     ],
 )
-def test_names_that_are_none(name: str, said: str) -> None:
-    """Prevents: a misspelt name that is taken for another kernel."""
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_names(name: str, message: str) -> None:
+    """Prevents: a misspelt name read as another kernel."""
+    with pytest.raises(ConfigError, match=message):
         KernelConfig.from_name(name)
 
 
-def test_every_fault_of_a_config_is_said() -> None:
-    """Prevents: a file that is corrected, and read again, once for each of its faults."""
+def test_all_errors_of_a_config_are_reported() -> None:
+    """Prevents: a file with several errors that reports only one at a time."""
     values = json.loads(FORWARD.to_json()) | {"lse": "yes", "tile": "128", "masks": True}
     del values["dtype"]
     with pytest.raises(ConfigError) as error:
@@ -133,8 +135,8 @@ def test_every_fault_of_a_config_is_said() -> None:
             KernelConfig.from_json(text)
 
 
-def test_kernels_beside_ck_have_none() -> None:
-    """Prevents: a helper of an assembly kernel, which CK has no family for, called by another's."""
+def test_helpers_of_assembly_kernels_have_no_config() -> None:
+    """Prevents: a helper of an assembly kernel, for which CK has no family, named as another's."""
     with pytest.raises(ConfigError, match="bwd asm_dot_do_o"):
         KernelConfig.from_fields("bwd", "asm_dot_do_o", {})
 
@@ -145,13 +147,13 @@ ODD: Sequence[FieldValue] = (
 )
 
 
-def test_names_have_whatever_a_config_has() -> None:
-    """Prevents: a kernel of another CK whose name is read as another kernel's, or not at all."""
-    names = [str(one) for one in ODD]
+def test_names_preserve_odd_values() -> None:
+    """Prevents: a kernel name of another CK that is unreadable, or read as another kernel's."""
+    names = [str(value) for value in ODD]
     configs = [replace(FORWARD, more=((name, value),)) for name in names for value in ODD]
     configs.append(replace(FORWARD, more=tuple(zip(reversed(names), ODD, strict=True))))
-    words = [one for one in ODD if isinstance(one, str)]
-    configs += [replace(FORWARD, dtype=o, mode=o, arch=o, pipeline=o, mask=o) for o in words]
+    texts = [value for value in ODD if isinstance(value, str)]
+    configs += [replace(FORWARD, dtype=o, mode=o, arch=o, pipeline=o, mask=o) for o in texts]
     configs += [replace(FORWARD, hdim_q=-8, dpad=0), replace(FORWARD, mode=None, arch=None)]
     for config in configs:
         assert KernelConfig.from_name(config.name) == config
@@ -162,6 +164,6 @@ def test_names_have_whatever_a_config_has() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "64", "b", "r1x1x1", "b64_q3", "b64_r1x1", "b64_o1_o2"])
-def test_texts_that_are_no_tiles(text: str) -> None:
-    """Prevents: a part of another CK's tile that is dropped without a word."""
+def test_invalid_tiles(text: str) -> None:
+    """Prevents: a part of another CK's tile that is silently dropped."""
     assert Tile.parse(text) is None

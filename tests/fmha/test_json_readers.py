@@ -1,4 +1,4 @@
-"""Readers of JSON that users keep: whatever a text says, it is read, or refused by a finding."""
+"""Readers of users' JSON files: they read a text, or refuse it with a finding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRONG = (
 
 
 def refusal(read: Callable[[str], object], text: str) -> str:
-    """Return the error of a reader, "" if it reads the text."""
+    """Return the error of a reader, or "" if it reads the text."""
     try:
         read(text)
     except QolaError as error:
@@ -63,18 +63,20 @@ def refusal(read: Callable[[str], object], text: str) -> str:
 
 
 def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each object or list within a JSON value, and each of its keys."""
+    """Yield each object or list in a JSON value, with each of its keys."""
     if isinstance(value, (dict, list)):
         for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
             yield value, key
             yield from parts_of(part)
 
 
-@pytest.mark.parametrize("what", READERS)
-def test_wrong_and_deep_values(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_wrong_and_deep_values(
+    reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a RecursionError, TypeError or OverflowError for a value of the wrong type."""
     monkeypatch.chdir(tmp_path)
-    read, text = READERS[what]
+    read, text = READERS[reader]
     read(text)
     value, texts = json.loads(text), [*WRONG]
     for parent, key in parts_of(value):
@@ -83,10 +85,10 @@ def test_wrong_and_deep_values(what: str, tmp_path: Path, monkeypatch: pytest.Mo
         parent[key] = before
     errors = [error for changed in texts if (error := refusal(read, changed))]
     assert len(errors) > 20
-    assert max(map(len, errors)) < 5000, "a message that nobody can read"
-    for other in ("{", "\x00", "\udcff", text[:-3]):
+    assert max(map(len, errors)) < 5000, "the message is too long"
+    for damaged in ("{", "\x00", "\udcff", text[:-3]):
         with pytest.raises(QolaError):
-            read(other)
+            read(damaged)
 
 
 @pytest.mark.parametrize("tile", ["", "x", "r4x1x1_b64", "b" + "9" * 5000])

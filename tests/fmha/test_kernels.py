@@ -1,4 +1,4 @@
-"""Builds of many kernels: which share a library, and which are not tried."""
+"""Builds of many kernel configs: shared libraries, and configs that are not built."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ FORWARD = KernelConfig.from_name(
 
 
 def test_kernels_that_share_a_library() -> None:
-    """Prevents: a kernel that is built and that another one hides, or a compile for each."""
+    """Prevents: a built kernel that another one hides, or a library for each kernel."""
     tile = replace(FORWARD.tile, per_cu=2)
     padded = replace(FORWARD, skpad=True)
     others = [replace(FORWARD, mask=True), replace(FORWARD, tile=tile), replace(FORWARD, lse=False)]
     first, second = group_configs([padded, FORWARD, *others])
-    # What takes fewer problems is asked first.
+    # Kernels that serve fewer problems come first.
     assert set(first) == {FORWARD, padded, others[0], others[2]}
     assert first[-1] == padded
     assert second == (others[1],)
 
 
 def test_the_archs_of_a_kernel() -> None:
-    """Prevents: a kernel of gfx9's that is planned for gfx950, where CK has others."""
+    """Prevents: a gfx9 kernel planned for gfx950, for which CK has other kernels."""
     archs = ["gfx90a", "gfx942", "gfx950", "gfx1201"]
     assert archs_of_config(FORWARD, archs) == ["gfx950"]
     assert archs_of_config(replace(FORWARD, arch="gfx9"), archs) == ["gfx90a", "gfx942"]
     assert archs_of_config(replace(FORWARD, arch=None), archs) == archs
 
 
-def test_kernels_that_are_not_tried() -> None:
-    """Prevents: a build of Bazel's for a kernel that is known to be none."""
+def test_invalid_kernels_are_not_built() -> None:
+    """Prevents: a Bazel build of a kernel that is known to be invalid."""
     wrong = replace(FORWARD, spad=False, hdim_q=20)
     found = build_configs([wrong, FORWARD, wrong], ["gfx942"], environ={})
-    assert [one.config for one in found] == [wrong, FORWARD]
+    assert [result.config for result in found] == [wrong, FORWARD]
     assert "async_padding" in found[0].error
     assert "hdim" in found[0].error
     assert "an arch that CK calls gfx950" in found[1].error
-    assert not any(one.built for one in found)
+    assert not any(result.built for result in found)
 
 
 _BAZEL = """#!{python}
@@ -61,19 +61,19 @@ for target in sys.argv[sys.argv.index("--") + 1 :]:
     identity = {{"targetCompleted": {{"label": "@@" + target}}}}
     manifest = here / (name + ".toml")
     if (text := manifest.read_text()).count("fwd.bf16") > 1 or ".mask." in text:
-        said = here / "stderr"
-        said.write_text("kernel.cpp:3:1: error: no such tile\\n")
+        log = here / "stderr"
+        log.write_text("kernel.cpp:3:1: error: no such tile\\n")
         label = {{"label": "@@x//fwd:kernel.object"}}
-        action = {{"success": False, "type": "QolaCompile", "stderr": {{"uri": said.as_uri()}}}}
+        action = {{"success": False, "type": "QolaCompile", "stderr": {{"uri": log.as_uri()}}}}
         event(id={{"actionCompleted": label}}, action=action)
         event(id=identity, completed={{}}, children=[{{"actionCompleted": label}}])
         continue
-    made = here / (name + "_made")
+    output = here / (name + "_made")
     words = ["--name", name, "--manifest", str(manifest), "--display", manifest.name]
-    words += ["--aiter", "{tree}", "--aiter-repository", "aiter", "--output", str(made)]
+    words += ["--aiter", "{tree}", "--aiter-repository", "aiter", "--output", str(output)]
     command = [sys.executable, "-B", "-m", "qola.repository", *words]
     subprocess.run(command, check=True, env={{"PYTHONPATH": {paths!r}}})
-    places = dict.fromkeys(("library", "caller", "runtime"), "x") | {{"repository": str(made)}}
+    places = dict.fromkeys(("library", "caller", "runtime"), "x") | {{"repository": str(output)}}
     program = here / name
     program.write_text("#!/bin/sh\\necho '" + json.dumps({{"libmha_fwd": places}}) + "'\\n")
     program.chmod(0o755)
@@ -86,8 +86,8 @@ sys.exit(1)
 """
 
 
-def test_one_that_fails_stops_no_other(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: kernels that are told not to build because another of their library does not."""
+def test_a_failing_kernel_does_not_fail_others(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a kernel reported as failed because another kernel of its library fails."""
     bazel = tmp_path / "bazel"
     paths = os.pathsep.join(path for path in sys.path if path)
     bazel.write_text(_BAZEL.format(python=sys.executable, tree=aiter_tree, paths=paths))

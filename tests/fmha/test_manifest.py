@@ -1,4 +1,4 @@
-"""Manifests of configs: from all that CK emits to a library that has what was asked for."""
+"""Manifests of kernel configs: the library has exactly the requested kernels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def forward(aiter_tree: Path) -> Registry:
     return observe_kernels(aiter_tree, "fwd", ARCHS)
 
 
-def test_directions_that_aiter_has_no_function_for(aiter_tree: Path) -> None:
-    """Prevents: kernels whose manifest is refused because AITER does not ask for them."""
-    every = observe_kernels(aiter_tree, "fwd_appendkv", ARCHS)
-    kernels = every.where(dtype="fp16", rope="half")
+def test_directions_without_a_function_of_aiter(aiter_tree: Path) -> None:
+    """Prevents: a manifest that is refused because AITER has no function for its direction."""
+    registry = observe_kernels(aiter_tree, "fwd_appendkv", ARCHS)
+    kernels = registry.where(dtype="fp16", rope="half")
     assert len(kernels) == 16
-    text = make_manifest([one.config for one in kernels], ARCHS)
+    text = make_manifest([entry.config for entry in kernels], ARCHS)
     (module,) = loads(text, file="m.toml").modules
     assert module.add_directions == ("fwd_appendkv",)
     assert module.drop_directions == ("batch_prefill", "fwd", "fwd_splitkv")
@@ -44,30 +44,30 @@ def test_directions_that_aiter_has_no_function_for(aiter_tree: Path) -> None:
     assert {spec.config for spec in both.kernels} == {kernels[0].config, backward}
 
 
-def test_kernels_by_name_and_none_besides(
+def test_a_library_has_exactly_the_requested_kernels(
     forward: Registry, tmp_path: Path, aiter_tree: Path
 ) -> None:
-    """Prevents: kernels that come along with a tile, or an own tile that is not the one built."""
-    (of_ck, *_) = forward.where(dtype="fp16", hdim_q=32, mode="batch", mask=True, dropout=True)
-    own = replace(
-        of_ck.config,
+    """Prevents: kernels that were not requested, or a tile other than the user-defined one."""
+    (ck_kernel, *_) = forward.where(dtype="fp16", hdim_q=32, mode="batch", mask=True, dropout=True)
+    own_config = replace(
+        ck_kernel.config,
         hdim_q=64,
         hdim_v=64,
         tile=Tile.parse("b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32") or Tile(()),
     )
-    text = make_manifest([of_ck.config, own], ARCHS)
+    text = make_manifest([ck_kernel.config, own_config], ARCHS)
     (library,) = libraries(tmp_path, aiter_tree, text)
     registry = Registry.of("libmha_fwd", library.root)
-    assert {entry.config for entry in registry} == {of_ck.config, own}
-    assert registry.named(of_ck.name).config == of_ck.config
+    assert {entry.config for entry in registry} == {ck_kernel.config, own_config}
+    assert registry.named(ck_kernel.name).config == ck_kernel.config
     assert library.plan.module("libmha_fwd").code_objects == ()
-    # The dispatch is read as any other: problems of 64 go to it, those of 32 to CK's.
-    for config in (of_ck.config, own):
-        of = make_problem(
+    # The dispatch selects the user-defined kernel for hdim 64, and CK's kernel for hdim 32.
+    for config in (ck_kernel.config, own_config):
+        problem = make_problem(
             "fwd",
             "fp16",
             seqlen_q=100,
-            # Whole tiles of it, or not.
+            # With skpad, seqlen_k is not in whole tiles.
             seqlen_k=130 if config.skpad else 128,
             nhead_q=2,
             hdim=config.hdim_q,
@@ -78,8 +78,8 @@ def test_kernels_by_name_and_none_besides(
             logits_soft_cap=10.0 if config.logits else 0.0,
             min_seqlen_q=1 if config.skip else 0,
         )
-        assert [entry.config for entry in registry.select(of, ARCHS[0])] == [config]
+        assert [entry.config for entry in registry.select(problem, ARCHS[0])] == [config]
     with pytest.raises(ConfigError, match="helper kernels come along"):
-        make_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
+        make_manifest([replace(own_config, family="bwd_dot_do_o")], ARCHS)
     with pytest.raises(ConfigError, match="none"):
         make_manifest([], ARCHS)

@@ -1,4 +1,4 @@
-"""Notebooks as they are stored: valid, with outputs of no machine, and of names that qola has."""
+"""Stored notebooks: fixed metadata, no output of a single machine, and valid imports."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ TIME = re.compile(
     r"\d ?(?:[mnµ]?s|sec(?:ond)?s?|min(?:ute)?s?|h|hours?)\b|\d:\d\d|\b\d{4}-\d\d-\d\d"
 )
 
-each = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def cells_of(notebook: Path) -> list[dict[str, Any]]:
+def read_cells(notebook: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(notebook.read_text("utf-8"))["cells"]
     return found
 
 
-def code_of(notebook: Path) -> list[str]:
+def read_code(notebook: Path) -> list[str]:
     """Return the text of each cell with code."""
-    return ["".join(c["source"]) for c in cells_of(notebook) if c["cell_type"] == "code"]
+    return ["".join(c["source"]) for c in read_cells(notebook) if c["cell_type"] == "code"]
 
 
-@each
-def test_nothing_of_a_machine(notebook: Path) -> None:
-    """Prevents: counts or metadata that differ after each run, such as times of cells."""
+@each_notebook
+def test_metadata_is_fixed(notebook: Path) -> None:
+    """Prevents: metadata or counts that change with each run, such as times of cells."""
     data = json.loads(notebook.read_text("utf-8"))
     assert (data["nbformat"], data["nbformat_minor"]) == (4, 5)
     assert data["metadata"] == METADATA
@@ -49,11 +49,11 @@ def test_nothing_of_a_machine(notebook: Path) -> None:
     assert notebook.read_text("utf-8") == json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-@each
-def test_outputs_are_there_and_name_no_time_or_place(notebook: Path) -> None:
-    """Prevents: a notebook that shows nothing on GitHub, or the paths and times of one machine."""
+@each_notebook
+def test_outputs_have_no_times_or_paths(notebook: Path) -> None:
+    """Prevents: a notebook without outputs on GitHub, or with paths and times of one machine."""
     shown = 0
-    for cell in cells_of(notebook):
+    for cell in read_cells(notebook):
         for output in cell.get("outputs", ()):
             assert output["output_type"] in ("display_data", "execute_result", "stream"), cell["id"]
             assert output.get("name", "stdout") == "stdout", cell["id"]
@@ -65,11 +65,11 @@ def test_outputs_are_there_and_name_no_time_or_place(notebook: Path) -> None:
     assert shown >= 3
 
 
-@each
-def test_qola_has_what_they_import(notebook: Path) -> None:
-    """Prevents: a notebook whose code does not compile, or imports what was renamed."""
+@each_notebook
+def test_imports_of_qola_exist(notebook: Path) -> None:
+    """Prevents: a notebook whose code does not compile, or that imports a renamed function."""
     imported = 0
-    for text in code_of(notebook):
+    for text in read_code(notebook):
         for node in ast.walk(ast.parse(text, notebook.name)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("qola."):
                 module = importlib.import_module(str(node.module))

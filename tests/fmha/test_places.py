@@ -1,4 +1,4 @@
-"""Where the program of libraries says that they are."""
+"""The library paths that the built program prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-#: What packages for another Python come to.
+#: Blocks packages that were installed for another Python.
 _WITHOUT = """\
 import sys
 for name in ("msgpack", "numpy", "tinygrad"):
@@ -17,13 +17,13 @@ sys.exit(main())
 """
 
 
-def test_any_python_tells_places() -> None:
-    """Prevents: libraries that a user's Python cannot find, since Bazel's Python is another."""
+def test_any_python_can_print_the_paths() -> None:
+    """Prevents: libraries that a user's Python cannot find, because Bazel uses another Python."""
     module = ("--module", "libmha_fwd", "/of/a.so", "/of/caller.so", "/repository/plan.json")
     command = [sys.executable, "-c", _WITHOUT, "--runtime", "/hip.so", *module, "--places"]
     environ = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    said = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE).stdout
-    assert json.loads(said) == {
+    output = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE).stdout
+    assert json.loads(output) == {
         "libmha_fwd": {
             "repository": "/repository",
             "library": "/of/a.so",

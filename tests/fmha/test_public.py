@@ -9,7 +9,7 @@ from qola import fmha
 
 @pytest.mark.parametrize("name", fmha.__all__)
 def test_every_public_name_exists(name: str) -> None:
-    """Prevents: a name that is documented and cannot be imported."""
+    """Prevents: a documented name that cannot be imported."""
     assert getattr(fmha, name) is not None
 
 

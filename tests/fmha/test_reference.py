@@ -1,4 +1,4 @@
-"""Problems, the reference over arrays, and tolerances."""
+"""Attention problems, and the reference over arrays."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def arrays(problem: AttentionProblem, *names: str, seed: int = 0) -> list[Any]:
     return [generator.normal(size=shapes[name]) for name in names]
 
 
-def test_a_problem_of_few_words() -> None:
-    """Prevents: lengths or heads that are not those that were meant."""
+def test_defaults_of_a_problem() -> None:
+    """Prevents: lengths, heads or a scale that differ from the arguments of make_problem."""
     assert (BATCH.seqlen_q, BATCH.seqlen_k, BATCH.mode) == ((5, 5), (7, 7), "batch")
     assert (BATCH.nhead_q, BATCH.nhead_k, BATCH.hdim_v) == (4, 2, 8)
     assert BATCH.softmax_scale == 0.25
@@ -44,8 +44,8 @@ def test_a_problem_of_few_words() -> None:
     "wrong",
     [{"seqlen_q": [1, 2]}, {"seqlen_q": [1, 2], "seqlen_k": [3]}, {"nhead_k": 3}, {"nhead_k": 0}],
 )
-def test_what_is_no_problem(wrong: dict[str, Any]) -> None:
-    """Prevents: a kernel that is handed lengths that do not go together."""
+def test_invalid_problems(wrong: dict[str, Any]) -> None:
+    """Prevents: a kernel called with inconsistent lengths or heads."""
     with pytest.raises(ProblemError):
         make_problem(
             "fwd", "bf16", **{"seqlen_q": 1, "seqlen_k": 1, "nhead_q": 4, "hdim": 8} | wrong
@@ -53,7 +53,7 @@ def test_what_is_no_problem(wrong: dict[str, Any]) -> None:
 
 
 def test_shapes_and_operations() -> None:
-    """Prevents: arrays of another layout, and TFLOP/s that count products that are not there."""
+    """Prevents: arrays of another layout, or TFLOP/s that count masked products."""
     assert BATCH.shapes() == {
         "q": (2, 5, 4, 16),
         "k": (2, 7, 2, 16),
@@ -75,20 +75,20 @@ def test_shapes_and_operations() -> None:
 @pytest.mark.parametrize(
     "problem", [BATCH, GROUP, replace(BATCH, **asdict(BOTTOM_RIGHT), logits_soft_cap=2.0)]
 )
-def test_gradients_are_those_of_the_forward(problem: AttentionProblem) -> None:
-    """Prevents: a backward over arrays that is of another problem than the forward."""
+def test_gradients_match_the_forward(problem: AttentionProblem) -> None:
+    """Prevents: a backward reference that differentiates another problem than the forward's."""
     q, k, v, do = arrays(problem, "q", "k", "v", "do")
     found = reference.backward(problem, q, k, v, do)
 
     def loss(**changes: Any) -> float:
-        given = {"q": q, "k": k, "v": v} | changes
-        return float((reference.forward(problem, **given).o * do).sum())
+        inputs = {"q": q, "k": k, "v": v} | changes
+        return float((reference.forward(problem, **inputs).o * do).sum())
 
     heads = problem.nhead_q // problem.nhead_k
     summed = {
         "q": found.dq,
-        "k": found.dk.reshape(*k.shape[:-1], -1) if heads == 1 else _summed(found.dk, k.shape),
-        "v": _summed(found.dv, v.shape),
+        "k": found.dk.reshape(*k.shape[:-1], -1) if heads == 1 else _sum_heads(found.dk, k.shape),
+        "v": _sum_heads(found.dv, v.shape),
     }
     for name, array in (("q", q), ("k", k), ("v", v)):
         step = np.zeros_like(array)
@@ -98,19 +98,19 @@ def test_gradients_are_those_of_the_forward(problem: AttentionProblem) -> None:
         assert slope == pytest.approx(summed[name][place], rel=1e-5, abs=1e-8)
 
 
-def _summed(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """The gradient of K or V for its own heads."""
+def _sum_heads(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Sum the gradient of K or V over the heads of Q that share a head."""
     *before, heads, hdim = shape
     return gradient.reshape(*before, heads, -1, hdim).sum(axis=-2)
 
 
 def test_both_layouts_and_intermediates() -> None:
-    """Prevents: heads taken for rows, and intermediates of another problem."""
+    """Prevents: heads confused with rows, or intermediates of another problem."""
     forward = replace(BATCH, direction="fwd")
     q, k, v = arrays(forward, "q", "k", "v")
     found = reference.forward(forward, q, k, v, intermediates=True)
-    turned = (np.swapaxes(array, 1, 2) for array in (q, k, v))
-    other = reference.forward(forward.with_layout(order="bhsd"), *turned)
+    transposed = (np.swapaxes(array, 1, 2) for array in (q, k, v))
+    other = reference.forward(forward.with_layout(order="bhsd"), *transposed)
     assert np.array_equal(np.swapaxes(other.o, 1, 2), found.o)
     assert np.array_equal(other.lse, found.lse)
     assert other.steps == ()
@@ -122,7 +122,7 @@ def test_both_layouts_and_intermediates() -> None:
 
 
 def test_every_wrong_array_is_named() -> None:
-    """Prevents: arrays of another problem that NumPy broadcasts, or faults told one at a time."""
+    """Prevents: wrong arrays that NumPy broadcasts, or errors reported one at a time."""
     q, k, v, do = arrays(BATCH, "q", "k", "v", "do")
     with pytest.raises(ProblemError) as error:
         reference.backward(BATCH, k, q, v, do[:1], alibi_slopes=np.ones(4))
@@ -134,7 +134,7 @@ def test_every_wrong_array_is_named() -> None:
 @pytest.mark.parametrize("order", ["bshd", "bhsd"])
 @pytest.mark.parametrize("rope", ["half", "inter"])
 def test_rows_are_appended_and_rotated(rope: str, order: str) -> None:
-    """Prevents: rows in another place, or turned by another angle than their position's."""
+    """Prevents: rows at a wrong position, or rotated by another position's angle."""
     sizes: dict[str, Any] = {"seqlen_q": 2, "seqlen_k": [7, 5]}
     sizes |= {"nhead_q": 4, "nhead_k": 2, "hdim": 24}
     problem = make_problem(
@@ -154,17 +154,17 @@ def test_rows_are_appended_and_rotated(rope: str, order: str) -> None:
     left, right = (
         (slice(0, 8), slice(8, 16)) if rope == "half" else (slice(0, 16, 2), slice(1, 16, 2))
     )
-    for one, before in enumerate((4, 2)):
-        assert np.array_equal(got[1][one, :before], k[one, :before])
-        assert np.array_equal(got[2][one, before : before + 3], new[1][one])
-        assert not got[1][one, before + 3 :].any()
-        turned = np.exp(1j * angles[before : before + 3])[:, None]
-        for result, row, by in (
-            (got[1][one, before : before + 3], new[0][one], turned),
-            # Without a mask, all rows of Q stand where the first new one of K does.
-            (got[0][one], q[one], turned[:1]),
+    for sequence, before in enumerate((4, 2)):
+        assert np.array_equal(got[1][sequence, :before], k[sequence, :before])
+        assert np.array_equal(got[2][sequence, before : before + 3], new[1][sequence])
+        assert not got[1][sequence, before + 3 :].any()
+        rotation = np.exp(1j * angles[before : before + 3])[:, None]
+        for result, row, factor in (
+            (got[1][sequence, before : before + 3], new[0][sequence], rotation),
+            # Without a mask, all rows of Q have the position of the first new row of K.
+            (got[0][sequence], q[sequence], rotation[:1]),
         ):
-            numbers = (row[..., left] + 1j * row[..., right]) * by
+            numbers = (row[..., left] + 1j * row[..., right]) * factor
             assert np.allclose(result[..., left], numbers.real)
             assert np.allclose(result[..., right], numbers.imag)
             assert np.array_equal(result[..., 16:], row[..., 16:])

@@ -1,4 +1,4 @@
-"""Registries: what a library has, and what it launches, as a second reader of the plan has it."""
+"""Registries: the kernels of a library, and the kernels that it launches for a problem."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def registries(found: list[Library]) -> list[Registry]:
 
 @pytest.fixture(scope="module")
 def registry(registries: list[Registry]) -> Registry:
-    """The registry of the forward library."""
+    """Return the registry of the forward library."""
     return registries[0]
 
 
 def problems(library: Library, count: int) -> list[tuple[AttentionProblem, str]]:
-    """Problems around the kernels of a library, most of which it serves."""
-    drawn = []
+    """Return problems close to the kernels of a library; the library serves most of them."""
+    generated = []
     mains = [k for k in library.kernels if k.role == MAIN_ROLE[k.direction]]
     for number in range(count):
         kernel = mains[number * 7 % len(mains)]
-        chosen = generator(kernel.name, 0, number, 0)
-        edge = int(chosen.integers(1 << 30))
-        one = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
-        if one is not None:
-            drawn.append((one.problem, kernel.archs[0]))
-    return drawn
+        rng = generator(kernel.name, 0, number, 0)
+        edge = int(rng.integers(1 << 30))
+        sample = propose(kernel.direction, kernel.fields, edge, rng, MAX_WORK)
+        if sample is not None:
+            generated.append((sample.problem, kernel.archs[0]))
+    return generated
 
 
 def test_every_kernel_is_registered(found: list[Library], registries: list[Registry]) -> None:
-    """Prevents: a library with kernels that no one can ask for."""
+    """Prevents: kernels of a library that its registry lacks."""
     for library, registry in zip(found, registries, strict=True):
         assert {entry.name for entry in registry} == {kernel.name for kernel in library.kernels}
         assert {entry.library for entry in registry} == {
@@ -63,26 +63,28 @@ def test_every_kernel_is_registered(found: list[Library], registries: list[Regis
             assert registry.named(entry.name) == entry
 
 
-def test_what_is_launched(found: list[Library], registries: list[Registry]) -> None:
-    """Prevents: another kernel selected than the first of those that would serve a problem."""
+def test_select_returns_the_first_result_of_query(
+    found: list[Library], registries: list[Registry]
+) -> None:
+    """Prevents: a selected kernel that is not the first one that serves the problem."""
     served = 0
     for library, registry in zip(found, registries, strict=True):
-        for one, arch in problems(library, 250):
-            fitting = registry.query(one, arch)
-            assert registry.select(one, arch) == (fitting[0] if fitting else ())
+        for problem, arch in problems(library, 250):
+            fitting = registry.query(problem, arch)
+            assert registry.select(problem, arch) == (fitting[0] if fitting else ())
             served += bool(fitting)
     assert served > 200
 
 
-def test_all_that_would_serve_a_problem(registries: list[Registry]) -> None:
-    """Prevents: rows for other problems among those that a problem could take."""
+def test_query_returns_all_kernels_that_serve_a_problem(registries: list[Registry]) -> None:
+    """Prevents: kernels in the result of query() that do not serve the problem."""
     registry, backward_registry = registries
     rows = registry.query(FORWARD, "gfx950")
     assert rows[0] == registry.select(FORWARD, "gfx950")
     assert len(rows) > 1
     configs = [row[0].config for row in rows]
     assert {config.family for config in configs} == {"fwd"}
-    # By transposing loads any length of K is served, else whole tiles and others have a row each.
+    # Kernels with transposing loads serve any seqlen_k, others either whole tiles or the rest.
     assert {c.skpad for c in configs if not c.trload} == {False}
     odd = registry.query(replace(FORWARD, seqlen_k=(255,)), "gfx950")
     assert {row[0].config.skpad for row in odd if not row[0].config.trload} == {True}
@@ -95,11 +97,11 @@ def test_all_that_would_serve_a_problem(registries: list[Registry]) -> None:
     assert len(roles) >= 2
 
 
-def test_kernels_by_their_fields(registry: Registry) -> None:
-    """Prevents: a misspelt field that all kernels have."""
+def test_where_filters_by_fields(registry: Registry) -> None:
+    """Prevents: a misspelt field that silently matches every kernel."""
     found = registry.where(family="fwd", dtype=("fp16", "fp8"), hdim_q=64, mask=True)
     assert found
-    assert {(c.dtype, c.hdim_q, c.mask) for c in (one.config for one in found)} == {
+    assert {(c.dtype, c.hdim_q, c.mask) for c in (entry.config for entry in found)} == {
         ("fp16", 64, True)
     }
     patterns = registry.where(family="fwd", dtype="*16", hdim_q=64, mask=True)
@@ -109,18 +111,18 @@ def test_kernels_by_their_fields(registry: Registry) -> None:
 
 
 def test_json(registry: Registry) -> None:
-    """Prevents: a kernel lost on the way through a file, or an answer without a dispatch."""
+    """Prevents: a kernel lost in JSON, or a selection by a registry without a dispatch."""
     text = registry.to_json()
     again = Registry.from_json(text)
     assert again.entries == registry.entries
-    assert [one.config for one in again] == [one.config for one in registry]
+    assert [entry.config for entry in again] == [entry.config for entry in registry]
     assert again.to_json() == text
     with pytest.raises(RegistryError, match="no dispatch of fwd"):
         again.select(FORWARD, "gfx950")
 
 
-def test_what_a_registry_refuses(registry: Registry) -> None:
-    """Prevents: one of two kernels chosen in silence, or an answer that nobody can give."""
+def test_ambiguous_and_unknown_kernels_are_errors(registry: Registry) -> None:
+    """Prevents: a silent choice between two kernels, or an answer without a dispatch."""
     config = registry.entries[0].config
     other = registry.entries[1].config
     for entry in (Entry("a.so", "l", (), config), Entry("a.so", "k", (), other)):

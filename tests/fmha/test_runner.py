@@ -1,4 +1,4 @@
-"""What a runner refuses, and what it makes of arrays, before anything runs."""
+"""Checks and rounding of a runner's arrays, before a kernel runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from qola.reference.formats import rounded
 FORWARD = make_problem("fwd", "fp16", seqlen_q=3, seqlen_k=5, nhead_q=2, hdim=32, return_lse=True)
 
 
-def a_runner(done: DeviceRun | None = None) -> Runner:
+def make_runner(done: DeviceRun | None = None) -> Runner:
     built = Mock()
     built.plan.archs = ("gfx950",)
-    made = Runner(built, "gfx950")
-    made._device = Mock()
-    made._device.run.return_value = done
-    return made
+    runner_ = Runner(built, "gfx950")
+    runner_._device = Mock()
+    runner_._device.run.return_value = done
+    return runner_
 
 
 def arrays(problem: AttentionProblem) -> list[Any]:
@@ -32,26 +32,26 @@ def arrays(problem: AttentionProblem) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("problem", "message"),
     [
         (replace(FORWARD, direction="pagedkv_prefill"), "pagedkv_prefill, no pages"),
         (replace(FORWARD, direction="fwd_appendkv"), "fwd_appendkv, no new"),
         (replace(FORWARD, direction="fwd"), "direction fwd, no new"),
     ],
 )
-def test_problems_without_pages_or_new_rows(given: AttentionProblem, words: str) -> None:
-    """Prevents: an error of NumPy or of a kernel, or an array of no rows, for such a problem."""
-    run = a_runner().forward if "pages" in words else a_runner().append_kv
-    with pytest.raises(ProblemError, match=words):
-        run(given, *arrays(given))
+def test_problems_without_pages_or_new_rows(problem: AttentionProblem, message: str) -> None:
+    """Prevents: an error of NumPy or of a kernel for a problem without pages or new rows."""
+    run = make_runner().forward if "pages" in message else make_runner().append_kv
+    with pytest.raises(ProblemError, match=message):
+        run(problem, *arrays(problem))
 
 
 def test_arrays_are_rounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: twice the time for large arrays of a backward."""
-    counted = Mock(wraps=rounded)
-    monkeypatch.setattr(runner, "rounded", counted)
+    """Prevents: a backward that rounds large arrays twice, and takes twice the time."""
+    counting_rounded = Mock(wraps=rounded)
+    monkeypatch.setattr(runner, "rounded", counting_rounded)
     backward = replace(FORWARD, direction="bwd")
     q, k, v = arrays(backward)
-    of = a_runner(DeviceRun({"dq": q, "dk": k, "dv": v}, (), (), 0))
-    of.backward(backward, q, k, v, np.ones(backward.shapes()["o"]))
-    assert counted.call_count == len("qkvd")
+    runner_ = make_runner(DeviceRun({"dq": q, "dk": k, "dv": v}, (), (), 0))
+    runner_.backward(backward, q, k, v, np.ones(backward.shapes()["o"]))
+    assert counting_rounded.call_count == len("qkvd")

@@ -1,4 +1,4 @@
-"""Problems of a sweep, and what is said of those that differ."""
+"""Problems of a sweep, and the report of problems that differ."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ KERNELS = [
 ]
 
 
-def test_a_sweep_is_the_same_for_a_seed() -> None:
-    """Prevents: a difference that is seen once and never again, and a sweep of one kernel."""
+def test_a_sweep_is_deterministic() -> None:
+    """Prevents: a difference that cannot be reproduced, or a sweep of only one kernel."""
     found = list(sweep(KERNELS, 200))
     assert found == list(sweep(KERNELS, 200))
     assert found != list(sweep(KERNELS, 200, seed=1))
     assert len(set(found)) > 190
-    assert {one.direction for one in found} == {"fwd", "bwd"}
-    assert {one.mode for one in found} == {"batch", "group"}
-    # And what the kernels do not serve.
-    assert {one.dtype for one in found} > {"bf16"}
+    assert {problem.direction for problem in found} == {"fwd", "bwd"}
+    assert {problem.mode for problem in found} == {"batch", "group"}
+    # Some problems have a data type that no kernel serves.
+    assert {problem.dtype for problem in found} > {"bf16"}
     assert list(sweep([], 5)) == []
-    # Each can be written into a file of problems, changed or not.
-    assert parse_lines("\n".join(one.to_json() for one in found), "swept") == found
+    # Problems do not change when written to a file and read again.
+    assert parse_lines("\n".join(problem.to_json() for problem in found), "swept") == found
 
 
-def test_what_is_said_of_a_problem() -> None:
-    """Prevents: a library that launches another kernel, or fails, and is said to agree."""
+def test_report_of_a_problem() -> None:
+    """Prevents: a wrong or failing launch that is reported as agreement."""
     same = Compared(FORWARD, "gfx950", ("k",), ("k",), ((2, 4, 1),), ("k",))
     assert same.agrees
     assert same.line() == f"{FORWARD} -> k 2x4x1"
     none = Compared(FORWARD, "gfx950", (), (), (), error=f"mha_fwd {REFUSED}")
     assert none.agrees
     assert none.line().endswith("-> none: mha_fwd returned -1: no kernel")
-    words = {
+    by_text = {
         "launched l; selected k": replace(same, launched=("l",), found=("l",)),
         "launched k; find names l": replace(same, found=("l",)),
         "launched k; find names k, k": replace(same, found=("k", "k")),
@@ -63,9 +63,9 @@ def test_what_is_said_of_a_problem() -> None:
         ),
         f"launched none (mha_fwd {REFUSED}); selected k": replace(none, selected=("k",)),
     }
-    for said, one in words.items():
-        assert (one.agrees, one.line()) == (False, f"{FORWARD}: {said}")
-    # Compared with one of both, or with neither.
+    for text, comparison in by_text.items():
+        assert (comparison.agrees, comparison.line()) == (False, f"{FORWARD}: {text}")
+    # Compared with only the dispatch, only find, or neither.
     unread = replace(same, selected=(), unread="not understood")
     assert (unread.as_selected, unread.agrees) == (None, True)
     assert unread.line() == f"{FORWARD} -> k 2x4x1"
@@ -73,7 +73,7 @@ def test_what_is_said_of_a_problem() -> None:
     unasked = replace(same, found=(), unasked="not a problem for C")
     assert (unasked.as_found, unasked.agrees) == (None, True)
     assert replace(unasked, unread="not understood").agrees is None
-    differing = list(words.values())
+    differing = list(by_text.values())
     values = json.loads(differing[0].to_json())
     assert (values["agrees"], values["launched"], values["problem"]["dtype"]) == (
         *(False, ["l"]),
@@ -82,11 +82,11 @@ def test_what_is_said_of_a_problem() -> None:
 
 
 def test_an_error_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a script that has to read an error's text."""
+    """Prevents: a script that must parse the text of an error."""
     library = ["--module", "libmha_fwd", "x.so", "caller", "plan.json", "--runtime", "y.so"]
-    for words in ([], ["--json"]):
-        assert main([*library, "--problems=absent", *words]) == 2
+    for options in ([], ["--json"]):
+        assert main([*library, "--problems=absent", *options]) == 2
         out, err = capsys.readouterr()
         assert "a file of problems" in err
-        found = json.loads(out)["error"]["findings"][0]["place"] if words else out
-        assert found == ("absent" if words else "")
+        found = json.loads(out)["error"]["findings"][0]["place"] if options else out
+        assert found == ("absent" if options else "")
