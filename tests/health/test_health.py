@@ -1,4 +1,4 @@
-"""Health of trees: code objects read, differences ordered, verdicts stored, page and JSON."""
+"""Health reports: code objects, sorted differences, stored verdicts, page and JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tree(name: str, *kernels: KernelHealth) -> TreeHealth:
 
 @pytest.fixture(scope="module")
 def trees(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two trees without CK, with code objects of the wheel: one other, one more, one fewer."""
+    """Write two trees of code objects, without CK: the second changes, adds and removes one."""
     found = []
     source = aiter_tree / "aiter_meta/hsa" / FORWARD
     names = {
@@ -49,7 +49,7 @@ def trees(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
         for file in files:
             shutil.copy(source / file, root / "hsa" / FORWARD)
         found.append(root)
-    # Another kernel by the same name.
+    # Another kernel in a file of the same name.
     other = found[1] / "hsa" / FORWARD / "fwd_hd128_bf16_rtna.co"
     other.write_bytes((source / "fwd_hd128_bf16_causal_rtna.co").read_bytes())
     (found[1] / "hsa/damaged.co").write_bytes(b"\x7fELF")
@@ -59,11 +59,11 @@ def trees(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 def test_two_trees_are_compared(
     trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a changed, new or faulty kernel that nobody sees, or figures not the metadata's."""
-    words = ["health", "--aiter", *map(str, trees), "--json", "-o", "h.html", "-q"]
-    assert main(words, {}, directory=tmp_path) == ExitCode.WRONG
+    """Prevents: an unreported changed, new or faulty kernel, or figures unlike its metadata."""
+    command = ["health", "--aiter", *map(str, trees), "--json", "-o", "h.html", "-q"]
+    assert main(command, {}, directory=tmp_path) == ExitCode.WRONG
     found = json.loads(capsys.readouterr().out)
-    kinds = [one["kind"] for one in found["differences"]]
+    kinds = [difference["kind"] for difference in found["differences"]]
     assert (kinds[0], kinds[-1], len(kinds)) == ("fails now", "removed", 3)
     assert found["differences"][0]["key"] == FAULTY
     assert "sha256" in found["differences"][1]["changes"]
@@ -86,51 +86,51 @@ def test_two_trees_are_compared(
 def test_a_wheel_is_read_as_its_tree(
     trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a wheel file that only works unpacked, or one that is no wheel as a traceback."""
+    """Prevents: a wheel that must be unpacked first, or a traceback for an invalid wheel."""
     wheel = shutil.make_archive(str(tmp_path / "aiter"), "zip", trees[0])
     file = Path(wheel).rename(tmp_path / "aiter-1.whl")
     (tmp_path / "bad.whl").write_text("no archive")
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
-    words = ["health", "--json", "-q", "--aiter"]
-    assert main([*words, str(file), str(trees[0])], environ, directory=tmp_path) == ExitCode.DONE
+    command = ["health", "--json", "-q", "--aiter"]
+    assert main([*command, str(file), str(trees[0])], environ, directory=tmp_path) == ExitCode.DONE
     found = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in found["trees"]] == ["aiter-1.whl", "old"]
+    assert [tree_["name"] for tree_ in found["trees"]] == ["aiter-1.whl", "old"]
     assert found["differences"] == []
     assert len(found["trees"][0]["kernels"]) == 2
-    assert main([*words, "bad.whl"], environ, directory=tmp_path) == ExitCode.AITER
+    assert main([*command, "bad.whl"], environ, directory=tmp_path) == ExitCode.AITER
     assert "a wheel of AITER (.whl)" in capsys.readouterr().out
 
 
 def test_patterns_and_names(
     trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a pattern ignored, and trees of one name taken for each other."""
-    words = ["health", "--aiter", f"a={trees[0]}", f"b={trees[1]}", "-q"]
-    assert main([*words, "--kernels", "*_rtna.co"], {}, directory=tmp_path) == ExitCode.DONE
-    told = capsys.readouterr().out
-    assert "a: 1 kernels: 0 passed, 0 failed, 1 untried" in told
-    assert "a -> b" in told
-    assert main([*words, "--kernels", "nothing"], {}, directory=tmp_path) == ExitCode.ERROR
+    """Prevents: an ignored pattern, or confusion of two trees with equal names."""
+    command = ["health", "--aiter", f"a={trees[0]}", f"b={trees[1]}", "-q"]
+    assert main([*command, "--kernels", "*_rtna.co"], {}, directory=tmp_path) == ExitCode.DONE
+    output = capsys.readouterr().out
+    assert "a: 1 kernels: 0 passed, 0 failed, 1 untried" in output
+    assert "a -> b" in output
+    assert main([*command, "--kernels", "nothing"], {}, directory=tmp_path) == ExitCode.ERROR
     assert "no code object nothing" in capsys.readouterr().err
-    words = ["health", "--aiter", f"a={trees[0]}", f"a={trees[1]}", "-q"]
-    assert main(words, {}, directory=tmp_path) == ExitCode.ERROR
+    command = ["health", "--aiter", f"a={trees[0]}", f"a={trees[1]}", "-q"]
+    assert main(command, {}, directory=tmp_path) == ExitCode.ERROR
     assert "two trees named a" in capsys.readouterr().err
 
 
 def test_a_tree_of_another_configuration_has_code_objects(
     trees: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a comparison of many AITERs that ends at one whose configuration is unknown."""
+    """Prevents: a comparison that stops at a tree whose configuration qola cannot read."""
     shutil.copytree(trees[0] / "hsa", tmp_path / "odd/hsa")
-    words = ["health", "--aiter", "odd", "--json", "-q"]
-    assert main(words, {}, directory=tmp_path) == ExitCode.DONE
+    command = ["health", "--aiter", "odd", "--json", "-q"]
+    assert main(command, {}, directory=tmp_path) == ExitCode.DONE
     (found,) = json.loads(capsys.readouterr().out)["trees"]
     assert len(found["kernels"]) == 2
     assert [check["status"] for check in found["checks"]] == ["broken"]
 
 
-def test_the_worst_comes_first() -> None:
-    """Prevents: a kernel that fails now, below thousands of other digests."""
+def test_the_worst_difference_comes_first() -> None:
+    """Prevents: a newly failing kernel listed below thousands of changed digests."""
     passed, failed = KernelVerdict("passed", 1), KernelVerdict("failed", 1, 2.0, ("wrong",))
     changes = {
         "fails now": (replace(KERNEL, verdict=passed), replace(KERNEL, verdict=failed)),
@@ -141,32 +141,32 @@ def test_the_worst_comes_first() -> None:
         "passes now": (replace(KERNEL, verdict=failed), replace(KERNEL, verdict=passed)),
         "other code": (KERNEL, replace(KERNEL, sha256="b")),
     }
-    # By name in the opposite order.
+    # Sorting by name would reverse the order.
     names = {kind: f"{9 - number}" for number, kind in enumerate(changes)}
     old = tree("old", *(replace(pair[0], key=names[kind]) for kind, pair in changes.items()))
     new = tree("new", *(replace(pair[1], key=names[kind]) for kind, pair in changes.items()))
-    assert [one.kind for one in compare_trees([old, new])] == list(changes)
+    assert [difference.kind for difference in compare_trees([old, new])] == list(changes)
     assert compare_trees([old, old]) == ()
-    # Another fault of a kernel that has failed before.
+    # A kernel that already failed has one more fault.
     (old, new) = (tree(n, replace(KERNEL, sha256=n, proven=p)) for n, p in FAULTS.items())
     (found,) = compare_trees([old, new])
     assert (found.kind, "proven one -> one, two" in found.changes) == ("fails now", True)
 
 
 def test_trees_share_verdicts() -> None:
-    """Prevents: kernels of a tree that does not build, untried though an equal one was tried."""
+    """Prevents: an untried kernel of an unbuildable tree, although an equal kernel was tried."""
     failed, not_built = KernelVerdict("failed", 1, 2.0, ("wrong",)), untried("does not build")
     new = tree("new", replace(KERNEL, verdict=failed))
     old = tree("old", replace(KERNEL, verdict=not_built), replace(KERNEL, sha256="b", verdict=None))
     found = share_verdicts([old, new])
-    assert [[kernel.verdict for kernel in one.kernels] for one in found] == [
+    assert [[kernel.verdict for kernel in tree_.kernels] for tree_ in found] == [
         [failed, None],
         [failed],
     ]
 
 
 def test_patterns_select_the_sample() -> None:
-    """Prevents: minutes of compilation for a sample that --kernels leaves out, or no sample."""
+    """Prevents: a sample compiled although --kernels excludes it, or a requested one skipped."""
     assert EmulationRequest().has_sample
     assert EmulationRequest().takes("fmha_fwd_d32_fp16")
     assert not EmulationRequest(patterns=("hsa/*",)).has_sample
@@ -179,22 +179,25 @@ def test_patterns_select_the_sample() -> None:
 
 
 def test_the_sample_is_compared() -> None:
-    """Prevents: a kernel of Composable Kernel that fails now, and exit code 0 or no difference."""
+    """Prevents: exit code 0, or no difference, for a kernel of CK that fails now."""
     passed, failed = KernelVerdict("passed", 1), KernelVerdict("failed", 1, 2.0, ("wrong",))
     old = replace(tree("old"), sample={"gfx942/k": passed, "gfx950/k": passed, "gfx950/l": passed})
     new = replace(tree("new"), sample={"gfx942/k": failed, "gfx950/k": passed, "gfx950/m": passed})
     assert (old.failed, new.failed) == (False, True)
-    kinds = {(one.kind, one.arch, one.symbol) for one in compare_trees([old, new])}
+    kinds = {
+        (difference.kind, difference.arch, difference.symbol)
+        for difference in compare_trees([old, new])
+    }
     assert kinds == {("fails now", "gfx942", "k"), ("not tried any more", "gfx950", "l")}
     report = HealthReport((new, old), compare_trees([new, old]))
-    # The failed kernel of a tree that is not the last.
+    # The page also lists the failed kernel of an earlier tree.
     failures = render(report).partition('id="failed-table"')[2].partition("</table>")[0]
     assert "gfx942/k" in failures
     assert "wrong" in failures
 
 
-def test_verdicts_are_those_of_verify() -> None:
-    """Prevents: a failed kernel reported as another, as the JSON between the programs changes."""
+def test_verdicts_match_those_of_verify() -> None:
+    """Prevents: a failed kernel reported with another state after a change of verify's JSON."""
     problem = make_problem("fwd", "fp16", seqlen_q=2, seqlen_k=2, nhead_q=1, hdim=32)
     wrong = Verdict("o", float("inf"), 1, 4, (0,), 1.0, 2.0, 0.1)
     trials = (Trial(Sample(problem), ("k",), (wrong,), (), ""),)
@@ -209,12 +212,12 @@ def test_verdicts_are_those_of_verify() -> None:
 
 
 def test_the_error_of_a_died_process_is_known() -> None:
-    """Prevents: a crash of one kernel that leaves all others untried, after an edit of a title."""
+    """Prevents: a crash of one kernel that leaves others untried, since an error title changed."""
     assert ReplayError.default_title == DIED
 
 
 def test_a_page_escapes_and_lists_the_sample() -> None:
-    """Prevents: a name that is HTML, and a sample of CK that the page leaves out."""
+    """Prevents: names that are not escaped in HTML, or a page without the sample of CK."""
     sample = {"gfx950/fmha_fwd_x": KernelVerdict("passed", 1, 0.5)}
     sampled = replace(tree("<b>", KERNEL), sample=sample)
     page = render(HealthReport((sampled,), ()))

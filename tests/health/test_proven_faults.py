@@ -1,4 +1,4 @@
-"""Faults that the emulator has proven: found in trees, warned of by plans, refused on request."""
+"""Faults that the emulator has proven: found in trees, reported or refused by plans."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NO_KEYS = "forward-sequence-without-keys"
 
 @pytest.mark.parametrize("fault", read_proven_faults(), ids=lambda fault: fault.name)
 def test_a_fault_is_complete(fault: object) -> None:
-    """Prevents: a fault whose problem is not one, or that matches no kernel."""
-    (found,) = [one for one in read_proven_faults() if one is fault]
+    """Prevents: a fault with an invalid problem, or without a way to match kernels."""
+    (found,) = [known_fault for known_fault in read_proven_faults() if known_fault is fault]
     (problem,) = parse_for_directions(found.problem.split(), ["fwd", "bwd"])
     assert problem.direction in ("fwd", "bwd")
     assert sum(map(bool, (found.code_objects, found.fields, found.kernels))) == 1
@@ -49,7 +49,7 @@ def test_a_fault_is_complete(fault: object) -> None:
 
 
 def test_the_wheels_kernels_are_found(aiter_tree: Path) -> None:
-    """Prevents: digests of no kernel that anybody has, so that no plan warns."""
+    """Prevents: digests that do not match the wheel's kernels, so that plans do not warn."""
     tree = read_tree(aiter_tree)
     kernels = []
     for fault in read_proven_faults():
@@ -66,7 +66,7 @@ def test_the_wheels_kernels_are_found(aiter_tree: Path) -> None:
 
 
 def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a warning for a Composable Kernel with another dispatch, or another kernel."""
+    """Prevents: a warning for a CK with another dispatch, or for another kernel."""
     faulty = {"pipeline": "qr_async_trload", "dpad": True}
     wheel, later = read_tree(aiter_tree), read_tree(write_later_tree(tmp_path / "tree"))
 
@@ -84,7 +84,7 @@ def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
 def test_patches_correct_the_faults_that_name_them(
     repo_root: Path, aiter_tree: Path, tmp_path: Path
 ) -> None:
-    """Prevents: a patch that does not fit the pinned AITER, or a warning of what it corrects."""
+    """Prevents: a patch that does not apply to the pinned AITER, or a warning after patching."""
     patches = sorted((repo_root / "manifests/patches").glob("*.patch"))
     corrected = [
         fault for fault in read_proven_faults() if fault.fixed.startswith("manifests/patches/")
@@ -104,7 +104,7 @@ def test_patches_correct_the_faults_that_name_them(
 
 
 def test_names_of_kernels_may_be_patterns(aiter_tree: Path) -> None:
-    """Prevents: a fault of some tiles of a pipeline that is taken for one of all, or of none."""
+    """Prevents: a fault of some tiles reported for all tiles of the pipeline, or for none."""
     tile, rest = (
         "fmha_bwd_d64_bf16_batch_b32x16x64_o2",
         "nmask_ndropout_deterministic_trload_gfx950",
@@ -126,8 +126,8 @@ def test_names_of_kernels_may_be_patterns(aiter_tree: Path) -> None:
 HELPERS = {"fmha_bwd_dot_do_o_d64_bf16_b64_batch_o2_ps_gfx950": "backward-bias-short-queries"}
 
 
-def test_recorded_failures_are_warned_of(repo_root: Path) -> None:
-    """Prevents: a committed verdict that fails, of which no plan warns."""
+def test_plans_warn_of_recorded_failures(repo_root: Path) -> None:
+    """Prevents: a failing committed verdict without a warning in plans."""
     faults = read_proven_faults()
     patterns = [name for fault in faults for name in (*fault.kernels, *fault.code_objects.values())]
     # This fault names its kernels by fields of their config.
@@ -137,7 +137,7 @@ def test_recorded_failures_are_warned_of(repo_root: Path) -> None:
     assert failed
     assert set(HELPERS.values()) <= {fault.name for fault in faults}
     for name, reason in failed:
-        # A fault of memory has the kernel's name and the instruction's place in it.
+        # The message of a memory fault has the kernel's name and the instruction's offset.
         place = re.search(r": (\S+)\+0x", reason)
         kernels = {name, place[1] if place else name}
         known = any(fnmatchcase(kernel, pattern) for kernel in kernels for pattern in patterns)
@@ -147,16 +147,16 @@ def test_recorded_failures_are_warned_of(repo_root: Path) -> None:
 def test_a_plan_warns_and_refuses(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a library with a kernel of wrong results, and nobody is told."""
-    words = ["plan", "m.toml", "--aiter-root", str(aiter_tree)]
+    """Prevents: a library with a kernel of wrong results, without a warning."""
+    command = ["plan", "m.toml", "--aiter-root", str(aiter_tree)]
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     (tmp_path / "m.toml").write_text(MANIFEST.format(key=""))
-    assert main(words, environ, directory=tmp_path) == ExitCode.DONE
-    told = "".join(capsys.readouterr())
-    assert "O and LSE of a sequence without keys come from uninitialised registers" in told
-    assert "qola dispatch direction=fwd dtype=bf16 hdim=128 mode=group" in told
+    assert main(command, environ, directory=tmp_path) == ExitCode.DONE
+    output = "".join(capsys.readouterr())
+    assert "O and LSE of a sequence without keys come from uninitialised registers" in output
+    assert "qola dispatch direction=fwd dtype=bf16 hdim=128 mode=group" in output
     (tmp_path / "m.toml").write_text(MANIFEST.format(key="refuse_proven_faults = true"))
-    assert main(words, environ, directory=tmp_path) == ExitCode.PLAN
-    told = "".join(capsys.readouterr())
-    assert docs_url(f"guide/health.md#{NO_KEYS}") in told
-    assert "remove [build].refuse_proven_faults" in told
+    assert main(command, environ, directory=tmp_path) == ExitCode.PLAN
+    output = "".join(capsys.readouterr())
+    assert docs_url(f"guide/health.md#{NO_KEYS}") in output
+    assert "remove [build].refuse_proven_faults" in output
