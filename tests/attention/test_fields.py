@@ -1,4 +1,4 @@
-"""Problems from lines of JSON and from words, and the errors of those that are wrong."""
+"""Problems parsed from JSON lines and from options, and the errors of wrong problems."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ SHORT: dict[str, Any] = {
 def errors(*lines: str) -> list[tuple[str, str, str]]:
     with pytest.raises(ProblemError) as error:
         parse_lines("\n".join(lines), "mine")
-    return [(one.place, one.found, one.expected) for one in error.value.findings]
+    return [(finding.place, finding.found, finding.expected) for finding in error.value.findings]
 
 
 def test_lines() -> None:
-    """Prevents: a refused line that leaves defaults out, or a problem that is skipped."""
+    """Prevents: a line refused because it leaves out defaults, or a skipped line."""
     text = f"{FORWARD.to_json()}\n\n{json.dumps(SHORT | {'return_lse': True})}\n"
     assert parse_lines(text, "mine") == [FORWARD, FORWARD]
-    more = {"mask_type": "top_left", "window_size_right": 0, "page_seed": 3, "softmax_scale": 2}
-    (problem,) = parse_lines(json.dumps(SHORT | more), "mine")
+    other_fields = {
+        "mask_type": "top_left",
+        "window_size_right": 0,
+        "page_seed": 3,
+        "softmax_scale": 2,
+    }
+    (problem,) = parse_lines(json.dumps(SHORT | other_fields), "mine")
     assert (problem.mask, problem.layout.page_seed) == (Mask("top_left", -1, 0), 3)
     assert type(problem.softmax_scale) is float
 
 
 def test_wrong_lines() -> None:
-    """Prevents: an error without its line, or one error at a time."""
+    """Prevents: an error without its line, or errors reported one at a time."""
     found = errors(FORWARD.to_json(), "[1]", "{", json.dumps({"dtype": "bf16"}))
     places = [place for place, *_ in found]
     assert places[:2] == ["mine:2", "mine:3"]
@@ -78,18 +83,20 @@ def test_wrong_lines() -> None:
 def test_errors_name_the_field(
     changes: dict[str, Any], place: str, found: str, expected: str
 ) -> None:
-    """Prevents: a problem with another meaning, and an error without the valid values."""
-    ((where, error, right),) = errors(json.dumps(SHORT | changes))
+    """Prevents: a wrong value accepted with another meaning, or an error without valid values."""
+    ((where, error, valid),) = errors(json.dumps(SHORT | changes))
     assert where == f"mine:1 {place}"
     assert error.startswith(found)
-    assert expected in right
+    assert expected in valid
 
 
-def test_every_word_reaches_the_problem() -> None:
-    """Prevents: a word that is parsed and has no effect."""
-    words = "dtype=fp16 hdim=192x128 seqlen_q=7 seqlen_k=9 batch=2 nhead_q=8 nhead_k=2"
-    more = "bias_type=alibi mask_type=top_left window_size_left=3 window_size_right=0"
-    found = parse_words(f"{words} {more} return_lse=yes dropout_p=0.5 use_asm=yes".split(), "fwd")
+def test_every_option_reaches_the_problem() -> None:
+    """Prevents: an option that is parsed but has no effect."""
+    options = "dtype=fp16 hdim=192x128 seqlen_q=7 seqlen_k=9 batch=2 nhead_q=8 nhead_k=2"
+    more_options = "bias_type=alibi mask_type=top_left window_size_left=3 window_size_right=0"
+    found = parse_words(
+        f"{options} {more_options} return_lse=yes dropout_p=0.5 use_asm=yes".split(), "fwd"
+    )
     assert (found.seqlen_q, found.seqlen_k, found.batch) == ((7, 7), (9, 9), 2)
     assert (found.hdim_q, found.hdim_v, found.nhead_q, found.nhead_k) == (192, 128, 8, 2)
     assert (found.mask, found.bias_type) == (Mask("top_left", 3, 0), "alibi")
@@ -99,12 +106,12 @@ def test_every_word_reaches_the_problem() -> None:
         0.5,
         "batch",
     )
-    words = "dtype=bf16 hdim=64 seqlen_q=7,8 has_dbias=yes deterministic=yes bias_type=bias"
-    found = parse_words(words.split(), "bwd")
+    options = "dtype=bf16 hdim=64 seqlen_q=7,8 has_dbias=yes deterministic=yes bias_type=bias"
+    found = parse_words(options.split(), "bwd")
     assert (found.mode, found.seqlen_q) == ("group", (7, 8))
     assert (found.has_dbias, found.deterministic) == (True, True)
-    words = "dtype=bf16 hdim=64 seqlen_q=1 direction=fwd_splitkv num_splits=4 page_block_size=128"
-    found = parse_words([*words.split(), "logits_soft_cap=30", "mask_type=causal"], "fwd")
+    options = "dtype=bf16 hdim=64 seqlen_q=1 direction=fwd_splitkv num_splits=4 page_block_size=128"
+    found = parse_words([*options.split(), "logits_soft_cap=30", "mask_type=causal"], "fwd")
     assert (found.direction, found.num_splits, found.logits_soft_cap) == ("fwd_splitkv", 4, 30.0)
     assert (found.layout.page_block_size, found.mask) == (128, Mask("bottom_right", -1, 0))
     assert parse_words(str(found).split(), "bwd") == found
@@ -114,19 +121,19 @@ def test_every_word_reaches_the_problem() -> None:
     assert parse_words(str(uneven).split(), "fwd") == uneven
 
 
-def test_words_for_one_direction() -> None:
-    """Prevents: a backward problem refused for a field that forward problems do not have."""
-    words = ["dtype=bf16", "seqlen_q=64", "hdim=128", "deterministic=yes"]
-    (problem,) = parse_for_directions(words, ("fwd", "bwd"))
+def test_options_of_only_one_direction() -> None:
+    """Prevents: a backward problem refused for a field that forward problems lack."""
+    options = ["dtype=bf16", "seqlen_q=64", "hdim=128", "deterministic=yes"]
+    (problem,) = parse_for_directions(options, ("fwd", "bwd"))
     assert (problem.direction, problem.deterministic) == ("bwd", True)
-    found = parse_for_directions(words[:3], ("fwd", "bwd"))
-    assert [one.direction for one in found] == ["fwd", "bwd"]
+    found = parse_for_directions(options[:3], ("fwd", "bwd"))
+    assert [problem_.direction for problem_ in found] == ["fwd", "bwd"]
     with pytest.raises(ProblemError, match="no deterministic: arguments of fwd have none"):
-        parse_for_directions(words, ("fwd",))
+        parse_for_directions(options, ("fwd",))
 
 
-def test_conditions_have_fields_of_problems() -> None:
-    """Prevents: C++ of Composable Kernel as the reason that a user reads."""
+def test_conditions_name_fields_of_problems() -> None:
+    """Prevents: an error that shows C++ of Composable Kernel to the user."""
     for condition, text in {
         "begins(device_name, 'gfx950')": "arch=gfx950",
         "t.data_type == 'bf16'": "dtype=bf16",
