@@ -1,4 +1,4 @@
-"""`qola init --model`: the manifests of well-known models have the kernels of all their layers."""
+"""`qola init --model`: manifests of well-known models have kernels for all their layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCHS = ("gfx942", "gfx950")
 
 
 class Result(NamedTuple):
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ Cover = Callable[[str], tuple[Result, Plan]]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache for all tests."""
+    """Return a cache directory for all tests."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -41,9 +41,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def init(tmp_path: Path, aiter_tree: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> Init:
     """Return a function that runs ``qola init --model`` in an empty directory."""
 
-    def call(model: str, *words: str) -> Result:
+    def call(model: str, *options: str) -> Result:
         config = CONFIGS / f"{model}.json"
-        command = ["init", "-q", *words, "--model", str(config), "--aiter-root", str(aiter_tree)]
+        command = ["init", "-q", *options, "--model", str(config), "--aiter-root", str(aiter_tree)]
         command += [f"--arch={arch}" for arch in ARCHS]
         code = cli.main(command, {"QOLA_CACHE_HOME": str(cache)}, directory=tmp_path)
         return Result(code, *capsys.readouterr())
@@ -53,31 +53,35 @@ def init(tmp_path: Path, aiter_tree: Path, cache: Path, capsys: pytest.CaptureFi
 
 @pytest.fixture
 def cover(
-    init: Init, tmp_path: Path, aiter_tree: Path, cache: Path, known: dict[str, tuple[Result, Plan]]
+    init: Init,
+    tmp_path: Path,
+    aiter_tree: Path,
+    cache: Path,
+    results_by_model: dict[str, tuple[Result, Plan]],
 ) -> Cover:
     """Return a function that runs the command once for a model, and plans its manifest."""
 
     def call(model: str) -> tuple[Result, Plan]:
-        if model not in known:
+        if model not in results_by_model:
             result = init(model, f"{model}.toml")
             assert (result.code, result.err) == (0, "")
             environ, file = {"QOLA_CACHE_HOME": str(cache)}, tmp_path / f"{model}.toml"
-            # The manifest has the report as comments.
+            # The manifest contains the report as comments.
             text = file.read_text("utf-8")
             assert all(f"# {line}".rstrip() in text for line in result.out.splitlines()[:-1])
-            known[model] = result, plan_of(file, aiter_root=aiter_tree, environ=environ)
-        return known[model]
+            results_by_model[model] = result, plan_of(file, aiter_root=aiter_tree, environ=environ)
+        return results_by_model[model]
 
     return call
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, tuple[Result, Plan]]:
-    """Return results of earlier tests."""
+def results_by_model() -> dict[str, tuple[Result, Plan]]:
+    """Return the results of earlier tests, by model."""
     return {}
 
 
-#: Head dimensions and features of a model's kernels, and the kernels of its plan.
+#: Model, head dimension and features of its kernels, and number of planned kernels.
 SMALL = [
     ("gemma-2-9b", "d256", "_logits_nbias_mask_", 20),
     ("deepseek-v3", "d192", "_nlogits_nbias_", 8),
@@ -128,7 +132,7 @@ def test_assembly_kernels(cover: Cover) -> None:
 
 
 def test_missing_kernels_have_a_reason(cover: Cover) -> None:
-    """Prevents: MLA's decoding that falls through silently, or a module that does not exist."""
+    """Prevents: MLA decoding that is silently left out, or a module that does not exist."""
     out = cover("deepseek-v3")[0].out
     missing = "missing: head dimension 576x512: the largest of fwd_splitkv is 256x256"
     assert f"    gfx950  {missing}\n" in out
@@ -137,7 +141,7 @@ def test_missing_kernels_have_a_reason(cover: Cover) -> None:
 
 
 def test_no_manifest_without_a_kernel(init: Init, tmp_path: Path) -> None:
-    """Prevents: attention without its sinks, because older dispatches ignore them."""
+    """Prevents: a manifest for a model with attention sinks, which old dispatches ignore."""
     result = init("gpt-oss-120b")
     assert result.code == 6
     assert "gpt-oss-120b.json prefill on gfx942, gfx950\n" in result.err
@@ -147,7 +151,7 @@ def test_no_manifest_without_a_kernel(init: Init, tmp_path: Path) -> None:
 
 
 def test_no_manifest_without_the_data_type(init: Init, tmp_path: Path) -> None:
-    """Prevents: an error in a manifest that the user does not have."""
+    """Prevents: an error that refers to a manifest which the user does not have."""
     config = json.loads((CONFIGS / "llama-3.1-8b.json").read_text("utf-8"))
     (tmp_path / "f32.json").write_text(json.dumps({**config, "torch_dtype": "float32"}), "utf-8")
     result = init(str(tmp_path / "f32"), "-")
@@ -158,12 +162,12 @@ def test_no_manifest_without_the_data_type(init: Init, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_command_makes_the_same_manifest(init: Init, tmp_path: Path, aiter_tree: Path) -> None:
-    """Prevents: a manifest whose first line makes another one."""
+def test_the_first_line_repeats_the_command(init: Init, tmp_path: Path, aiter_tree: Path) -> None:
+    """Prevents: a command in the first line that writes another manifest."""
     assert init("llama-3.1-8b", "qola.toml", "--namespace", "te").code == 0
     first = (tmp_path / "qola.toml").read_text("utf-8").splitlines()[0]
-    wanted = ["--arch=gfx950", "--namespace=te", f"--aiter-root={aiter_tree}"]
-    assert shlex.split(first)[-3:] == wanted
+    expected = ["--arch=gfx950", "--namespace=te", f"--aiter-root={aiter_tree}"]
+    assert shlex.split(first)[-3:] == expected
 
 
 def test_files_are_refused_before_planning(init: Init, tmp_path: Path) -> None:

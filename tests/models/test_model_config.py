@@ -1,4 +1,4 @@
-"""Configurations of models: which attention their layers compute, and what is wrong with them."""
+"""Model configurations: the attention of each layer, and errors of wrong configurations."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ def model(name: str) -> Model:
     return parse_model((CONFIGS / f"{name}.json").read_bytes(), f"{name}.json")
 
 
-EVERY = tuple(range(62))
+LAYERS = tuple(range(62))
 EXPECTED: dict[str, dict[tuple[int, ...], LayerAttention | None]] = {
-    "llama-3.1-8b": {EVERY[:32]: LayerAttention(32, 8, 128, 128)},
+    "llama-3.1-8b": {LAYERS[:32]: LayerAttention(32, 8, 128, 128)},
     # The window has no effect without use_sliding_window.
     "qwen2.5-72b": {tuple(range(80)): LayerAttention(64, 8, 128, 128)},
     # head_dim is not hidden_size / num_attention_heads.
-    "qwen3-30b-a3b": {EVERY[:48]: LayerAttention(32, 4, 128, 128)},
+    "qwen3-30b-a3b": {LAYERS[:48]: LayerAttention(32, 4, 128, 128)},
     "qwen3-next-80b-a3b": {
         tuple(n for n in range(48) if n % 4 != 3): None,
-        EVERY[3:48:4]: LayerAttention(16, 2, 256, 256),
+        LAYERS[3:48:4]: LayerAttention(16, 2, 256, 256),
     },
-    "deepseek-v3": {EVERY[:61]: LayerAttention(128, 128, 192, 128, latent=Latent(576, 512))},
-    "mixtral-8x7b": {EVERY[:32]: LayerAttention(32, 8, 128, 128)},
+    "deepseek-v3": {LAYERS[:61]: LayerAttention(128, 128, 192, 128, latent=Latent(576, 512))},
+    "mixtral-8x7b": {LAYERS[:32]: LayerAttention(32, 8, 128, 128)},
     "gpt-oss-120b": {
-        EVERY[:36:2]: LayerAttention(64, 8, 64, 64, window=128, has_sink=True),
-        EVERY[1:36:2]: LayerAttention(64, 8, 64, 64, has_sink=True),
+        LAYERS[:36:2]: LayerAttention(64, 8, 64, 64, window=128, has_sink=True),
+        LAYERS[1:36:2]: LayerAttention(64, 8, 64, 64, has_sink=True),
     },
     "gemma-2-9b": {
-        EVERY[:42:2]: LayerAttention(16, 8, 256, 256, window=4096, logits_soft_cap=50.0),
-        EVERY[1:42:2]: LayerAttention(16, 8, 256, 256, logits_soft_cap=50.0),
+        LAYERS[:42:2]: LayerAttention(16, 8, 256, 256, window=4096, logits_soft_cap=50.0),
+        LAYERS[1:42:2]: LayerAttention(16, 8, 256, 256, logits_soft_cap=50.0),
     },
     "gemma-3-27b": {
         tuple(n for n in range(62) if n % 6 != 5): LayerAttention(32, 16, 128, 128, window=1024),
-        EVERY[5:62:6]: LayerAttention(32, 16, 128, 128),
+        LAYERS[5:62:6]: LayerAttention(32, 16, 128, 128),
     },
-    "mistral-7b": {EVERY[:32]: LayerAttention(32, 8, 128, 128, window=4096)},
-    "phi-3-mini": {EVERY[:32]: LayerAttention(32, 32, 96, 96, window=2047)},
+    "mistral-7b": {LAYERS[:32]: LayerAttention(32, 8, 128, 128, window=4096)},
+    "phi-3-mini": {LAYERS[:32]: LayerAttention(32, 32, 96, 96, window=2047)},
     "llama-4-scout": {
         tuple(n for n in range(48) if n % 4 != 3): LayerAttention(40, 8, 128, 128, chunk=8192),
-        EVERY[3:48:4]: LayerAttention(40, 8, 128, 128),
+        LAYERS[3:48:4]: LayerAttention(40, 8, 128, 128),
     },
 }
 
@@ -58,14 +58,14 @@ def test_every_configuration_is_tested() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_layers(name: str) -> None:
-    """Prevents: kernels for another head dimension, window or kind of layer than the model has."""
+    """Prevents: kernels for another head dimension, window or layer kind than the model's."""
     found = model(name)
     assert {group.layers: group.attention for group in found.groups} == EXPECTED[name]
     assert found.dtype == "bf16"
 
 
 def test_experts_and_quantization() -> None:
-    """Prevents: a report that is silent about what the libraries do not compute."""
+    """Prevents: a report without experts or quantization, which the libraries do not compute."""
     found = model("deepseek-v3")
     assert (found.experts, found.experts_per_token, found.quantization) == (256, 8, "fp8")
     assert model("llama-4-scout").experts == 16
@@ -114,7 +114,7 @@ def findings(values: Any) -> list[tuple[str, str, str, str]]:
     ],
 )
 def test_wrong_values(changes: dict[str, Any], place: str, found: str, expected: str) -> None:
-    """Prevents: a guess for a missing or wrong value, or an error that does not name it."""
+    """Prevents: a guess for a missing or wrong value, or an error without the key."""
     first = findings({**BASE, **changes})[0]
     assert first[:2] == (f"my.json {place}", found)
     assert expected in first[2]
@@ -125,15 +125,19 @@ def test_wrong_values(changes: dict[str, Any], place: str, found: str, expected:
     [(4096, 0, {4096: 4}), (4096, 3, {0: 3, 4096: 1}), (None, 0, {0: 4})],
 )
 def test_windows_of_qwen(window: int | None, first: int, windows: dict[int, int]) -> None:
-    """Prevents: a valid configuration that is refused: a window in all layers, or in none."""
-    more = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": first}
-    model = parse_model(json.dumps({**BASE, "model_type": "qwen2", **more}), "my.json")
+    """Prevents: a valid configuration refused because all layers, or none, have a window."""
+    window_fields = {
+        "use_sliding_window": True,
+        "sliding_window": window,
+        "max_window_layers": first,
+    }
+    model = parse_model(json.dumps({**BASE, "model_type": "qwen2", **window_fields}), "my.json")
     found = {group.attention.window: len(group.layers) for group in model.groups if group.attention}
     assert found == windows
 
 
 def test_unknown_model_types() -> None:
-    """Prevents: kernels for a model whose attention nobody has read."""
+    """Prevents: kernels for a model type whose attention qola does not know."""
     ((place, found, expected, fix),) = findings({**BASE, "model_type": "lama"})
     assert (place, found, fix) == ("my.json model_type", '"lama"', 'did you mean "llama"?')
     assert "mixtral" in expected
@@ -141,7 +145,7 @@ def test_unknown_model_types() -> None:
 
 
 def test_every_error_at_once() -> None:
-    """Prevents: an error for each try."""
+    """Prevents: errors reported one at a time."""
     places = [finding[0] for finding in findings({"model_type": "llama"})]
     assert places == [
         "my.json torch_dtype",
@@ -152,7 +156,7 @@ def test_every_error_at_once() -> None:
 
 
 def test_nested_configurations() -> None:
-    """Prevents: errors in a nested configuration that name a key of the outer one."""
+    """Prevents: errors in a nested configuration that name a key of the outer configuration."""
     ((place, *_),) = findings({"text_config": {**BASE, "head_dim": 0}})
     assert place == "my.json text_config.head_dim"
     ((place, found, *_),) = findings({"text_config": [BASE]})

@@ -1,4 +1,4 @@
-"""`qola init --model --for`: the modules of AITER, and their kernels, that a model needs."""
+"""`qola init --model --for`: the modules of AITER, and the kernels, that a model needs."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def test_the_needs_of_a_model(
 
 
 def test_training_keeps_bias_and_dropout() -> None:
-    """Prevents: a wheel for AITER's own users without the kernels that only training calls."""
+    """Prevents: a wheel for `--for aiter` without the kernels that only training calls."""
     assert needs_of("llama-3.1-8b").variants["mha_fwd_variants"]["has_dropout"] is False
     trained = needs_of("llama-3.1-8b", "aiter").variants
-    kept = {"dtype": "bf16", "hdim": [128]}
-    assert trained == {"mha_fwd_variants": kept, "mha_bwd_variants": kept}
+    expected = {"dtype": "bf16", "hdim": [128]}
+    assert trained == {"mha_fwd_variants": expected, "mha_bwd_variants": expected}
 
 
 def test_a_model_without_softmax_attention() -> None:
-    """Prevents: a table of variants without head dimensions, which selects all kernels."""
+    """Prevents: a table of variants without head dimensions, which would select all kernels."""
     values = {"model_type": "qwen3_next", "torch_dtype": "bfloat16", "num_hidden_layers": 4}
     heads = {"num_attention_heads": 16, "head_dim": 256}
     text = json.dumps({**values, **heads, "layer_types": ["linear_attention"] * 4})
@@ -93,7 +93,7 @@ def reports(*names: str) -> tuple[ModuleReport, ...]:
 
 
 def test_the_manifest_of_a_model(aiter_tree: Path) -> None:
-    """Prevents: names whose kernels the filter leaves out, and modules whose plan is an error."""
+    """Prevents: kernel names that the filter excludes, or modules that cannot be planned."""
     tree, archs, needs = read_tree(aiter_tree), ("gfx942",), needs_of("deepseek-v3")
     entries = filter_entries(entries_of(reports(*MODULES), None, needs), tree, archs, needs)
     names = needs.served(variant_names(tree))
@@ -106,8 +106,8 @@ def test_the_manifest_of_a_model(aiter_tree: Path) -> None:
     assert built.keys() == {*MODULES} - {"module_mha_batch_prefill"}
     why = "selects no kernel: batch_prefill: hdim: wanted 192x128, there is only 128x128"
     left_out = '#[[modules]] #name = "module_mha_batch_prefill"'
-    words = " ".join(text.replace("\n# ", "\n").split())
-    assert f"no kernels for the model: {why} {left_out}" in words
+    flat_text = " ".join(text.replace("\n# ", "\n").split())
+    assert f"no kernels for the model: {why} {left_out}" in flat_text
     assert re.search(r'\n# \d+ kernel instances .*\n.*\nname = "module_mha_varlen_fwd"\n', text)
     varlen = built["module_mha_varlen_fwd"]
     assert {"_mask_" in name for name in varlen} == {True, False}
