@@ -1,4 +1,4 @@
-"""Hypothesis draws the same cases in every run, and keeps nothing."""
+"""Configure Hypothesis: deterministic cases, and no database of examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems for tests of the reference."""
+"""Random problems for tests of the reference."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def sequence(
     heads_k: int = 1,
     hdim_q: int = 8,
     hdim_v: int = 8,
-    to: Format | None = None,
+    format_: Format | None = None,
     **more: Any,
 ) -> Sequence:
-    """Tensors of normal numbers, rounded to a format."""
+    """Return tensors of normally distributed numbers, rounded to a format."""
 
-    def drawn(*size: int) -> F64:
+    def random_tensor(*size: int) -> F64:
         values = generator.normal(size=size)
-        return values if to is None else rounded(values, to)
+        return values if format_ is None else rounded(values, format_)
 
-    q, k = drawn(rows, heads, hdim_q), drawn(columns, heads_k, hdim_q)
-    return Sequence(q, k, drawn(columns, heads_k, hdim_v), **more)
+    q, k = random_tensor(rows, heads, hdim_q), random_tensor(columns, heads_k, hdim_q)
+    return Sequence(q, k, random_tensor(columns, heads_k, hdim_v), **more)
 
 
 @st.composite
 def masks(draw: st.DrawFn, longest: int) -> Mask:
-    """No mask, causal ones and windows."""
+    """Draw no mask, a causal mask or a window."""
     left, right = draw(st.integers(-1, longest)), draw(st.integers(-1, longest))
     windows = [Mask("top_left", left, right), Mask("bottom_right", left, right)]
     return draw(st.sampled_from([NO_MASK, TOP_LEFT, BOTTOM_RIGHT, *windows]))
@@ -44,22 +44,22 @@ def masks(draw: st.DrawFn, longest: int) -> Mask:
 
 @st.composite
 def problems(draw: st.DrawFn, longest: int = 12) -> tuple[Attention, Sequence]:
-    """Small problems of every kind that the reference knows."""
+    """Draw small problems with all features of the reference."""
     rows, columns = draw(st.integers(1, longest)), draw(st.integers(1, longest))
     heads_k = draw(st.sampled_from([1, 2, 3]))
     heads = heads_k * draw(st.sampled_from([1, 2, 4]))
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     hdim_q, hdim_v = draw(st.integers(1, 9)), draw(st.integers(1, 9))
-    of: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     bias = draw(st.sampled_from(["no", "bias", "hiding", "alibi"]))
     if bias == "alibi":
-        of["alibi_slopes"] = generator.uniform(0, 1, heads)
+        fields["alibi_slopes"] = generator.uniform(0, 1, heads)
     elif bias != "no":
-        of["bias"] = generator.normal(size=(draw(st.sampled_from([1, heads])), rows, columns))
+        fields["bias"] = generator.normal(size=(draw(st.sampled_from([1, heads])), rows, columns))
         if bias == "hiding":
-            of["bias"][generator.random(of["bias"].shape) < 0.2] = -np.inf
+            fields["bias"][generator.random(fields["bias"].shape) < 0.2] = -np.inf
     if draw(st.booleans()):
-        of["sink"] = generator.normal(size=heads)
+        fields["sink"] = generator.normal(size=heads)
     drop = draw(st.sampled_from([0.0, 0.0, 0.1, 0.5]))
     attention = Attention(
         softmax_scale=draw(st.sampled_from([1.0, hdim_q**-0.5, 0.3])),
@@ -67,5 +67,5 @@ def problems(draw: st.DrawFn, longest: int = 12) -> tuple[Attention, Sequence]:
         logits_soft_cap=draw(st.sampled_from([0.0, 0.0, 3.0])),
         dropout=Dropout(drop, draw(st.integers(0, 2**64 - 1)), 5) if drop else None,
     )
-    of["number"] = draw(st.integers(0, 3))
-    return attention, sequence(generator, rows, columns, heads, heads_k, hdim_q, hdim_v, **of)
+    fields["number"] = draw(st.integers(0, 3))
+    return attention, sequence(generator, rows, columns, heads, heads_k, hdim_q, hdim_v, **fields)

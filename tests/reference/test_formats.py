@@ -1,4 +1,4 @@
-"""Number formats: what is rounded, and the bits of it."""
+"""Number formats: rounding and encoding."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(NUMBERS, min_size=1))
-def test_fp16_and_fp32_are_those_of_numpy(values: list[float]) -> None:
-    """Prevents: a rounding of our own, at ties, at the smallest and at the largest numbers."""
+def test_fp16_and_fp32_match_numpy(values: list[float]) -> None:
+    """Prevents: rounding that differs from NumPy's at ties, small numbers or large numbers."""
     given_ = np.array(values)
     with np.errstate(over="ignore"):
         fp16, fp32 = given_.astype(np.float16), given_.astype(np.float32)
@@ -40,7 +40,7 @@ def test_fp16_and_fp32_are_those_of_numpy(values: list[float]) -> None:
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1))
 def test_bf16_is_the_upper_half_of_fp32(words: list[int]) -> None:
-    """Prevents: bf16 that the hardware would round otherwise, in each of the two ways."""
+    """Prevents: bf16 that hardware rounds differently, to nearest even or toward zero."""
     bits = np.array(words, np.uint32)
     values = bits.view(np.float32)
     finite = np.isfinite(values)
@@ -52,21 +52,21 @@ def test_bf16_is_the_upper_half_of_fp32(words: list[int]) -> None:
     assert np.array_equal(encoded(rounded(values, BF16, "toward_zero"), BF16), cut)
 
 
-@pytest.mark.parametrize("of", SMALL, ids=lambda of: of.name)
-def test_every_code_is_found_again(of: Format) -> None:
-    """Prevents: bits in memory that stand for another number than the reference computes with."""
-    codes = np.arange(2**of.bits)
-    values = decoded(codes, of)
+@pytest.mark.parametrize("format_", SMALL, ids=lambda format_: format_.name)
+def test_every_code_survives_decoding(format_: Format) -> None:
+    """Prevents: bits in memory that stand for another number than the reference uses."""
+    codes = np.arange(2**format_.bits)
+    values = decoded(codes, format_)
     numbers = ~np.isnan(values)
-    assert np.array_equal(encoded(values, of)[numbers], codes[numbers])
-    assert np.array_equal(rounded(values[numbers], of), values[numbers])
-    assert np.nanmax(np.where(np.isfinite(values), values, 0)) == of.largest
-    assert np.isnan(decoded(encoded(np.nan, of), of))
+    assert np.array_equal(encoded(values, format_)[numbers], codes[numbers])
+    assert np.array_equal(rounded(values[numbers], format_), values[numbers])
+    assert np.nanmax(np.where(np.isfinite(values), values, 0)) == format_.largest
+    assert np.isnan(decoded(encoded(np.nan, format_), format_))
 
 
-#: Of the OCP's and of the other 8-bit formats: code, value.
+#: Codes and values of the OCP and FNUZ 8-bit formats.
 @pytest.mark.parametrize(
-    ("of", "code", "value"),
+    ("format_", "code", "value"),
     [
         (FP8, 0x38, 1.0),
         (FP8, 0x7E, 448.0),
@@ -81,23 +81,25 @@ def test_every_code_is_found_again(of: Format) -> None:
         (BF8_FNUZ, 0x7F, 57344.0),
     ],
 )
-def test_8_bit_formats(of: Format, code: int, value: float) -> None:
-    """Prevents: fp8 of gfx942 taken for that of gfx950, whose exponents are one apart."""
-    assert decoded(code, of) == value
-    assert encoded(value, of) == code
+def test_8_bit_formats(format_: Format, code: int, value: float) -> None:
+    """Prevents: fp8 of gfx942 confused with fp8 of gfx950, whose exponent bias differs by 1."""
+    assert decoded(code, format_) == value
+    assert encoded(value, format_) == code
 
 
 @pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
-@pytest.mark.parametrize("of", SMALL, ids=lambda of: of.name)
+@pytest.mark.parametrize("format_", SMALL, ids=lambda format_: format_.name)
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1))
-def test_errors_are_within_the_unit(of: Format, rounding: Rounding, values: list[float]) -> None:
-    """Prevents: limits that rest on a smaller error than the rounding makes."""
-    given_ = np.clip(np.array(values), -of.largest, of.largest)
-    error = np.abs(rounded(given_, of, rounding) - given_)
-    assert np.all(error <= of.unit(rounding) * np.abs(given_) + of.step(rounding))
+def test_rounding_errors_are_within_the_unit(
+    format_: Format, rounding: Rounding, values: list[float]
+) -> None:
+    """Prevents: error limits that assume a smaller error than rounding makes."""
+    given_ = np.clip(np.array(values), -format_.largest, format_.largest)
+    error = np.abs(rounded(given_, format_, rounding) - given_)
+    assert np.all(error <= format_.unit(rounding) * np.abs(given_) + format_.step(rounding))
 
 
-def test_what_is_too_large() -> None:
+def test_numbers_beyond_the_range() -> None:
     """Prevents: an infinity in a format that has none."""
     values = np.array([1e6, -1e6, np.inf, -np.inf])
     assert rounded(values, FP16).tolist() == [np.inf, -np.inf, np.inf, -np.inf]

@@ -1,4 +1,4 @@
-"""Masks and alibi."""
+"""Masks and ALiBi distances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def picture(mask: Mask, rows: int, columns: int) -> list[str]:
 @pytest.mark.parametrize(
     ("mask", "rows", "columns", "expected"),
     [
-        # The pictures at the head of CK's block_masking.hpp.
+        # The figures at the top of CK's block_masking.hpp.
         (TOP_LEFT, 5, 8, "1....... 11...... 111..... 1111.... 11111..."),
         (BOTTOM_RIGHT, 5, 8, "1111.... 11111... 111111.. 1111111. 11111111"),
         (Mask("top_left", 1, 0), 5, 8, "1....... 11...... .11..... ..11.... ...11..."),
@@ -29,14 +29,14 @@ def picture(mask: Mask, rows: int, columns: int) -> list[str]:
     ],
 )
 def test_pictures(mask: Mask, rows: int, columns: int, expected: str) -> None:
-    """Prevents: a diagonal that is one off, or that starts in the other corner."""
+    """Prevents: a diagonal that is off by one, or that starts in the wrong corner."""
     assert picture(mask, rows, columns) == expected.split()
 
 
 @pytest.mark.parametrize(
     ("mask", "rows", "columns", "expected"),
     [
-        # The pictures at the head of CK's block_position_encoding.hpp.
+        # The figures at the top of CK's block_position_encoding.hpp.
         (TOP_LEFT, 2, 4, [[0, 1, 2, 3], [0, 1, 2, 3]]),
         (BOTTOM_RIGHT, 2, 4, [[0, 1, 2, 3], [0, 1, 2, 3]]),
         (Mask("top_left", -1, 9), 3, 4, [[0, -1, -2, -3], [-1, 0, -1, -2], [-2, -1, 0, -1]]),
@@ -46,7 +46,7 @@ def test_pictures(mask: Mask, rows: int, columns: int, expected: str) -> None:
     ],
 )
 def test_alibi(mask: Mask, rows: int, columns: int, expected: list[list[int]]) -> None:
-    """Prevents: a slope of the other sign, or distances from another diagonal."""
+    """Prevents: a slope of the wrong sign, or distances from another diagonal."""
     found = alibi(np.array([1.0, 0.5]), rows, columns, mask)
     assert np.array_equal(found[0], expected)
     assert np.array_equal(found[1], 0.5 * np.array(expected))
