@@ -1,8 +1,9 @@
-"""Speaks for Bazel: builds what it is asked for, and writes down what that was.
+"""A fake Bazel: writes results for the requested targets, and appends the targets to a file.
 
-Beside it lie the bundles lazy/ and full/, the compiler sdk/, pack.qpack, the programs verify and
-dispatch, and plan.json. A target with a file of its name in fails/ fails with what this says, a
-pack of the kernel "broken" with fails/broken; a pack of the kernel "nobody" is never tried.
+Its directory contains the bundles lazy/ and full/, the compiler sdk/, pack.qpack, the programs
+verify and dispatch, and plan.json. A target with a file fails/NAME fails with the text of that
+file. A pack of the kernel "broken" fails with fails/broken; a pack of the kernel "nobody" fails in
+the analysis.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EVENTS: list[dict[str, Any]] = []
 
 
 def files(name: str) -> list[dict[str, str]]:
-    """Tell of a file; return what a target says of it."""
+    """Append an event for a file; return the reference that a target uses for it."""
     number = {"id": str(len(EVENTS))}
     listed = [{"uri": (HERE / name).as_uri()}]
     EVENTS.append({"id": {"namedSet": number}, "namedSetOfFiles": {"files": listed}})
@@ -25,7 +26,7 @@ def files(name: str) -> list[dict[str, str]]:
 
 
 def result(target: str) -> str:
-    """What a target makes."""
+    """Return the path of a target's output."""
     if target == "//bundle:bundle":
         return "lazy" if "_lazy" in Path("bundle/BUILD.bazel").read_text() else "full"
     if target == "//pack:pack":
@@ -39,28 +40,34 @@ def result(target: str) -> str:
 
 
 def build(target: str) -> bool:
-    """Build a target; return whether that went well."""
+    """Build a target; return whether the build succeeded."""
     label, name = target, target.rpartition(":")[2]
     packed = Path("pack/BUILD.bazel").read_text() if name == "pack" else ""
     if "nobody" in packed:
-        said = "Error in fail: \nqola: ManifestError: no such kernel instance\nERROR: x\n"
-        EVENTS.append({"id": {"progress": {}}, "progress": {"stderr": said}})
+        error_text = "Error in fail: \nqola: ManifestError: no such kernel instance\nERROR: x\n"
+        EVENTS.append({"id": {"progress": {}}, "progress": {"stderr": error_text}})
         return False
     if "broken" in packed:
         label, name = "@@qola_compile~//:kernels", "broken"
-    words = HERE / "fails" / name
-    made: dict[str, Any] = {"success": not words.exists()}
+    failure = HERE / "fails" / name
+    completed: dict[str, Any] = {"success": not failure.exists()}
     output = f"bazel-out/cfg/bin/{name}.pic.o"
     child = {"actionCompleted": {"label": label, "primaryOutput": output}}
-    if made["success"]:
+    if completed["success"]:
         groups = {"plan": files("plan.json"), "default": files(result(target))}
-        made["outputGroup"] = [{"name": n, "fileSets": sets} for n, sets in groups.items()]
+        completed["outputGroup"] = [{"name": n, "fileSets": sets} for n, sets in groups.items()]
     else:
-        action = {"type": "QolaCompile", "exitCode": 1, "stderr": {"uri": words.as_uri()}}
+        action = {"type": "QolaCompile", "exitCode": 1, "stderr": {"uri": failure.as_uri()}}
         EVENTS.append({"id": child, "action": action})
-    done = {"targetCompleted": {"label": target}}
-    EVENTS.append({"id": done, "children": [] if made["success"] else [child], "completed": made})
-    return bool(made["success"])
+    completed_id = {"targetCompleted": {"label": target}}
+    EVENTS.append(
+        {
+            "id": completed_id,
+            "children": [] if completed["success"] else [child],
+            "completed": completed,
+        }
+    )
+    return bool(completed["success"])
 
 
 if __name__ == "__main__":
@@ -68,11 +75,11 @@ if __name__ == "__main__":
         sys.exit()
     (stream,) = (a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file="))
     targets = sys.argv[sys.argv.index("--") + 1 :]
-    with (HERE / "asked").open("a") as asked:
-        print(*targets, file=asked)
-    for word in sys.argv:
-        if word.startswith("--execution_log_json_file="):
-            Path(word.partition("=")[2]).write_text(" ".join(targets))
+    with (HERE / "asked").open("a") as file:
+        print(*targets, file=file)
+    for argument in sys.argv:
+        if argument.startswith("--execution_log_json_file="):
+            Path(argument.partition("=")[2]).write_text(" ".join(targets))
     built = [build(target) for target in targets]
     code = 0 if all(built) else 1
     EVENTS.append({"id": {"buildFinished": {}}, "finished": {"exitCode": {"code": code}}})

@@ -1,4 +1,4 @@
-"""Files of other repositories, which git fetches."""
+"""Check out files of other repositories with git."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def check_out(directory: Path, remote: str, ref: str, commit: str = "FETCH_HEAD") -> None:
-    """Fetch a ref into a new repository, and check a commit out; skip the test without network."""
+    """Fetch a ref into a new repository and check a commit out. Skip the test without network."""
     for command in (
         ("init", "-q"),
         ("fetch", "-q", "--depth=1", remote, ref),

@@ -1,6 +1,6 @@
-"""Bazels for consumer modules: a copy of a workspace, in a place that the tests have in common.
+"""Run Bazel for consumer modules, in copies of their workspaces in a shared directory.
 
-There is one server, and what it fetched and analysed for one test serves the next.
+The tests use one server, so a test reuses what an earlier test fetched and analysed.
 """
 
 from __future__ import annotations
@@ -29,56 +29,56 @@ from qola.version import __version__
 
 QOLA = Path(__file__).resolve().parents[2]
 EXAMPLE = QOLA / "examples/bazel"
-#: A manifest of few kernels, and the AITER that is pinned.
+#: A manifest of few kernels, and the pinned AITER wheel.
 LEFT = (EXAMPLE / "left.toml").read_text(encoding="utf-8")
 PIN: dict[str, str] = json.loads((QOLA / "third_party/aiter/wheel.json").read_text("utf-8"))
 IDLE = "--max_idle_secs=60"
 
 
 def user_disk_cache() -> Path:
-    """The cache this repository's own builds use: a repeated test compiles nothing."""
+    """Return the disk cache of this repository's builds: a repeated test compiles nothing."""
     return cache_directory(os.environ) / "disk"
 
 
 def disk_cache_option() -> str:
-    """The option of qola's commands for that cache."""
+    """Return the option for qola's commands that selects this cache."""
     return f"--bazel-arg=--disk_cache={user_disk_cache()}"
 
 
 def find_bazel() -> str:
-    """The Bazel that runs the tests: named by QOLA_TEST_BAZEL, or on PATH."""
+    """Return the Bazel that runs the tests: QOLA_TEST_BAZEL, or a program on PATH."""
     found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")
     assert found, "no bazel on PATH; name one in QOLA_TEST_BAZEL"
     return found
 
 
-def shared_place(name: str = "one") -> Path:
-    """A directory for a workspace and an output base that outlive a test.
+def shared_directory(name: str = "one") -> Path:
+    """Return a directory for a workspace and an output base that outlive a test.
 
-    It goes with the output base of the Bazel around the tests (bazel clean --expunge).
+    `bazel clean --expunge` of the Bazel that runs the tests deletes it.
     """
     runfiles = Path(os.environ.get("TEST_SRCDIR", ""))
-    around = [path.parent for path in runfiles.parents if path.name == "execroot"]
-    root = around[0] if around else Path(tempfile.gettempdir())
+    execroot_parents = [path.parent for path in runfiles.parents if path.name == "execroot"]
+    root = execroot_parents[0] if execroot_parents else Path(tempfile.gettempdir())
     return root / f"qola-e2e-{os.getuid()}" / name
 
 
-def shared_program() -> Path:
-    """A Bazel to be called by qola build, with the output base of shared_place()."""
-    place = shared_place()
-    place.mkdir(parents=True, exist_ok=True)
-    script = place / "bazel"
+def shared_bazel() -> Path:
+    """Write a script that qola build runs as Bazel, with the output base of shared_directory()."""
+    directory = shared_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    script = directory / "bazel"
     script.write_text(f"""#!/bin/sh
-exec "{find_bazel()}" "--output_base={place / "output_base"}" {IDLE} "$@"
+exec "{find_bazel()}" "--output_base={directory / "output_base"}" {IDLE} "$@"
 """)
     script.chmod(0o755)
     return script
 
 
 def environment(*without: str) -> dict[str, str]:
-    """The environment of a user, without variables that begin with some words."""
-    own = ("TEST_", "RUNFILES_", "BAZEL_", *without)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+    """Return the user's environment without variables that begin with one of these prefixes."""
+    prefixes = ("TEST_", "RUNFILES_", "BAZEL_", *without)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
     account = pwd.getpwuid(os.getuid())
     home = os.environ.get("HOME") or account.pw_dir
     return {**kept, "HOME": home, "USER": account.pw_name}
@@ -86,16 +86,16 @@ def environment(*without: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who calls programs in a directory, with caches below it."""
+    """A user who runs programs in a directory, with caches below it."""
 
     directory: Path
 
     def environment(self) -> dict[str, str]:
-        """Return the environment, in which qola of this checkout is found and the Bazel of all."""
+        """Return an environment that contains this checkout's qola and the shared Bazel."""
         return {
             **environment("GPU_ARCHS", "PYTHON"),
             "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
-            "QOLA_BAZEL": str(shared_program()),
+            "QOLA_BAZEL": str(shared_bazel()),
             "XDG_CACHE_HOME": str(self.directory / "cache"),
         }
 
@@ -106,7 +106,7 @@ class User:
         code: int | None = 0,
         **variables: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program, which must end with an exit code; with any for None."""
+        """Run a program and check its exit code; None accepts every code."""
         run = subprocess.run(
             command,
             cwd=cwd or self.directory,
@@ -129,19 +129,19 @@ class User:
         self, manifest: str, *args: str, code: int = 0, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run qola build into out/, with the shared cache of compiled kernels."""
-        words = ("build", "-m", manifest, "-o", "out", disk_cache_option(), *args)
-        return self.qola(*words, code=code, **variables)
+        command = ("build", "-m", manifest, "-o", "out", disk_cache_option(), *args)
+        return self.qola(*command, code=code, **variables)
 
 
 def check_sbom(output: Path) -> None:
-    """Compare every file that an installed SBOM lists with what is there."""
+    """Compare each file that an installed SBOM lists with the installed file."""
     files = json.loads((output / "sbom.spdx.json").read_text(encoding="utf-8"))["files"]
     assert "./manifest.json" not in [file["fileName"] for file in files]
     assert len(files) > 100
     for file in files:
         content = (output / file["fileName"]).read_bytes()
-        stated = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
-        assert stated == {
+        checksums = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
+        assert checksums == {
             "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
             "SHA256": hashlib.sha256(content).hexdigest(),
         }, file["fileName"]
@@ -156,7 +156,7 @@ def overrides(qola: Path) -> str:
 
 
 def module_file(qola: Path, tags: str = "", *, name: str = "it", aiter: str = "aiter") -> str:
-    """MODULE.bazel of a consumer with one manifest, it.toml, and further tags."""
+    """Return MODULE.bazel of a consumer with one manifest, it.toml, and further tags."""
     return f"""
 module(name = "{name}")
 bazel_dep(name = "qola", version = "0.1.0")
@@ -181,11 +181,11 @@ qola_library(
 
 @dataclass(frozen=True)
 class Bazel:
-    """One workspace with one output base.
+    """A workspace with an output base.
 
     Attributes:
-        environment: variables instead of the test's.
-        run_as: command that runs another as somebody else, such as setpriv; () for nobody else.
+        environment: variables that override those of the test.
+        run_as: command prefix that changes the user, such as setpriv; () for the current user.
     """
 
     workspace: Path
@@ -195,7 +195,7 @@ class Bazel:
     run_as: tuple[str, ...] = ()
 
     def run(self, command: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command; its output is part of the failure when it fails."""
+        """Run a command; if it fails, the assertion contains its standard error."""
         argv = [*self.run_as, find_bazel(), f"--output_base={self.output_base}", IDLE, command]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         env = {**environment(), **self.environment}
@@ -212,7 +212,7 @@ class Bazel:
 
     @contextmanager
     def rewritten(self, name: str, old: str, new: str) -> Iterator[None]:
-        """A file of the workspace with other text in it."""
+        """Replace text in a file of the workspace, and restore the file afterwards."""
         text = (self.workspace / name).read_text(encoding="utf-8")
         assert old in text
         self.write(name, text.replace(old, new))
@@ -222,47 +222,47 @@ class Bazel:
             self.write(name, text)
 
     def repository(self, name: str) -> Path:
-        """Return the directory of a repository, whatever its canonical name is."""
+        """Return the directory of a repository by its apparent name."""
         (found,) = self.output_base.glob(f"external/*[~+]{name}")
         return found
 
     def plan_file(self, name: str = "it") -> Path:
-        """Return the path of plan.json of a manifest."""
+        """Return the path of a manifest's plan.json."""
         return self.repository(f"qola_{name}") / "plan.json"
 
     def plan(self, name: str = "it") -> Plan:
-        """Return the plan of a manifest, as the last command left it."""
+        """Return the plan of a manifest that the last command wrote."""
         return Plan.from_json(self.plan_file(name).read_text(encoding="utf-8"))
 
     def spawns(self, *args: str) -> list[Spawn]:
-        """Build and return the spawned actions, those included whose result came from a cache."""
+        """Build and return the spawned actions, including cache hits."""
         log = self.output_base.with_suffix(".execution.json")
         self.run("build", f"--execution_log_json_file={log}", *args)
         return list(read_spawns(log))
 
     def kernel_keys(self, target: str) -> dict[str, tuple[str, ...]]:
-        """Return, by name, what the cache key of each kernel compile below a target is made of.
+        """Return the inputs of the cache key of each kernel compile below a target, by kernel name.
 
-        That is the command line and the paths of the inputs. Nothing is compiled.
+        These are the command line and the paths of the input files. Nothing is compiled.
         """
-        said = self.run("aquery", f'mnemonic("{KERNEL_COMPILE}", deps({target}))').stdout
+        text = self.run("aquery", f'mnemonic("{KERNEL_COMPILE}", deps({target}))').stdout
         keys = {}
-        for action in said.split("action 'Compiling ")[1:]:
+        for action in text.split("action 'Compiling ")[1:]:
             (inputs,) = re.findall(r"^  Inputs: \[(.*)\]$", action, re.MULTILINE)
             (name,) = re.findall(r"^  Outputs: \[.*/(\S+)\.pic\.o\]$", action, re.MULTILINE)
             command = action.partition("  Command Line: ")[2].partition("\n#")[0]
-            # The log of actions that ran has mapped paths, this list has not.
+            # The execution log has mapped paths; aquery prints unmapped paths.
             paths = re.sub(r"bazel-out/[^/]+/", "bazel-out/cfg/", inputs).split(", ")
             keys[name] = (command, *sorted(paths))
         return keys
 
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
-        """Build and count the spawned actions by mnemonic and by where the result came from."""
+        """Build and count the spawned actions by mnemonic and by source of the result."""
         return count_spawns(self.spawns(*args))
 
 
 def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
-    """Actions by mnemonic and by where the result came from."""
+    """Count actions by mnemonic and by source of the result."""
     return Counter((spawn.mnemonic, spawn.runner) for spawn in spawns)
 
 
@@ -270,14 +270,14 @@ def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
 def bazel(
     source: Path = EXAMPLE, qola: Path = QOLA, directory: Path | None = None
 ) -> Iterator[Bazel]:
-    """A copy of a consumer's workspace below `directory`, a shared_place(), with a Bazel.
+    """Copy a consumer's workspace below `directory`, a shared_directory(), and yield its Bazel.
 
-    It is shut down after, unless `directory` is a shared_place(). The copy depends on qola by its
-    absolute path, so that nothing is written into the checkout.
+    Afterwards, shut the server down unless `directory` is a shared_directory(). The copy depends on
+    qola by its absolute path, so that Bazel writes nothing into the checkout.
     """
-    directory = directory or shared_place()
+    directory = directory or shared_directory()
     workspace = directory / "workspace"
-    assert workspace not in _in_use, "a test has two workspaces in one place"
+    assert workspace not in _in_use, "a test has two workspaces in one directory"
     shutil.rmtree(workspace, ignore_errors=True)
     shutil.copytree(source, workspace, ignore=shutil.ignore_patterns("bazel-*"))
     module = workspace / "MODULE.bazel"
@@ -286,7 +286,7 @@ def bazel(
         re.sub(r'path = "[./]+(/rules/\w+)?"', rf'path = "{qola}\1"', text), encoding="utf-8"
     )
     if qola.is_relative_to("/tmp"):
-        # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
+        # A sandbox has a private /tmp that does not contain a dependency's directory.
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("build --sandbox_add_mount_pair=/tmp\n")
     instance = Bazel(workspace, directory / "output_base", user_disk_cache())
@@ -295,7 +295,7 @@ def bazel(
         yield instance
     finally:
         _in_use.remove(workspace)
-        if directory.parent != shared_place().parent:
+        if directory.parent != shared_directory().parent:
             instance.run("shutdown", check=False)
 
 
@@ -304,7 +304,7 @@ _in_use: set[Path] = set()
 
 @contextmanager
 def library(qola: Path = QOLA, directory: Path | None = None) -> Iterator[Bazel]:
-    """A consumer with the forward library of it.toml, which a test writes."""
+    """A consumer with the forward library of it.toml, which the test writes."""
     with bazel(EXAMPLE, qola, directory) as nested:
         nested.write("MODULE.bazel", module_file(qola))
         nested.write("BUILD.bazel", BUILD_FILE)
@@ -312,7 +312,7 @@ def library(qola: Path = QOLA, directory: Path | None = None) -> Iterator[Bazel]
 
 
 def release(*args: str, cwd: Path) -> None:
-    """Run the documented command, as `bazel run` does."""
+    """Run the documented command in the way of `bazel run`."""
     script = QOLA / "tools/release/release.py"
     env = {**os.environ, "BUILD_WORKING_DIRECTORY": str(cwd)}
     run = subprocess.run(
@@ -321,8 +321,8 @@ def release(*args: str, cwd: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def unpacked_release(directory: Path) -> Path:
-    """Make the release archive of this checkout in a directory; return what it unpacks to there."""
+def unpack_release(directory: Path) -> Path:
+    """Build the release archive of this checkout in a directory; return the unpacked directory."""
     release("archive", "--output-dir", ".", cwd=directory)
     with tarfile.open(directory / f"qola-{__version__}.tar.gz") as tar:
         tar.extractall(directory, filter="data")

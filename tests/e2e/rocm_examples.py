@@ -1,12 +1,12 @@
-"""The BUILD files of AMD's examples, ROCm/rocm-examples, of which this repository has no code."""
+"""The BUILD files of ROCm/rocm-examples, whose code is not part of this repository."""
 
 from __future__ import annotations
 
 REMOTE = "https://github.com/ROCm/rocm-examples"
 COMMIT = "7dfb7d402794c33031be2847eaa06ee6732f07cb"
 
-#: Examples of one file, by their directory. Those of most work are not here: convolution and
-#: matrix_multiplication take minutes on the emulator.
+#: Examples of one file, by their directory. convolution and matrix_multiplication are omitted: they
+#: take minutes on the emulator.
 SINGLE = (
     *("saxpy", "shared_memory", "bit_extract", "warp_shuffle", "dynamic_shared", "device_globals"),
     *("streams", "events", "moving_average", "cooperative_groups", "hello_world", "occupancy"),
@@ -75,7 +75,7 @@ NAMES = (*SINGLE, *APPLICATIONS, "static_device_library", "module_api")
 
 
 def build_file() -> str:
-    """Return the BUILD file at the root of their repository."""
-    places = dict.fromkeys(SINGLE, "HIP-Basic") | dict.fromkeys(APPLICATIONS, "Applications")
-    tests = [_SINGLE.format(name=name, directory=place) for name, place in places.items()]
+    """Return the BUILD file for the root of the examples."""
+    parents = dict.fromkeys(SINGLE, "HIP-Basic") | dict.fromkeys(APPLICATIONS, "Applications")
+    tests = [_SINGLE.format(name=name, directory=parent) for name, parent in parents.items()]
     return "".join([_HEAD, *tests, _OTHERS])

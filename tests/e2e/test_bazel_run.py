@@ -1,4 +1,4 @@
-"""Bazel as qola build runs it, in a workspace of genrules: events, failures, interruption."""
+"""The Bazel calls of qola build, in a workspace of genrules: events, failures, interruption."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ fail("\\nqola: PlanError: the manifest cannot be planned (1 error)\\nerror: m.to
 
 @pytest.fixture(scope="module")
 def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
-    """A workspace, and a Bazel that is shut down afterwards."""
+    """A workspace with a Bazel server that the fixture shuts down."""
     directory = tmp_path_factory.mktemp("run")
     instance = Bazel(directory / "workspace", directory / "base", directory / "disk")
     (instance.workspace / "planned").mkdir(parents=True)
@@ -50,36 +50,36 @@ def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     instance.run("shutdown", check=False)
 
 
-def test_one_failure_does_not_lose_the_others(bazel: Bazel) -> None:
-    """Prevents: a module that was built reported as failed, or a failure without its reason."""
+def test_one_failure_keeps_other_results(bazel: Bazel) -> None:
+    """Prevents: qola reports a built module as failed, or a failure without its error."""
     targets = ["//:good", "//:bad"]
-    found = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
-    assert found.exit_code == 1
-    good, bad = found.targets["//:good"], found.targets["//:bad"]
+    result = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
+    assert result.exit_code == 1
+    good, bad = result.targets["//:good"], result.targets["//:bad"]
     assert good.success
     assert [path.name for path in good.outputs[DEFAULT_OUTPUTS]] == ["good.so", "b.txt"]
     assert all(path.is_file() for path in good.outputs[DEFAULT_OUTPUTS])
     assert not bad.success
     assert 0 < good.seconds < 600
-    (action,) = (found.failed[key] for key in bad.failures)
+    (action,) = (result.failed[key] for key in bad.failures)
     assert (action.name, action.mnemonic, action.exit_code) == ("broken", "Genrule", 3)
     assert action.stderr is not None
     assert first_errors(action.stderr.read_text()) == ("k.cpp:3:1: error: no such kernel",)
 
 
 def test_analysis_failure(bazel: Bazel) -> None:
-    """Prevents: a plan that failed taken for a module that did not compile."""
+    """Prevents: qola reports a failed plan as a module that did not compile."""
     targets = ["//planned:it"]
-    found = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
-    assert found.exit_code == 1
-    assert not any(target.success for target in found.targets.values())
-    (error,) = found.errors()
+    result = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
+    assert result.exit_code == 1
+    assert not any(target.success for target in result.targets.values())
+    (error,) = result.errors()
     assert error.startswith("qola: PlanError: the manifest cannot be planned (1 error)")
     assert error.endswith("error: m.toml:3")
 
 
 def test_wrong_argument(bazel: Bazel) -> None:
-    """Prevents: a wrong --bazel-arg that looks like a module that failed."""
+    """Prevents: qola reports an invalid --bazel-arg as a failed module."""
     options = BuildOptions(more=("--no_such_option",))
     with pytest.raises(ToolchainError) as caught:
         build([bazel_program()], bazel.workspace, ["//:good"], options, environment())
@@ -89,7 +89,7 @@ def test_wrong_argument(bazel: Bazel) -> None:
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> None:
-    """Prevents: a Bazel that goes on compiling after Ctrl-C, or keeps its lock."""
+    """Prevents: after Ctrl-C, Bazel continues to compile or holds its lock."""
     script = f"""
 import logging, os, signal, sys
 from pathlib import Path
@@ -97,7 +97,7 @@ from qola.build.bazel import BuildOptions, build
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
-# Progress, which only a slow machine logs before the stop.
+# Drop progress messages: only a slow machine logs them before the signal.
 logging.getLogger("qola").addFilter(lambda record: not hasattr(record, "share"))
 try:
     build([{bazel_program()!r}], Path({str(bazel.workspace)!r}), ["//:slow"],
@@ -116,38 +116,38 @@ except KeyboardInterrupt:
     started = bazel.output_base / "execroot/_main/bazel-out/k8-fastbuild/bin/started"
     started.unlink(missing_ok=True)
     wait_for(lambda: started.exists() or process.poll() is not None, 240)
-    assert process.poll() is None, "it ended before it was to be stopped"
+    assert process.poll() is None, "the build ended before the signal"
     process.send_signal(number)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == code
     assert out == "stopping Bazel\n"
-    # Nobody holds the lock any more: this one does not wait.
+    # The lock is free: this command does not wait for it.
     command = [bazel_program(), "--noblock_for_lock", "info", "release"]
     subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
 
 
 def test_manifests_have_one_server(bazel: Bazel) -> None:
-    """Prevents: a server of a gigabyte for each manifest that was built in the last three hours."""
+    """Prevents: each manifest keeps a Bazel server of a gigabyte running for three hours."""
     base = bazel.output_base.with_name("shared")
     pids = []
     for name in ("first", "second"):
-        place = bazel.workspace.with_name(name)
-        files = workspace(place.parent / "disk").files("", place, base)
-        write(place, {".bazelrc": files[".bazelrc"], "MODULE.bazel": ""})
+        directory = bazel.workspace.with_name(name)
+        files = workspace(directory.parent / "disk").files("", directory, base)
+        write(directory, {".bazelrc": files[".bazelrc"], "MODULE.bazel": ""})
         command = [bazel_program(), "info", "server_pid", "output_base"]
-        run = subprocess.run(command, cwd=place, check=True, text=True, stdout=subprocess.PIPE)
-        said = dict(line.split(": ") for line in run.stdout.splitlines())
-        assert said["output_base"] == str(base)
-        pids.append(int(said["server_pid"]))
+        run = subprocess.run(command, cwd=directory, check=True, text=True, stdout=subprocess.PIPE)
+        info = dict(line.split(": ") for line in run.stdout.splitlines())
+        assert info["output_base"] == str(base)
+        pids.append(int(info["server_pid"]))
     options = (base / "server/cmdline").read_text(encoding="utf-8").split("\0")
     assert "--max_idle_secs=60" in options
     first = Path(f"/proc/{pids[0]}/cmdline")
-    assert not first.exists() or not first.read_bytes(), "the first one's server goes on"
-    subprocess.run([bazel_program(), "shutdown"], cwd=place, check=True)
+    assert not first.exists() or not first.read_bytes(), "the first server still runs"
+    subprocess.run([bazel_program(), "shutdown"], cwd=directory, check=True)
 
 
 def workspace(disk_cache: Path) -> Workspace:
-    """A workspace of qola build, whose options hold for every manifest."""
+    """Return a workspace of qola build; its startup options are equal for all manifests."""
     source = AiterSource(WheelSource("0.1.7", "a" * 64))
     return Workspace("it", "", (), QOLA, source, disk_cache)
 
@@ -168,10 +168,10 @@ with open(name, "wb", buffering=0) as file:
 
 
 def test_event_file_that_ends_within_a_character(tmp_path: Path) -> None:
-    """Prevents: a build that is stopped as Bazel has written half of a character by then."""
+    """Prevents: a build fails if the event file ends within a multi-byte character."""
     writer = [sys.executable, "-c", SLOW_WRITER]
-    found = build(writer, tmp_path, ["//:kérnel"], BuildOptions(), environment())
-    assert (found.exit_code, list(found.targets)) == (0, ["//:kérnel"])
+    result = build(writer, tmp_path, ["//:kérnel"], BuildOptions(), environment())
+    assert (result.exit_code, list(result.targets)) == (0, ["//:kérnel"])
 
 
 def test_no_bazel(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_no_bazel(tmp_path: Path) -> None:
 
 
 def test_which_bazel(tmp_path: Path) -> None:
-    """Prevents: another Bazel than the one that is named, or bazelw passed over."""
+    """Prevents: qola runs another Bazel than QOLA_BAZEL names, or ignores bazelw."""
     (tmp_path / "bin").mkdir()
     for name in ("bin/bazel", "bin/bash", "mine"):
         (tmp_path / name).write_text("#!/bin/sh\n")

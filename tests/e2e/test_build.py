@@ -1,4 +1,4 @@
-"""qola build as a user of ROCm/QoLA calls it, with a Bazel and a compiler."""
+"""Run qola build as a user of ROCm/QoLA does, with a real Bazel and a real compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.e2e.nested_bazel import (
 
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
-# A module whose kernels do not compile, and fail fast: the header is not there.
+# The kernels of this module fail to compile quickly: a header is missing.
 BROKEN = """
 [[modules]]
 name = "libmha_bwd"
@@ -47,46 +47,46 @@ deterministic = false
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """A directory with a manifest of a good module and one that does not compile."""
+    """A directory with a manifest of one good module and one module that does not compile."""
     directory = tmp_path_factory.mktemp("user")
     (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
     return User(directory)
 
 
 def test_one_broken_module(user: User) -> None:
-    """Prevents: a good library lost to a broken one, or a wheel without the broken one's."""
+    """Prevents: a broken module discards a good library, or a wheel omits the broken module."""
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("of an earlier build")
-    described = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
-    described.parent.mkdir()
-    described.write_text("of an earlier build")
-    found = user.build("two.toml", "--wheel", "1.2.3", code=7)
-    lines = found.stdout.splitlines()
+    pkgconfig = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
+    pkgconfig.parent.mkdir()
+    pkgconfig.write_text("of an earlier build")
+    run = user.build("two.toml", "--wheel", "1.2.3", code=7)
+    lines = run.stdout.splitlines()
     assert lines[0].startswith("left_libmha_fwd: built, ")
     assert lines[1].startswith("left_libmha_bwd: failed, ")
     assert lines[2] == "Build complete: 1/2 succeeded, 1 failed."
-    # Every kernel instance of its batch has the broken line.
+    # Each kernel instance of the batch includes the missing header.
     assert re.match(r"  FAILED: left_libmha_bwd: fmha_bwd_\w+ and \d+ more of ", lines[3])
     assert "'no_such_header.h' file not found" in lines[4]
-    assert re.search(r"^qola: \d+ of \d+ kernels, \d+ from cache", found.stderr, re.MULTILINE)
-    assert "Analyzed" not in found.stderr, "Bazel's own output, which bazel.log has"
+    assert re.search(r"^qola: \d+ of \d+ kernels, \d+ from cache", run.stderr, re.MULTILINE)
+    assert "Analyzed" not in run.stderr, "Bazel's output belongs in bazel.log"
     assert not earlier.exists(), "an old library looks like a new one"
     assert earlier.with_name("left_libmha_bwd.so.previous").is_file()
-    assert not described.exists(), "pkg-config names a library that is not there"
-    assert described.with_name("qola-mha-fwd.pc").is_file()
+    assert not pkgconfig.exists(), "pkg-config names a library that is not there"
+    assert pkgconfig.with_name("qola-mha-fwd.pc").is_file()
     library = user.directory / "out/lib/left_libmha_fwd.so"
     assert library.read_bytes()[:4] == b"\x7fELF"
     record = json.loads((user.directory / "out/manifest.json").read_text())
     assert record["summary"] == {"total": 2, "success": 1, "failed": 1}
     assert record["gpu_archs"] == "gfx950"
-    # What QoLA's users have, and a bundle besides.
+    # The files of a QoLA output directory, and those of a bundle.
     parts = {path.name for path in (user.directory / "out").iterdir()}
     assert {"lib", "include", "configs", "licenses", "sbom.spdx.json"} <= parts
     assert record["generated_at"]
     assert record["inputs"]["manifest"]["sha256"]
     assert "found     failed: libmha_bwd\n" in record["bundle_error"]
-    assert record["bundle_error"] in found.stderr
+    assert record["bundle_error"] in run.stderr
     assert not (user.directory / "out/dist").exists(), "a wheel without the failed module"
     check_sbom(user.directory / "out")
     good, bad = record["modules"]
@@ -97,7 +97,7 @@ def test_one_broken_module(user: User) -> None:
 
 
 def test_called_from_python(user: User) -> None:
-    """Prevents: ROCm/QoLA's Python callers broken; a group that builds other modules."""
+    """Prevents: Python callers of ROCm/QoLA break; `groups` builds other modules."""
     program = f"""
 import json, sys
 from qola.build_tools import build_kernels
@@ -106,8 +106,8 @@ result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs
                        bazel_args=["--disk_cache={user_disk_cache()}"])
 json.dump(result, sys.stdout)
 """
-    found = user.start(sys.executable, "-c", program)
-    result = json.loads(found.stdout)
+    run = user.start(sys.executable, "-c", program)
+    result = json.loads(run.stdout)
     assert result == json.loads((user.directory / "from_python/manifest.json").read_text())
     assert [module["md_name"] for module in result["modules"]] == ["left_libmha_fwd"]
     archive = user.directory / "from_python" / result["static"]["path"]
@@ -118,34 +118,34 @@ json.dump(result, sys.stdout)
 
 
 def test_wheel(user: User) -> None:
-    """Prevents: a Bazel repository of one's own for a wheel; AITER's tables for MoE in it."""
+    """Prevents: users need a Bazel workspace to build a wheel; the wheel has AITER's MoE tables."""
     (user.directory / "out/dist").mkdir(parents=True)
     (user.directory / "out/dist/qola_two-1.0-py3-none-any.whl").write_text("of an earlier build")
-    found = user.build("two.toml", "--group", "good", "--wheel", "1.2.3")
+    run = user.build("two.toml", "--group", "good", "--wheel", "1.2.3")
     wheel = user.directory / "out/dist/qola_two-1.2.3-py3-none-manylinux_2_28_x86_64.whl"
-    assert found.stdout.splitlines()[-1] == str(wheel)
+    assert run.stdout.splitlines()[-1] == str(wheel)
     assert json.loads((user.directory / "out/manifest.json").read_text())["wheel"] == str(wheel)
     names = zipfile.ZipFile(wheel).namelist()
     assert "qola_two/lib/left_libmha_fwd.so" in names
     assert not [name for name in names if "configs/" in name or "libmha_bwd" in name]
-    said = zipfile.ZipFile(wheel).read("qola_two-1.2.3.dist-info/METADATA").decode()
-    assert "\nSummary: AMD GPU attention kernels as libraries, built by qola\n" in said
-    assert f"from AITER {PIN['version']}:\n\n- lib/left_libmha_fwd.so (libmha_fwd)," in said
-    told = subprocess.run(
+    metadata = zipfile.ZipFile(wheel).read("qola_two-1.2.3.dist-info/METADATA").decode()
+    assert "\nSummary: AMD GPU attention kernels as libraries, built by qola\n" in metadata
+    assert f"from AITER {PIN['version']}:\n\n- lib/left_libmha_fwd.so (libmha_fwd)," in metadata
+    shown = subprocess.run(
         [sys.executable, "-m", "qola_two", "--path"],
         env={"PYTHONPATH": str(wheel)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.stdout == f"{wheel}/qola_two\n", told.stderr
+    assert shown.stdout == f"{wheel}/qola_two\n", shown.stderr
     assert len(list(wheel.parent.iterdir())) == 2
 
 
 def test_split_by_arch(user: User) -> None:
-    """Prevents: device code in an installed library, an arch without pack or wheel, stale packs."""
-    of_good = ("two.toml", "--arch", "gfx950", "--group", "good", disk_cache_option())
-    found = user.qola("build", *of_good, "-o", "split", "--split", "--wheel", "1.2.3")
+    """Prevents: device code in an installed library; an arch without pack or wheel; stale packs."""
+    arguments = ("two.toml", "--arch", "gfx950", "--group", "good", disk_cache_option())
+    run = user.qola("build", *arguments, "-o", "split", "--split", "--wheel", "1.2.3")
     output = user.directory / "split"
     result = json.loads((output / "manifest.json").read_text())
     wheels = [
@@ -153,7 +153,7 @@ def test_split_by_arch(user: User) -> None:
     ]
     expected = [str(output / "dist" / wheel) for wheel in wheels]
     assert [result["wheel"], *result["arch_wheels"]] == expected
-    assert found.stdout.splitlines()[-2:] == expected
+    assert run.stdout.splitlines()[-2:] == expected
     (module,) = result["modules"]
     library = output / "lib/left_libmha_fwd.so"
     assert module["size"] == library.stat().st_size
@@ -164,21 +164,21 @@ def test_split_by_arch(user: User) -> None:
     assert (len(data), hashlib.sha256(data).hexdigest()) == (pack["size"], pack["sha256"])
     assert zipfile.ZipFile(expected[1]).read("qola_two/" + pack["path"]) == data
     check_sbom(output)
-    user.qola("build", *of_good, "-o", "split")
+    user.qola("build", *arguments, "-o", "split")
     assert b"CCOB" in library.read_bytes()
     assert not list(output.glob("lib/*.qpack"))
 
 
 def test_second_build_does_nothing(user: User) -> None:
-    """Prevents: a workspace made anew for each call, in which everything is planned again."""
+    """Prevents: each call creates a new workspace and plans the manifest again."""
     user.build("two.toml", "--mode", "cpp_itfs", "--arch", "gfx950;gfx950", code=7)
     assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
     (log,) = (user.directory / "cache/qola/workspaces").glob("two-*/bazel.log")
     assert re.search(r"[Aa]nalyz\w+:? 2 targets \(0 packages loaded, 0 targets", log.read_text())
 
 
-def test_cmake_builds_what_a_project_needs(user: User) -> None:
-    """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
+def test_cmake_builds_the_requested_components(user: User) -> None:
+    """Prevents: qola.cmake builds nothing, finds no library, or keeps an old build."""
     environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
     project = Project(
         QOLA / "tests/bundle/helper",
@@ -188,11 +188,11 @@ def test_cmake_builds_what_a_project_needs(user: User) -> None:
     )
     manifest = user.directory / "two.toml"
     arguments = f"MANIFEST;{manifest};COMPONENTS;mha_fwd;ARCHS;gfx950"
-    said = succeeds(project.configure(f"-DARGUMENTS={arguments}"))
-    assert "left_libmha_fwd: built, " in said
+    output_text = succeeds(project.configure(f"-DARGUMENTS={arguments}"))
+    assert "left_libmha_fwd: built, " in output_text
     output = project.build / "qola"
-    assert f"-- qola: {output}: qola 0.1.0, gfx950, AITER 0.1.7" in said
-    assert "-- libraries: qola::mha_fwd\n" in said
+    assert f"-- qola: {output}: qola 0.1.0, gfx950, AITER 0.1.7" in output_text
+    assert "-- libraries: qola::mha_fwd\n" in output_text
     assert "left_libmha_fwd" not in project.make()
     with manifest.open("a", encoding="utf-8") as file:
         file.write("# Edited.\n")
@@ -200,9 +200,9 @@ def test_cmake_builds_what_a_project_needs(user: User) -> None:
 
 
 def test_lazy_build_and_a_pack(user: User) -> None:
-    """Prevents: a lazy bundle that lacks what its program wants; packs that it does not know."""
-    of_good = ("-m", "two.toml", "--group", "good", disk_cache_option())
-    user.qola("build", *of_good, "-o", "lazy", "--lazy")
+    """Prevents: a lazy bundle lacks files of its program, or the program ignores a pack of qola."""
+    arguments = ("-m", "two.toml", "--group", "good", disk_cache_option())
+    user.qola("build", *arguments, "-o", "lazy", "--lazy")
     record = json.loads((user.directory / "lazy/manifest.json").read_text())
     assert record["lazy"] is True
     assert [module["library"] for module in record["modules"]] == ["lib/left_libmha_fwd.so"]
@@ -210,23 +210,25 @@ def test_lazy_build_and_a_pack(user: User) -> None:
     program = user.directory / "lazy/bin/qola-kernels"
     listed = user.start(program, "list", "--format", "list")
     first, *others = listed.stdout.splitlines()
-    absent = user.qola("pack", *of_good, "--output", "x.qpack", "nobody", first.split()[0], code=2)
-    assert "no such kernel instance" in absent.stderr
+    failed = user.qola(
+        "pack", *arguments, "--output", "x.qpack", "nobody", first.split()[0], code=2
+    )
+    assert "no such kernel instance" in failed.stderr
     assert not (user.directory / "x.qpack").exists()
     (user.directory / "wanted").write_text(f"{first}\n")
     packs = "lazy/share/qola/left/packs"
-    pack = (*of_good, "--output", f"{packs}/x.qpack", "--list", "wanted")
+    pack = (*arguments, "--output", f"{packs}/x.qpack", "--list", "wanted")
     packed = user.qola("pack", *pack)
     assert packed.stdout.startswith(f"{packs}/x.qpack: ")
-    # The program finds by key what Bazel has compiled.
+    # The program finds the kernel that Bazel compiled by its key.
     states = user.start(program, "list").stdout.splitlines()
     assert states[0].startswith(f"{first}  pack ")
     assert [line.split("  ")[1] for line in states[1:]] == ["not there yet"] * len(others)
 
 
-def test_errors_before_anything_is_built(user: User) -> None:
-    """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
-    before = (user.directory / "out/manifest.json").read_text()
+def test_errors_before_the_build(user: User) -> None:
+    """Prevents: an unspecific exit code; an error overwrites a good result."""
+    record = (user.directory / "out/manifest.json").read_text()
     user.build("two.toml", "--arch", "gfx90", code=6)
     user.build("two.toml", "--arch", "native", code=5)
     user.build("two.toml", "--aiter-root", "absent", "--skip-checkout", code=3)
@@ -242,14 +244,14 @@ def test_errors_before_anything_is_built(user: User) -> None:
     wrong = user.qola("build", "--manifest", "wrong.toml", "--output-dir", "out", code=2)
     assert "wrong.toml:1" in wrong.stderr
     user.qola("build", "--output-dir", "out", code=2)
-    assert (user.directory / "out/manifest.json").read_text() == before
+    assert (user.directory / "out/manifest.json").read_text() == record
 
 
-def test_a_library_beyond_its_budget(user: User) -> None:
-    """Prevents: a budget that fails no build, or an error without the families of kernels."""
+def test_a_library_above_max_bytes(user: User) -> None:
+    """Prevents: a library above max_bytes passes, or the error omits kernel families."""
     text = GOOD.replace("[build]\n", "[build]\nmax_bytes = 50_000\n")
     (user.directory / "small.toml").write_text(text, encoding="utf-8")
-    found = user.build("small.toml", code=7)
-    assert "bytes; omitting a family of kernels saves" in found.stdout
-    assert "at most 50,000 bytes: [build] max_bytes" in found.stdout
-    assert re.search(r"fwd \w+ head dimension \S+ \w+: about [\d,]+ bytes", found.stdout)
+    run = user.build("small.toml", code=7)
+    assert "bytes; omitting a family of kernels saves" in run.stdout
+    assert "at most 50,000 bytes: [build] max_bytes" in run.stdout
+    assert re.search(r"fwd \w+ head dimension \S+ \w+: about [\d,]+ bytes", run.stdout)

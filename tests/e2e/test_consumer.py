@@ -1,4 +1,4 @@
-"""qola as a dependency: bazel_dep, own manifests, a C++ program against the public headers."""
+"""qola as a dependency: bazel_dep, a consumer's manifests, a C++ program that uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from qola.layout import KERNEL_COMPILE
 from qola.report.execution_log import summarize_log
-from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_place, shared_program
+from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_bazel, shared_directory
 
 HIT = "disk cache hit"
 HOST_BUILD = """
@@ -31,23 +31,23 @@ cc_library(name = "host", srcs = ["host.cpp"], deps = [":library"])
 def consumer() -> Iterator[Bazel]:
     """The consumer, built once for all tests."""
     with bazel() as instance:
-        # What an earlier run of the tests has built may be in no cache by now.
+        # Outputs of an earlier run may be missing in the cache by now.
         instance.run("clean")
         instance.run("build", "//...")
         yield instance
 
 
 def test_program_uses_two_namespaces(consumer: Bazel) -> None:
-    """Prevents: public headers a consumer cannot compile, or two libraries that collide."""
+    """Prevents: a consumer cannot compile the public headers, or two libraries collide."""
     result = consumer.run("run", "//:program")
     answers = [line for line in result.stdout.splitlines() if ": " in line]
     assert len(answers) == 4
-    # There is no device here: the libraries say so, as a status.
+    # Without a device, the libraries return this status.
     assert all(line.endswith(": -3") for line in answers)
 
 
-def test_a_host_compiler_is_told_what_helps(consumer: Bazel) -> None:
-    """Prevents: a megabyte of errors in Composable Kernel, which Bazel hides, for a cc_library."""
+def test_the_error_of_a_host_compiler_names_the_remedy(consumer: Bazel) -> None:
+    """Prevents: a cc_library fails with a megabyte of CK errors and without a remedy."""
     consumer.write("host/BUILD.bazel", HOST_BUILD)
     consumer.write("host/host.cpp", '#include "qola_mha_fwd.h"\n')
     result = consumer.run("build", "//host", check=False)
@@ -57,7 +57,7 @@ def test_a_host_compiler_is_told_what_helps(consumer: Bazel) -> None:
 
 
 def test_manifests_share_kernels(consumer: Bazel) -> None:
-    """Prevents: a kernel compiled once per manifest that asks for it."""
+    """Prevents: Bazel compiles a kernel once per manifest."""
     plans = [consumer.plan(side) for side in ("left", "right")]
     compiled = [set(plan.compiled_as(plan.module("libmha_fwd"))) for plan in plans]
     assert compiled[0] == compiled[1] != set()
@@ -69,11 +69,11 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
             keys.setdefault(spawn.name, set()).add(key)
             assert spawn.cached
     assert keys.keys() == compiled[0]
-    assert {len(found) for found in keys.values()} == {1}
+    assert {len(key_set) for key_set in keys.values()} == {1}
 
 
 def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
-    """Prevents: a bundle that only qola's own repository can build, or that has its paths in it."""
+    """Prevents: only qola's repository can build a bundle, or a bundle contains its paths."""
     consumer.run("build", "//:left_tar")
     with tarfile.open(consumer.workspace / "bazel-bin/left.tar") as archive:
         names = archive.getnames()
@@ -90,7 +90,7 @@ def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
 
 
 def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
-    """Prevents: lazy libraries, packs or wheels that only qola's own repository can have."""
+    """Prevents: only qola's repository can build lazy libraries, packs or wheels."""
     consumer.run("build", "--nobuild", "//:left_lazy_wheel")
     consumer.run("build", "--output_groups=root", "//:left_libmha_fwd_lazy")
     root = consumer.workspace / "bazel-bin/share/qola/left/libmha_fwd"
@@ -107,13 +107,13 @@ def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
 
 
 def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
-    """Prevents: a compile_commands.json with paths or flags that only Bazel's sandbox has."""
-    asking = replace(consumer, environment={"QOLA_BAZEL": str(shared_program())})
-    asking.run("run", "@qola//tools/compile_commands", "--", "//...")
+    """Prevents: compile_commands.json has paths or flags that work only in Bazel's sandbox."""
+    shared = replace(consumer, environment={"QOLA_BAZEL": str(shared_bazel())})
+    shared.run("run", "@qola//tools/compile_commands", "--", "//...")
     text = (consumer.workspace / "compile_commands.json").read_text(encoding="utf-8")
     entries = json.loads(text)
     files = [Path(entry["directory"], entry["file"]) for entry in entries]
-    # What a build generates is there after that build.
+    # Generated files exist only after their build.
     generated = consumer.output_base / "execroot"
     assert [f for f in files if not f.is_file() and not f.is_relative_to(generated)] == []
     by_name: dict[str, list[dict[str, Any]]] = {}
@@ -122,10 +122,10 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
     assert len(by_name["ask.cpp"]) == 2
     kernels = [name for name in by_name if name.startswith("fmha_fwd_d32_")]
     assert 1 <= len(kernels) <= 4
-    # Parsing a kernel instance takes half a minute; that its headers are found, a second.
-    for name, how in (("main.cpp", "-fsyntax-only"), (kernels[0], "-M"), ("ask.cpp", "-M")):
+    # To parse a kernel instance takes half a minute; to find its headers takes a second.
+    for name, option in (("main.cpp", "-fsyntax-only"), (kernels[0], "-M"), ("ask.cpp", "-M")):
         entry = by_name[name][0]
-        command = [how if word == "-c" else word for word in entry["arguments"]]
+        command = [option if word == "-c" else word for word in entry["arguments"]]
         run = subprocess.run(
             command, cwd=entry["directory"], capture_output=True, text=True, check=False
         )
@@ -133,10 +133,10 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
 
 
 def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
-    """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
+    """Prevents: a consumer's name, path or compiler options cause cache misses."""
     name, other = 'module(name = "qola_consumer")', 'module(name = "another", version = "2.0")'
     with (
-        bazel(directory=shared_place("elsewhere")) as elsewhere,
+        bazel(directory=shared_directory("elsewhere")) as elsewhere,
         elsewhere.rewritten("MODULE.bazel", name, other),
     ):
         elsewhere.run("clean")
@@ -144,18 +144,18 @@ def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
         runners = count_spawns(spawns)
         assert {runner for _, runner in runners} == {HIT}, runners
         assert runners["CppCompile", HIT] >= 8
-        # What `qola report` reads of the log: each compile by the name that the plan gives it.
+        # `qola report` reads compiles from the log: their names must be those of the plan.
         plans = [elsewhere.plan(manifest) for manifest in ("left", "right")]
         planned = {n for plan in plans for m in plan.modules for n in plan.compiled_as(m)}
         reported = summarize_log(spawns).compiles
         assert reported.keys() == planned
-        assert {found.source for found in reported.values()} == {"disk cache"}
+        assert {compile_result.source for compile_result in reported.values()} == {"disk cache"}
 
-        # The consumer's options are for its own code: no kernel, dispatch or entry point is
-        # compiled again, cached under another key or not.
+        # The consumer's options apply only to its code: kernels, dispatches and entry points keep
+        # their cache keys.
         elsewhere.run("clean")
-        own = ["--copt=-g", "--cxxopt=-DOWN", "--features=own", "--action_env=OWN=1", "-c", "dbg"]
-        runners = elsewhere.runners(*own, "//:left_libmha_fwd", "//:right_libmha_fwd")
+        flags = ["--copt=-g", "--cxxopt=-DOWN", "--features=own", "--action_env=OWN=1", "-c", "dbg"]
+        runners = elsewhere.runners(*flags, "//:left_libmha_fwd", "//:right_libmha_fwd")
         mnemonics = ("CppCompile", "QolaCompile")
         ran = {pair for pair in runners if pair[0] in mnemonics}
         assert ran == {(mnemonic, HIT) for mnemonic in mnemonics}, runners

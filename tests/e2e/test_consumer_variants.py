@@ -1,7 +1,7 @@
-"""Other ways to depend on qola: two AITERs, a ROCm toolchain of one's own, the next Bazel.
+"""Other ways to depend on qola: two AITERs, the consumer's ROCm toolchain, the next Bazel.
 
-Nothing is compiled: analysis says which kernels and which compiler an action would use. Each module
-is analysed with qola's checkout, and with its release archive.
+Nothing is compiled: the analysis reports the kernels and the compiler of each action. The tests
+analyse each module with qola's checkout and with its release archive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.e2e.nested_bazel import (
     Bazel,
     bazel,
     overrides,
-    shared_place,
-    unpacked_release,
+    shared_directory,
+    unpack_release,
 )
 
 HERE = Path(__file__).resolve().parent
 
-#: What Bazel 8 does by default and the Bazel of these tests can do.
+#: Defaults of Bazel 8 that the Bazel of these tests supports as options.
 BAZEL_8 = (
     "--incompatible_disable_native_repo_rules",
     "--incompatible_disallow_empty_glob",
@@ -35,7 +35,7 @@ BAZEL_8 = (
 )
 
 
-#: A consumer that has its libraries from the module own_rocm and does not name qola itself.
+#: A consumer that gets its libraries from the module own_rocm and does not declare qola.
 THROUGH = f"""
 module(name = "through")
 bazel_dep(name = "qola_own_rocm")
@@ -43,18 +43,18 @@ local_path_override(module_name = "qola_own_rocm", path = "{HERE}/own_rocm")
 {overrides(QOLA)}
 """
 
-#: What makes a library.
+#: Actions that build a library.
 MNEMONICS = {"CppCompile", "CppLink", "QolaCompile"}
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The release archive, unpacked."""
-    return unpacked_release(tmp_path_factory.mktemp("release"))
+    return unpack_release(tmp_path_factory.mktemp("release"))
 
 
 def analyse_with(instance: Bazel, archive: Path) -> None:
-    """Analyse everything with the archive in place of the checkout."""
+    """Analyse all targets with the release archive instead of the checkout."""
     with instance.rewritten("MODULE.bazel", f'path = "{QOLA}', f'path = "{archive}'):
         instance.run("build", "--nobuild", "//...")
 
@@ -68,7 +68,7 @@ def two_pins() -> Iterator[Bazel]:
 
 @pytest.fixture(scope="module")
 def own_rocm() -> Iterator[Bazel]:
-    with bazel(HERE / "own_rocm", directory=shared_place("elsewhere")) as instance:
+    with bazel(HERE / "own_rocm", directory=shared_directory("elsewhere")) as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
 
@@ -83,22 +83,22 @@ def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
     )
     labels = {target["id"]: target["label"] for target in graph["targets"]}
     for action in graph["actions"]:
-        # Bazel's own programs are the machine's compiler's.
+        # The host compiler builds the tools of Bazel.
         if "bazel_tools" not in labels[action["targetId"]]:
             command = action["arguments"], action["environmentVariables"]
             yield action["mnemonic"], json.dumps(command)
 
 
-def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
-    """Prevents: kernels of one AITER in a library that was planned against another."""
+def test_two_aiters_are_not_mixed(two_pins: Bazel, archive: Path) -> None:
+    """Prevents: a library planned against one AITER contains kernels of another AITER."""
     assert PIN["sha256"] in (HERE / "two_pins/MODULE.bazel").read_text(), (
         "a new pin: write it there"
     )
     plain, patched = two_pins.plan("plain"), two_pins.plan("patched")
     assert plain.aiter.patches == ()
     assert [patch.name for patch in patched.aiter.patches] == ["kernel-header.patch"]
-    digests = [{k.name: k.sha256 for k in one.kernels} for one in (plain, patched)]
-    # The same kernels, of other sources.
+    digests = [{k.name: k.sha256 for k in plan.kernels} for plan in (plain, patched)]
+    # Both plans have the same kernel names, with different sources.
     assert digests[0].keys() == digests[1].keys()
     assert not set(digests[0].values()) & set(digests[1].values())
     for side in ("plain", "patched"):
@@ -108,10 +108,10 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
 
 
 def test_kernels_of_the_same_ck_have_the_same_keys(two_pins: Bazel, tmp_path: Path) -> None:
-    """Prevents: all kernels compiled again for a new AITER whose Composable Kernel is the old one.
+    """Prevents: an AITER update recompiles kernels although Composable Kernel did not change.
 
-    The tree is laid out as one of git's, where the wheel's has all below aiter_meta/, and a header
-    of AITER's own is another.
+    The second tree has the layout of a git checkout (the wheel has everything below aiter_meta/)
+    and a changed AITER header.
     """
     wheel = two_pins.repository("aiter")
     tree = tmp_path / "tree"
@@ -134,12 +134,12 @@ def test_kernels_of_the_same_ck_have_the_same_keys(two_pins: Bazel, tmp_path: Pa
         plans = [two_pins.plan(side) for side in ("plain", "patched")]
     assert keys[0]
     assert keys[0] == keys[1]
-    # With these inputs the content is the same, too.
+    # With these inputs, the sources are equal too.
     contents = [{k.name: k.sha256 for k in plan.kernels} for plan in plans]
     assert contents[0] == contents[1]
 
 
-#: An interpreter of Python's that can only be downloaded, as rules_python registers one.
+#: A Python interpreter that must be downloaded, registered in the way of rules_python.
 ABSENT = """
 absent = use_repo_rule("//absent:absent.bzl", "absent")
 absent(name = "python_from_afar")
@@ -163,36 +163,36 @@ py_binary(name = "program", srcs = ["program.py"])
 
 
 def test_no_python_is_downloaded(two_pins: Bazel) -> None:
-    """Prevents: an interpreter of rules_python's fetched for a bundle, a wheel or a pack."""
+    """Prevents: a bundle, wheel or pack downloads the Python interpreter of rules_python."""
     two_pins.write("absent/absent.bzl", ABSENT_RULE)
     two_pins.write("absent/BUILD.bazel", ABSENT_TOOLCHAIN)
     two_pins.write("absent/program.py", "")
     module = (two_pins.workspace / "MODULE.bazel").read_text(encoding="utf-8")
-    of_rules = 'bazel_dep(name = "rules_python", version = "0.22.1")\n'
-    made = [
+    rules_python = 'bazel_dep(name = "rules_python", version = "0.22.1")\n'
+    targets = [
         f"@qola_plain//:{name}" for name in ("bundle", "bundle_tar", "wheel", "lazy_bundle", "pack")
     ]
-    with two_pins.rewritten("MODULE.bazel", module, module + of_rules + ABSENT):
-        two_pins.run("build", "--nobuild", *made, "@qola_plain//:libmha_fwd_launch_test")
-        refused = two_pins.run("build", "--nobuild", "//absent:program", check=False)
-    assert "Python is downloaded" in refused.stderr
+    with two_pins.rewritten("MODULE.bazel", module, module + rules_python + ABSENT):
+        two_pins.run("build", "--nobuild", *targets, "@qola_plain//:libmha_fwd_launch_test")
+        result = two_pins.run("build", "--nobuild", "//absent:program", check=False)
+    assert "Python is downloaded" in result.stderr
 
 
-def test_an_own_toolchain_goes_first(own_rocm: Bazel, archive: Path) -> None:
-    """Prevents: a consumer's compiler that is named, and qola's that compiles all the same."""
+def test_the_consumers_toolchain_is_used(own_rocm: Bazel, archive: Path) -> None:
+    """Prevents: qola compiles with its own compiler although the consumer registered another."""
     actions = list(compile_and_link(own_rocm, "//:it_libmha_fwd"))
     assert {mnemonic for mnemonic, _ in actions} >= MNEMONICS
     assert [a for a in actions if "/opt/own-rocm/" not in a[1] or "qola_rocm_sdk" in a[1]] == []
-    # Part of every key: after an upgrade no cache answers with what the old compiler made.
+    # Each cache key contains the version: after an upgrade, no cache returns old objects.
     assert all("own-rocm-1" in command for _, command in actions)
     analyse_with(own_rocm, archive)
 
 
-def test_qola_through_another_module(own_rocm: Bazel) -> None:
-    """Prevents: the machine's compiler for kernels, because its module is nearer to the root."""
-    own = (own_rocm.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+def test_qola_as_an_indirect_dependency(own_rocm: Bazel) -> None:
+    """Prevents: the host compiler builds kernels because its module is nearer to the root."""
+    module = (own_rocm.workspace / "MODULE.bazel").read_text(encoding="utf-8")
     with (
-        own_rocm.rewritten("MODULE.bazel", own, THROUGH),
+        own_rocm.rewritten("MODULE.bazel", module, THROUGH),
         own_rocm.rewritten(
             ".bazelrc", "build --@qola//rules/rocm:toolchain=//toolchain:rocm\n", ""
         ),
@@ -202,6 +202,6 @@ def test_qola_through_another_module(own_rocm: Bazel) -> None:
     assert [a for a in actions if "qola_rocm_sdk" not in a[1]] == []
 
 
-def test_what_bazel_8_does(own_rocm: Bazel) -> None:
-    """Prevents: rules that load in this Bazel and no longer in the next."""
+def test_defaults_of_bazel_8(own_rocm: Bazel) -> None:
+    """Prevents: rules that load with this Bazel fail to load with Bazel 8."""
     own_rocm.run("build", "--nobuild", *BAZEL_8, "//...")

@@ -1,6 +1,6 @@
-"""Pinned Debian packages in a repository rule: each way they come, and each way they may not.
+"""Pinned Debian packages in a repository rule: all sources of packages, and all refused sources.
 
-The packages are made here and served on the loopback interface; nothing is fetched from elsewhere.
+The tests build the packages and serve them on the loopback interface, without other network access.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ packages = module_extension(_packages)
 
 
 def deb(files: dict[str, str], links: dict[str, str]) -> bytes:
-    """A Debian package as older ones are."""
+    """Build a Debian package in the format of older packages."""
     control = "Package: x\nVersion: 1\nArchitecture: all\n"
     return deb_files.deb(files, ".gz", control, links)
 
 
 @pytest.fixture
 def mirror() -> Iterator[Files]:
-    """A mirror of two packages; the version of one has characters that URLs escape."""
+    """A mirror of two packages. The version of the first has characters that URLs escape."""
     links = {"./usr/lib/libx.so": "/lib/libx.so.1", "./usr/lib/dangling.so": "/nowhere/else.so"}
     files = {"./lib/libx.so.1": "library\n", "./usr/share/doc/lib/copyright": "unread\n"}
     content = {LIB: deb(files, links), TOOL: deb({"./usr/bin/tool": "tool\n"}, {})}
-    with serving(Files(content)) as made:
-        yield made
+    with serving(Files(content)) as files_of_mirror:
+        yield files_of_mirror
 
 
-def lock_of(mirror: Files) -> str:
-    """A lock of what the mirror has."""
+def make_lock(mirror: Files) -> str:
+    """Return a lock of the mirror's packages."""
     lock = f"# snapshot: {TIME}\n"
     for package, path in (("lib 1+b1~x", LIB), ("tool 2", TOOL)):
         lock += f"{package} {sha256(mirror.content[path])} forky 1 {path[1:]} group\n"
@@ -79,7 +79,7 @@ def lock_of(mirror: Files) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace with two repositories of the same packages."""
+    """A workspace with two repositories that have equal packages."""
 
     bazel: Bazel
     cache: Path
@@ -91,28 +91,28 @@ class Workspace:
         apt_helper: str = "/no/apt-helper",
         snapshot: str = "http://127.0.0.1:1",
     ) -> None:
-        """Write the repository rule anew."""
+        """Write the repository rule again."""
         rule = RULE.format(mirrors=mirrors, apt_helper=apt_helper, snapshot=snapshot)
         self.bazel.write("packages.bzl", rule)
 
     @property
     def offered(self) -> Path:
-        """Where bazelw keeps what stands in for the lock."""
+        """The directory of bazelw's replacement for the lock."""
         return self.cache / f"offered/-{TIME}"
 
     def fetch(self, *targets: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Build the repositories' files."""
+        """Build the files of the repositories."""
         cache = f"--repository_cache={self.repository_cache}"
         return self.bazel.run("build", cache, *targets, check=check)
 
     def failure(self) -> str:
-        """Standard error of a fetch that has to fail."""
+        """Return standard error of a fetch that must fail."""
         result = self.fetch("@one//:files", check=False)
         assert result.returncode != 0, "the fetch should have failed"
         return result.stderr
 
     def group(self, name: str) -> Path:
-        """Where a repository has what was unpacked."""
+        """The directory of the unpacked packages in a repository."""
         return self.bazel.repository(f"packages~{name}") / "group"
 
 
@@ -132,15 +132,15 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
 def workspace(
     nested: Bazel, mirror: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Workspace:
-    """Empty caches, and a lock of what the mirror has."""
+    """A workspace with empty caches and a lock of the mirror's packages."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
-    # Another test's repositories must not serve this one.
-    nested.write("packages.lock", f"# {tmp_path}\n{lock_of(mirror)}")
+    # Bazel must not reuse repositories of another test.
+    nested.write("packages.lock", f"# {tmp_path}\n{make_lock(mirror)}")
     return Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
 
 
 def content(directory: Path) -> dict[str, str]:
-    """Relative path -> text or link target of everything below a directory."""
+    """Return the text or link target of each file below a directory, by relative path."""
     return {
         str(path.relative_to(directory)): f"-> {os.readlink(path)}"
         if path.is_symlink()
@@ -158,7 +158,7 @@ UNPACKED = {
 
 
 def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: links out of the packages, half a store under a race, a copy per workspace."""
+    """Prevents: links leave the packages; a race breaks the store; each workspace has a copy."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files", "@two//:files")
     one, two = workspace.group("one"), workspace.group("two")
@@ -170,8 +170,8 @@ def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: File
     assert len(list((workspace.cache / "unpacked").iterdir())) == 1
 
 
-def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: a download per workspace."""
+def test_unpacked_packages_need_no_mirror(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: each workspace downloads the packages again."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     shutil.rmtree(workspace.repository_cache)
@@ -182,15 +182,17 @@ def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Files) -
     assert not mirror.requests
 
 
-@pytest.mark.parametrize("place", ["", "unpacked", "unpacked/*"])
-def test_what_another_user_unpacked(workspace: Workspace, mirror: Files, place: str) -> None:
-    """Prevents: a compiler that another user put where packages are shared."""
+@pytest.mark.parametrize("pattern", ["", "unpacked", "unpacked/*"])
+def test_a_cache_writable_by_others_is_not_used(
+    workspace: Workspace, mirror: Files, pattern: str
+) -> None:
+    """Prevents: Bazel runs a compiler that another user wrote into the shared cache."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     (tool,) = (workspace.cache / "unpacked").glob("*/usr/bin/tool")
     tool.unlink()
     tool.write_text("planted\n", encoding="utf-8")
-    (shared,) = workspace.cache.glob(place) if place else (workspace.cache,)
+    (shared,) = workspace.cache.glob(pattern) if pattern else (workspace.cache,)
     shared.chmod(0o777)
     text = workspace.fetch("@two//:files").stderr
     assert f"{shared} is writable by " in text
@@ -201,11 +203,11 @@ def test_what_another_user_unpacked(workspace: Workspace, mirror: Files, place: 
 def test_repository_cache_needs_no_mirror(
     workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Prevents: a machine whose --repository_cache has every package and that fails offline."""
+    """Prevents: a fetch fails offline although --repository_cache has each package."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     mirror.requests.clear()
-    # A file where the directory would be: unwritable for root too.
+    # A file instead of the directory: not writable, even for root.
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "file"))
     workspace.declare([])
@@ -215,7 +217,7 @@ def test_repository_cache_needs_no_mirror(
 
 
 def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: a compiler that is not the pinned one, or a refusal that does not say which."""
+    """Prevents: a changed compiler is used, or the error does not name the package."""
     pinned = sha256(mirror.content[TOOL])
     mirror.content[TOOL] += b"\n"
     workspace.declare([mirror.url])
@@ -226,8 +228,8 @@ def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files
     assert not list((workspace.cache / "unpacked").glob("*"))
 
 
-def test_all_that_is_nowhere_is_named_with_its_date(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: one missing package a try, without a date, and a bazelw that cannot go on."""
+def test_an_error_lists_all_missing_packages(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: an error lists one missing package per try; bazelw cannot replace the lock."""
     del mirror.content[LIB], mirror.content[TOOL]
     workspace.declare([mirror.url])
     text = workspace.failure()
@@ -236,27 +238,29 @@ def test_all_that_is_nowhere_is_named_with_its_date(workspace: Workspace, mirror
     assert "            lib 1+b1~x, pool/main/lib_1+b1~x_amd64.deb, sha256 " in text
     assert "            tool 2, pool/main/tool_2_amd64.deb, sha256 " in text
     assert f"Download from {mirror.url}/pool/main/lib_1%2Bb1%7Ex_amd64.deb failed" in text
-    asked = f"              {mirror.url}\n              http://127.0.0.1:1/{TIME}\n"
-    assert f"            asked:\n{asked}" in text
+    servers = f"              {mirror.url}\n              http://127.0.0.1:1/{TIME}\n"
+    assert f"            asked:\n{servers}" in text
     assert 'line("of MODULE.bazel") names one, as does QOLA_DEBIAN_MIRROR' in text
     assert [path.name for path in workspace.offered.iterdir()] == ["wanted"]
 
 
-def test_the_snapshot_has_what_mirrors_lost(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: Debian alone as the place where a compiler can be fetched, and this year alone."""
-    below = f"/snapshot/{TIME}"
-    mirror.content[below + LIB] = mirror.content.pop(LIB)
+def test_packages_that_mirrors_deleted_come_from_the_snapshot(
+    workspace: Workspace, mirror: Files
+) -> None:
+    """Prevents: a compiler cannot be fetched after the mirrors deleted its packages."""
+    prefix = f"/snapshot/{TIME}"
+    mirror.content[prefix + LIB] = mirror.content.pop(LIB)
     workspace.declare([mirror.url], snapshot=f"{mirror.url}/snapshot")
     workspace.fetch("@one//:files")
     assert content(workspace.group("one")) == UNPACKED
-    asked = [path.replace("%2B", "+").replace("%7E", "~") for path in mirror.paths()]
-    assert asked.index(LIB) < asked.index(below + LIB)
-    assert below + TOOL not in asked, "the mirror had it"
+    requested = [path.replace("%2B", "+").replace("%7E", "~") for path in mirror.paths()]
+    assert requested.index(LIB) < requested.index(prefix + LIB)
+    assert prefix + TOOL not in requested, "the mirror had it"
     assert [path.name for path in workspace.offered.iterdir()] == ["fetched"]
 
 
-def test_what_bazelw_resolved_stands_in(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: a rule that goes on asking for what is nowhere, or takes others silently."""
+def test_packages_that_bazelw_resolved_are_used(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: the rule requests missing packages again, or uses other packages silently."""
     workspace.declare([mirror.url])
     workspace.offered.mkdir(parents=True)
     newer = "/pool/main/tool_3_amd64.deb"
@@ -272,7 +276,7 @@ def test_what_bazelw_resolved_stands_in(workspace: Workspace, mirror: Files) -> 
 def test_apt_fetches_and_verifies(
     workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Prevents: files of apt that nobody verified, or that the repository cache does not keep."""
+    """Prevents: Bazel uses unverified files of apt, or does not cache them."""
     (tmp_path / "none").mkdir()
     (tmp_path / "sources.list").write_text(f"deb {mirror.url} forky main\n", encoding="utf-8")
     configuration = f'Dir::Etc::sourcelist "{tmp_path}/sources.list";\n'
@@ -295,20 +299,20 @@ def test_apt_fetches_and_verifies(
     mirror.requests.clear()
     workspace.fetch("@one//:files")
     assert content(workspace.group("one")) == UNPACKED
-    # The package that was right the first time came from the repository cache.
+    # The first fetch stored the correct package in the repository cache.
     assert mirror.paths() == [release, TOOL]
 
 
 def test_without_dpkg(
     workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Prevents: other files on a distribution without dpkg than on Debian."""
+    """Prevents: a distribution without dpkg unpacks other files than Debian."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in os.get_exec_path():
         for program in Path(directory).glob("*"):
             link = programs / program.name
-            # Of two directories the first counts, also where its program is a link to nothing.
+            # The first directory on PATH wins, even if its program is a dangling link.
             if not program.name.startswith("dpkg") and not os.path.lexists(link):
                 link.symlink_to(program)
     monkeypatch.setenv("PATH", str(programs))

@@ -1,6 +1,6 @@
-"""One manifest, built twice without a cache: other path, user, HOME, PATH and LANG, same bytes.
+"""Build one manifest twice without a cache, with other path, user, HOME, PATH, LANG: equal bytes.
 
-Where something differs, the failure says which action did first, from Bazel's execution logs.
+If outputs differ, the failure names the first action that differs in Bazel's execution logs.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TARGETS = ("//:it", "//:bundle", "//:bundle_tar")
 
 @dataclass(frozen=True)
 class Built:
-    """A finished build: its actions, and digests of its outputs and plan.json by path."""
+    """Result of a build: its actions, and digests of its outputs and plan.json by path."""
 
     spawns: list[Spawn]
     files: dict[str, str]
 
 
 def copy_ruleset(target: Path) -> None:
-    """Copy what a consumer needs of qola, which another user may not be able to read."""
+    """Copy the ruleset, because another user may not be able to read the original."""
     target.mkdir()
     for name in RULESET:
         source = QOLA / name
@@ -53,14 +53,14 @@ def copy_ruleset(target: Path) -> None:
             shutil.copy(source, target / name)
 
 
-def make(directory: Path, environment: dict[str, str]) -> Bazel:
-    """Write a workspace with its own copy of qola, output base, HOME and (empty) cache."""
+def make_workspace(directory: Path, environment: dict[str, str]) -> Bazel:
+    """Write a workspace with a separate copy of qola, output base, HOME and (empty) cache."""
     workspace, home, qola = (directory / name for name in ("workspace", "home", "qola"))
     workspace.mkdir(parents=True)
     copy_ruleset(qola)
     for name, text in {
         ".bazelrc": (EXAMPLE / ".bazelrc").read_text(encoding="utf-8")
-        # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
+        # A sandbox has a private /tmp that does not contain a dependency's directory.
         + f"build --sandbox_add_mount_pair={directory}\n",
         ".bazelversion": (EXAMPLE / ".bazelversion").read_text(encoding="utf-8"),
         "BUILD.bazel": BUILD,
@@ -69,7 +69,7 @@ def make(directory: Path, environment: dict[str, str]) -> Bazel:
         "it.toml": LEFT,
     }.items():
         (workspace / name).write_text(text, encoding="utf-8")
-    # Where packages come from is the machine's affair, not what is tested here.
+    # The source of pip packages is machine configuration: use the user's pip.conf.
     pip = Path(os.environ.get("HOME", "/nonexistent")) / ".config/pip/pip.conf"
     (home / ".config/pip").mkdir(parents=True)
     if pip.is_file():
@@ -80,7 +80,7 @@ def make(directory: Path, environment: dict[str, str]) -> Bazel:
 
 
 def as_nobody(bazel: Bazel, directory: Path) -> Bazel:
-    """The same Bazel run by another user, where this one may do that; otherwise as it was."""
+    """Return the Bazel run by user nobody; without permission for that, return it unchanged."""
     run_as = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return bazel
@@ -94,7 +94,7 @@ def as_nobody(bazel: Bazel, directory: Path) -> Bazel:
 
 
 def build(bazel: Bazel) -> Built:
-    """Build everything and take the digests of what was made."""
+    """Build all targets, and compute the digests of their outputs."""
     spawns = bazel.spawns(*TARGETS)
     listed = bazel.run("cquery", "--output=files", " + ".join(TARGETS)).stdout.split()
     files = {"plan.json": bazel.plan_file()}
@@ -108,18 +108,18 @@ def build(bazel: Bazel) -> Built:
 
 @pytest.fixture(scope="module")
 def builds() -> Iterator[tuple[Built, Built]]:
-    """Two builds of one manifest, as different as users are."""
-    # Not pytest's directory: another user could not enter it.
+    """Two builds of one manifest in environments that differ as users' do."""
+    # Not in pytest's directory: another user cannot enter it.
     with (
-        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-") as one,
-        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-twice-") as other,
+        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-") as first_directory,
+        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-twice-") as second_directory,
     ):
-        first = make(Path(one), {"LANG": "C.UTF-8"})
-        deeper = Path(other, "further", "down")
-        tools = Path(other, "bin")
+        first = make_workspace(Path(first_directory), {"LANG": "C.UTF-8"})
+        deeper = Path(second_directory, "further", "down")
+        tools = Path(second_directory, "bin")
         tools.mkdir()
         second = as_nobody(
-            make(
+            make_workspace(
                 deeper,
                 {
                     "LANG": "tr_TR.UTF-8",
@@ -129,24 +129,24 @@ def builds() -> Iterator[tuple[Built, Built]]:
                     "TZ": "Pacific/Chatham",
                 },
             ),
-            Path(other),
+            Path(second_directory),
         )
         try:
             yield build(first), build(second)
         finally:
             for bazel in (first, second):
-                # As it was set up: files of a fetched repository may be read-only.
+                # Run as the user of the build: files of a fetched repository may be read-only.
                 bazel.run("clean", "--expunge", check=False)
 
 
-def difference(one: Built, other: Built) -> str:
-    """Which action differed first, for the message of a failure."""
-    found = execlog.first_difference(one.spawns, other.spawns)
+def difference(first: Built, second: Built) -> str:
+    """Return the first action that differs, for the message of a failure."""
+    found = execlog.first_difference(first.spawns, second.spawns)
     return execlog.render(found) if found else "all actions are the same"
 
 
 def test_really_built_twice(builds: tuple[Built, Built]) -> None:
-    """Prevents: a cache that makes the two builds one, so that they cannot differ."""
+    """Prevents: a cache answers the second build, so that the builds cannot differ."""
     for built in builds:
         assert len(built.spawns) > 5
         cached = [spawn.label for spawn in built.spawns if spawn.cached]
@@ -157,18 +157,20 @@ def test_really_built_twice(builds: tuple[Built, Built]) -> None:
 
 
 def test_same_bytes(builds: tuple[Built, Built]) -> None:
-    """Prevents: a path, user, locale or variable that gets into a library, a bundle or a plan."""
-    one, other = builds
-    assert "plan.json" in one.files
-    assert [name for name in one.files if name.endswith(".so")]
-    assert [name for name in one.files if name.endswith(".tar")]
+    """Prevents: a library, bundle or plan contains a path, user, locale or variable."""
+    first, second = builds
+    assert "plan.json" in first.files
+    assert [name for name in first.files if name.endswith(".so")]
+    assert [name for name in first.files if name.endswith(".tar")]
     differing = sorted(
-        name for name in {*one.files, *other.files} if one.files.get(name) != other.files.get(name)
+        name
+        for name in {*first.files, *second.files}
+        if first.files.get(name) != second.files.get(name)
     )
-    assert not differing, f"{differing}\n{difference(one, other)}"
+    assert not differing, f"{differing}\n{difference(first, second)}"
 
 
 def test_same_actions(builds: tuple[Built, Built]) -> None:
-    """Prevents: a cache that one user fills and another misses."""
-    one, other = builds
-    assert execlog.first_difference(one.spawns, other.spawns) is None, difference(one, other)
+    """Prevents: a cache that one user fills has no hits for another user."""
+    first, second = builds
+    assert execlog.first_difference(first.spawns, second.spawns) is None, difference(first, second)

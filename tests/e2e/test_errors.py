@@ -1,4 +1,4 @@
-"""What a user reads when something is wrong, from a real Bazel: each message names the remedy."""
+"""Error messages of a real Bazel: each message names the remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_AITER = LEFT.replace('namespace = "left"', 'namespace = "left"\naiter_comm
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Bazel]:
-    """A consumer whose MODULE.bazel each test writes anew; one output base for all."""
+    """A consumer whose MODULE.bazel each test writes again, with one output base for all tests."""
     with library() as instance:
         yield instance
 
@@ -29,12 +29,12 @@ def declare(workspace: Bazel, tags: str = "", manifest: str = LEFT, aiter: str =
 
 
 def declare_other(workspace: Bazel, source: str) -> None:
-    """Declare a source called `other` for it: the one that is fetched stays as it is."""
+    """Declare a source called `other` for the manifest; `aiter` stays fetched."""
     declare(workspace, source.replace("(", '(name = "other", ', 1), aiter="other")
 
 
 def failure(workspace: Bazel, *args: str) -> str:
-    """Standard error of a build that has to fail."""
+    """Return standard error of a build that must fail."""
     result = workspace.run("build", *args, "//:it", check=False)
     assert result.returncode != 0, "the build should have failed"
     return result.stderr
@@ -44,16 +44,16 @@ def failure(workspace: Bazel, *args: str) -> str:
 @pytest.mark.parametrize(
     ("declared", "messages"),
     [
-        # A name of no source: "no such repository" would not say which there are.
+        # An unknown source: "no such repository" would not list the declared sources.
         ({"aiter": "aitre"}, ['aiter = "aitre"', "one of aiter"]),
-        # The second of two sources would take the place of the first.
+        # The second source would replace the first.
         (
             {"tags": f'qola.aiter_wheel({PINNED})\nqola.aiter_local(path = "somewhere")'},
             ["a name is declared twice", 'qola.aiter_local(name = "aiter")'],
         ),
-        # Another ROCm would be used.
+        # Bazel would use another ROCm.
         ({"tags": 'qola.rocm(path = "/no/rocm/here")'}, ["no runnable /no/rocm/here/bin/hipcc"]),
-        # A branch is another tree tomorrow.
+        # A branch may change.
         (
             {"tags": 'qola.aiter_git(remote = "somewhere", commit = "main")'},
             ['commit = "main"', "40 hexadecimal digits"],
@@ -64,7 +64,7 @@ def failure(workspace: Bazel, *args: str) -> str:
             {"tags": 'qola.aiter_local(name = "other", path = "no/such/tree")', "aiter": "other"},
             ["no/such/tree: no such directory"],
         ),
-        # An archive that is not the pinned one, and a version that pip does not know.
+        # An archive with another digest, and a version that pip cannot find.
         (
             {"tags": OTHER_WHEEL.format(PIN["version"]), "aiter": "other"},
             ["amd_aiter", PIN["sha256"], "0" * 64, 'qola.aiter_wheel(name = "other")'],
@@ -78,7 +78,7 @@ def failure(workspace: Bazel, *args: str) -> str:
 def test_wrong_declarations(
     workspace: Bazel, declared: dict[str, str], messages: list[str]
 ) -> None:
-    """Prevents: a wrong tag or manifest that is accepted, or refused without its remedy."""
+    """Prevents: qola accepts a wrong tag or manifest, or an error does not name the remedy."""
     declare(workspace, **declared)
     text = failure(workspace, "--nobuild")
     for message in messages:
@@ -86,20 +86,20 @@ def test_wrong_declarations(
 
 
 def test_manifest_errors_come_together(workspace: Bazel) -> None:
-    """Prevents: one error per attempt, or errors that surface only after compiling."""
+    """Prevents: qola reports one error per attempt, or only after compiling."""
     wrong = LEFT.replace("receipt", "reciept").replace('"gfx950"', '"gfx95"')
     declare(workspace, manifest=wrong)
     text = failure(workspace)
     assert "it.toml:6 [build].architectures" in text
     assert "gfx950" in text
-    assert text.count('unknown key "reciept"') == 1, "told twice"
+    assert text.count('unknown key "reciept"') == 1, "reported twice"
     assert "\\n" not in text, "escaped characters"
     assert "receipt" in text
 
 
 @pytest.mark.thorough
-def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
-    """Prevents: a misspelt arch, or one the manifest does not have, that builds nothing quietly."""
+def test_invalid_archs_option(workspace: Bazel) -> None:
+    """Prevents: a misspelt arch, or an arch missing in the manifest, silently builds nothing."""
     declare(workspace)
     text = failure(workspace, "--nobuild", "--@qola//:archs=gfx95")
     assert "qola: unknown arch" in text
@@ -108,8 +108,8 @@ def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     assert "--@qola//:archs names none of the manifest's archs: gfx950" in text
 
 
-def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
-    """Prevents: a traceback when the directory is something else."""
+def test_local_tree_without_aiter(workspace: Bazel) -> None:
+    """Prevents: a traceback if the directory is not an AITER tree."""
     (workspace.workspace / "empty").mkdir()
     declare_other(workspace, 'qola.aiter_local(path = "empty")')
     text = failure(workspace, "--nobuild")
@@ -119,7 +119,7 @@ def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
 
 @pytest.mark.thorough
 def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
-    """Prevents: a git source that never arrives: this one does, and is no AITER tree."""
+    """Prevents: qola does not fetch a git source (this source is fetched, but has no AITER)."""
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
     (tmp_path / "file").write_text("not AITER\n", encoding="utf-8")
     for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "a commit"]):
@@ -135,7 +135,7 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_no_rocm(workspace: Bazel) -> None:
-    """Prevents: analysis that needs ROCm; a compile that fails without saying what is missing."""
+    """Prevents: the analysis needs ROCm, or a compile error does not name the missing ROCm."""
     declare(workspace)
     absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
     workspace.run("build", absent, "--nobuild", "//:it")

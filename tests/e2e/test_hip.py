@@ -1,4 +1,4 @@
-"""rules/hip as a dependency: a repository without a manifest."""
+"""rules/hip as a dependency of a repository without a manifest."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_place
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_directory
 
 
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
-    """The example."""
+    """The HIP example."""
     with bazel(QOLA / "examples/hip") as instance:
         yield instance
 
 
 def test_builds_and_tests(consumer: Bazel) -> None:
-    """Prevents: rules that only work in qola's repository, or a GPU's test that fails elsewhere."""
+    """Prevents: rules/hip works only in qola's repository; a GPU test fails without GPU."""
     result = consumer.run("test", "//...")
     assert "//:saxpy_test" in result.stdout
     assert "//:saxpy_gpu_test" in result.stdout
@@ -30,22 +30,22 @@ def test_builds_and_tests(consumer: Bazel) -> None:
 
 
 def test_run_emulated(consumer: Bazel) -> None:
-    """Prevents: a program that `bazel run` cannot start without a GPU."""
+    """Prevents: `bazel run` cannot start a program without a GPU."""
     result = consumer.run("run", "--@qola//rules/hip:run=emulated", "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
 
 
 def test_another_soname_of_hip(consumer: Bazel) -> None:
-    """Prevents: a program that needs one version of HIP's runtime, run with another one."""
+    """Prevents: a program runs with another version of HIP's runtime than its soname."""
     options = ("--@qola//rules/hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
     result = consumer.run("run", *options, "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
-    # The script's runtime: a program that needed another soname would not find it there.
+    # The script's runtime has only this soname: a program with another one would not start.
     script = (consumer.workspace / "bazel-bin/saxpy_program").read_text(encoding="utf-8")
     assert re.findall(r"libamdhip64\.so\.\d", script) == ["libamdhip64.so.8"]
 
 
-#: Prints versions and place of its clang as AMD's hipcc does.
+#: Prints the versions and the directory of its clang, as AMD's hipcc does.
 HIPCC = """#!/bin/sh
 if [ "$1" = --version ]; then
     echo "HIP version: 7.2.53211"
@@ -57,13 +57,13 @@ exec {sdk}/bin/hipcc "$@"
 """
 
 
-def made_rocm(pinned: Path) -> Path:
-    """Lay the pinned compiler out as a ROCm installation, always at the same path.
+def make_rocm(pinned: Path) -> Path:
+    """Lay out the pinned compiler as a ROCm installation, always at one path.
 
-    Its files are links: Bazel's own repositories must not depend on each other's files. Its HIP
-    runtime is the fake one, because the real one needs libraries that few machines have.
+    Files are hard links, because a Bazel repository must not depend on files of another. The HIP
+    runtime is the fake runtime: the real runtime needs libraries that few machines have.
     """
-    prefix = shared_place("rocm")
+    prefix = shared_directory("rocm")
     shutil.rmtree(prefix, ignore_errors=True)
     sdk = prefix / "sdk"
     shutil.copytree(pinned, sdk, symlinks=True, copy_function=os.link)
@@ -83,9 +83,9 @@ def made_rocm(pinned: Path) -> Path:
     return prefix
 
 
-def test_a_rocm_of_the_machine(consumer: Bazel) -> None:
-    """Prevents: HIP targets that ignore QOLA_ROCM, or that take a file of the pinned ROCm."""
-    prefix = made_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
+def test_qola_rocm_selects_an_installation(consumer: Bazel) -> None:
+    """Prevents: HIP targets ignore QOLA_ROCM, or use a file of the pinned ROCm."""
+    prefix = make_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
     rocm = f"--repo_env=QOLA_ROCM={prefix}"
     compiler = consumer.run("aquery", rocm, 'mnemonic("QolaCompile", deps(//:main))').stdout
     assert f"{prefix}/bin/hipcc" in compiler
@@ -96,7 +96,7 @@ def test_a_rocm_of_the_machine(consumer: Bazel) -> None:
 
 
 def test_no_aiter(consumer: Bazel) -> None:
-    """Prevents: AITER fetched for a program that has nothing to do with it."""
-    needed = consumer.run("query", "deps(//:saxpy_program)").stdout
-    assert "saxpy.hip" in needed
-    assert "aiter//" not in needed
+    """Prevents: Bazel fetches AITER for a program that does not use it."""
+    dependencies = consumer.run("query", "deps(//:saxpy_program)").stdout
+    assert "saxpy.hip" in dependencies
+    assert "aiter//" not in dependencies

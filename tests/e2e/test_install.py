@@ -1,4 +1,4 @@
-"""pip install: the command, and the ruleset that the wheel carries, away from any checkout."""
+"""Install the wheel with pip: the qola command and the wheel's ruleset, without a checkout."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import pytest
 
 from qola.prebuilt import identity
 from qola.version import __version__
-from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, shared_program
+from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, shared_bazel
 
 
 @dataclass(frozen=True)
 class Installed(User):
-    """Somebody with a virtual environment with qola in it, and the wheel it came from."""
+    """A user with a virtual environment that contains qola, and the installed wheel."""
 
     wheel: Path
 
     @property
     def root(self) -> Path:
-        """The ruleset that was installed."""
+        """The directory of the installed ruleset."""
         (found,) = self.directory.glob("venv/lib/python*/site-packages/qola/_ruleset")
         return found
 
@@ -36,7 +36,7 @@ class Installed(User):
 
 
 def pip(*args: str | Path) -> None:
-    """Run pip; without this test's import path, in which pip would find what is to be installed."""
+    """Run pip without the import path of this test, where pip would find qola already installed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
     run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
@@ -45,7 +45,7 @@ def pip(*args: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Build the wheel from a copy of the checkout, and install it into a fresh environment."""
+    """Build the wheel from a copy of the checkout, and install it into a new environment."""
     directory = tmp_path_factory.mktemp("installed")
     ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
     shutil.copytree(QOLA, directory / "source", ignore=ignored, symlinks=True)
@@ -59,7 +59,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_commands(installed: Installed) -> None:
-    """Prevents: a pip install without the command, or one that needs the checkout."""
+    """Prevents: pip installs no qola command, or the command needs a checkout."""
     assert installed.run("--version").stdout == f"qola {__version__}\n"
     cmake = Path(installed.run("--cmake-dir").stdout.rstrip("\n"))
     assert (cmake / "qola.cmake").is_file()
@@ -75,8 +75,8 @@ def test_commands(installed: Installed) -> None:
     assert "exit codes:\n  0 " in text
 
 
-def test_prebuilt_bundles_of_a_checkout_serve_an_installation(installed: Installed) -> None:
-    """Prevents: misses where qola is installed: its files lie elsewhere than in a checkout."""
+def test_an_installation_has_the_keys_of_a_checkout(installed: Installed) -> None:
+    """Prevents: an installed qola computes other keys than a checkout, and misses bundles."""
     assert identity.ruleset_digest(installed.root) == identity.ruleset_digest(QOLA)
     manifest = QOLA / "manifests/quickstart.toml"
     found = installed.run("fetch", "-m", str(manifest), "--print-key")
@@ -84,7 +84,7 @@ def test_prebuilt_bundles_of_a_checkout_serve_an_installation(installed: Install
 
 
 def test_wheel_holds_the_ruleset(installed: Installed) -> None:
-    """Prevents: a file of the ruleset, of bazelw or of its set-up that is forgotten."""
+    """Prevents: the wheel omits a file of the ruleset, of bazelw or of bazelw's setup."""
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
     expected = {".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw"}
@@ -96,7 +96,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
         }
     ruleset = {name for name in names if name.startswith("qola/_ruleset/")}
     assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
-    # Beside it there is Python, and what it reads.
+    # The rest of the wheel: Python files, and data files that they read.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
     suffixes = {Path(name).suffix for name in rest}
     assert suffixes <= {".c", ".cmake", ".css", ".js", ".json", ".patch", ".py"}
@@ -104,18 +104,16 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
 
 
 def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
-    """Prevents: a wheel whose ruleset does not load, fetch or plan."""
+    """Prevents: the ruleset of the wheel does not load, fetch or plan."""
     elsewhere = installed.directory / "elsewhere"
     shutil.copy(EXAMPLE / "left.toml", elsewhere)
-    nothing = ["--bazel-arg=--nobuild", "--output-dir", "out", "--verbose"]
-    found = installed.run("build", "--manifest", "left.toml", *nothing, code=None)
-    # Nothing is built, so nothing is there to install: but all is analysed.
+    options = ["--bazel-arg=--nobuild", "--output-dir", "out", "--verbose"]
+    found = installed.run("build", "--manifest", "left.toml", *options, code=None)
+    # --nobuild: qola has no outputs to install, but Bazel analyses all targets.
     assert "Analyzed target //:libmha_fwd" in found.stderr, found.stderr
     (config,) = installed.directory.glob("cache/qola/workspaces/left-*/MODULE.bazel")
     assert str(installed.root) in config.read_text()
-    info = installed.start(
-        shared_program(), "info", "output_base", cwd=config.parent, PYTHONPATH=""
-    )
+    info = installed.start(shared_bazel(), "info", "output_base", cwd=config.parent, PYTHONPATH="")
     external = Path(info.stdout.strip(), "external")
     (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
     plan = installed.run("plan", "left.toml", "--aiter-root", str(tree.parents[2]))

@@ -1,4 +1,4 @@
-"""qola build, lazily too and where something fails, and qola pack, with a Bazel that plays."""
+"""Run qola build (with failures, and with --lazy) and qola pack with a fake Bazel."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ Qola = Callable[..., int]
 
 @pytest.fixture
 def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
-    """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
+    """Return a function that runs qola in a directory with a manifest and a fake Bazel."""
     bazel = f"#!{sys.executable}\n{FAKE_BAZEL.read_text()}"
     files = {"bazel": bazel, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
-    said = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"
-    files |= {"verify": said, "dispatch": said}
+    print_arguments = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"
+    files |= {"verify": print_arguments, "dispatch": print_arguments}
     files |= {"pack.qpack": "pack", "fails/broken": "broken.cpp:1:1: error: no such thing\n"}
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
@@ -77,11 +77,11 @@ def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
     monkeypatch.delenv("NVTE_CK_JIT", raising=False)
     monkeypatch.delenv("QOLA_BUILD_GROUPS", raising=False)
     monkeypatch.chdir(tmp_path)
-    return lambda *words: cli.main(words)
+    return lambda *arguments: cli.main(arguments)
 
 
-def asked() -> list[str]:
-    """What Bazel was asked for since the last time."""
+def requested_targets() -> list[str]:
+    """Return the targets requested from Bazel since the previous call."""
     lines = Path("asked").read_text().splitlines() if Path("asked").exists() else []
     Path("asked").unlink(missing_ok=True)
     return lines
@@ -91,17 +91,17 @@ def installed() -> set[str]:
     return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
 
 
-def test_a_log_is_that_of_the_libraries(qola: Qola) -> None:
-    """Prevents: `qola report` without seconds: the bundle's log has no compile."""
+def test_the_execution_log_covers_the_libraries(qola: Qola) -> None:
+    """Prevents: `qola report` shows no seconds because the log covers only the bundle."""
     log = Path("log.json").absolute()
     option = f"--bazel-arg=--execution_log_json_file={log}"
     assert qola("build", "-m", "te.toml", "-o", "out", option) == 0
-    assert asked()[-1] == "//bundle:bundle"
+    assert requested_targets()[-1] == "//bundle:bundle"
     assert log.read_text() == "//:libmha_fwd //:module_deepgemm"
 
 
 def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a build that reads its manifest again while somebody edits it."""
+    """Prevents: a build parses its manifest twice, and a user edits the file in between."""
     parsed: list[str] = []
     real = toml.parse_toml
 
@@ -120,25 +120,25 @@ def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) 
 def test_the_compiler_is_fetched_once(
     qola: Qola, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a CMake build directory whose compiler goes with Bazel's outputs; a slow path."""
+    """Prevents: `qola hipcc` prints a path in Bazel's outputs, or starts Bazel for each call."""
     write(Path(), {"sdk/bin/hipcc": "#!/bin/sh\n", "sdk/libexec/clang": "clang"})
     assert qola("hipcc", "-q") == 0
     path = Path(capsys.readouterr().out.removesuffix("\n"))
-    assert asked() == ["//:hipcc"]
-    # Of Bazel's outputs nothing stays, and nothing is needed.
+    assert requested_targets() == ["//:hipcc"]
+    # The compiler does not depend on Bazel's outputs.
     shutil.rmtree("sdk")
     assert {path.parents[1].name, "lock"} == {p.name for p in path.parents[2].iterdir()}
     assert path.is_absolute()
     assert path.read_text() == "#!/bin/sh\n"
     assert (path.parents[1] / "libexec/clang").read_text() == "clang"
-    # From then on without a Bazel.
+    # Later calls do not start Bazel.
     monkeypatch.setenv("QOLA_BAZEL", "/bin/false")
     assert qola("hipcc") == 0
     assert capsys.readouterr().out == f"{path}\n"
 
 
 def test_a_compiler_that_cannot_be_fetched(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: half a compiler that every later call takes for a whole one."""
+    """Prevents: after a failed fetch, later calls use an incomplete compiler."""
     write(Path(), {"fails/hipcc": "", "sdk/bin/hipcc": "#!/bin/sh\n"})
     assert qola("hipcc", "-q") == 5
     assert "the pinned compiler cannot be fetched" in capsys.readouterr().err
@@ -147,9 +147,9 @@ def test_a_compiler_that_cannot_be_fetched(qola: Qola, capsys: pytest.CaptureFix
 
 
 def test_lazy_and_full_in_one_directory(qola: Qola) -> None:
-    """Prevents: a lazy library without its sources; sources that outlive it; a false record."""
+    """Prevents: a lazy library without sources; sources left after a full build; a wrong record."""
     assert qola("build", "-m", "te.toml", "-o", "out", "--lazy") == 0
-    assert asked() == ["//:libmha_fwd_lazy //:module_deepgemm", "//bundle:bundle"]
+    assert requested_targets() == ["//:libmha_fwd_lazy //:module_deepgemm", "//bundle:bundle"]
     assert installed() == {*LAZY, "lib/deepgemm.so"}
     record = json.loads(Path("out/manifest.json").read_text())
     assert record["lazy"] is True
@@ -159,14 +159,14 @@ def test_lazy_and_full_in_one_directory(qola: Qola) -> None:
     assert record["modules"][0]["so_path"] == str(library)
     assert record["modules"][0]["size"] == len("lazy library")
     assert qola("build", "-m", "te.toml", "-o", "out") == 0
-    assert asked() == ["//:libmha_fwd //:module_deepgemm", "//bundle:bundle"]
+    assert requested_targets() == ["//:libmha_fwd //:module_deepgemm", "//bundle:bundle"]
     assert installed() == {*FULL}
     assert library.read_text() == "library"
     assert json.loads(Path("out/manifest.json").read_text())["lazy"] is False
 
 
 def test_results_as_json(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: --json with other words on standard output, or without what failed."""
+    """Prevents: --json prints other text to standard output, or omits failed modules."""
     assert qola("build", "-m", "te.toml", "-o", "out", "--json") == 0
     out, _ = capsys.readouterr()
     assert json.loads(out) == json.loads(Path("out/manifest.json").read_text())
@@ -180,38 +180,38 @@ def test_results_as_json(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None
 def test_publish_as_json(
     qola: Qola, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a job that cannot tell what it has published, or why it has not."""
+    """Prevents: a CI job cannot read from --json which archive was published or why it failed."""
     monkeypatch.delenv("QOLA_ROCM", raising=False)
     write(tmp_path, {"fwd.toml": MANIFEST.partition('[[modules]]\nname = "module_d')[0]})
-    words = ("publish", "-m", "fwd.toml", "--to", "store", "--json")
-    assert qola(*words) == 0
-    said = json.loads(capsys.readouterr().out)
+    arguments = ("publish", "-m", "fwd.toml", "--to", "store", "--json")
+    assert qola(*arguments) == 0
+    result = json.loads(capsys.readouterr().out)
     (archive,) = Path("store").glob("*.tar.gz")
-    assert archive.name.startswith(said["key"])
-    assert said["size"] == archive.stat().st_size
-    assert said["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert said["written"] is True
+    assert archive.name.startswith(result["key"])
+    assert result["size"] == archive.stat().st_size
+    assert result["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert result["written"] is True
     write(tmp_path, {"fails/libmha_fwd": "x.cpp:1: error: no such thing\n"})
-    assert qola(*words[:-1], "--overwrite", "--json") == 8
+    assert qola(*arguments[:-1], "--overwrite", "--json") == 8
     error = json.loads(capsys.readouterr().out)["error"]
     assert "error: no such thing" in error["findings"][0]["found"]
 
 
-def test_libraries_outlive_a_bundle_that_fails(
+def test_a_failed_bundle_keeps_the_libraries(
     qola: Qola, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: what took hours lost with its bundle; a Python module's old file that looks new."""
-    words = "the bundle cannot be made (1 error)\nerror: licenses/aiter\n  found     no license"
+    """Prevents: a failed bundle discards built libraries; an old Python module looks new."""
+    error = "the bundle cannot be made (1 error)\nerror: licenses/aiter\n  found     no license"
     earlier = dict.fromkeys(("out/sbom.spdx.json", "out/lib/deepgemm.so"), "of an earlier build")
-    failing = {"fails/bundle": words, "fails/module_deepgemm": "m.cpp:1: error: no such thing\n"}
+    failing = {"fails/bundle": error, "fails/module_deepgemm": "m.cpp:1: error: no such thing\n"}
     write(tmp_path, {**earlier, **failing})
     assert qola("build", "-m", "te.toml", "-o", "out") == 7
     out, err = capsys.readouterr()
     assert "qola: the bundle was not made" in err
-    assert words in err
+    assert error in err
     assert "  FAILED: deepgemm: " in out
     record = json.loads(Path("out/manifest.json").read_text())
-    assert record["bundle_error"] == words
+    assert record["bundle_error"] == error
     assert record["summary"] == {"total": 2, "success": 1, "failed": 1}
     assert [m["md_name"] for m in record["modules"]] == ["te_libmha_fwd", "deepgemm"]
     assert installed() == {
@@ -222,24 +222,24 @@ def test_libraries_outlive_a_bundle_that_fails(
     }
 
 
-def test_the_variable(
+def test_nvte_ck_jit_selects_lazy_libraries(
     qola: Qola, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: TransformerEngine's variable ignored, or winning over an option."""
+    """Prevents: qola ignores TransformerEngine's variable, or the variable overrides an option."""
     note = "chooses the libraries; use qola build --lazy or --no-lazy\n"
-    for value, words, lazy, noted in (
+    for value, options, lazy, notes in (
         ("On", (), True, 1),
         ("auto", (), False, 1),
         ("on", ("--no-lazy",), False, 0),
         ("maybe", ("--lazy",), True, 0),
     ):
         monkeypatch.setenv("NVTE_CK_JIT", value)
-        assert qola("build", "-m", "te.toml", "-o", "out", *words) == 0
-        assert ("libmha_fwd_lazy" in asked()[0]) is lazy
-        assert capsys.readouterr().err.count(note) == noted
+        assert qola("build", "-m", "te.toml", "-o", "out", *options) == 0
+        assert ("libmha_fwd_lazy" in requested_targets()[0]) is lazy
+        assert capsys.readouterr().err.count(note) == notes
     assert qola("build", "-m", "te.toml", "-o", "out") == 2
     assert "error: NVTE_CK_JIT" in capsys.readouterr().err
-    assert asked() == []
+    assert requested_targets() == []
 
 
 PACK = ("pack", "-q", "-m", "te.toml", "-o")
@@ -248,14 +248,14 @@ PACK = ("pack", "-q", "-m", "te.toml", "-o")
 def test_pack(
     qola: Qola, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a pack of other kernels than were named; one that is half written."""
+    """Prevents: a pack with other kernels than requested; a partially written pack."""
     Path("list").write_text("both gfx942  # a comment\n\none\nboth gfx942\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
     Path("packs").mkdir()
     assert qola(*PACK, "packs/my.qpack", "two", "--list", "list", "--list", "-") == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("packs/my.qpack: 4 B\n", "")
-    assert asked() == ["//pack:pack"]
+    assert requested_targets() == ["//pack:pack"]
     (written,) = Path("cache/qola/workspaces").glob("te-*/pack/BUILD.bazel")
     lines = [line.strip() for line in written.read_text().splitlines()]
     kernels = lines[lines.index("kernels = [") + 1 :]
@@ -268,8 +268,8 @@ def test_pack(
     assert "kernels =" not in written.read_text()
 
 
-def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a good pack that is lost; a failure that looks like success."""
+def test_a_failed_pack_keeps_the_old_file(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a failed `qola pack` overwrites an existing pack, or exits with success."""
     Path("my.qpack").write_text("earlier")
     assert qola(*PACK, "my.qpack", "one", "nobody") == 2
     assert "no such kernel instance" in capsys.readouterr().err
@@ -282,7 +282,7 @@ def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "message"),
     [
         ("my.qpack", "no kernel"),
         ("my.qpack --list empty", "no kernel"),
@@ -295,21 +295,21 @@ def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
         ("my.qpack --all --group python", "no module with kernels"),
     ],
 )
-def test_unclear_packs(
-    qola: Qola, words: str, why: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_pack_arguments(
+    qola: Qola, arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: everything packed by mistake; hours of compiling before an error is told."""
+    """Prevents: qola packs all kernels by mistake, or compiles before it reports an error."""
     Path("empty").write_text("# nothing\n")
     Path("long").write_text("one\none two three\n")
-    assert qola(*PACK, *words.split()) == 2
-    assert why in capsys.readouterr().err
-    assert asked() == []
+    assert qola(*PACK, *arguments.split()) == 2
+    assert message in capsys.readouterr().err
+    assert requested_targets() == []
 
 
 def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: other kernels tried than were named; wrong ones that end with success."""
-    words = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "--json")
-    assert qola("verify", "-q", "-m", "te.toml", *words, "--html", "y/x.html") == 13
+    """Prevents: `qola verify` tries other kernels than requested, or hides a failure."""
+    options = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "--json")
+    assert qola("verify", "-q", "-m", "te.toml", *options, "--html", "y/x.html") == 13
     assert capsys.readouterr().out.splitlines() == [
         "--samples=2",
         "--seed=0",
@@ -319,16 +319,16 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
         "--json",
         f"--html={Path('y/x.html').absolute()}",
     ]
-    assert asked() == ["//verify:verify"]
+    assert requested_targets() == ["//verify:verify"]
     (written,) = Path("cache/qola/workspaces").glob("te-*/verify/BUILD.bazel")
     assert ":libmha_fwd_emulated" in written.read_text()
     assert "deepgemm" not in written.read_text()
 
 
 def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: other problems than were named; a library that launches others with success."""
-    words = ("--problems", "mine.jsonl", "--count", "7", "--json")
-    assert qola("dispatch", "-q", "-m", "te.toml", *words) == 13
+    """Prevents: `qola dispatch` tries other problems than requested, or hides a failure."""
+    options = ("--problems", "mine.jsonl", "--count", "7", "--json")
+    assert qola("dispatch", "-q", "-m", "te.toml", *options) == 13
     assert capsys.readouterr().out.splitlines() == [
         "--count=7",
         "--seed=0",
@@ -337,13 +337,13 @@ def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert qola("dispatch", "-q", "-m", "te.toml", "--problems", "sweep", "--seed", "3") == 13
     assert capsys.readouterr().out.splitlines() == ["--count=1000", "--seed=3", "--problems=sweep"]
-    assert asked() == ["//dispatch:dispatch"] * 2
+    assert requested_targets() == ["//dispatch:dispatch"] * 2
     (written,) = Path("cache/qola/workspaces").glob("te-*/dispatch/BUILD.bazel")
     assert "@qola//qola/fmha:tool" in written.read_text()
 
 
-def test_no_verification(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: libraries that do not build, taken for wrong ones or for right ones."""
+def test_verify_reports_a_failed_build(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: `qola verify` reports a failed build as a wrong result or as success."""
     Path("fails/verify").write_text("x.cpp:1:1: error: no such thing\n")
     assert qola("verify", "-q", "-m", "te.toml") == 7
     assert "x.cpp:1:1: error: no such thing" in capsys.readouterr().out

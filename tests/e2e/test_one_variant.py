@@ -1,8 +1,8 @@
-"""Changing one variant of a manifest: which actions run again.
+"""Change one variant of a manifest, and check which actions run again.
 
-The actions are counted from Bazel's execution log of the second build in one output base. It
-lists what was not up to date, whether a compiler or a cache then answered, so the count is the
-same with a warm cache.
+The tests read the actions from Bazel's execution log of the second build in one output base. The
+log lists all actions that were not up to date, including cache hits, so a warm cache does not
+change the count.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 from qola.report.execution_log import Spawn
 from tests.e2e.nested_bazel import LEFT, Bazel, library
 
-# Without assembly kernels, which nobody compiles.
+# Without assembly kernels, which are not compiled.
 HEAD, _, SETTINGS = LEFT.replace("receipt = 700", "receipt = 700\nhsa_subdirs = []").partition(
     "[[mha_fwd_variants]]"
 )
-# Batches of two at most: some change with a variant, and some do not.
+# Batches have at most two kernels: some batches change with a variant, some do not.
 HEAD = HEAD.replace("[build]", "[build]\nbatch = 2")
-# That of the other tests, and one kernel more each.
+# BATCH is the variant of left.toml; each other variant adds one kernel.
 BATCH = f"[[mha_fwd_variants]]{SETTINGS}"
 GROUP = BATCH.replace('"batch"', '"group"')
 GROUP_MASKED = GROUP.replace("has_mask = false", "has_mask = true")
@@ -39,12 +39,12 @@ class Workspace:
         return self.bazel.spawns("//:it")
 
     def compiled(self) -> set[str]:
-        """What the last build's library has of kernel instances: batches, and single ones."""
+        """Return the compiled objects of the last library: batches and single kernel instances."""
         plan = self.bazel.plan()
         return set(plan.compiled_as(plan.module("libmha_fwd")))
 
     def dispatch(self) -> str:
-        """Name of the forward dispatch; those of directions without kernels never change."""
+        """Return the name of the forward dispatch; dispatches without kernels never change."""
         (module,) = self.bazel.plan().modules
         (name,) = (
             source.name
@@ -57,27 +57,27 @@ class Workspace:
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:
     with library() as nested:
-        # What an earlier run of the tests has built would not be among the actions.
+        # Otherwise the log would omit outputs of an earlier run.
         nested.run("clean")
         yield Workspace(nested)
 
 
 def test_one_variant(workspace: Workspace) -> None:
-    """Prevents: kernels compiled again for a change that leaves their batch alone."""
+    """Prevents: Bazel recompiles a batch that a change of the manifest does not affect."""
     first = workspace.build(HEAD + BATCH + GROUP)
     before, dispatch = workspace.compiled(), workspace.dispatch()
-    # The entry points stay as they are: kernels' names, for the C functions, are not in them.
+    # Entry points do not change: they do not contain the kernel names of the C functions.
     names = ("built", "built", dispatch, "kernel_names", "shared")
     linked = [f"libmha_fwd.{name}" for name in names]
     assert before <= {spawn.name for spawn in first}
 
     again = workspace.build("# A comment.\n" + HEAD + BATCH + GROUP)
-    assert again == [], "nothing a library is made of has changed"
+    assert again == [], "no input of the library has changed"
 
     changed = workspace.build(HEAD + BATCH + GROUP_MASKED)
     after = workspace.compiled()
-    assert after - before, "the variant was meant to change kernels"
-    assert after & before, "and to leave others"
+    assert after - before, "the variant must change kernels"
+    assert after & before, "the variant must leave other kernels unchanged"
     assert sorted(spawn.name for spawn in changed) == sorted([*(after - before), *linked])
 
     removed = workspace.build(HEAD + BATCH)

@@ -1,4 +1,4 @@
-"""A bundle published to a real nginx, fetched elsewhere, by qola build and by Bazel."""
+"""A bundle that is published to a real nginx and fetched by another user's qola build and Bazel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.e2e.nested_bazel import EXAMPLE, Bazel, User, bazel, check_sbom, disk
 from tools.remote.loopback import free_port, listening
 from tools.remote.programs import Programs
 
-# Beside this repository, among the files a test is given.
+# In the runfiles of the test, next to this repository.
 NGINX = Path("..", os.environ["QOLA_TEST_NGINX"])
 CONFIG = """\
 {user}worker_processes 1;
@@ -53,8 +53,8 @@ class Server:
     """An nginx with prebuilt bundles.
 
     Attributes:
-        keys: prefix of the pair of keys that signs.
-        key: key of the bundle of left.toml.
+        keys: path prefix of the key pair that signs.
+        key: prebuilt key of the bundle of left.toml.
     """
 
     directory: Path
@@ -64,16 +64,16 @@ class Server:
 
     @property
     def archive(self) -> Path:
-        """The archive as nginx serves it."""
+        """The archive that nginx serves."""
         return self.directory / f"files/team/{self.key}.tar.gz"
 
-    def asked(self) -> str:
-        """Return its log."""
+    def access_log(self) -> str:
+        """Return the access log of nginx."""
         return (self.directory / "access.log").read_text(encoding="utf-8")
 
 
-def user_of(directory: Path) -> User:
-    """Somebody with left.toml in a new directory."""
+def make_user(directory: Path) -> User:
+    """Return a user with left.toml in a new directory."""
     directory.mkdir(parents=True)
     shutil.copy(EXAMPLE / "left.toml", directory)
     return User(directory)
@@ -81,7 +81,7 @@ def user_of(directory: Path) -> User:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """An nginx to which the bundle of left.toml was published, signed."""
+    """An nginx with the published, signed bundle of left.toml."""
     directory = tmp_path_factory.mktemp("server")
     for name in ("files", "unused"):
         (directory / name).mkdir()
@@ -96,47 +96,47 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         *Programs(NGINX.resolve().parents[2]).command("nginx"),
         *("-e", "stderr", "-p", str(directory), "-c", str(config), "-g", "daemon off;"),
     ]
-    builder = user_of(directory / "builder")
+    builder = make_user(directory / "builder")
     builder.qola("keygen", "k")
     url = f"http://127.0.0.1:{port}/team"
-    words = ("publish", "-m", "left.toml", "--to", url, "--secret-key", "k.key")
+    arguments = ("publish", "-m", "left.toml", "--to", url, "--secret-key", "k.key")
     cache = disk_cache_option()
     with listening(command, port, name="nginx"):
-        published = builder.qola(*words, cache)
+        published = builder.qola(*arguments, cache)
         key = published.stdout.partition(":")[0]
-        again = builder.qola(*words, cache)
+        again = builder.qola(*arguments, cache)
         assert again.stdout.startswith(f"{key}: there already, ")
         yield Server(directory, url, builder.directory / "k", key)
 
 
-def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
-    """Prevents: a bundle that needs Bazel where it is fetched, or is not what was built."""
-    user = user_of(tmp_path / "user")
-    words = ("--prebuilt", server.url, "--public-key", f"{server.keys}.pub")
-    built = user.qola("build", "-m", "left.toml", "-o", "out", *words, QOLA_BAZEL="/bin/false")
+def test_fetched_without_bazel(server: Server, tmp_path: Path) -> None:
+    """Prevents: a fetch needs Bazel, or fetched files differ from the published files."""
+    user = make_user(tmp_path / "user")
+    options = ("--prebuilt", server.url, "--public-key", f"{server.keys}.pub")
+    built = user.qola("build", "-m", "left.toml", "-o", "out", *options, QOLA_BAZEL="/bin/false")
     assert f"prebuilt {server.key} from {server.url}" in built.stderr
     output = user.directory / "out"
     record = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
     (module,) = record["modules"]
     library = (output / module["library"]).read_bytes()
     assert hashlib.sha256(library).hexdigest() == module["sha256"]
-    # What the bundle's own list of files says, which was made where it was built.
+    # The SBOM lists the files with their digests at publication.
     check_sbom(output)
 
 
 def test_the_rocm_of_this_machine(server: Server) -> None:
-    """Prevents: libraries of another compiler under the pinned one's key; a key without a ROCm."""
-    words = ("fetch", "-m", "left.toml", "--print-key")
+    """Prevents: another compiler's libraries get the key of the pinned one; a key without ROCm."""
+    arguments = ("fetch", "-m", "left.toml", "--print-key")
     builder = User(server.keys.parent)
-    assert builder.qola(*words).stdout == f"{server.key}\n"
-    asked = builder.qola(*words, QOLA_ROCM="/no/such/rocm", code=5)
-    assert "no ROCm where it is looked for" in asked.stderr
+    assert builder.qola(*arguments).stdout == f"{server.key}\n"
+    failed = builder.qola(*arguments, QOLA_ROCM="/no/such/rocm", code=5)
+    assert "no ROCm where it is looked for" in failed.stderr
 
 
 @pytest.fixture(scope="module")
 def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
-    """The consumer's program with left's library, which is published, and right's, which is not."""
-    # A place of its own, in which one sees what was fetched.
+    """The consumer's program with left's published library and right's unpublished library."""
+    # A separate directory shows which repositories Bazel fetched.
     directory = tmp_path_factory.mktemp("consumer")
     with bazel(directory=directory) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
@@ -150,7 +150,7 @@ def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_in_bazel(server: Server, consumer: Bazel) -> None:
-    """Prevents: libraries that Bazel builds although they are there, or that no program can use."""
+    """Prevents: Bazel builds published libraries, or a program cannot use them."""
     fetched = consumer.run("build", "@qola_prebuilt_left//:bundle", "//:ask_left")
     assert f"prebuilt {server.key} from {server.url}" in fetched.stderr
     repositories = {path.name for path in (consumer.output_base / "external").iterdir()}
@@ -161,12 +161,12 @@ def test_in_bazel(server: Server, consumer: Bazel) -> None:
     result = consumer.run("run", "//:program")
     assert "no prebuilt right-rocm" in result.stderr
     answers = [line for line in result.stdout.splitlines() if ": " in line]
-    # There is no device here: both libraries say so, as a status.
+    # Without a device, both libraries return this status.
     assert [line.split(": ")[1] for line in answers] == ["-3"] * 4
 
 
 def test_an_unknown_manifest(consumer: Bazel) -> None:
-    """Prevents: a misspelt name that Bazel explains by a repository nobody has heard of."""
+    """Prevents: for a misspelt manifest name, Bazel reports an internal repository name."""
     with consumer.rewritten("MODULE.bazel", 'manifest = "right"', 'manifest = "wrong"'):
         failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
     assert "prebuilt libraries of an unknown manifest" in failed.stderr
@@ -174,22 +174,22 @@ def test_an_unknown_manifest(consumer: Bazel) -> None:
 
 
 def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
-    """Prevents: a bundle that somebody changed, in a program; a build in its stead, in silence."""
+    """Prevents: a program gets a changed bundle, or Bazel silently builds the library instead."""
     right = server.archive.read_bytes()
     shutil.rmtree(consumer.environment["XDG_CACHE_HOME"])
     wrong = bytes([*right[:-1], right[-1] ^ 1])
     server.archive.write_bytes(wrong)
     try:
-        # Which has it looked for once more.
-        again = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:ask_left")
-        failed = consumer.run("build", *again, check=False)
+        # This variable makes Bazel fetch again.
+        arguments = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:ask_left")
+        failed = consumer.run("build", *arguments, check=False)
         assert failed.returncode != 0
         assert "PrebuiltError" in failed.stderr
         for data in (right, wrong):
             assert hashlib.sha256(data).hexdigest() in failed.stderr
-        # Whoever wants to build all the same says so.
-        chosen = ("--repo_env=QOLA_PREBUILT=no", "@qola_prebuilt_left//:all")
-        assert "//:bundle_tar" in consumer.run("query", *chosen).stdout
+        # QOLA_PREBUILT=no builds the library.
+        disabled = ("--repo_env=QOLA_PREBUILT=no", "@qola_prebuilt_left//:all")
+        assert "//:bundle_tar" in consumer.run("query", *disabled).stdout
         unknown = ("--repo_env=QOLA_PREBUILT=maybe", "@qola_prebuilt_left//:all")
         assert "yes, offline " in consumer.run("query", *unknown, check=False).stderr
     finally:

@@ -1,4 +1,4 @@
-"""qola from its release archive: out of a registry by bazel_dep alone, and unpacked."""
+"""Use qola from its release archive: by bazel_dep from a registry, and unpacked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qola.version import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, release, shared_place, unpacked_release
+from tests.e2e.nested_bazel import Bazel, bazel, release, shared_directory, unpack_release
 
 OVERRIDE = """\
 local_path_override(
@@ -30,7 +30,7 @@ local_path_override(
 
 @dataclass(frozen=True)
 class Release:
-    """The archive of this checkout, a registry that has it, and what it unpacks to."""
+    """The archive of this checkout, a registry with this archive, and the unpacked archive."""
 
     archive: Path
     registry: Path
@@ -39,9 +39,9 @@ class Release:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """Make the archive, and enter it in a registry on this machine's disk."""
+    """Build the archive, and add it to a registry on the local disk."""
     directory = tmp_path_factory.mktemp("release")
-    unpacked = unpacked_release(directory)
+    unpacked = unpack_release(directory)
     archive = directory / f"qola-{__version__}.tar.gz"
     entry = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "nobody"]
     release(*entry, "--url", archive.as_uri(), cwd=directory)
@@ -50,7 +50,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 @pytest.fixture(scope="module")
 def consumer(released: Release) -> Iterator[Bazel]:
-    """The consumer of the archive, with nothing but bazel_dep to name qola."""
+    """The archive's consumer, which declares qola only with bazel_dep."""
     with (
         bazel(released.unpacked / "examples/bazel", released.unpacked) as instance,
         instance.rewritten("MODULE.bazel", OVERRIDE.format(released.unpacked), ""),
@@ -58,14 +58,14 @@ def consumer(released: Release) -> Iterator[Bazel]:
         yield instance
 
 
-def test_bazel_dep_alone(released: Release, consumer: Bazel) -> None:
-    """Prevents: a release that needs a file of the checkout, or whose entry no Bazel resolves."""
+def test_bazel_dep_only(released: Release, consumer: Bazel) -> None:
+    """Prevents: the release needs a file of the checkout, or Bazel cannot resolve its entry."""
     registry = f"--registry={released.registry.as_uri()}"
     consumer.run("build", registry, "//:program", "//:left_tar")
     graph = consumer.run("mod", registry, "graph", "--depth=1").stdout
     assert f"qola@{__version__}" in graph
     (root,) = consumer.output_base.glob("external/qola[~+]/MODULE.bazel")
-    # Fetched from the archive: no link to where it came from.
+    # Bazel fetched the archive: the directory is not a link to the source.
     assert not root.is_symlink()
     assert root.resolve().is_relative_to(consumer.output_base)
     answers = subprocess.check_output([consumer.workspace / "bazel-bin/program"], text=True)
@@ -73,7 +73,7 @@ def test_bazel_dep_alone(released: Release, consumer: Bazel) -> None:
 
 
 def test_a_hip_program(released: Release, consumer: Bazel) -> None:
-    """Prevents: a release without the files of rules/hip, or of the emulator's launcher."""
+    """Prevents: the release lacks files of rules/hip or of the emulator's launcher."""
     source = released.unpacked / "examples/hip"
     for name in ("BUILD.bazel", "main.cpp", "saxpy.h", "saxpy.hip"):
         consumer.write(f"hip/{name}", (source / name).read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def test_a_hip_program(released: Release, consumer: Bazel) -> None:
 
 
 def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> None:
-    """Prevents: an entry whose integrity nobody checks: any file passes for the release."""
+    """Prevents: Bazel accepts a changed archive because the entry's integrity is not checked."""
     directory = released.registry.parent / "changed"
     shutil.copytree(released.registry, directory / "registry")
     changed = directory / released.archive.name
@@ -93,31 +93,33 @@ def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> Non
     text = source.read_text(encoding="utf-8")
     source.write_text(text.replace(released.archive.as_uri(), changed.as_uri()), encoding="utf-8")
     registry = f"--registry={(directory / 'registry').as_uri()}"
-    # Without what the repository cache has under the digest of the entry.
-    fresh = "--repository_cache="
-    result = consumer.run("build", "--nobuild", registry, fresh, "//:program", check=False)
+    # Otherwise Bazel would read the archive from the repository cache by its digest.
+    no_repository_cache = "--repository_cache="
+    result = consumer.run(
+        "build", "--nobuild", registry, no_repository_cache, "//:program", check=False
+    )
     assert result.returncode != 0
     assert "Checksum was" in result.stderr
 
 
 def unpacked_override(released: Release, consumer: Bazel) -> AbstractContextManager[None]:
-    """The consumer with qola from a directory in place of a registry."""
+    """Make the consumer use qola from the unpacked directory instead of a registry."""
     module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
     overridden = module + OVERRIDE.format(released.unpacked)
     return consumer.rewritten("MODULE.bazel", module, overridden)
 
 
 def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: Bazel) -> None:
-    """Prevents: the kernels of a clone compiled again in the repository that consumes qola."""
+    """Prevents: a consumer compiles kernels again that a clone of qola already built."""
     manifest = (released.unpacked / "manifests/quickstart.toml").read_text(encoding="utf-8")
     consumer.write("left.toml", manifest)
-    elsewhere = shared_place("elsewhere")
+    elsewhere = shared_directory("elsewhere")
     with bazel(released.unpacked, released.unpacked, elsewhere) as clone:
-        own = clone.kernel_keys("@qola_quickstart//:libmha_fwd")
+        clone_keys = clone.kernel_keys("@qola_quickstart//:libmha_fwd")
     with unpacked_override(released, consumer):
-        others = consumer.kernel_keys("@qola_left//:libmha_fwd")
-    assert own
-    assert own == others
-    # Neither the manifest's repository nor the tree's, whose name a consumer chooses.
-    repositories = set(re.findall(r"external/([^/]+)/", str(own)))
+        consumer_keys = consumer.kernel_keys("@qola_left//:libmha_fwd")
+    assert clone_keys
+    assert clone_keys == consumer_keys
+    # Paths do not name the repositories of the manifest and of AITER: consumers choose their names.
+    repositories = set(re.findall(r"external/([^/]+)/", str(clone_keys)))
     assert {re.split("[~+]", name)[0] for name in repositories} == {"qola_compile"}

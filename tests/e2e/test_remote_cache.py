@@ -1,7 +1,7 @@
-"""A remote cache on a real nginx: elsewhere no compiler runs, and no fault of it breaks a build.
+"""A remote cache on a real nginx: hits replace compiles, and a cache failure never breaks a build.
 
-The kernels are tiny; what is measured is where their objects come from. The configurations are
-those of this repository's .bazelrc.
+The tests compile tiny kernels and check which cache or compiler supplied each object. They use the
+configurations of this repository's .bazelrc.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 import pytest
 
 from qola.report.execution_log import read_spawns
-from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, overrides, shared_place
+from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, overrides, shared_directory
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
 
-# Beside this repository, among the files a test is given.
+# In the runfiles of the test, next to this repository.
 NGINX = Path("..", os.environ["QOLA_TEST_NGINX"])
 KERNELS = range(6)
 HIT = "remote cache hit"
@@ -67,7 +67,7 @@ float on_host{number}(float x) {{ return x * SCALE + {number}; }}
 """
 
 
-#: A few kernels, and a target that has to read all of them.
+#: A few kernels, and a target that must read all of them.
 FILES = {
     "MODULE.bazel": MODULE,
     ".bazelrc": BAZELRC,
@@ -78,25 +78,25 @@ FILES = {
 
 @dataclass(frozen=True)
 class Built:
-    """What one build did; `digests` is the text of the target that reads every kernel."""
+    """Result of a build; `digests` is the text of the target that reads every kernel."""
 
     digests: str
     spawns: Counter[tuple[str, str]]
     messages: str
 
     def runners(self) -> Counter[str]:
-        """Where results came from -> count."""
+        """Return the number of results by their source."""
         return Counter(runner for _, runner in self.spawns.elements())
 
 
 @dataclass(frozen=True)
 class User:
-    """Somebody with a workspace and an output base of their own."""
+    """A user with a separate workspace and output base."""
 
     bazel: Bazel
 
     def build(self, *options: str) -> Built:
-        """Build with no output there, which is what `bazel clean` does, but analyse only once."""
+        """Build without existing outputs, as after `bazel clean`, but do not analyse again."""
         shutil.rmtree((self.bazel.workspace / "bazel-bin").resolve(), ignore_errors=True)
         log = self.bazel.output_base.with_suffix(".log")
         result = self.bazel.run("build", *options, f"--execution_log_json_file={log}", "//:digests")
@@ -111,16 +111,16 @@ class User:
         self.bazel.write("scale.hpp", f"#define SCALE {factor}f\n")
 
 
-def make_user(place: Path, disk_cache: Path) -> User:
-    """A workspace in a place that tests have in common, with an empty cache."""
-    workspace = place / "workspace"
-    # What a run before left has the same files: nothing would be built. The workspace may have
-    # been another test's since, whose links lead elsewhere.
-    for outputs in place.glob("output_base/execroot/_main/bazel-out/*/bin"):
+def make_user(directory: Path, disk_cache: Path) -> User:
+    """Create a workspace in a shared directory, with an empty cache."""
+    workspace = directory / "workspace"
+    # Delete outputs of an earlier run: Bazel would find them up to date. The links of the workspace
+    # may belong to another test.
+    for outputs in directory.glob("output_base/execroot/_main/bazel-out/*/bin"):
         shutil.rmtree(outputs)
     shutil.rmtree(workspace, ignore_errors=True)
     workspace.mkdir(parents=True)
-    user = User(Bazel(workspace, place / "output_base", disk_cache))
+    user = User(Bazel(workspace, directory / "output_base", disk_cache))
     for name, text in FILES.items():
         user.bazel.write(name, text)
     user.scale(1.0)
@@ -129,49 +129,49 @@ def make_user(place: Path, disk_cache: Path) -> User:
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """CI."""
-    return make_user(shared_place(), tmp_path_factory.mktemp("writer"))
+    """A CI job, which may write to the cache."""
+    return make_user(shared_directory(), tmp_path_factory.mktemp("writer"))
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A developer with another path and output base."""
-    return make_user(shared_place("elsewhere"), tmp_path_factory.mktemp("reader"))
+    return make_user(shared_directory("elsewhere"), tmp_path_factory.mktemp("reader"))
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache server; `writers` is the --remote_header of those who may write."""
+    """A cache server; `writers` is the --remote_header of users with write access."""
 
     settings: Settings
     writers: str
 
     @property
     def blobs(self) -> Path:
-        """What it keeps: ac/ and cas/."""
+        """The directory with the entries, ac/ and cas/."""
         return self.settings.directory / "blobs"
 
     def requests(self) -> Counter[tuple[str, str]]:
-        """(method, status) -> count, of all that was asked so far."""
+        """Return the number of requests so far by (method, status)."""
         assert self.settings.access_log
         lines = self.settings.access_log.read_text(encoding="utf-8").splitlines()
         return Counter((line.split(" ")[0], line.split(" ")[1]) for line in lines)
 
     def entry(self, digest: str) -> Path:
-        """The action result that names an output."""
+        """Return the file of the action result that names an output."""
         found = [p for p in (self.blobs / "ac").iterdir() if digest.encode() in p.read_bytes()]
         assert len(found) == 1
         return found[0]
 
 
 def authorization(password: str) -> str:
-    """A --remote_header as `user:password` in a URL would make it."""
+    """Return the --remote_header that Bazel derives from `user:password` in a URL."""
     token = base64.b64encode(f"ci:{password}".encode()).decode("ascii")
     return f"--remote_header=Authorization=Basic {token}"
 
 
 def settings(directory: Path) -> Settings:
-    """Everybody reads, those in a password file write."""
+    """Return settings with which everybody reads and users in a password file write."""
     passwords = directory / "writers"
     passwords.write_text(f"ci:{{PLAIN}}{PASSWORD}\n", encoding="utf-8")
     return Settings(
@@ -184,20 +184,20 @@ def settings(directory: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def filled(writer: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cache, Built]]:
-    """A cache that CI has filled, and what CI built."""
-    made = Cache(settings(tmp_path_factory.mktemp("server")), authorization(PASSWORD))
-    with serving(NGINX, made.settings):
-        cache = f"--remote_cache={made.settings.url}"
-        yield made, writer.build("--config=remote-cache-write", cache, made.writers)
+    """A cache that CI filled, and the result of CI's build."""
+    cache_server = Cache(settings(tmp_path_factory.mktemp("server")), authorization(PASSWORD))
+    with serving(NGINX, cache_server.settings):
+        cache = f"--remote_cache={cache_server.settings.url}"
+        yield cache_server, writer.build("--config=remote-cache-write", cache, cache_server.writers)
 
 
 def read(filled: tuple[Cache, Built]) -> tuple[str, str]:
-    """The options of a developer."""
+    """Return a developer's options."""
     return "--config=remote-cache", f"--remote_cache={filled[0].settings.url}"
 
 
 def test_build_elsewhere_runs_no_compiler(filled: tuple[Cache, Built], reader: User) -> None:
-    """Prevents: keys that depend on a path, so that a cache which CI filled serves nobody."""
+    """Prevents: cache keys depend on a path, so developers never hit the cache of CI."""
     cache, written = filled
     assert HIT not in written.runners()
     assert sum(written.runners().values()) > len(KERNELS)
@@ -209,8 +209,8 @@ def test_build_elsewhere_runs_no_compiler(filled: tuple[Cache, Built], reader: U
     assert cache.requests()["PUT", "201"] == before["PUT", "201"] > 0
 
 
-def test_disk_cache_keeps_what_was_read(filled: tuple[Cache, Built], reader: User) -> None:
-    """Prevents: a download per clean build, or a developer who is stuck without the network."""
+def test_disk_cache_keeps_downloads(filled: tuple[Cache, Built], reader: User) -> None:
+    """Prevents: each clean build downloads again, or a developer cannot build offline."""
     reader.build(*read(filled))
     before = filled[0].requests()
     built = reader.build(*read(filled))
@@ -220,7 +220,7 @@ def test_disk_cache_keeps_what_was_read(filled: tuple[Cache, Built], reader: Use
 
 @pytest.mark.thorough
 def test_a_reader_may_not_write(filled: tuple[Cache, Built], reader: User) -> None:
-    """Prevents: a developer's objects in everybody's cache, or a build that needs the right."""
+    """Prevents: a developer writes into the shared cache, or a build needs write access."""
     cache, written = filled
     reader.scale(2.0)
     upload = ["--disk_cache=", "--remote_upload_local_results"]
@@ -241,7 +241,7 @@ def test_a_reader_may_not_write(filled: tuple[Cache, Built], reader: User) -> No
 
 @pytest.mark.thorough
 def test_credential_helper(filled: tuple[Cache, Built], writer: User, tmp_path: Path) -> None:
-    """Prevents: a documented way to give a password that Bazel does not take."""
+    """Prevents: Bazel rejects the documented credential helper."""
     token = authorization(PASSWORD).partition("=Authorization=")[2]
     helper = tmp_path / "helper"
     helper.write_text(
@@ -250,8 +250,8 @@ def test_credential_helper(filled: tuple[Cache, Built], writer: User, tmp_path: 
         encoding="utf-8",
     )
     helper.chmod(0o755)
-    # Bazel's server remembers the answer, and a password given twice is refused: the other tests
-    # that name one use another server.
+    # Bazel's server caches the credentials and rejects a second password. The other tests with a
+    # password use another Bazel server.
     writer.scale(3.0)
     before = filled[0].requests()
     option = f"--credential_helper=127.0.0.1={helper}"
@@ -261,7 +261,7 @@ def test_credential_helper(filled: tuple[Cache, Built], writer: User, tmp_path: 
 
 
 def test_lost_and_damaged_entries(filled: tuple[Cache, Built], reader: User) -> None:
-    """Prevents: a build that fails, or that links wrong bytes, for what happened to the cache."""
+    """Prevents: lost or damaged cache entries fail a build, or a library contains wrong bytes."""
     cache, written = filled
     digests = [line.split()[0] for line in written.digests.splitlines()]
     lost, flipped, truncated = digests[:3]
@@ -278,14 +278,14 @@ def test_lost_and_damaged_entries(filled: tuple[Cache, Built], reader: User) -> 
     assert built.digests == written.digests
     assert f"Expected digest '{flipped}/" in built.messages
     assert "WARNING: Remote Cache: While parsing a protocol message" in built.messages
-    # The three, and whatever else was made of them; Bazel counts a lost one, and says no more.
+    # Three actions and their dependents run again. Bazel prints no warning for a lost entry.
     assert 3 <= sum(built.runners().values()) - built.runners()[HIT] <= 6, built.spawns
     assert re.search(r"INFO: \d+ processes: \d+ remote cache hit", built.messages)
 
-    # Who may write mends the cache.
-    mended = reader.build("--config=remote-cache-write", read(filled)[1], cache.writers)
-    assert mended.digests == written.digests
-    assert mended.runners() == built.runners(), mended.messages
+    # A build with write access repairs the cache.
+    repaired = reader.build("--config=remote-cache-write", read(filled)[1], cache.writers)
+    assert repaired.digests == written.digests
+    assert repaired.runners() == built.runners(), repaired.messages
     again = reader.build(*options)
     assert set(again.runners()) == {HIT}, again.spawns
     assert "WARNING" not in again.messages
@@ -294,23 +294,26 @@ def test_lost_and_damaged_entries(filled: tuple[Cache, Built], reader: User) -> 
 def test_server_dies_in_the_middle(
     filled: tuple[Cache, Built], reader: User, tmp_path: Path
 ) -> None:
-    """Prevents: a cache that is down and a build that is down with it."""
+    """Prevents: a build fails because the cache server stops."""
     cache, written = filled
-    own = replace(cache.settings, port=free_port(), access_log=tmp_path / "access.log")
-    server = subprocess.Popen(command(NGINX, own), start_new_session=True)
+    server_settings = replace(cache.settings, port=free_port(), access_log=tmp_path / "access.log")
+    server = subprocess.Popen(command(NGINX, server_settings), start_new_session=True)
 
     def kill_after_hits() -> None:
-        assert own.access_log
+        assert server_settings.access_log
         while server.poll() is None:
-            # One job: when the third is looked up, the first two have all that they need.
-            if own.access_log.exists() and own.access_log.read_text().count("GET 200 /ac/") >= 3:
+            # With one job, the first two results are complete when Bazel looks up the third.
+            if (
+                server_settings.access_log.exists()
+                and server_settings.access_log.read_text().count("GET 200 /ac/") >= 3
+            ):
                 os.killpg(server.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 server.wait(0.005)
 
     watcher = threading.Thread(target=kill_after_hits)
     watcher.start()
-    url = f"--remote_cache={own.url}"
+    url = f"--remote_cache={server_settings.url}"
     try:
         built = reader.build("--config=remote-cache", url, "--disk_cache=", "--jobs=1")
     finally:
@@ -325,7 +328,7 @@ def test_server_dies_in_the_middle(
 
 
 def make_certificates(directory: Path) -> None:
-    """An authority, a certificate for 127.0.0.1 and a client's: NAME.pem and NAME.key."""
+    """Write an authority, a certificate for 127.0.0.1 and a client's: NAME.pem and NAME.key."""
 
     def openssl(*args: str) -> None:
         subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)
@@ -349,9 +352,9 @@ def make_certificates(directory: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 def test_client_certificates(filled: tuple[Cache, Built], reader: User, tmp_path: Path) -> None:
-    """Prevents: a documented TLS set-up with which Bazel does not connect, or anybody writes."""
+    """Prevents: Bazel cannot connect with the documented TLS setup, or all clients may write."""
     make_certificates(tmp_path)
-    own = replace(
+    server_settings = replace(
         filled[0].settings,
         port=free_port(),
         access_log=tmp_path / "access.log",
@@ -360,9 +363,12 @@ def test_client_certificates(filled: tuple[Cache, Built], reader: User, tmp_path
         key=tmp_path / "server.key",
         client_ca=tmp_path / "authority.pem",
     )
-    cache = Cache(own, "")
-    options = [f"--remote_cache={own.url}", f"--tls_certificate={tmp_path}/authority.pem"]
-    with serving(NGINX, own):
+    cache = Cache(server_settings, "")
+    options = [
+        f"--remote_cache={server_settings.url}",
+        f"--tls_certificate={tmp_path}/authority.pem",
+    ]
+    with serving(NGINX, server_settings):
         built = reader.build("--config=remote-cache", "--disk_cache=", *options)
         assert set(built.runners()) == {HIT}, built.messages
         reader.scale(4.0)

@@ -1,7 +1,7 @@
-"""Remote execution: a consumer on a real server, whose workers have /bin/sh and nothing else.
+"""Remote execution: a consumer on a real server, whose workers have only /bin/sh.
 
-What runs there can only have read its declared inputs. The kernel instance is a tiny one, or with
-QOLA_TEST_CK one of Composable Kernel's, which takes minutes.
+A remote action can read only its declared inputs. The tests compile a tiny kernel; with
+QOLA_TEST_CK they compile a kernel of Composable Kernel, which takes minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.e2e.nested_bazel import QOLA, Bazel, bazel
 from tools.remote.programs import Programs, unpacked
 from tools.remote.reapi import Server, reapi_server
 
-# Of every action, whoever runs it: what a worker has to be.
+# Platform properties of every action, local or remote.
 PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
 TARGETS = """
 load("@qola//rules/hip:defs.bzl", "hip_library")
@@ -73,8 +73,8 @@ cc_binary(
     deps = [":answer"],
 )
 """
-#: The C++ of this test is compiled by the ROCm toolchain, which workers have.
-OF_HIP = (
+#: The ROCm toolchain compiles the C++ of this test, because workers have it.
+HIP_CONFIG = (
     "build --platforms=@qola//rules/rocm:linux_x86_64",
     "build --extra_toolchains=@qola//rules/rocm:toolchain",
 )
@@ -123,7 +123,7 @@ def packages() -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def isolated(packages: tuple[Path, Path]) -> bool:
-    """Whether this machine lets a user isolate a process."""
+    """Return whether this machine lets a user isolate a process."""
     probe = [*Programs(packages[0]).command("bwrap"), "--ro-bind", "/", "/", "/bin/true"]
     return subprocess.run(probe, check=False, capture_output=True).returncode == 0
 
@@ -139,13 +139,13 @@ def server(
 
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
-    """The consumer with qola's own --config=rbe, and a target that is one kernel instance."""
+    """The consumer with --config=rbe of qola's .bazelrc, and a target of one kernel instance."""
     with bazel() as instance:
         lines = (QOLA / ".bazelrc").read_text(encoding="utf-8").splitlines()
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
-            file.write("\n".join(["", *config, *OF_HIP, ""]))
-        kernel = kernel_of_ck(instance) if os.environ.get("QOLA_TEST_CK") else ":made/scale/tiny"
+            file.write("\n".join(["", *config, *HIP_CONFIG, ""]))
+        kernel = find_ck_kernel(instance) if os.environ.get("QOLA_TEST_CK") else ":made/scale/tiny"
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel) + TINY)
         for name, text in FILES.items():
@@ -153,13 +153,13 @@ def consumer() -> Iterator[Bazel]:
         yield instance
 
 
-def kernel_of_ck(consumer: Bazel) -> str:
+def find_ck_kernel(consumer: Bazel) -> str:
     kernels = consumer.run("query", "filter('/fwd/.*_gfx950$', kind(cc_library, @qola_left//:all))")
     return min(kernels.stdout.split())
 
 
 def remote(server: Server) -> list[str]:
-    # What a cache of this machine has would not be executed.
+    # Bazel would not execute an action that a local cache answers.
     return ["--config=rbe", f"--remote_executor={server.address}", "--disk_cache="]
 
 
@@ -172,7 +172,7 @@ def digests(spawns: list[Spawn]) -> dict[str, str]:
 
 
 def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
-    """Prevents: kernels that a worker cannot compile, or compiles to other bytes."""
+    """Prevents: a worker cannot compile a kernel, or compiles it to other bytes."""
     consumer.run("clean")
     there = compiles(consumer.spawns(*remote(server), "//:kernel"))
     assert {spawn.mnemonic for spawn in there} == {"QolaCompile"}
@@ -186,18 +186,18 @@ def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Serv
 
 
 def test_a_hip_library_built_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
-    """Prevents: HIP sources, or a link of device code, that need files of this machine."""
+    """Prevents: compiling HIP sources or linking device code needs local files."""
     built = {}
-    for place, flags in (("here", []), ("there", remote(server))):
+    for where, flags in (("here", []), ("there", remote(server))):
         consumer.run("clean")
-        built[place] = compiles(consumer.spawns(*flags, "//:hip"))
+        built[where] = compiles(consumer.spawns(*flags, "//:hip"))
     assert {spawn.mnemonic for spawn in built["there"]} == {"QolaCompile", "QolaDeviceLink"}
     assert {spawn.runner for spawn in built["there"]} == {"remote"}
     assert digests(built["here"]) == digests(built["there"])
 
 
 def test_a_broken_kernel_is_named_by_a_worker(consumer: Bazel, server: Server) -> None:
-    """Prevents: words that need a program which a worker does not have."""
+    """Prevents: a worker's compile error needs a missing program or names no kernel."""
     result = consumer.run("build", *remote(server), "//:broken_kernel", check=False)
     assert "qola: kernel instance broken does not compile" in result.stderr
     assert "not found" not in result.stderr
@@ -205,21 +205,21 @@ def test_a_broken_kernel_is_named_by_a_worker(consumer: Bazel, server: Server) -
 
 
 def test_a_library_linked_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
-    """Prevents: a library whose objects have to come back to be linked, or that differs."""
+    """Prevents: a library is linked locally, or a worker links other bytes."""
     links = {}
-    for place, flags in (("here", []), ("there", remote(server))):
+    for where, flags in (("here", []), ("there", remote(server))):
         consumer.run("clean")
         spawns = consumer.spawns(*flags, "//:linked")
-        (links[place],) = [spawn for spawn in spawns if spawn.mnemonic == "CppLink"]
+        (links[where],) = [spawn for spawn in spawns if spawn.mnemonic == "CppLink"]
     assert links["there"].runner == "remote"
     assert links["here"].runner != "remote"
     assert digests([links["here"]]) == digests([links["there"]])
 
 
-def test_what_the_server_forgot_is_made_again(
+def test_evicted_objects_are_built_again(
     consumer: Bazel, packages: tuple[Path, Path], isolated: bool, tmp_path: Path
 ) -> None:
-    """Prevents: a build that fails because a server evicted an object it still needs."""
+    """Prevents: a build fails because the server evicted an object."""
     with reapi_server(*packages, tmp_path / "server", isolated=isolated) as server:
         consumer.run("build", *remote(server), "//:answer")
         for blob in server.storage.glob("*/objects/*/*"):

@@ -1,6 +1,6 @@
-"""AMD's examples, unchanged, built by rules/hip and run on the emulator to their own checks.
+"""Build AMD's unchanged examples with rules/hip, and run their checks on the emulator.
 
-QOLA_TEST_ROCM_EXAMPLES names a checkout; without it, git fetches the pinned commit.
+QOLA_TEST_ROCM_EXAMPLES names a checkout. If it is not set, git fetches the pinned commit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tests.e2e.nested_bazel import QOLA, bazel
 
 
 def checkout(directory: Path) -> Path:
-    """Return a directory with the examples; skips the test without network."""
-    if named := os.environ.get("QOLA_TEST_ROCM_EXAMPLES"):
-        return Path(named)
+    """Return a directory with the examples. Skip the test if there is no network."""
+    if path := os.environ.get("QOLA_TEST_ROCM_EXAMPLES"):
+        return Path(path)
     check_out(directory, rocm_examples.REMOTE, rocm_examples.COMMIT)
     return directory
 
 
 def test_examples(tmp_path: Path) -> None:
-    """Prevents: rules and an emulator that only serve programs of this repository."""
+    """Prevents: rules/hip and the emulator work only for programs of this repository."""
     source = checkout(tmp_path)
     with bazel(QOLA / "examples/hip") as nested:
         for name in ("HIP-Basic", "Applications", "Common"):

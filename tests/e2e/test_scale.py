@@ -1,6 +1,6 @@
-"""How Bazel's graph grows with the number of kernel instances.
+"""Growth of Bazel's graph with the number of kernel instances.
 
-These are counts, which are the same on every machine, of a matrix that is analysed in seconds.
+The tests compare counts, which are equal on every machine. The analysis takes seconds.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pytest
 
 from tests.e2e.nested_bazel import LEFT, Bazel, library
 
-# Without variants: all that the receipt has.
+# Without variants, the plan has all kernels of the receipt.
 LARGE = LEFT.partition("[[mha_fwd_variants]]")[0]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """How many kernel instances a plan has, and targets and actions its analysis."""
+    """Numbers of kernel instances in a plan, and of targets and actions in its analysis."""
 
     kernels: int
     targets: int
@@ -27,7 +27,7 @@ class Graph:
 
 
 def analyse(nested: Bazel, manifest: str) -> Graph:
-    """Analyse the library of a manifest, by a server that knows nothing yet."""
+    """Analyse the library of a manifest with a new Bazel server."""
     nested.write("it.toml", manifest)
     nested.run("shutdown")
     events = nested.workspace / "events.json"
@@ -46,17 +46,17 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
 
 @pytest.fixture(scope="module")
 def graphs() -> Iterator[tuple[Graph, Graph]]:
-    """The graphs of a small and of a large manifest."""
+    """The graphs of a small and a large manifest."""
     with library() as nested:
         yield analyse(nested, LEFT), analyse(nested, LARGE)
 
 
 def test_the_graph_grows_with_the_kernels(graphs: tuple[Graph, Graph]) -> None:
-    """Prevents: a macro that doubles the graph, with it the analysis of the full matrix."""
+    """Prevents: a macro doubles the number of targets, and with it the time of an analysis."""
     small, large = graphs
     more = large.kernels - small.kernels
     assert more > 500
-    # A source each, and for each batch its own source and a rule that makes its object.
+    # One source per kernel; one source and one compile rule per batch.
     assert more <= large.targets - small.targets <= 1.4 * more
-    # A link to each source, a batch's compile, and the archive that is declared and never made.
+    # One link per source; one compile per batch; one declared archive, which is never built.
     assert more <= large.actions - small.actions <= 1.4 * more

@@ -1,6 +1,6 @@
-"""AITER from a wheel, from a commit and from a directory, each with patches: one plan, one message.
+"""AITER from a wheel, a commit and a directory, each with patches: equal plans, equal errors.
 
-Nothing is compiled: a plan has the digest of every kernel's source, and that is what is compared.
+Nothing is compiled: the tests compare the digests of kernel sources in the plans.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from qola.plan.model import Plan
-from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file, shared_place
+from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file, shared_directory
 from tests.support.folders import git, write
 
 PATCHED = LEFT.replace("[qola]", '[qola]\npatches_dir = "patches"')
@@ -33,10 +33,10 @@ PARTS = (
     "csrc",
     *(f"hsa/{arch}/fmha_v3_{way}" for arch in ("gfx942", "gfx950") for way in ("fwd", "bwd")),
 )
-"""What a plan reads of an AITER tree, besides aiter/."""
+"""Directories of an AITER tree that a plan reads, in addition to aiter/."""
 
-# Each kernel's source begins with what these two write. The second builds on the first, and only
-# an order by name (not by number) puts it second.
+# Both patches change the first lines of each kernel's source. SECOND applies only after FIRST, and
+# only an order by name (not by number) puts it second.
 FIRST = f"""\
 diff --git a/{GENERATOR} b/{GENERATOR}
 --- a/{GENERATOR}
@@ -57,11 +57,11 @@ SECOND = FIRST.replace(
 
 @dataclass(frozen=True)
 class Workspace:
-    """A consumer whose AITER source each test declares anew.
+    """A consumer; each test declares its AITER source again.
 
     Attributes:
-        wheel: the files of the wheel, laid out as a checkout.
-        plan: of the unpatched wheel.
+        wheel: directory with the wheel's files in the layout of a checkout.
+        plan: plan with the unpatched wheel.
     """
 
     bazel: Bazel
@@ -74,7 +74,7 @@ def declare(nested: Bazel, tag: str, manifest: str = LEFT) -> None:
     nested.write("it.toml", manifest)
 
 
-def plan_of(nested: Bazel) -> Plan:
+def build_plan(nested: Bazel) -> Plan:
     nested.run("build", "@qola_it//:plan.json")
     return nested.plan()
 
@@ -97,12 +97,12 @@ def kernels(plan: Plan) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
-    with library(directory=shared_place("sources")) as nested:
+    with library(directory=shared_directory("sources")) as nested:
         declare(nested, WHEEL.format(more=""))
-        # Bazel watched an earlier run's patches, which are gone: see docs/guide/troubleshooting.md.
-        # (The place is this test's own, so that no other meets that.)
+        # Bazel still watches deleted patches of an earlier run: see docs/guide/troubleshooting.md.
+        # (Only this test uses this directory, so other tests are not affected.)
         nested.run("fetch", "--force", "--repo=@qola_it")
-        plan = plan_of(nested)
+        plan = build_plan(nested)
         assert kernels(plan)
         tree, checkout = nested.repository("aiter"), directory / "checkout"
         shutil.copytree(tree / "aiter", checkout / "aiter")
@@ -115,16 +115,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 def commit(
     workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, str]]:
-    """A repository `aiter` with CK as its submodule, by a URL relative to it, and a commit.
+    """A repository `aiter` with CK as submodule, by a relative URL, and a commit of it.
 
-    The commit is not the newest: a fetch of a branch would bring another.
+    The commit is not the newest: a fetch of the branch would return another tree.
     """
     remote = tmp_path_factory.mktemp("remote")
     aiter, ck = remote / "aiter", remote / "composable_kernel"
     shutil.copytree(workspace.wheel, aiter)
     shutil.move(aiter / CK, ck)
     allowed = {
-        # git takes no submodule from a local path unless its user says so.
+        # By default, git rejects submodules from local paths.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "protocol.file.allow",
         "GIT_CONFIG_VALUE_0": "always",
@@ -150,9 +150,9 @@ def git_tag(commit: tuple[Path, str], more: str = "") -> str:
 
 
 def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Path, str]) -> None:
-    """Prevents: a commit without its submodule, or kernels that depend on where AITER is from."""
+    """Prevents: a commit lacks its submodule, or kernels depend on the kind of AITER source."""
     declare(workspace.bazel, git_tag(commit))
-    plan = plan_of(workspace.bazel)
+    plan = build_plan(workspace.bazel)
     assert kernels(plan) == kernels(workspace.plan)
     assert plan.aiter.id == commit[1]
     assert plan.aiter.patches == ()
@@ -163,11 +163,11 @@ def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Pa
 def test_patches_apply_in_order_to_every_source(
     workspace: Workspace, commit: tuple[Path, str], tmp_path: Path
 ) -> None:
-    """Prevents: patches per kind of source, another order than that of names, a plan unaware."""
+    """Prevents: patches apply to some sources only or in another order, or the plan omits them."""
     nested = workspace.bazel
     write_patches(nested, {"9-second.patch": SECOND, "10-first.patch": FIRST, "README": "why"})
     declare(nested, WHEEL.format(more=WITH_PATCHES), PATCHED)
-    wheel = plan_of(nested)
+    wheel = build_plan(nested)
     assert [patch.name for patch in wheel.aiter.patches] == ["10-first.patch", "9-second.patch"]
     for name, digest in kernels(wheel).items():
         assert digest != kernels(workspace.plan)[name]
@@ -175,28 +175,28 @@ def test_patches_apply_in_order_to_every_source(
         assert "generate.py\n// one\n// two\n#include" in source.read_text(encoding="utf-8")
 
     declare(nested, git_tag(commit, WITH_PATCHES), PATCHED)
-    assert kernels(plan_of(nested)) == kernels(wheel)
+    assert kernels(build_plan(nested)) == kernels(wheel)
 
-    own = tmp_path / "own"
-    shutil.copytree(workspace.wheel, own)
-    declare(nested, f'qola.aiter_local(path = "{own}"{WITH_PATCHES})', PATCHED)
-    local = plan_of(nested)
+    tree = tmp_path / "own"
+    shutil.copytree(workspace.wheel, tree)
+    declare(nested, f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})', PATCHED)
+    local = build_plan(nested)
     assert kernels(local) == kernels(wheel)
     assert local.aiter.patches == wheel.aiter.patches
 
 
-def test_a_changed_patch_is_planned_anew(workspace: Workspace, tmp_path: Path) -> None:
-    """Prevents: kernels of yesterday's patches, because nothing in MODULE.bazel changed."""
+def test_a_changed_patch_is_planned_again(workspace: Workspace, tmp_path: Path) -> None:
+    """Prevents: Bazel keeps kernels of an old patch because MODULE.bazel did not change."""
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
     declare(nested, f'qola.aiter_local(path = "{workspace.wheel}"{WITH_PATCHES})', PATCHED)
-    plans = [plan_of(nested)]
+    plans = [build_plan(nested)]
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
-    plans.append(plan_of(nested))
+    plans.append(build_plan(nested))
     (nested.workspace / "patches/2.patch").write_text(SECOND.replace("// one", "// eins"))
-    plans.append(plan_of(nested))
+    plans.append(build_plan(nested))
     (nested.workspace / "patches/2.patch").unlink()
-    plans.append(plan_of(nested))
+    plans.append(build_plan(nested))
     digests = [next(iter(kernels(plan).values())) for plan in plans]
     assert len({*digests}) == 3
     assert digests[1] == digests[3]
@@ -204,35 +204,35 @@ def test_a_changed_patch_is_planned_anew(workspace: Workspace, tmp_path: Path) -
 
 
 def test_a_local_tree_is_never_written(workspace: Workspace, tmp_path: Path) -> None:
-    """Prevents: a user's own checkout patched, or edits in it that no longer count."""
-    nested, own = workspace.bazel, tmp_path / "own"
-    shutil.copytree(workspace.wheel, own)
-    generator = (own / GENERATOR).read_text(encoding="utf-8")
-    files = sorted(path.relative_to(own) for path in own.rglob("*"))
+    """Prevents: qola patches a user's checkout, or ignores later edits in it."""
+    nested, tree = workspace.bazel, tmp_path / "own"
+    shutil.copytree(workspace.wheel, tree)
+    generator = (tree / GENERATOR).read_text(encoding="utf-8")
+    files = sorted(path.relative_to(tree) for path in tree.rglob("*"))
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.aiter_local(path = "{own}"{WITH_PATCHES})')
-    first = kernels(plan_of(nested))
+    declare(nested, f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})')
+    first = kernels(build_plan(nested))
     assert first != kernels(workspace.plan)
-    assert (own / GENERATOR).read_text(encoding="utf-8") == generator
-    assert sorted(path.relative_to(own) for path in own.rglob("*")) == files
+    assert (tree / GENERATOR).read_text(encoding="utf-8") == generator
+    assert sorted(path.relative_to(tree) for path in tree.rglob("*")) == files
 
-    # A file that a patch changes: what the repository has of it is made anew.
+    # A file that a patch changes: the repository's patched copy is written again.
     edited = generator.replace("// auto generated by", "// made by")
-    (own / GENERATOR).write_text(edited, encoding="utf-8")
+    (tree / GENERATOR).write_text(edited, encoding="utf-8")
     assert "hunk 1" in failure(nested)
     edited = generator.replace('#include "fmha_fwd.hpp"', '// mine\n#include "fmha_fwd.hpp"')
-    (own / GENERATOR).write_text(edited, encoding="utf-8")
-    second = kernels(plan_of(nested))
+    (tree / GENERATOR).write_text(edited, encoding="utf-8")
+    second = kernels(build_plan(nested))
     assert not set(first.values()) & set(second.values())
-    # A file that no patch touches: it is a link still.
-    symbols = (own / SYMBOLS).read_text(encoding="utf-8")
+    # A file that no patch changes: the repository has a link to it.
+    symbols = (tree / SYMBOLS).read_text(encoding="utf-8")
     edited = symbols.replace('"FmhaFwdFp16"', '"FmhaFwdFp16Mine"')
-    (own / SYMBOLS).write_text(edited, encoding="utf-8")
-    assert not set(second.values()) & set(kernels(plan_of(nested)).values())
+    (tree / SYMBOLS).write_text(edited, encoding="utf-8")
+    assert not set(second.values()) & set(kernels(build_plan(nested)).values())
 
 
 def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None:
-    """Prevents: a manifest with patches_dir planned against an AITER without these patches."""
+    """Prevents: a manifest with patches_dir is planned against an AITER without these patches."""
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
     tag = f'qola.aiter_local(path = "{workspace.wheel}"{{more}})'
@@ -244,36 +244,36 @@ def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None
 
     shutil.copytree(nested.workspace / "patches", nested.workspace / "applied")
     declare(nested, tag.format(more=', patches_dir = "applied"'), PATCHED)
-    assert len(plan_of(nested).aiter.patches) == 1
-    # What the manifest names is watched too.
+    assert len(build_plan(nested).aiter.patches) == 1
+    # Bazel also watches the patches that the manifest names.
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
     assert "1.patch (is applied in another form)" in failure(nested)
 
 
 def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path) -> None:
-    """Prevents: the patches of `qola checkout` forgotten when its tree is the AITER source."""
-    nested, own = workspace.bazel, tmp_path / "own"
+    """Prevents: qola forgets the patches of `qola checkout` when its tree is the AITER source."""
+    nested, tree = workspace.bazel, tmp_path / "own"
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
     script = "import sys; from pathlib import Path; from qola.checkout.prepare import *; "
     script += "prepare_tree(LocalSource(Path(sys.argv[1])), Path(sys.argv[2]), [Path(sys.argv[3])])"
     site = nested.repository("qola_pip_runtime") / "site"
     first = nested.workspace / "patches" / "1.patch"
     subprocess.run(
-        [shutil.which("python3") or "python3", "-c", script, workspace.wheel, own, first],
+        [shutil.which("python3") or "python3", "-c", script, workspace.wheel, tree, first],
         env={**os.environ, "PYTHONPATH": f"{QOLA}:{site}"},
         check=True,
     )
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.aiter_local(path = "{own}")', PATCHED)
-    assert [patch.name for patch in plan_of(nested).aiter.patches] == ["1.patch"]
+    declare(nested, f'qola.aiter_local(path = "{tree}")', PATCHED)
+    assert [patch.name for patch in build_plan(nested).aiter.patches] == ["1.patch"]
     more = nested.workspace / "more"
     more.mkdir()
     (more / "2.patch").write_text(SECOND, encoding="utf-8")
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
-    declare(nested, f'qola.aiter_local(path = "{own}", patches_dir = "more")', PATCHED)
-    assert len(plan_of(nested).aiter.patches) == 2
+    declare(nested, f'qola.aiter_local(path = "{tree}", patches_dir = "more")', PATCHED)
+    assert len(build_plan(nested).aiter.patches) == 2
 
-    # Bazel fails where a directory that it watched is gone, unless something else changed too.
-    moved = own.rename(tmp_path / "moved")
+    # Bazel fails if a watched directory is gone, unless another input changed too.
+    moved = tree.rename(tmp_path / "moved")
     declare(nested, f'qola.aiter_local(path = "{moved}", patches_dir = "more")', PATCHED)
-    assert len(plan_of(nested).aiter.patches) == 2
+    assert len(build_plan(nested).aiter.patches) == 2

@@ -1,4 +1,4 @@
-"""qola build of kernels in Triton, from a manifest to what they compute."""
+"""Build Triton kernels with qola build, and check their results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LIBRARY, PACK = "lib/qola_triton.so", "lib/qola_triton-gfx942.qpack"
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """A user whose kernel is built, in out/."""
+    """A user who built the kernel into out/."""
     directory = tmp_path_factory.mktemp("user")
     files = {"mine.toml": MANIFEST, "kernels/halve.py": HALVE, "kernels/half.py": HALF}
     user = User(write(directory, files))
@@ -64,8 +64,8 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     return user
 
 
-def test_what_is_built_runs(user: User) -> None:
-    """Prevents: a library that does not load, or find the pack beside it; wrong results."""
+def test_a_built_library_runs(user: User) -> None:
+    """Prevents: a library does not load or find its pack; wrong results."""
     output = user.directory / "out"
     record = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
     (module,) = record["modules"]
@@ -75,20 +75,20 @@ def test_what_is_built_runs(user: User) -> None:
     hip = Hip(FAKE, "gfx942", Options(strict=True))
     library = Library(output / LIBRARY, "")
     numbers = np.arange(300, dtype=np.float32)
-    there = hip.allocate(numbers.copy())
-    status = library.launch("halve", {}, {"x": there.address, "n": 299}, (2, 1, 1))
+    buffer = hip.allocate(numbers.copy())
+    status = library.launch("halve", {}, {"x": buffer.address, "n": 299}, (2, 1, 1))
     hip.raise_error()
     assert status == 0, library.error()
-    assert there.array.tolist() == [*(numbers[:299] / 2), 299]
+    assert buffer.array.tolist() == [*(numbers[:299] / 2), 299]
 
 
 def test_published_and_fetched(user: User) -> None:
-    """Prevents: a prebuilt bundle without packs, or that is not found where nothing is built."""
+    """Prevents: a prebuilt bundle lacks packs, or cannot be used without Bazel."""
     target = ("--to", "prebuilt", disk_cache_option())
-    put = user.qola("publish", "-m", "mine.toml", *target)
-    key = put.stdout.partition(":")[0]
-    words = ("-m", "mine.toml", "-o", "fetched", "--prebuilt", "prebuilt")
-    fetched = user.qola("build", *words, QOLA_BAZEL="/bin/false")
+    published = user.qola("publish", "-m", "mine.toml", *target)
+    key = published.stdout.partition(":")[0]
+    arguments = ("-m", "mine.toml", "-o", "fetched", "--prebuilt", "prebuilt")
+    fetched = user.qola("build", *arguments, QOLA_BAZEL="/bin/false")
     assert f"prebuilt {key} from" in fetched.stderr
     for name in (LIBRARY, PACK):
         built = (user.directory / "out" / name).read_bytes()
@@ -96,7 +96,7 @@ def test_published_and_fetched(user: User) -> None:
 
 
 def test_a_kernel_of_a_commit(tmp_path: Path) -> None:
-    """Prevents: a kernel of somebody else's that Bazel does not fetch, or without its types."""
+    """Prevents: Bazel does not fetch a kernel of another repository, or ignores its signature."""
     bare = HALVE.replace('x: "*fp32:16", n: "i32"', "x, n")
     theirs = write(tmp_path / "theirs", {"their/halve.py": bare, "their/half.py": HALF})
     git(theirs, "init", "-q")
@@ -114,7 +114,7 @@ def test_a_kernel_of_a_commit(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_does_not_compile(user: User) -> None:
-    """Prevents: a failure without Triton's words; an old library that looks like a new one."""
+    """Prevents: a failure omits Triton's error text; an old library looks like a new one."""
     file = user.directory / "kernels/half.py"
     file.write_text(HALF.replace("0.5", "nothing"), encoding="utf-8")
     failed = user.build("mine.toml", code=7)
