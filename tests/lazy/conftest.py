@@ -1,4 +1,4 @@
-"""Fixtures of the runtime's tests."""
+"""Fixtures for tests of the runtime."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ os.umask(0o022)
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    """What Bazel built."""
+    """Programs and files that Bazel built."""
     return tools(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(scope="session")
 def identity(built: Tools, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Identity of the compiler, as a build system finds it out."""
+    """Identity of the compiler, computed in the way of a build system."""
     output = tmp_path_factory.mktemp("identity") / "identity.txt"
     options = ["-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o", str(output)]
     run([*built.compiler, *options, str(built.runtime / "identity.hip")])

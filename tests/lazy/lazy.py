@@ -1,4 +1,4 @@
-"""A small lazy module: sources of three kernels, their index, and a program that asks for them."""
+"""A small lazy module: sources of three kernels, their index, and a program that requests them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULE = "libtoy"
 SCALE, FILL, BROKEN = "toy_scale", "toy_fill", "toy_broken"
 """Kernel instances; the last does not compile."""
 
-# Of HIP just what a launch needs: <hip/hip_runtime.h> takes the compiler three seconds.
+# Declares only what a launch needs: <hip/hip_runtime.h> takes the compiler three seconds.
 _SOURCE = """\
 #include <hip/hip_runtime_api.h>
 #include "{name}.h"
@@ -48,7 +48,7 @@ QOLA_KERNEL_END
 
 _FLAGS = ("-x", "hip", "-std=c++20", "-O1", "-nogpuinc", "-nogpulib")
 
-# A kernel of the same command, sources and environment is compiled once for all tests of a file.
+# Compiles a kernel once per command, sources and environment for all tests of a file.
 _COMPILER = """\
 #!/bin/bash
 case " $* " in *" -shared "*) ;; *) exec {command} "$@";; esac
@@ -75,22 +75,22 @@ exit $code
 """
 
 VALUES = {SCALE: 7, FILL: 9}
-"""What each kernel's function returns when it was launched."""
+"""Return value of each kernel's function after a launch."""
 
 SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
-"""The same as a program prints it."""
+"""These values as the program prints them."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What Bazel built or fetched."""
+    """Files that Bazel built or fetched."""
 
-    ask: Path  # the program that asks, linked with the runtime
+    ask: Path  # the program that requests kernels, linked with the runtime
     kernels: Path  # qola-kernels
     hip: Path  # the fake HIP runtime
     sdk: Path  # the compiler's installation
     runtime: Path  # cc/runtime
-    made: Path  # what the compiler made so far, for tests of what becomes of it
+    compiled: Path  # directory of compiled kernels, which later tests reuse
 
     @property
     def compiler(self) -> list[str]:
@@ -98,8 +98,8 @@ class Tools:
         return compiler_of(self.sdk)
 
 
-def tools(made: Path) -> Tools:
-    """The tools that the environment names, with a directory for what the compiler makes."""
+def tools(compiled: Path) -> Tools:
+    """Return the tools that the environment names, with a directory for compiled kernels."""
     return Tools(
         ask=Path(os.environ["QOLA_TEST_ASK"]).resolve(),
         kernels=Path(os.environ["QOLA_TEST_KERNELS"]).resolve(),
@@ -107,16 +107,16 @@ def tools(made: Path) -> Tools:
         # Not resolved: the SDK's files may be links out of its directory.
         sdk=Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent,
         runtime=Path(os.environ["QOLA_TEST_RUNTIME"]).absolute().parent,
-        made=made,
+        compiled=compiled,
     )
 
 
 @dataclass
 class Toy:
-    """A bundle with one lazy module, in a directory of its own."""
+    """A bundle with one lazy module, in a separate directory."""
 
     path: Path
-    tools: Tools  # what it is made and used with
+    tools: Tools  # programs that build and use the bundle
     identity: str  # the compiler of the library
     # Text of each kernel's header.
     headers: dict[str, str] = field(
@@ -126,7 +126,7 @@ class Toy:
             BROKEN: "#error this kernel is broken on purpose\n",
         }
     )
-    archs: tuple[str, ...] = (ARCH,)  # what each kernel is for
+    archs: tuple[str, ...] = (ARCH,)  # archs of each kernel
 
     def __post_init__(self) -> None:
         self.write()
@@ -138,17 +138,17 @@ class Toy:
 
     @property
     def cache(self) -> Path:
-        """The cache root of what is run."""
+        """The cache directory of the programs."""
         return self.path / "cache"
 
     @property
     def log(self) -> Path:
-        """Log of the compilers that were run, a line each."""
+        """The log of compiler runs, one line per run."""
         return self.path / "compiles.log"
 
     @property
     def index(self) -> Index:
-        """The index of the sources as they are."""
+        """The index of the current sources."""
         kernel_h = (self.tools.runtime / "qola_kernel.h").read_text()
         return Index(
             module=MODULE,
@@ -178,23 +178,23 @@ class Toy:
         )
 
     def codes(self) -> dict[str, str]:
-        """Code digest of each kernel for the first arch."""
+        """Return the code digest of each kernel for the first arch."""
         index = self.index
         pairs = zip(index.kernels, code_digests(index), strict=True)
         return {kernel.name: code for kernel, code in pairs if kernel.arch == self.archs[0]}
 
     def entry(self, kernel: str, identity: str = "", arch: str = ARCH) -> Path:
-        """Where a kernel lies in the cache."""
+        """Return the path of a kernel in the cache."""
         key = self.key(kernel, identity)
         return self.cache / kernel / f"{arch}-{key[:32]}.so"
 
     def key(self, kernel: str, identity: str = "") -> str:
-        """A kernel's key for the first arch."""
+        """Return a kernel's key for the first arch."""
         parts = ("qola kernel key", self.codes()[kernel], self.archs[0], identity or self.identity)
         return sha256_of_text("".join(f"{part}\n" for part in parts))
 
     def write(self) -> None:
-        """Write sources, index, and the table of the program."""
+        """Write the sources, the index, and the table of the program."""
         index = self.index
         files = {
             FILE: render_index(index),
@@ -224,24 +224,24 @@ class Toy:
             shutil.copy(self.tools.kernels, self.path / "bin/qola-kernels")
 
     def compiler(self, before: str = "") -> str:
-        """A compiler that logs its compiles of kernels, and does `before` (shell) for each."""
+        """Return a compiler that logs compiles of kernels and runs `before` (shell) for each."""
         text = _COMPILER.format(
             log=self.log,
             before=before or ":",
-            made=self.tools.made,
+            made=self.tools.compiled,
             command=f"{shlex.join(self.tools.compiler)} -isystem {self.tools.sdk}/rocm/include",
         )
         path = self.path / f"compiler-{sha256_of_text(text)[:8]}"
         if not path.exists():
-            # Never written to while somebody runs it.
+            # Replace the file atomically: another process may be running it.
             path.with_suffix(".new").write_text(text)
             path.with_suffix(".new").chmod(0o755)
             path.with_suffix(".new").rename(path)
         return str(path)
 
     def environment(self, **settings: str) -> dict[str, str]:
-        """Environment of what is run; settings replace those that are usual here."""
-        usual = {
+        """Return the environment of programs; settings replace the defaults."""
+        defaults = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.path),
             "TMPDIR": str(self.path / "tmp"),
@@ -253,22 +253,22 @@ class Toy:
         }
         (self.path / "tmp").mkdir(exist_ok=True)
         if "QOLA_COMPILER" not in settings:
-            usual["QOLA_COMPILER"] = self.compiler()
-        return {name: value for name, value in (usual | settings).items() if value}
+            defaults["QOLA_COMPILER"] = self.compiler()
+        return {name: value for name, value in (defaults | settings).items() if value}
 
     def row(self, kernel: str, arch: str = ARCH) -> int:
-        """Row of a kernel."""
+        """Return the row of a kernel in the table."""
         return [(k.name, k.arch) for k in self.index.kernels].index((kernel, arch))
 
     def start(
         self, *kernels: str, threads: str = "1", times: str = "1", **settings: str
     ) -> subprocess.Popen[str]:
-        """Start the program that asks for kernels."""
+        """Start the program that requests kernels."""
         rows = (str(self.row(kernel)) for kernel in kernels)
         return self.launch(self.command(*rows, threads=threads, times=times), **settings)
 
     def launch(self, command: Sequence[str | Path], **settings: str) -> subprocess.Popen[str]:
-        """Start a command that asks for kernels."""
+        """Start a command that requests kernels."""
         return subprocess.Popen(
             command,
             env=self.environment(**settings),
@@ -279,26 +279,26 @@ class Toy:
         )
 
     def command(self, *rows: str, threads: str = "1", times: str = "1") -> list[str]:
-        """The program that asks, and what for."""
+        """Return the command line of the program for these rows."""
         return [str(self.path / "lib/ask"), threads, times, *rows]
 
     def ask(self, *kernels: str, **settings: str) -> Answer:
-        """Ask for kernels and wait for the answer."""
+        """Request kernels and wait for the answer."""
         return finish(self.start(*kernels, **settings))
 
     def call(self, *parts: str, threads: str = "1", times: str = "1", **settings: str) -> Answer:
-        """Call an entry point that launches kernels; other parts are as ask.cpp has them."""
-        what = ",".join(str(self.row(part)) if part in self.headers else part for part in parts)
-        return finish(self.launch(self.command(what, threads=threads, times=times), **settings))
+        """Call an entry point that launches kernels; ask.cpp describes other parts."""
+        operand = ",".join(str(self.row(part)) if part in self.headers else part for part in parts)
+        return finish(self.launch(self.command(operand, threads=threads, times=times), **settings))
 
-    def gets(self, *kernels: str, **settings: str) -> Answer:
-        """Ask for kernels, each of which has to be had and launched."""
+    def check_available(self, *kernels: str, **settings: str) -> Answer:
+        """Request kernels, and check that each kernel is available and launched."""
         answer = self.ask(*kernels, **settings)
         assert answer.values == [str(VALUES[kernel]) for kernel in kernels], answer
         return answer
 
-    def lacks(self, *kernels: str, **settings: str) -> Answer:
-        """Ask for kernels, none of which may be had."""
+    def check_unavailable(self, *kernels: str, **settings: str) -> Answer:
+        """Request kernels, and check that no kernel is available."""
         answer = self.ask(*kernels, **settings)
         assert answer.values == [UNAVAILABLE] * len(kernels), answer
         return answer
@@ -317,48 +317,48 @@ class Toy:
             cwd=self.path,
         )
 
-    def ends(
+    def check_tool(
         self, code: int, /, *arguments: str | Path, stdin: str = "", **settings: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run qola-kernels, which has to end with this exit code."""
+        """Run qola-kernels, and check its exit code."""
         result = self.tool(*arguments, stdin=stdin, **settings)
         assert result.returncode == code, result.stderr
         return result
 
     def compiles(self) -> int:
-        """Number of compiles of kernels so far."""
+        """Return the number of kernel compiles so far."""
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
     def entries(self) -> list[Path]:
-        """The entries in the cache."""
+        """Return the entries in the cache."""
         return sorted(self.cache.glob("*/*.so"))
 
     def leftovers(self) -> list[Path]:
-        """What a compile should not leave behind."""
+        """Return temporary files that a compile must delete."""
         return sorted([*self.cache.glob("*/*.tmp.*"), *(self.path / "tmp").glob("*")])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the program that asks printed."""
+    """Output of the program that requests kernels."""
 
-    lines: tuple[str, ...]  # a line for each kernel it asked for
-    errors: str  # what was said on standard error
+    lines: tuple[str, ...]  # a line for each requested kernel
+    errors: str  # standard error
 
     @property
     def values(self) -> list[str]:
-        """What each kernel returned, or its status, without the times."""
+        """Return values of the kernels, or their statuses, without the times."""
         parts = [line.split() for line in self.lines]
         return [part[3] if part[1] == "ok" else " ".join(part[1:]) for part in parts]
 
     @property
     def runs(self) -> list[int]:
-        """How many times each call was run to answer it."""
+        """Number of runs of each call."""
         return [int(line.split()[4]) for line in self.lines if " ok " in line]
 
     @property
     def milliseconds(self) -> list[float]:
-        """How long each kernel took."""
+        """Time of each kernel request."""
         return [float(line.split()[2]) for line in self.lines if " ok " in line]
 
 
@@ -366,7 +366,7 @@ UNAVAILABLE = "status -4"
 
 
 def finish(process: subprocess.Popen[str], timeout: int = 120) -> Answer:
-    """Wait for a program that asks; it never dies of a signal."""
+    """Wait for a program that requests kernels, and check that it exits with 0."""
     out, errors = process.communicate(timeout=timeout)
     sys.stderr.write(errors)
     assert process.returncode == 0, f"exit code {process.returncode}: {errors}"
@@ -374,13 +374,13 @@ def finish(process: subprocess.Popen[str], timeout: int = 120) -> Answer:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process as the machine does, without a chance to tidy up."""
+    """Kill a process with SIGKILL, so that it cannot clean up."""
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def processes_with(text: str) -> list[str]:
-    """Command lines of running processes that contain a text."""
+    """Return the command lines of running processes that contain a text."""
     found: list[str] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -393,12 +393,12 @@ def processes_with(text: str) -> list[str]:
 
 
 def run(command: Sequence[str | Path]) -> str:
-    """Run a program that has to end well; what it prints."""
+    """Run a program that must succeed; return its standard output."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def preloaded(toy: Toy, source: str) -> str:
-    """A library that takes the place of a function of the C library's."""
+    """Compile a library for LD_PRELOAD that replaces a function of the C library."""
     (toy.path / "shim.c").write_text(source)
     shim = str(toy.path / "shim.so")
     options = ["-x", "c", "-shared", "-fPIC", "-fuse-ld=lld", "-o", shim]

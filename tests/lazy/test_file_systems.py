@@ -1,6 +1,7 @@
-"""File systems that are full, read-only or forbid loading, and files of other users.
+"""Full, read-only and noexec file systems, and files of other users.
 
-Not in a sandbox, which has neither; what cannot be had here either is skipped with the reason.
+These tests run outside of the sandbox, which has neither. They skip, with the reason, if the
+machine forbids mounts or chown.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tests.lazy.lazy import FILL, FILLED, SCALE, SCALED, Answer, Toy
 from tests.setup.cache_rule import give_away
 
 
-def test_others_entry(warm: Toy) -> None:
-    """Prevents: a kernel that another user made."""
+def test_entry_of_another_user(warm: Toy) -> None:
+    """Prevents: a kernel of another user is loaded."""
     give_away(warm.entry(SCALE))
     answer = warm.gets(SCALE)
     assert "is another user's (mode 0600, owner 4321); chown 0" in answer.errors
@@ -22,14 +23,14 @@ def test_others_entry(warm: Toy) -> None:
 
 
 def test_wrong_owner_of_the_root(warm: Toy) -> None:
-    """Prevents: a finding about a cache of another user that is not shown."""
+    """Prevents: `verify` does not report a cache of another user."""
     give_away(warm.cache)
     result = warm.ends(1, "verify")
     assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
 
 
 def test_cache_below_another_users_directory(warm: Toy) -> None:
-    """Prevents: a cache that the owner of a directory above it can exchange for another."""
+    """Prevents: the owner of a parent directory can replace the cache."""
     cache = warm.path / "above/cache"
     cache.parent.mkdir()
     warm.cache.rename(cache)
@@ -40,7 +41,7 @@ def test_cache_below_another_users_directory(warm: Toy) -> None:
 
 
 def test_link_of_another_user(warm: Toy) -> None:
-    """Prevents: a cache by way of a link that its owner can lead elsewhere at any time."""
+    """Prevents: the owner of a symbolic link to the cache can redirect it."""
     warm.cache.rename(warm.path / "real")
     warm.cache.symlink_to(warm.path / "real")
     warm.gets(SCALE, QOLA_LAZY="never")
@@ -49,10 +50,10 @@ def test_link_of_another_user(warm: Toy) -> None:
     assert f"{warm.cache} is another user's symbolic link (mode 0777, owner " in answer.errors
 
 
-@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
-def test_sources_of_another_user(toy: Toy, place: str) -> None:
-    """Prevents: sources, or the flags in an index, that another user can change."""
-    path = (toy.root / place).resolve()
+@pytest.mark.parametrize("file", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_of_another_user(toy: Toy, file: str) -> None:
+    """Prevents: another user can change sources, or flags in the index."""
+    path = (toy.root / file).resolve()
     give_away(path)
     assert f"{path} is another user's (mode" in toy.lacks(SCALE).errors
     assert toy.compiles() == 0
@@ -60,8 +61,8 @@ def test_sources_of_another_user(toy: Toy, place: str) -> None:
     assert f"{path} is another user's (mode" in toy.ends(1, "build", SCALE).stderr
 
 
-def mounted(toy: Toy, options: str) -> Answer:
-    """The answer of a process that has a file system of its own as its cache."""
+def ask_with_mounted_cache(toy: Toy, options: str) -> Answer:
+    """Request kernels in a process whose cache is a separately mounted file system."""
     toy.cache.mkdir(exist_ok=True)
     script = f'mount -t tmpfs -o {options} none "$QOLA_CACHE" && exec "$@"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script, "sh"]
@@ -76,7 +77,7 @@ def mounted(toy: Toy, options: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ("mode=0700,size=16k", "no room for the compile"),
         ("mode=0700,size=40k", "no room for the compile"),
@@ -84,16 +85,16 @@ def mounted(toy: Toy, options: str) -> Answer:
         ("mode=0700,ro", "Read-only file system"),
     ],
 )
-def test_full_or_read_only(toy: Toy, options: str, why: str) -> None:
-    """Prevents: a full or read-only disk that costs the kernel."""
-    answer = mounted(toy, options)
+def test_full_or_read_only(toy: Toy, options: str, message: str) -> None:
+    """Prevents: a full or read-only disk makes a kernel unavailable."""
+    answer = ask_with_mounted_cache(toy, options)
     assert answer.values == [SCALED, FILLED]
     assert answer.errors.count("kernels compiled now are not kept") == 1
-    assert why in answer.errors
+    assert message in answer.errors
 
 
 def test_noexec(toy: Toy) -> None:
-    """Prevents: a file system that forbids loading, and costs the kernels that it keeps."""
-    answer = mounted(toy, "mode=0700,noexec")
+    """Prevents: kernels on a file system mounted with noexec cannot be loaded."""
+    answer = ask_with_mounted_cache(toy, "mode=0700,noexec")
     assert answer.values == [SCALED, FILLED]
     assert "not kept" not in answer.errors

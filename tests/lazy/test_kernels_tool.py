@@ -1,4 +1,4 @@
-"""qola-kernels: each command, what it prints, and its exit codes."""
+"""qola-kernels: commands, their output, and exit codes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack")
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(toy: Toy, command: str) -> None:
-    """Prevents: a command that cannot be learnt from the tool itself."""
+    """Prevents: a command without --help, or missing in the help of the tool."""
     result = toy.ends(0, command, "--help")
     assert result.stdout.startswith(f"usage: qola-kernels {command} ")
     assert f"\n  {command} " in toy.tool("--help").stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "message"),
     [
         ([], "no command"),
         (["frobnicate"], "unknown command frobnicate"),
@@ -38,15 +38,15 @@ def test_help(toy: Toy, command: str) -> None:
         (["--root", "/nowhere", "list"], "no directory below /nowhere has a kernels.index"),
     ],
 )
-def test_usage(toy: Toy, arguments: list[str], why: str) -> None:
-    """Prevents: a wrong command line that does something."""
+def test_usage(toy: Toy, arguments: list[str], message: str) -> None:
+    """Prevents: a wrong command line has an effect."""
     result = toy.ends(2, *arguments)
-    assert why in result.stderr
+    assert message in result.stderr
     assert not toy.cache.exists()
 
 
 def test_list(warm: Toy) -> None:
-    """Prevents: a list that does not tell what is there, or hides a name that is not."""
+    """Prevents: `list` shows a wrong state of a kernel, or hides an unknown kernel name."""
     result = warm.ends(0, "list")
     assert result.stdout.splitlines() == [
         f"{SCALE} {ARCH}  cache {warm.entry(SCALE)}",
@@ -60,7 +60,7 @@ def test_list(warm: Toy) -> None:
 
 
 def test_selection(toy: Toy) -> None:
-    """Prevents: a line of somebody's list that is misread, or taken for a kernel."""
+    """Prevents: qola-kernels misreads a line of a user's list, or accepts a wrong line."""
     digits = "0123456789abcdef0123456789abcdef"
     lines = [
         "# a comment",
@@ -87,7 +87,7 @@ def test_selection(toy: Toy) -> None:
 
 
 def test_build(toy: Toy) -> None:
-    """Prevents: a build that compiles what is there, or hides what failed."""
+    """Prevents: `build` compiles cached kernels again, or hides failures."""
     result = toy.ends(0, "build", "--jobs", "2", SCALE, FILL)
     assert result.stdout.splitlines()[-1] == "2 compiled, 0 cached, 0 failed"
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [str(VALUES[SCALE])]
@@ -108,11 +108,11 @@ def test_build(toy: Toy) -> None:
 
 @pytest.mark.parametrize("program", ["bin/hipcc", "llvm/bin/clang++", "bin/amdclang++"])
 def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
-    """Prevents: a tool that does not find the HIP runtime of the compiler it found."""
+    """Prevents: the tool does not find the HIP runtime of its compiler."""
     rocm = toy.path / "rocm"
     (rocm / "lib/llvm/bin").mkdir(parents=True)
     (rocm / "bin").mkdir()
-    # As ROCm is laid out.
+    # The layout of ROCm.
     (rocm / "llvm").symlink_to("lib/llvm")
     (rocm / "bin/amdclang++").symlink_to("../lib/llvm/bin/clang++")
     shutil.copy(toy.compiler(), rocm / "lib/llvm/bin/clang++")
@@ -124,7 +124,7 @@ def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
 
 
 def test_build_into_a_pack(toy: Toy) -> None:
-    """Prevents: a pack that lacks what was asked for."""
+    """Prevents: `build --output` writes a pack without a requested kernel."""
     toy.ends(0, "build", SCALE, FILL, "--output", "x.qpack")
     toy.ends(1, "build", SCALE, BROKEN, "--output", "y.qpack")
     assert not (toy.path / "y.qpack").exists()
@@ -135,14 +135,14 @@ def test_build_into_a_pack(toy: Toy) -> None:
     ]
 
 
-def test_build_that_cannot_keep(toy: Toy) -> None:
-    """Prevents: a build that succeeds and leaves nothing."""
+def test_build_that_cannot_store(toy: Toy) -> None:
+    """Prevents: `build` succeeds although it cannot store the kernel."""
     result = toy.ends(1, "--cache-dir", "/proc/qola", "build", SCALE)
     assert "was compiled, but could not be stored" in result.stderr
 
 
 def test_export(warm: Toy) -> None:
-    """Prevents: a pack that is written although something is missing."""
+    """Prevents: `export` writes a pack although a kernel is missing."""
     for arguments, code in (
         ([SCALE, BROKEN], 1),
         ([SCALE, "toy_nobody"], 1),
@@ -159,7 +159,7 @@ def test_export(warm: Toy) -> None:
 
 
 def test_verify(warm: Toy) -> None:
-    """Prevents: damage that is found only when a kernel is asked for."""
+    """Prevents: a user notices a damaged cache only when a program requests a kernel."""
     clean = warm.tool("verify")
     assert (clean.returncode, clean.stdout) == (0, "")
     content = bytearray(warm.entry(SCALE).read_bytes())
@@ -181,20 +181,20 @@ def test_verify(warm: Toy) -> None:
 
 
 def test_clean(warm: Toy) -> None:
-    """Prevents: a cache that only grows, or is emptied by mistake."""
+    """Prevents: the cache only grows, or `clean` deletes valid kernels by mistake."""
     result = warm.tool("clean", "--stalled")
     assert (result.returncode, result.stdout) == (0, "0 removed\n")
     leftover = Path(f"{warm.entry(SCALE)}.tmp.1.0")
     leftover.mkdir()
-    stranger = warm.cache / "toy_gone" / f"{ARCH}-{'1' * 32}.so"
-    stranger.parent.mkdir()
-    stranger.write_bytes(warm.entry(FILL).read_bytes())
-    Path(f"{stranger}.lock").write_text("")
+    unknown = warm.cache / "toy_gone" / f"{ARCH}-{'1' * 32}.so"
+    unknown.parent.mkdir()
+    unknown.write_bytes(warm.entry(FILL).read_bytes())
+    Path(f"{unknown}.lock").write_text("")
     result = warm.tool("clean", "--stalled")
     assert result.stdout == "1 removed\n"
     assert warm.entry(SCALE).exists()
     assert not leftover.exists()
-    assert not stranger.parent.exists()
+    assert not unknown.parent.exists()
     result = warm.tool("clean", SCALE)
     assert result.stdout == "1 removed\n"
     assert not warm.entry(SCALE).parent.exists()
@@ -204,7 +204,7 @@ def test_clean(warm: Toy) -> None:
 
 
 def test_clean_stale_kernels(warm: Toy) -> None:
-    """Prevents: kernels of an older library that stay for good."""
+    """Prevents: kernels of an older library stay in the cache forever."""
     stale = warm.entry(FILL)
     warm.headers[FILL] = "#define VALUE 90\n"
     warm.write()
@@ -214,18 +214,18 @@ def test_clean_stale_kernels(warm: Toy) -> None:
     assert warm.entry(SCALE).exists()
 
 
-def test_kernels_of_the_compiler_at_hand_are_current(warm: Toy) -> None:
-    """Prevents: kernels that were compiled here being taken for stale."""
-    own = warm.identity
+def test_kernels_of_the_installed_compiler_are_current(warm: Toy) -> None:
+    """Prevents: `clean --stalled` deletes kernels that the installed compiler built."""
+    identity = warm.identity
     warm.identity = "some other compiler"
     warm.write()
     assert warm.tool("clean", "--stalled").stdout == "0 removed\n"
-    assert f"{SCALE} {ARCH}  cache {warm.entry(SCALE, own)}" in warm.tool("list").stdout
+    assert f"{SCALE} {ARCH}  cache {warm.entry(SCALE, identity)}" in warm.tool("list").stdout
     assert warm.tool("clean", "--stalled", QOLA_COMPILER="false").stdout == "2 removed\n"
 
 
 def test_cache(warm: Toy) -> None:
-    """Prevents: a list of the cache that another machine cannot build from."""
+    """Prevents: another machine cannot build from the list that `cache` writes."""
     result = warm.ends(0, "cache")
     size = sum(path.stat().st_size for path in warm.entries())
     assert result.stdout.splitlines()[-1] == f"2 kernels, {size} bytes"
@@ -243,7 +243,7 @@ def test_cache(warm: Toy) -> None:
 
 
 def test_root(toy: Toy) -> None:
-    """Prevents: a tool that finds the sources of another bundle, or none."""
+    """Prevents: the tool reads the sources of another bundle, or finds no sources."""
     other = toy.path / "share/qola/others"
     (other / "libother").mkdir(parents=True)
     index = (toy.root / "kernels.index").read_text()
@@ -259,7 +259,7 @@ def test_root(toy: Toy) -> None:
 
 
 def test_root_without_a_namespace(toy: Toy) -> None:
-    """Prevents: a tool that does not find the sources of a bundle without a namespace."""
+    """Prevents: the tool does not find the sources of a bundle without a namespace."""
     toy.root.rename(toy.root.parent.parent / toy.root.name)
     toy.root.parent.rmdir()
     result = toy.tool("list", "--format", "list", SCALE)
@@ -267,5 +267,5 @@ def test_root_without_a_namespace(toy: Toy) -> None:
 
 
 def test_identity(toy: Toy) -> None:
-    """Prevents: a compiler that build and runtime identify differently: nothing is shared."""
+    """Prevents: build and runtime compute different compiler identities and share no kernels."""
     assert "is not the one the library was built with" not in toy.ask(BROKEN).errors

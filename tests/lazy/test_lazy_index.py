@@ -1,4 +1,4 @@
-"""The index of a lazy library's kernels: formats, and what a digest depends on."""
+"""The index of a lazy library's kernels: formats, and inputs of each digest."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ INDEX = Index(
 )
 
 
-def test_the_index_is_what_the_runtime_reads() -> None:
-    """Prevents: an index in another form than docs/guide/lazy.md and cc/runtime/index.cpp have."""
+def test_the_index_has_the_documented_format() -> None:
+    """Prevents: the index has another format than docs/guide/lazy.md and index.cpp."""
     codes = code_digests(INDEX)
     assert render_index(INDEX).splitlines() == [
         "qola-kernels\t1",
@@ -66,7 +66,7 @@ def test_the_index_is_what_the_runtime_reads() -> None:
 
 
 def test_the_table_has_the_rows_in_order() -> None:
-    """Prevents: a stub that gets the kernel of another row, or an index of another build."""
+    """Prevents: a stub gets the kernel of another row, or an index of another build."""
     text = render_table(INDEX)
     codes = code_digests(INDEX)
     assert f'    {{"k1", "gfx942", "{codes[0]}"}},\n    {{"k1", "gfx950", "{codes[1]}"}},' in text
@@ -93,13 +93,15 @@ OTHER_SOURCE = replace(INDEX.kernels[2], source="7" * 64)
         ({"package_flags": {"fwd": ()}}, {0, 1, 2}),
         ({"entries": {"fwd_gfx950": "8" * 64}}, {0, 1, 2}),
         ({"kernels": (*INDEX.kernels[:2], OTHER_SOURCE)}, {2}),
-        # Where the sources are counts for nothing; the compiler is part of the key anyway.
+        # The directory does not change the code; the key contains the compiler separately.
         ({"root": "elsewhere"}, set()),
         ({"identity": "Clang 23"}, set()),
     ],
 )
-def test_a_change_invalidates_what_it_reaches(change: dict[str, Any], changed: set[int]) -> None:
-    """Prevents: a stale kernel that is loaded, or fresh ones that are compiled again."""
+def test_a_change_invalidates_only_affected_kernels(
+    change: dict[str, Any], changed: set[int]
+) -> None:
+    """Prevents: a stale kernel is loaded, or an unchanged kernel is compiled again."""
     before, after = code_digests(INDEX), code_digests(replace(INDEX, **change))
     assert {row for row, digest in enumerate(before) if after[row] != digest} == changed
 
@@ -112,19 +114,19 @@ def test_a_change_invalidates_what_it_reaches(change: dict[str, Any], changed: s
     ],
 )
 def test_a_compilers_identity(text: str, identity: str) -> None:
-    """Prevents: two identities of one compiler, by its line ends or blanks."""
+    """Prevents: line ends or blanks give one compiler two identities."""
     assert identity_line(text.replace("\t", " ")) == identity
 
 
-def test_a_compiler_that_says_nothing_is_refused() -> None:
-    """Prevents: all compilers that are not understood passing for one."""
+def test_a_compiler_without_identity_is_refused() -> None:
+    """Prevents: all compilers with unreadable output get one identity."""
     with pytest.raises(PlanError, match="qola_identity"):
         identity_line("int x;\n")
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """What rules/private/lazy.bzl writes, for a tree of two headers."""
+    """Settings in the format of rules/private/lazy.bzl, for a tree of two headers."""
     headers = [f"tree/ck/{name}" for name in ("one.h", "two.h", "unused.h")]
     names = (*headers, "qola_kernel.h", "k1.cpp", "fwd.cpp", "script.ld")
     write(tmp_path, {**{n: n for n in names}, "identity.txt": 'qola_identity "Clang" 1\n'})
@@ -164,16 +166,16 @@ PLAN = plans.plan(
 )
 
 
-def test_index_and_layout_go_together(settings: Settings, tmp_path: Path) -> None:
-    """Prevents: an index with a file that the compile does not find, or that is another."""
+def test_index_and_layout_agree(settings: Settings, tmp_path: Path) -> None:
+    """Prevents: the compile does not find a file of the index, or finds a different file."""
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     Path(settings["plan"]).write_text(PLAN.to_json())
     index, root = tmp_path / "kernels.index", tmp_path / "root"
     common = ["--settings", str(tmp_path / "settings.json"), "--index", str(index)]
     assert main(["index", *common, "--table", str(tmp_path / "table.cpp")]) == 0
     assert main(["root", *common, "--output", str(root)]) == 0
-    found = read(root)
-    assert found.keys() == {
+    files = read(root)
+    assert files.keys() == {
         "kernels.index",
         "link.ld",
         "entries/fwd_gfx950.cpp",
@@ -187,5 +189,5 @@ def test_index_and_layout_go_together(settings: Settings, tmp_path: Path) -> Non
         if row[0] == "header":
             assert sha256_of(root / row[2]) == row[3]
     assert [row[1:3] for row in rows if row[0] == "kernel"] == [["k1", "gfx942"], ["k1", "gfx950"]]
-    assert found["kernels.index"] == index.read_bytes()
-    assert len(list(layout(settings, index.read_text()))) == len(found) - 1
+    assert files["kernels.index"] == index.read_bytes()
+    assert len(list(layout(settings, index.read_text()))) == len(files) - 1

@@ -1,4 +1,4 @@
-"""Lazy libraries of the tests' manifest against the full ones, on the fake HIP runtime."""
+"""Compare lazy libraries of the tests' manifest with full libraries, on the fake HIP runtime."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ PART = 250
 
 
 def problem(direction: str, device: Device) -> Row:
-    """Return a problem that the full library has kernels for."""
-    of = (row for row in ROWS if row.device == device and row.problem.direction == direction)
-    return next(row for row in of if outcomes(device)[row].launches)
+    """Return a problem for which the full library has kernels."""
+    rows = (row for row in ROWS if row.device == device and row.problem.direction == direction)
+    return next(row for row in rows if outcomes(device)[row].launches)
 
 
 FORWARD, BACKWARD = problem("fwd", GFX950), problem("bwd", GFX950)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A bundle without a pack, and what compiles for it.
+class LazyBundle:
+    """A bundle without a pack, and a compiler for it.
 
     Attributes:
-        bundle: the bundle.
+        bundle: directory of the bundle.
         cache: the cache root.
-        compiler: the SDK's compiler, with a log of the kernels it compiles beside it.
+        compiler: the SDK's compiler; it logs the kernels it compiles to {compiler}.log.
     """
 
     bundle: Path
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def env(self) -> dict[str, str]:
-        """Environment in which kernels are compiled, and said where they came from."""
+        """Environment that enables compiles, and messages about the origin of kernels."""
         return {
             "QOLA_CACHE": str(self.cache),
             "QOLA_COMPILER": str(self.compiler),
@@ -60,21 +60,21 @@ class Place:
         }
 
     def tool(self, *arguments: str | Path, **env: str) -> None:
-        """Run the bundle's program, which has to succeed."""
+        """Run the bundle's program, which must succeed."""
         command = [self.bundle / "bin/qola-kernels", *arguments]
-        made = subprocess.run(
+        result = subprocess.run(
             command, env=self.env | env, capture_output=True, text=True, check=False
         )
-        assert made.returncode == 0, made.stderr
+        assert result.returncode == 0, result.stderr
 
     def compiles(self) -> int:
-        """Number of kernels compiled so far."""
+        """Return the number of kernels compiled so far."""
         log = Path(f"{self.compiler}.log")
         return len(log.read_text().splitlines()) if log.exists() else 0
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def lazy_bundle(tmp_path_factory: pytest.TempPathFactory) -> LazyBundle:
     path = tmp_path_factory.mktemp("place")
     bundle, compiler = path / "bundle", path / "clang++"
     for part in ("lib", "share", "bin"):
@@ -87,18 +87,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         f'exec {shlex.join(compiler_of(SDK))} "$@"\n'
     )
     compiler.chmod(0o755)
-    return Place(bundle, path / "cache", compiler)
+    return LazyBundle(bundle, path / "cache", compiler)
 
 
-def lazily(rows: Sequence[Row], device: Device, bundle: Path, **env: str) -> Run:
-    """Hand rows to the program with the lazy libraries of a bundle."""
+def run_lazy(rows: Sequence[Row], device: Device, bundle: Path, **env: str) -> Run:
+    """Run the program for these rows with the lazy libraries of a bundle."""
     return run(rows, device, library_dirs=(bundle / "lib",), **env)
 
 
 def launched(outcomes: Iterable[Outcome]) -> list[object]:
-    """What launches have in common that differ in addresses alone.
+    """Return statuses and launches without addresses, which may differ.
 
-    Not their code objects: in a full library that of a batch, and //tests/library compares.
+    Code objects are omitted: a full library has code objects of batches (see //tests/library).
     """
     return [
         (outcome.status, [(o.kernel, o.arch, o.grid, o.block) for o in outcome.launches])
@@ -107,32 +107,32 @@ def launched(outcomes: Iterable[Outcome]) -> list[object]:
 
 
 def code(outcome: Outcome) -> list[str]:
-    """Digests of the code objects that a call launches from."""
+    """Return the digests of the code objects that a call launches."""
     return [launch.code_object_sha256 for launch in outcome.launches]
 
 
-def from_pack(row: Row, cache: Path) -> Outcome:
-    """Hand a row to the bundle that has a pack."""
-    return lazily([row], GFX950, LAZY, QOLA_CACHE=str(cache), **NEVER).outcomes[0]
+def run_from_pack(row: Row, cache: Path) -> Outcome:
+    """Run a row with the bundle that has a pack."""
+    return run_lazy([row], GFX950, LAZY, QOLA_CACHE=str(cache), **NEVER).outcomes[0]
 
 
-def test_a_pack_has_what_the_full_library_has(tmp_path: Path) -> None:
-    """Prevents: another kernel where it comes from a pack."""
+def test_a_pack_has_the_kernels_of_the_full_library(tmp_path: Path) -> None:
+    """Prevents: a kernel of a pack differs from the full library's kernel."""
     rows = [row for row in ROWS if row.device == GFX950]
-    result = lazily(rows, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
+    result = run_lazy(rows, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
     assert launched(result.outcomes) == launched(outcomes(GFX950)[row] for row in rows)
     assert result.stderr == ""
 
 
-def test_a_random_sweep_is_answered_alike(tmp_path: Path) -> None:
-    """Prevents: a stub that leads to another kernel than the dispatch asked for."""
+def test_a_random_sweep_launches_the_same_kernels(tmp_path: Path) -> None:
+    """Prevents: a stub launches another kernel than the dispatch requested."""
     rows = list(sweep.rows(10_000, GFX950))
     kernels = set()
-    # In parts: the fake runtime takes longer for each stream, the more there are.
+    # In parts: the time per stream in the fake runtime grows with the number of streams.
     for first in range(0, len(rows), PART):
         part = rows[first : first + PART]
         full = run(part, GFX950).outcomes
-        lazy = lazily(part, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER).outcomes
+        lazy = run_lazy(part, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER).outcomes
         assert launched(lazy) == launched(full)
         kernels |= {launch.kernel for outcome in full for launch in outcome.launches}
     planned = [kernel for kernel in PLAN["kernels"] if "gfx950" in kernel["archs"]]
@@ -141,7 +141,7 @@ def test_a_random_sweep_is_answered_alike(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [FORWARD, BACKWARD], ids=lambda row: row.problem.direction)
 def test_a_failing_launch_is_a_status(row: Row, tmp_path: Path) -> None:
-    """Prevents: an exception in a kernel library that finds no handler and ends the process."""
+    """Prevents: an unhandled exception in a kernel library ends the process."""
     env = {"QOLA_CACHE": str(tmp_path / "cache"), **NEVER}
     fail = ["hipLaunchKernel=1"]
     full = run([row, row], GFX950, fail=fail)
@@ -150,28 +150,28 @@ def test_a_failing_launch_is_a_status(row: Row, tmp_path: Path) -> None:
     assert launched(lazy.outcomes) == launched(full.outcomes)
 
 
-def test_a_first_call_compiles_what_a_pack_has(place: Place, tmp_path: Path) -> None:
-    """Prevents: a compile on the user's machine that makes something else than the build does."""
+def test_a_first_call_compiles_the_code_of_a_pack(lazy_bundle: LazyBundle, tmp_path: Path) -> None:
+    """Prevents: a compile on a user's machine produces other code than the build."""
     expected = [outcomes(GFX950)[FORWARD]]
-    first = lazily([FORWARD], GFX950, place.bundle, **place.env)
+    first = run_lazy([FORWARD], GFX950, lazy_bundle.bundle, **lazy_bundle.env)
     assert launched(first.outcomes) == launched(expected)
-    assert code(first.outcomes[0]) == code(from_pack(FORWARD, tmp_path))
-    assert place.compiles() == 1
-    second = lazily([FORWARD], GFX950, place.bundle, **place.env)
+    assert code(first.outcomes[0]) == code(run_from_pack(FORWARD, tmp_path))
+    assert lazy_bundle.compiles() == 1
+    second = run_lazy([FORWARD], GFX950, lazy_bundle.bundle, **lazy_bundle.env)
     assert launched(second.outcomes) == launched(expected)
-    assert place.compiles() == 1, "the second process compiled"
+    assert lazy_bundle.compiles() == 1, "the second process compiled"
     print(f"first call:\n{first.stderr}second process:\n{second.stderr}")
-    (took,) = re.findall(r", ([\d.]+) ms$", second.stderr, re.MULTILINE)
-    assert float(took) < 50, "ten times what is promised, for a machine that is busy"
+    (milliseconds,) = re.findall(r", ([\d.]+) ms$", second.stderr, re.MULTILINE)
+    assert float(milliseconds) < 50, "ten times the documented time, to allow for a busy machine"
 
 
-def test_no_library_launches_unseen() -> None:
-    """Prevents: a recorded call that launches by what cc/api/qola_launches.cpp passes over."""
-    asked = re.compile(
+def test_all_launch_functions_are_wrapped() -> None:
+    """Prevents: a recorded call launches through a function that cc/api/qola_launches.cpp omits."""
+    queries = re.compile(
         r"hip(Get|Peek)\w+|hipModule(LoadData|GetFunction|Unload)|hipDeviceGetAttribute"
         r"|hipKernelNameRef\w*"
     )
-    # Where a call measures; a recorded one does not.
+    # Functions for time measurements, which recorded calls do not run.
     measures = re.compile(r"hipEvent\w+|hipStreamSynchronize")
     wrapped = {
         "hipLaunchHostFunc",
@@ -187,39 +187,47 @@ def test_no_library_launches_unseen() -> None:
             text=True,
             check=True,
         ).stdout.split()
-        of_hip = {name.partition("@")[0] for name in names if name.startswith(("hip", "__hip"))}
-        others = {n for n in of_hip - wrapped if not (asked.fullmatch(n) or measures.fullmatch(n))}
-        assert of_hip
+        hip_names = {name.partition("@")[0] for name in names if name.startswith(("hip", "__hip"))}
+        others = {
+            n for n in hip_names - wrapped if not (queries.fullmatch(n) or measures.fullmatch(n))
+        }
+        assert hip_names
         assert others == set()
 
 
-def test_without_kernels_a_call_says_so(place: Place, tmp_path: Path) -> None:
-    """Prevents: a crash, silence, or "no kernel", where a kernel exists but is not at hand."""
-    nobody = next(row for row in ROWS if row.device == GFX950 and outcomes(GFX950)[row].status < 0)
-    rows = [FORWARD, BACKWARD, nobody, FORWARD]
-    result = lazily(rows, GFX950, place.bundle, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
+def test_missing_kernels_are_reported(lazy_bundle: LazyBundle, tmp_path: Path) -> None:
+    """Prevents: for an existing kernel that is unavailable, a crash, no message or "no kernel"."""
+    unsupported = next(
+        row for row in ROWS if row.device == GFX950 and outcomes(GFX950)[row].status < 0
+    )
+    rows = [FORWARD, BACKWARD, unsupported, FORWARD]
+    result = run_lazy(rows, GFX950, lazy_bundle.bundle, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
     assert [outcome.status for outcome in result.outcomes] == [
         UNAVAILABLE,
         UNAVAILABLE,
-        outcomes(GFX950)[nobody].status,
+        outcomes(GFX950)[unsupported].status,
         UNAVAILABLE,
     ]
     assert not [launch for outcome in result.outcomes for launch in outcome.launches]
     lines = result.stderr.splitlines()
-    assert len(lines) == 4, "each kernel once, the three of the backward call together"
+    assert len(lines) == 4, (
+        "each kernel is reported once, the three kernels of the backward call together"
+    )
     assert all("QOLA_LAZY=never" in line and "qola-kernels build" in line for line in lines)
 
 
-def test_what_one_machine_records_another_has(place: Place, tmp_path: Path) -> None:
-    """Prevents: production machines that compile, although CI has seen what they need."""
+def test_recorded_kernels_are_packed_for_another_machine(
+    lazy_bundle: LazyBundle, tmp_path: Path
+) -> None:
+    """Prevents: production machines compile kernels that CI has recorded."""
     record = tmp_path / "asked"
     row = problem("fwd", GFX942)
     rows = [row, row]
     env = {"QOLA_CACHE": str(tmp_path / "empty"), **NEVER}
-    lazily(rows, GFX942, place.bundle, QOLA_RECORD=str(record), **env)
+    run_lazy(rows, GFX942, lazy_bundle.bundle, QOLA_RECORD=str(record), **env)
     (line,) = record.read_text().splitlines()
     assert re.fullmatch(r"fmha_fwd_\w+ gfx942", line)
     pack = tmp_path / "recorded.qpack"
-    place.tool("build", "--record", record, "--output", pack)
-    result = lazily(rows, GFX942, place.bundle, QOLA_PACKS=str(pack), **env)
+    lazy_bundle.tool("build", "--record", record, "--output", pack)
+    result = run_lazy(rows, GFX942, lazy_bundle.bundle, QOLA_PACKS=str(pack), **env)
     assert launched(result.outcomes) == launched([outcomes(GFX942)[row]] * 2)

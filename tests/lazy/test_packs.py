@@ -1,4 +1,4 @@
-"""Packs of both forms: found, loaded, or passed over where they are damaged."""
+"""Packs of both forms: found and loaded, or ignored if damaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.lazy.lazy import ARCH, BROKEN, FILL, FILLED, MODULE, SCALE, SCALED, U
 
 @pytest.fixture
 def packed(warm: Toy) -> Toy:
-    """A module without a cache; its two kernels are in kernels.qpack and the directory pack."""
+    """A module without a cache, whose two kernels are in kernels.qpack and the directory pack."""
     for output in ("kernels.qpack", "pack"):
         warm.ends(0, "export", "--output", output)
     shutil.rmtree(warm.cache)
@@ -23,7 +23,7 @@ def packed(warm: Toy) -> Toy:
 
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
 def test_kernels_of_a_pack(packed: Toy, form: str) -> None:
-    """Prevents: a pack that is not read, or needs a compiler or a cache to be."""
+    """Prevents: a pack is not read, or reading it needs a compiler or a cache."""
     settings = {"QOLA_PACKS": str(packed.path / form), "QOLA_VERBOSE": "1", "QOLA_LAZY": "never"}
     answer = packed.ask(SCALE, FILL, BROKEN, threads="3", **settings)
     assert sorted(answer.values) == sorted([SCALED, FILLED, UNAVAILABLE] * 3)
@@ -33,7 +33,7 @@ def test_kernels_of_a_pack(packed: Toy, form: str) -> None:
 
 
 def test_packs_in_order(packed: Toy) -> None:
-    """Prevents: a pack that hides another one, or a missing one that ends the search."""
+    """Prevents: a pack hides another pack, or a missing pack ends the search."""
     other = packed.path / "other"
     (other / FILL).mkdir(parents=True)
     shutil.move(packed.path / "pack" / FILL / packed.entry(FILL).name, other / FILL)
@@ -43,7 +43,7 @@ def test_packs_in_order(packed: Toy) -> None:
 
 
 def test_same_bytes(packed: Toy) -> None:
-    """Prevents: packs that differ each time they are made."""
+    """Prevents: packs of the same kernels differ."""
     settings = {"QOLA_PACKS": str(packed.path / "pack")}
     for names, output in (((SCALE, FILL), "a.qpack"), ((FILL, SCALE), "b.qpack")):
         packed.ends(0, "export", *names, "--output", output, **settings)
@@ -65,7 +65,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_pack(packed: Toy, damage: str) -> None:
-    """Prevents: a damaged pack that crashes a process, or costs it a kernel."""
+    """Prevents: a damaged pack crashes a process, or makes a kernel unavailable."""
     pack = packed.path / "kernels.qpack"
     pack.write_bytes(DAMAGES[damage](pack.read_bytes()))
     answer = packed.gets(SCALE, FILL, QOLA_PACKS=str(pack))
@@ -76,7 +76,7 @@ def test_damaged_pack(packed: Toy, damage: str) -> None:
 
 
 def test_damaged_entry_of_a_pack(packed: Toy) -> None:
-    """Prevents: a kernel whose bytes were damaged in the pack."""
+    """Prevents: a damaged kernel of a pack is loaded."""
     pack = packed.path / "kernels.qpack"
     content = bytearray(pack.read_bytes())
     content[-2000] ^= 1
@@ -88,7 +88,7 @@ def test_damaged_entry_of_a_pack(packed: Toy) -> None:
 
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
 def test_writable_pack(packed: Toy, form: str) -> None:
-    """Prevents: kernels from a pack that anybody can write to."""
+    """Prevents: kernels are loaded from a pack that others can write to."""
     path = packed.path / form
     path.chmod(0o777)
     settings = {"QOLA_PACKS": str(path)}
@@ -98,23 +98,23 @@ def test_writable_pack(packed: Toy, form: str) -> None:
 
 
 def test_pack_of_another_compiler(toy: Toy) -> None:
-    """Prevents: packs of another ROCm that nothing finds where there is no compiler to be asked."""
+    """Prevents: a pack of another ROCm is ignored on a machine without compiler."""
     toy.identity = "some other compiler"
     toy.write()
-    told = "not of the libraries' compiler"
+    warning = "not of the libraries' compiler"
     for output in ("kernels.qpack", "pack"):
-        made = toy.ends(0, "build", SCALE, "--output", output)
-        assert (told in made.stderr) == (output == "pack")
+        result = toy.ends(0, "build", SCALE, "--output", output)
+        assert (warning in result.stderr) == (output == "pack")
     shutil.rmtree(toy.cache)
     settings = {"QOLA_LAZY": "never", "QOLA_COMPILER": "/nowhere/clang++"}
     pack = str(toy.path / "kernels.qpack")
     answer = toy.ask(SCALE, FILL, QOLA_PACKS=pack, **settings)
     assert answer.values == [SCALED, UNAVAILABLE]
     toy.lacks(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings)
-    # What is exported of it tells the same.
+    # An export of the pack names the same compiler.
     toy.ends(0, "export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
     assert (toy.path / "x.qpack").read_bytes() == (toy.path / "kernels.qpack").read_bytes()
-    # Other sources are another kernel.
+    # Changed sources make another kernel.
     toy.headers[SCALE] = "#define VALUE 70\n"
     toy.write()
     toy.lacks(SCALE, QOLA_PACKS=pack, **settings)
@@ -122,7 +122,7 @@ def test_pack_of_another_compiler(toy: Toy) -> None:
 
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
 def test_installed_pack(packed: Toy, form: str) -> None:
-    """Prevents: packs that have to be named, or that go unread where others installed them."""
+    """Prevents: installed packs need a setting, or are ignored if another user installed them."""
     packs = packed.root.parent / "packs"
     if form == "pack":
         (packed.path / form).rename(packs)
@@ -141,7 +141,7 @@ def test_installed_pack(packed: Toy, form: str) -> None:
     except OSError as error:
         pytest.skip(f"files cannot be given away here: {error}")
     packed.gets(SCALE, FILL, **settings)
-    # As much as to the library's owner is trusted to nobody else.
+    # Only the owner of the library is trusted.
     os.chown(packed.path / "lib/ask", 4322, 4322)
     refused = packed.ask(SCALE, **settings)
     assert (refused.values, "is another user's" in refused.errors) == ([UNAVAILABLE], True)
@@ -153,31 +153,31 @@ def test_installed_pack(packed: Toy, form: str) -> None:
 
 
 def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:
-    """Prevents: a pack of a build system's that the library does not find its kernels in."""
-    plain: dict[str, Path] = {}
+    """Prevents: the library does not find its kernels in a pack of a build system."""
+    libraries: dict[str, Path] = {}
     for name in (SCALE, FILL):
-        plain[name] = tmp_path / f"{name}.so"
+        libraries[name] = tmp_path / f"{name}.so"
         (entry,) = (packed.path / "pack" / name).glob("*.so")
-        plain[name].write_bytes(entry.read_bytes()[:-80])
+        libraries[name].write_bytes(entry.read_bytes()[:-80])
     index = str(packed.root / "kernels.index")
-    named = [index, *(f"{name}:{ARCH}={path}" for name, path in plain.items())]
-    (tmp_path / "named").write_text("".join(f"{operand}\n" for operand in named))
-    packed.ends(0, "pack", "--output", "x.qpack", *named)
+    operands = [index, *(f"{name}:{ARCH}={path}" for name, path in libraries.items())]
+    (tmp_path / "named").write_text("".join(f"{operand}\n" for operand in operands))
+    packed.ends(0, "pack", "--output", "x.qpack", *operands)
     packed.ends(0, "pack", "--output", "y", f"@{tmp_path}/named")
     expected = (packed.path / "kernels.qpack").read_bytes()
     assert (packed.path / "x.qpack").read_bytes() == expected
     files = {
-        name: {path.relative_to(packed.path / name): path.read_bytes() for path in found}
+        name: {path.relative_to(packed.path / name): path.read_bytes() for path in paths}
         for name in ("pack", "y")
-        for found in [list((packed.path / name).glob("*/*"))]
+        for paths in [list((packed.path / name).glob("*/*"))]
     }
     assert files["pack"] == files["y"]
-    for wrong, why in (
+    for wrong, message in (
         ([f"{SCALE}:gfx90a=x.so"], f"the index of {MODULE} has no {SCALE}:gfx90a"),
-        ([named[1], named[1]], "is given twice"),
+        ([operands[1], operands[1]], "is given twice"),
     ):
         result = packed.tool("pack", "--output", "z.qpack", index, *wrong)
-        assert (result.returncode, why in result.stderr) == (2, True)
+        assert (result.returncode, message in result.stderr) == (2, True)
     missing = f"{SCALE}:{ARCH}=/nowhere.so"
     packed.ends(1, "pack", "--output", "z.qpack", index, missing)
     assert not (packed.path / "z.qpack").exists()

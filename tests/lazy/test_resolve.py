@@ -1,4 +1,4 @@
-"""Kernels that are asked for: found, compiled, loaded, or not to be had and why."""
+"""Requested kernels: found, compiled, loaded, or unavailable with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 
 def test_compiled_once_then_loaded(toy: Toy) -> None:
-    """Prevents: a kernel that is compiled by every process, or loaded slowly."""
+    """Prevents: each process compiles the kernel again, or loads it slowly."""
     cold = toy.gets(SCALE, FILL)
     assert toy.compiles() == 2
     assert toy.entries() == sorted([toy.entry(SCALE), toy.entry(FILL)])
@@ -30,8 +30,8 @@ def test_compiled_once_then_loaded(toy: Toy) -> None:
     assert max(again.milliseconds) < 50
 
 
-def test_entry_is_what_its_format_says(warm: Toy) -> None:
-    """Prevents: entries that another implementation of the format refuses."""
+def test_an_entry_has_the_documented_format(warm: Toy) -> None:
+    """Prevents: another implementation of the format rejects the entries."""
     entry = warm.entry(SCALE).read_bytes()
     magic, abi, zero, key, digest = struct.unpack("<8sII32s32s", entry[-80:])
     assert (magic, abi, zero) == (b"QOLAKRN1", 1, 0)
@@ -41,7 +41,7 @@ def test_entry_is_what_its_format_says(warm: Toy) -> None:
 
 
 def test_broken_kernel(toy: Toy) -> None:
-    """Prevents: a failing compile that is repeated for each call, or whose reason nobody sees."""
+    """Prevents: each call repeats a failed compile, or hides the compiler's error."""
     answer = toy.ask(BROKEN, SCALE, threads="3", times="2")
     assert sorted(answer.values) == [SCALED] * 6 + [UNAVAILABLE] * 6
     assert toy.compiles() == 2
@@ -51,19 +51,19 @@ def test_broken_kernel(toy: Toy) -> None:
 
 
 def test_environment_of_the_compiler(toy: Toy) -> None:
-    """Prevents: a compiler that loads what is preloaded into its caller, or fills another /tmp."""
-    told = toy.path / "told"
-    compiler = toy.compiler(f'echo "$LD_PRELOAD|$TMPDIR|$PWD" > {told}')
+    """Prevents: the compiler loads LD_PRELOAD of its caller, or writes to another TMPDIR."""
+    output = toy.path / "told"
+    compiler = toy.compiler(f'echo "$LD_PRELOAD|$TMPDIR|$PWD" > {output}')
     preloaded = toy.tools.hip
     toy.gets(SCALE, QOLA_COMPILER=compiler, LD_PRELOAD=str(preloaded))
-    preload, temporary, directory = told.read_text().strip().split("|")
+    preload, temporary, directory = output.read_text().strip().split("|")
     assert preload == ""
     assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
     assert directory == f"{temporary}/sources"
 
 
-def test_environment_that_decides_code(toy: Toy) -> None:
-    """Prevents: kernels that differ by what happens to be set, under the same key."""
+def test_variables_that_would_change_the_code(toy: Toy) -> None:
+    """Prevents: environment variables change a kernel without changing its key."""
     headers = toy.path / "headers"
     headers.mkdir()
     (headers / f"{SCALE}.h").write_text("#define VALUE 70\n")
@@ -80,7 +80,7 @@ def test_environment_that_decides_code(toy: Toy) -> None:
 
 
 def test_without_memory_files(toy: Toy) -> None:
-    """Prevents: a system that forbids memory files and so gets no kernel of a pack."""
+    """Prevents: a system that forbids memfd_create gets no kernel of a pack."""
     shim = preloaded(
         toy,
         """\
@@ -98,41 +98,41 @@ int memfd_create(const char* name, unsigned flags)
 
 
 def with_trailer(library: bytes, abi: int, key: str) -> bytes:
-    """An entry for another ABI or key, right in itself."""
+    """Return a consistent entry for another ABI or key."""
     start = library + b"QOLAKRN1" + struct.pack("<II", abi, 0) + bytes.fromhex(key)
     return start + hashlib.sha256(start).digest()
 
 
-def of_another_arch(toy: Toy, own: bytes) -> bytes:
+def of_another_arch(toy: Toy, entry: bytes) -> bytes:
     other = Toy(toy.path / "other", toy.tools, toy.identity, archs=("gfx950",))
-    return with_trailer(own[:-80], 1, other.key(SCALE))
+    return with_trailer(entry[:-80], 1, other.key(SCALE))
 
 
-def check_refused(warm: Toy, why: str, kept: bool = True) -> None:
-    """Check that the entry of SCALE is not loaded, and replaced once where it can be."""
+def check_refused(warm: Toy, reason: str, stored: bool = True) -> None:
+    """Check that the entry of SCALE is not loaded, and is replaced once if possible."""
     never = warm.lacks(SCALE, QOLA_LAZY="never")
-    assert why in never.errors
+    assert reason in never.errors
     answer = warm.gets(SCALE)
-    assert why in answer.errors
+    assert reason in answer.errors
     assert str(warm.entry(SCALE)) in answer.errors
     assert warm.compiles() == 1
-    if kept:
+    if stored:
         assert warm.gets(SCALE).errors == ""
         assert warm.compiles() == 1
 
 
-#: Bytes in place of an entry's own, and why they are refused.
+#: Functions that change the bytes of an entry, and the reason of the refusal.
 DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
-    "truncated": (lambda _, own: own[:-1000], "truncated or not a kernel of qola"),
+    "truncated": (lambda _, entry: entry[:-1000], "truncated or not a kernel of qola"),
     "emptied": (lambda *_: b"", "it has 0 bytes"),
     "flipped": (
-        lambda _, own: own[:5000] + bytes([own[5000] ^ 1]) + own[5001:],
+        lambda _, entry: entry[:5000] + bytes([entry[5000] ^ 1]) + entry[5001:],
         "is damaged: its bytes have the digest",
     ),
     "of another kernel": (lambda toy, _: toy.entry(FILL).read_bytes(), "has the key"),
     "of another arch": (of_another_arch, "has the key"),
     "of older abi": (
-        lambda toy, own: with_trailer(own[:-80], 0, toy.key(SCALE)),
+        lambda toy, entry: with_trailer(entry[:-80], 0, toy.key(SCALE)),
         "has kernel ABI 0, expected 1",
     ),
     "foreign": (lambda *_: b"#!/bin/sh\n" * 40, "truncated or not a kernel of qola"),
@@ -142,17 +142,17 @@ DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_entry(warm: Toy, damage: str) -> None:
-    """Prevents: a damaged or planted file that is loaded, or that a kernel is lost to for good."""
-    content, why = DAMAGES[damage]
+    """Prevents: a damaged or planted file is loaded, or blocks its kernel forever."""
+    content, reason = DAMAGES[damage]
     entry = warm.entry(SCALE)
     planted = content(warm, entry.read_bytes())
     entry.unlink()
     entry.write_bytes(planted)
-    check_refused(warm, why)
+    check_refused(warm, reason)
 
 
-def test_entry_that_is_no_file_of_the_user_s_own(warm: Toy) -> None:
-    """Prevents: a kernel that others may write to, or that a link or a directory stands for."""
+def test_entry_that_is_not_a_private_file(warm: Toy) -> None:
+    """Prevents: a kernel is loaded from a link, a directory, or a file writable by others."""
     entry, aside = warm.entry(SCALE), warm.path / "aside.so"
     entry.chmod(0o666)
     check_refused(warm, "is writable by others (mode 0666, owner")
@@ -161,48 +161,48 @@ def test_entry_that_is_no_file_of_the_user_s_own(warm: Toy) -> None:
     warm.log.unlink()
     check_refused(warm, "is a symbolic link; remove it")
     entry.unlink()
-    # For root, too, there is nothing to be read.
+    # A directory cannot be read as a file, even by root.
     entry.mkdir()
     warm.log.unlink()
-    check_refused(warm, "", kept=False)
+    check_refused(warm, "", stored=False)
 
 
-@pytest.mark.parametrize("place", ["root", "kernel", "above"])
-def test_writable_directory(warm: Toy, place: str) -> None:
-    """Prevents: a kernel from a directory where anybody can put files."""
+@pytest.mark.parametrize("which", ["root", "kernel", "above"])
+def test_writable_directory(warm: Toy, which: str) -> None:
+    """Prevents: a kernel is loaded from a directory that others can write to."""
     cache = warm.path / "above/cache"
     cache.parent.mkdir()
     warm.cache.rename(cache)
     paths = {"root": cache, "kernel": cache / SCALE, "above": cache.parent}
-    paths[place].chmod(0o777)
+    paths[which].chmod(0o777)
     answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
     assert warm.compiles() == 1
-    assert f"{paths[place]} is writable by" in answer.errors
-    assert f"w {paths[place]}" in answer.errors
+    assert f"{paths[which]} is writable by" in answer.errors
+    assert f"w {paths[which]}" in answer.errors
     assert "kernels compiled now are not kept" in answer.errors
     warm.lacks(SCALE, QOLA_LAZY="never", QOLA_CACHE=str(cache))
     assert [*cache.glob("*/*.tmp.*"), *warm.leftovers()] == []
 
 
 def test_writable_temporary_directory(toy: Toy) -> None:
-    """Prevents: a compile in a directory where anybody can replace its files."""
+    """Prevents: a compile runs in a directory where others can replace its files."""
     temporary = toy.path / "temporary"
     temporary.mkdir()
     temporary.chmod(0o777)
     settings = {"QOLA_CACHE": "/proc/qola", "TMPDIR": str(temporary)}
-    told = toy.path / "told"
-    settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {told}")
+    output = toy.path / "told"
+    settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {output}")
     answer = toy.gets(SCALE, **settings)
     assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
     assert "(TMPDIR); /tmp is used\n" in answer.errors
-    assert told.read_text().startswith("/tmp/qola-lazy-")
+    assert output.read_text().startswith("/tmp/qola-lazy-")
     temporary.chmod(0o1777)
     toy.gets(SCALE, **settings)
-    assert told.read_text().startswith(f"{temporary}/qola-lazy-")
+    assert output.read_text().startswith(f"{temporary}/qola-lazy-")
 
 
-def test_cache_that_cannot_be_made(toy: Toy) -> None:
-    """Prevents: a process without a place to write to that gets no kernel."""
+def test_cache_that_cannot_be_created(toy: Toy) -> None:
+    """Prevents: a process without a writable cache gets no kernel."""
     (toy.path / "file").write_text("")
     for cache in (f"{toy.path}/file/cache", "/proc/qola"):
         answer = toy.gets(SCALE, FILL, QOLA_CACHE=cache)
@@ -210,45 +210,45 @@ def test_cache_that_cannot_be_made(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
-def test_no_place_at_all(toy: Toy) -> None:
-    """Prevents: a crash where nothing can be written anywhere."""
+def test_no_writable_directory(toy: Toy) -> None:
+    """Prevents: a crash if no directory is writable."""
     shim = "#include <errno.h>\nchar* mkdtemp(char* path) { errno = ENOSPC; return 0; }\n"
     answer = toy.lacks(SCALE, QOLA_CACHE="/proc/qola", LD_PRELOAD=preloaded(toy, shim))
     assert "no place for temporary files (TMPDIR): mkdtemp" in answer.errors
     assert "; mkdtemp /tmp/qola-lazy-XXXXXX: No space left on device" in answer.errors
 
 
-@pytest.mark.parametrize("place", ["/proc/qola", "absent"])
-def test_temporary_directory_that_does_not_exist(toy: Toy, place: str) -> None:
-    """Prevents: no kernel since TMPDIR names a directory that a job scheduler has removed."""
-    temporary = str(toy.path / place)
+@pytest.mark.parametrize("directory", ["/proc/qola", "absent"])
+def test_temporary_directory_that_does_not_exist(toy: Toy, directory: str) -> None:
+    """Prevents: no kernel is available after a job scheduler deleted TMPDIR."""
+    temporary = str(toy.path / directory)
     answer = toy.gets(SCALE, QOLA_CACHE="/proc/qola", TMPDIR=temporary)
     assert f"{temporary}" in answer.errors
     assert "(TMPDIR); /tmp is used\n" in answer.errors
 
 
 def test_leftovers_of_a_killed_process(toy: Toy) -> None:
-    """Prevents: a directory that stays in TMPDIR for each process that is killed as it compiles."""
-    elsewhere = toy.path / "tmp/qola-lazy-file"
+    """Prevents: each process that is killed during a compile leaves a directory in TMPDIR."""
+    unrelated = toy.path / "tmp/qola-lazy-file"
     slow = toy.compiler("sleep 1234.5 & wait")
     owners = [toy.start(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=slow) for _ in range(2)]
     wait_for(lambda: toy.compiles() == 2)
-    elsewhere.write_text("")
+    unrelated.write_text("")
     try:
         kill(owners[0])
         assert len(toy.leftovers()) == 3
-        # The other one's directory is in use.
+        # The other process still uses its directory.
         toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
         assert len(toy.leftovers()) == 2
     finally:
         kill(owners[1])
     toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
-    assert toy.leftovers() == [elsewhere]
+    assert toy.leftovers() == [unrelated]
 
 
 @pytest.mark.parametrize("header", ["", "// a line\n" * 1000])
 def test_file_size_limit(toy: Toy, header: str) -> None:
-    """Prevents: a limit that a compile or its sources run into and that ends the process."""
+    """Prevents: a compile or its sources exceed a file size limit, which ends the process."""
     toy.headers[SCALE] += header
     toy.write()
     limited = ["prlimit", "--fsize=8192", *toy.command(str(toy.row(SCALE)))]
@@ -266,7 +266,7 @@ def test_file_size_limit(toy: Toy, header: str) -> None:
     ],
 )
 def test_tampered_source(toy: Toy, file: str) -> None:
-    """Prevents: a kernel that is compiled from other sources than its key says."""
+    """Prevents: a kernel is compiled from other sources than those of its key."""
     with (toy.root / file).open("a") as stream:
         stream.write("// another line\n")
     answer = toy.lacks(SCALE)
@@ -279,14 +279,14 @@ def test_tampered_source(toy: Toy, file: str) -> None:
 
 @pytest.mark.parametrize("cache", ["", "/proc/qola"])
 def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
-    """Prevents: a kernel of the next version's sources under the key of this one's."""
+    """Prevents: a kernel of a newer version's sources gets the key of the old sources."""
     changed = (toy.root / f"include/{SCALE}/{SCALE}.h", toy.root / f"src/toys/{SCALE}.h")
-    words = "; ".join(f"echo '#define VALUE 70' > {header}" for header in changed)
-    settings = {"QOLA_COMPILER": toy.compiler(words), "QOLA_CACHE": cache or str(toy.cache)}
+    commands = "; ".join(f"echo '#define VALUE 70' > {header}" for header in changed)
+    settings = {"QOLA_COMPILER": toy.compiler(commands), "QOLA_CACHE": cache or str(toy.cache)}
     toy.gets(SCALE, **settings)
     assert toy.compiles() == 1
     assert toy.leftovers() == []
-    # From now on they are another's.
+    # The sources now belong to another version.
     toy.lacks(FILL, **settings)
 
 
@@ -294,31 +294,31 @@ def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        f"src/toys/{SCALE}.h",  # beside the source: where quotes look first
-        f"include/{SCALE}/hip/hip_runtime_api.h",  # before the compiler's own
+        f"src/toys/{SCALE}.h",  # in the source's directory: #include "..." searches it first
+        f"include/{SCALE}/hip/hip_runtime_api.h",  # before the compiler's directories
         f"include/{SCALE}/qola_kernel.h",  # before another directory of the index
         *(f"include/{SCALE}/new", "module.modulemap", "src/toys/x/y"),
     ],
 )
 def test_unlisted_file(toy: Toy, file: str) -> None:
-    """Prevents: a kernel of a header that somebody added, under the key of the genuine one."""
+    """Prevents: a kernel compiled with an added header gets the key of the original sources."""
     planted = toy.root / file
-    found = planted if planted.parent.is_dir() else planted.parent
+    reported = planted if planted.parent.is_dir() else planted.parent
     planted.parent.mkdir(exist_ok=True)
     planted.write_text("#undef VALUE\n#define VALUE 70\n")
     answer = toy.lacks(SCALE)
-    assert f"{found} is not among the files of {toy.root}/kernels.index" in answer.errors
+    assert f"{reported} is not among the files of {toy.root}/kernels.index" in answer.errors
     assert toy.compiles() == 0
     verified = toy.ends(1, "verify")
-    assert verified.stdout.startswith(f"{found} is not among the files of ")
+    assert verified.stdout.startswith(f"{reported} is not among the files of ")
     assert len(verified.stdout.splitlines()) == 1
 
 
 @pytest.mark.quick(2)
-@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
-def test_sources_that_others_may_write(toy: Toy, place: str) -> None:
-    """Prevents: sources, or the flags in an index, of somebody who may write to the directory."""
-    path = (toy.root / place).resolve()
+@pytest.mark.parametrize("file", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_that_others_may_write(toy: Toy, file: str) -> None:
+    """Prevents: a user with write access changes sources, or flags in the index."""
+    path = (toy.root / file).resolve()
     path.chmod(0o777)
     assert f"{path} is writable by " in toy.lacks(SCALE).errors
     assert toy.compiles() == 0
@@ -327,7 +327,7 @@ def test_sources_that_others_may_write(toy: Toy, place: str) -> None:
 
 
 def test_sources_of_a_group(toy: Toy) -> None:
-    """Prevents: a library that pip installed under umask 2, and whose sources are refused."""
+    """Prevents: the runtime rejects sources that pip installed under umask 2."""
     for path in (toy.root, *toy.root.rglob("*")):
         path.chmod(path.stat().st_mode | 0o020)
     toy.gets(SCALE)
@@ -335,7 +335,7 @@ def test_sources_of_a_group(toy: Toy) -> None:
 
 
 def test_index_that_was_edited(toy: Toy) -> None:
-    """Prevents: a kernel of other flags that qola-kernels stores under the genuine key."""
+    """Prevents: qola-kernels stores a kernel with edited flags under the original key."""
     index = toy.root / "kernels.index"
     text = index.read_text()
     header = "#define VALUE 70\n"
@@ -356,8 +356,8 @@ def test_index_that_was_edited(toy: Toy) -> None:
     assert toy.compiles() == 0
 
 
-def test_index_that_names_other_places(toy: Toy) -> None:
-    """Prevents: an index whose sources are read, or copied to, where they should not be."""
+def test_index_with_paths_outside(toy: Toy) -> None:
+    """Prevents: an index makes the runtime read or write files outside of its directory."""
     index = toy.index
     (toy.root.parent / "outside.h").write_text("1")
     for path in ("../outside.h", f"{toy.root.parent}/outside.h", "include/../../outside.h"):
@@ -371,7 +371,7 @@ def test_index_that_names_other_places(toy: Toy) -> None:
 
 
 def test_missing_sources(toy: Toy) -> None:
-    """Prevents: a library without its sources that does not say what is missing."""
+    """Prevents: a library without sources does not report what is missing."""
     shutil.rmtree(toy.root)
     answer = toy.lacks(SCALE)
     assert "its sources are not there to be compiled" in answer.errors
@@ -380,7 +380,7 @@ def test_missing_sources(toy: Toy) -> None:
 
 @pytest.mark.thorough
 def test_rows_of_several_archs(toy: Toy) -> None:
-    """Prevents: the kernel of one arch on a device of another."""
+    """Prevents: a device launches a kernel of another arch."""
     toy.archs = ("gfx942", "gfx950")
     toy.write()
     command = toy.command(f"{toy.row(SCALE, 'gfx942')}+2", times="2")
@@ -388,12 +388,12 @@ def test_rows_of_several_archs(toy: Toy) -> None:
         answer = finish(toy.launch(command, FAKE_HIP_ARCH=arch, QOLA_VERBOSE="1"))
         assert answer.values == [SCALED] * 2
         assert f"{SCALE} for {arch}: compiled" in answer.errors
-    alone = toy.command(f"{toy.row(SCALE, 'gfx950')}+0")
-    assert finish(toy.launch(alone)).values == ["status -2"]
+    single = toy.command(f"{toy.row(SCALE, 'gfx950')}+0")
+    assert finish(toy.launch(single)).values == ["status -2"]
 
 
 def test_hip_fails(warm: Toy) -> None:
-    """Prevents: a failing HIP runtime that passes for a missing kernel."""
+    """Prevents: a HIP failure is reported as a missing kernel."""
     command = warm.command(f"{warm.row(SCALE)}+2")
     answer = finish(warm.launch(command, FAKE_HIP_FAIL="hipGetDevice=100"))
     assert answer.values == ["status -3"]

@@ -1,4 +1,4 @@
-"""What users set: modes, places, compilers, records, and what is wrong or deprecated."""
+"""User settings: modes, directories, compilers, records, and wrong or deprecated settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.setup.cache_rule import cache_rule
     ],
 )
 def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
-    """Prevents: a machine that must not compile and does, or the other way round."""
+    """Prevents: a machine compiles although it must not, or does not compile although it may."""
     answer = toy.ask(SCALE, **settings)
     assert answer.values == [SCALED if compiles else UNAVAILABLE]
     assert toy.compiles() == int(compiles)
@@ -36,7 +36,7 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 
 @pytest.mark.quick(5)
 @pytest.mark.parametrize(
-    ("name", "value", "right"),
+    ("name", "value", "expected"),
     [
         ("QOLA_LAZY", "Never", "auto (missing kernels are compiled), background ("),
         ("QOLA_LAZY", "1", "return -4 until then) or never (a missing kernel is an error)"),
@@ -50,17 +50,17 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
         ("QOLA_VERBOSE", "yes", "0 or 1"),
     ],
 )
-def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
-    """Prevents: a misspelt setting that is taken for some other."""
+def test_wrong_settings(warm: Toy, name: str, value: str, expected: str) -> None:
+    """Prevents: a misspelt setting is read as another setting."""
     answer = warm.lacks(SCALE, FILL, **{name: value})
     assert answer.errors.count(f"{name}={value} is invalid: expected ") == 1
-    assert right in answer.errors
+    assert expected in answer.errors
     tool = warm.ends(2, "list", **{name: value})
-    assert right in tool.stderr
+    assert expected in tool.stderr
 
 
 def test_deprecated_names(warm: Toy) -> None:
-    """Prevents: users of ck-jit whose settings are silently without effect."""
+    """Prevents: settings of ck-jit users silently have no effect."""
     answer = warm.gets(
         SCALE,
         QOLA_CACHE="",
@@ -75,19 +75,19 @@ def test_deprecated_names(warm: Toy) -> None:
     ):
         assert answer.errors.count(f"qola: {old} is deprecated, use {new}\n") == 1
     assert f"{SCALE} for {ARCH}: cache {warm.entry(SCALE)}, " in answer.errors
-    silent = warm.gets(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
-    assert silent.errors == ""
+    quiet = warm.gets(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
+    assert quiet.errors == ""
 
 
-def test_places_of_sources(toy: Toy) -> None:
-    """Prevents: a library that was moved away from its sources for good."""
-    aside = toy.path / "aside"
-    toy.root.parent.rename(aside)
-    manifest = aside / toy.root.name / "kernels.index"
+def test_directories_of_sources(toy: Toy) -> None:
+    """Prevents: a library that was moved away from its sources cannot be used."""
+    moved = toy.path / "aside"
+    toy.root.parent.rename(moved)
+    manifest = moved / toy.root.name / "kernels.index"
     for settings, note in (
-        ({"QOLA_ROOT": str(aside)}, ""),
-        ({"CK_JIT_ROOT": str(aside), "NVTE_CK_JIT_DIR": "/x"}, "CK_JIT_ROOT is deprecated"),
-        ({"NVTE_CK_JIT_DIR": str(aside)}, "NVTE_CK_JIT_DIR is deprecated, use QOLA_ROOT"),
+        ({"QOLA_ROOT": str(moved)}, ""),
+        ({"CK_JIT_ROOT": str(moved), "NVTE_CK_JIT_DIR": "/x"}, "CK_JIT_ROOT is deprecated"),
+        ({"NVTE_CK_JIT_DIR": str(moved)}, "NVTE_CK_JIT_DIR is deprecated, use QOLA_ROOT"),
         ({"CK_JIT_MANIFEST": str(manifest)}, "CK_JIT_MANIFEST is deprecated, use QOLA_ROOT"),
         (
             {"CK_JIT_MANIFEST": "/x/manifest.json", "QOLA_ROOT": ""},
@@ -101,7 +101,7 @@ def test_places_of_sources(toy: Toy) -> None:
 
 
 def test_library_behind_several_links(toy: Toy) -> None:
-    """Prevents: sources that are not found beside a link that another link leads over."""
+    """Prevents: the runtime does not find sources next to a link in a chain of links."""
     (toy.path / "stored").mkdir()
     (toy.path / "lib/ask").rename(toy.path / "stored/file")
     (toy.path / "lib/ask").symlink_to("../stored/file")
@@ -113,7 +113,7 @@ def test_library_behind_several_links(toy: Toy) -> None:
 
 
 def test_record(toy: Toy) -> None:
-    """Prevents: a record that misses kernels, or names one for each call."""
+    """Prevents: a record omits kernels, or has a line for each call."""
     record = toy.path / "record"
     settings = {"QOLA_RECORD": str(record)}
     toy.ask(SCALE, BROKEN, threads="2", times="3", **settings)
@@ -125,21 +125,21 @@ def test_record(toy: Toy) -> None:
 
 
 def test_caches_in_order(warm: Toy) -> None:
-    """Prevents: a shared cache that is not read, or is written to."""
-    own = warm.path / "own"
-    settings = {"QOLA_CACHE": f"{own}:{warm.cache}", "QOLA_COMPILER": warm.compiler()}
+    """Prevents: a shared cache is not read, or is written to."""
+    private = warm.path / "own"
+    settings = {"QOLA_CACHE": f"{private}:{warm.cache}", "QOLA_COMPILER": warm.compiler()}
     warm.gets(SCALE, **settings)
-    assert (warm.compiles(), own.exists()) == (0, False)
+    assert (warm.compiles(), private.exists()) == (0, False)
     warm.entry(FILL).unlink()
     warm.gets(FILL, **settings)
     assert not warm.entry(FILL).exists()
-    (entry,) = own.glob("*/*.so")
-    modes = [oct(path.stat().st_mode & 0o777) for path in (own, entry.parent, entry)]
+    (entry,) = private.glob("*/*.so")
+    modes = [oct(path.stat().st_mode & 0o777) for path in (private, entry.parent, entry)]
     assert modes == ["0o700", "0o700", "0o600"]
 
 
 def test_modes_of_a_shared_cache(toy: Toy) -> None:
-    """Prevents: a cache for all users whose entries only one can read."""
+    """Prevents: only one user can read entries of a shared cache."""
     toy.cache.mkdir(mode=0o755)
     previous = os.umask(0o077)
     try:
@@ -154,7 +154,7 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
 
 
 def test_default_cache(toy: Toy, filled: Path) -> None:
-    """Prevents: a cache somewhere else than bazelw, rules and Python have it."""
+    """Prevents: the runtime uses another cache directory than bazelw, rules and Python."""
     passwd = toy.path / "passwd"
     shim = preloaded(
         toy,
@@ -173,34 +173,34 @@ int getpwuid_r(uid_t user, struct passwd* entry, char* text, size_t size, struct
 """,
     )
     for environ, expected in cache_rule(toy.path, passwd):
-        place = expected / "kernels"
-        place.parent.mkdir(parents=True)
-        shutil.copytree(filled, place)
+        kernels = expected / "kernels"
+        kernels.parent.mkdir(parents=True)
+        shutil.copytree(filled, kernels)
         settings = {"HOME": "", "QOLA_CACHE": "", "LD_PRELOAD": shim} | environ
         assert toy.ask(SCALE, QOLA_LAZY="never", **settings).values == [SCALED], environ
-        shutil.rmtree(place.parent)
-    # It is also what is written to.
+        shutil.rmtree(kernels.parent)
+    # New kernels are written to this cache too.
     toy.gets(SCALE, QOLA_CACHE="", HOME="", LD_PRELOAD=shim)
     assert len(list((passwd / ".cache/qola/kernels").glob("*/*.so"))) == 1
 
 
 def test_other_compiler(toy: Toy) -> None:
-    """Prevents: kernels of another compiler that pass for those of the library's own."""
-    own = toy.identity
+    """Prevents: kernels of another compiler get the key of the library's compiler."""
+    identity = toy.identity
     toy.identity = "some other compiler"
     toy.write()
     answer = toy.gets(SCALE, FILL)
     assert (
         answer.errors.count("is not the one the library was built with (some other compiler)") == 1
     )
-    assert toy.entries() == sorted(toy.entry(name, own) for name in (SCALE, FILL))
+    assert toy.entries() == sorted(toy.entry(name, identity) for name in (SCALE, FILL))
     toy.gets(SCALE, FILL)
     assert toy.compiles() == 2
     toy.lacks(SCALE, QOLA_LAZY="never")
 
 
 def test_arguments_of_the_compiler(toy: Toy) -> None:
-    """Prevents: kernels of other flags that pass for those of the library's own."""
+    """Prevents: kernels with other flags get the key of the library's flags."""
     settings = {
         "QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"
     }
@@ -212,11 +212,11 @@ def test_arguments_of_the_compiler(toy: Toy) -> None:
     assert not toy.entry(FILL).exists()
 
 
-def test_places_of_compilers(toy: Toy) -> None:
-    """Prevents: a compiler that is there and not found, or one that is preferred by accident."""
+def test_search_for_compilers(toy: Toy) -> None:
+    """Prevents: an installed compiler is not found, or a wrong compiler is preferred."""
     compiler = Path(toy.compiler())
 
-    def place(path: str) -> Path:
+    def link(path: str) -> Path:
         target = toy.path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(compiler)
@@ -224,17 +224,17 @@ def test_places_of_compilers(toy: Toy) -> None:
 
     def used(**settings: str) -> str:
         shutil.rmtree(toy.cache, ignore_errors=True)
-        # Its command is shown when it fails, on a line of its own.
+        # After a failure, the runtime prints the command on a separate line.
         errors = toy.ask(BROKEN, QOLA_COMPILER="", **settings).errors
         command = errors.partition("the command is, in ")[2].splitlines()[1]
         return command.split()[0].removeprefix(f"{toy.path}/")
 
-    place("rocm/llvm/bin/clang++")
-    place("hip/llvm/bin/clang++")
-    place("rocm2/llvm/bin/clang++")
+    link("rocm/llvm/bin/clang++")
+    link("hip/llvm/bin/clang++")
+    link("rocm2/llvm/bin/clang++")
     (toy.path / "rocm2/hip").mkdir()
-    place("a/hipcc")
-    place("b/amdclang++")
+    link("a/hipcc")
+    link("b/amdclang++")
     path = f"{toy.path}/a:{toy.path}/b"
     rocm, hip = f"{toy.path}/rocm", f"{toy.path}/hip"
     assert used(ROCM_PATH=rocm, HIP_PATH=hip, PATH=path) == "rocm/llvm/bin/clang++"
@@ -248,13 +248,13 @@ def test_places_of_compilers(toy: Toy) -> None:
         assert f"here there is none of {places} (QOLA_COMPILER names another)" in answer.errors
 
 
-def test_compiler_that_is_none(toy: Toy) -> None:
-    """Prevents: a wrong QOLA_COMPILER that is said for each kernel, or not at all."""
-    for compiler, why in (
+def test_wrong_compiler(toy: Toy) -> None:
+    """Prevents: a wrong QOLA_COMPILER is reported for each kernel, or not at all."""
+    for compiler, message in (
         ("/nowhere/clang++ -O3", "QOLA_COMPILER: no program /nowhere/clang++"),
         ("false", "cannot preprocess HIP (exit code 1)"),
         ("true", "/identity.txt: No such file or directory"),
     ):
         answer = toy.lacks(SCALE, FILL, QOLA_COMPILER=compiler)
-        assert answer.errors.count(why) == 1
+        assert answer.errors.count(message) == 1
         assert answer.errors.count("neither a cache nor a pack has") == 2

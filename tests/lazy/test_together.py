@@ -1,4 +1,4 @@
-"""Processes and threads that want the same kernels, and some that are killed."""
+"""Several processes and threads request the same kernels, and some processes are killed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def has_open(process: subprocess.Popen[str], path: str) -> bool:
 
 
 def test_processes_compile_once(toy: Toy) -> None:
-    """Prevents: a machine whose ranks all compile the same kernel."""
+    """Prevents: all ranks of a machine compile the same kernel."""
     running = [toy.start(SCALE) for _ in range(16)]
     answers = [finish(process) for process in running]
     assert [answer.values for answer in answers] == [[SCALED]] * 16
@@ -67,14 +67,14 @@ def test_processes_compile_once(toy: Toy) -> None:
 
 
 def test_threads_compile_once(toy: Toy) -> None:
-    """Prevents: threads that compile or load the same kernel side by side."""
+    """Prevents: several threads compile or load the same kernel."""
     answer = toy.ask(SCALE, threads="8", times="3")
     assert answer.values == [SCALED] * 24
     assert toy.compiles() == 1
 
 
 def test_owner_killed(toy: Toy) -> None:
-    """Prevents: a killed process that blocks all others, or leaves its compiler running."""
+    """Prevents: a killed process blocks other processes, or its compiler keeps running."""
     slow = toy.compiler("sleep 1234.5 & wait")
     owner = toy.start(SCALE, QOLA_COMPILER=slow)
     wait_for(toy.compiles)
@@ -90,7 +90,7 @@ def test_owner_killed(toy: Toy) -> None:
 
 
 def test_wait_ends(toy: Toy) -> None:
-    """Prevents: a process that waits forever for another one's compile."""
+    """Prevents: a process waits forever for the compile of another process."""
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
     wait_for(toy.compiles)
     try:
@@ -102,7 +102,7 @@ def test_wait_ends(toy: Toy) -> None:
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
-    # A lock that is busy is not a final answer.
+    # After a timeout, the process tries the lock again.
     values = finish(later).values
     assert (values[0], values[-1]) == (UNAVAILABLE, SCALED)
     waited = f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on"
@@ -111,14 +111,14 @@ def test_wait_ends(toy: Toy) -> None:
 
 
 def test_owner_killed_whose_child_lives(toy: Toy) -> None:
-    """Prevents: a lock that a child of a killed process holds for as long as it lives."""
+    """Prevents: a child of a killed process holds the lock and blocks other processes."""
     lock = Path(f"{toy.entry(SCALE)}.lock")
     lock.parent.mkdir(parents=True, mode=0o700)
     toy.cache.chmod(0o700)
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     with lock.open("w") as stream:
-        # F_OFD_SETLK, which Python does not name everywhere.
+        # F_OFD_SETLK: the fcntl module does not always define it.
         fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         for host, settings in ((socket.gethostname(), {}), ("another.host", {"QOLA_WAIT": "1"})):
             lock.write_text(f"process {gone.pid} on {host}\n")
@@ -129,7 +129,7 @@ def test_owner_killed_whose_child_lives(toy: Toy) -> None:
 
 
 def test_lock_removed_while_waiting(toy: Toy) -> None:
-    """Prevents: a process that waits for a lock file that nobody else can see any more."""
+    """Prevents: a process waits for a deleted lock file."""
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
     wait_for(toy.compiles)
     waiting = toy.start(SCALE, QOLA_COMPILER=toy.compiler())
@@ -142,16 +142,16 @@ def test_lock_removed_while_waiting(toy: Toy) -> None:
 
 
 def test_killed_and_cleaned(toy: Toy) -> None:
-    """Prevents: kernels that are lost where processes are killed and caches are emptied."""
-    choice = random.Random(1)
+    """Prevents: killed processes and concurrent `clean` runs lose kernels."""
+    rng = random.Random(1)
     running: list[tuple[subprocess.Popen[str], float]] = []
     answers: list[Answer] = []
     end = time.monotonic() + 8
     while running or time.monotonic() < end:
         while len(running) < 6 and time.monotonic() < end:
-            killed_in = choice.choice([choice.random(), 1000.0])
+            killed_in = rng.choice([rng.random(), 1000.0])
             running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
-        if choice.random() < 0.2:
+        if rng.random() < 0.2:
             toy.ends(0, "clean", "--all")
         for process, killed_at in list(running):
             if process.poll() is not None:
@@ -172,7 +172,7 @@ def test_killed_and_cleaned(toy: Toy) -> None:
 
 
 def test_compile_timeout(toy: Toy) -> None:
-    """Prevents: a compiler that hangs and takes the process with it."""
+    """Prevents: a compiler that hangs also hangs the process."""
     slow = toy.compiler("sleep 1234.5 & wait")
     answer = toy.lacks(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
     assert "no end within 1 s (QOLA_COMPILE_TIMEOUT)" in answer.errors
@@ -180,38 +180,38 @@ def test_compile_timeout(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
-def test_progress_is_told(toy: Toy) -> None:
-    """Prevents: a process that seems to hang while a compiler runs."""
+def test_progress_is_logged(toy: Toy) -> None:
+    """Prevents: a process seems to hang while a compiler runs."""
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3"))
     wait_for(toy.compiles)
     waiting = finish(toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3")))
-    told = finish(owner).errors
-    assert f"qola: compiling {SCALE} for {ARCH} ...\n" in told
-    assert re.search(rf"qola: compiled {SCALE} for {ARCH} in [0-9.]+ s\n", told)
+    errors = finish(owner).errors
+    assert f"qola: compiling {SCALE} for {ARCH} ...\n" in errors
+    assert re.search(rf"qola: compiled {SCALE} for {ARCH} in [0-9.]+ s\n", errors)
     assert f"qola: waiting for {SCALE} for {ARCH}, which process {owner.pid} on" in waiting.errors
 
 
 def test_signals_of_the_process(toy: Toy) -> None:
-    """Prevents: a process that ignores its children's end, and so waits for it forever."""
+    """Prevents: a process that ignores SIGCHLD waits forever for its compiler."""
     ignoring = ["env", "--ignore-signal=CHLD", *toy.command(str(toy.row(SCALE)))]
     assert finish(toy.launch(ignoring)).values == [SCALED]
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)])
 def test_closed_descriptors(toy: Toy, closed: tuple[int, ...]) -> None:
-    """Prevents: a process without standard streams whose compiler has a wrong one."""
-    told = toy.path / "told"
-    compiler = toy.compiler(f"readlink /proc/$$/fd/0 /proc/$$/fd/1 > {told}")
+    """Prevents: in a process without standard streams, the compiler gets wrong streams."""
+    streams = toy.path / "told"
+    compiler = toy.compiler(f"readlink /proc/$$/fd/0 /proc/$$/fd/1 > {streams}")
     close = " ".join(f"{fd}>&-" for fd in closed)
     command = ["/bin/sh", "-c", f'exec "$@" {close}', "sh", *toy.command(str(toy.row(SCALE)))]
     subprocess.run(command, env=toy.environment(QOLA_COMPILER=compiler), check=True)
     assert toy.entry(SCALE).exists()
-    stdin, stdout = told.read_text().split()
+    stdin, stdout = streams.read_text().split()
     assert (stdin, stdout.endswith("/log")) == ("/dev/null", True)
 
 
 def test_without_locks(toy: Toy) -> None:
-    """Prevents: a file system without locks on which no kernel can be had."""
+    """Prevents: no kernel is available on a file system without locks."""
     shim = preloaded(toy, _NO_LOCKS)
     running = [toy.start(SCALE, FILL, LD_PRELOAD=shim) for _ in range(3)]
     answers = [finish(process) for process in running]
@@ -221,12 +221,12 @@ def test_without_locks(toy: Toy) -> None:
     toy.ends(0, "verify")
 
 
-def test_without_locks_one_after_the_other(toy: Toy) -> None:
-    """Prevents: processes without locks of which one removes what another one is compiling."""
+def test_without_locks_overlapping_compiles(toy: Toy) -> None:
+    """Prevents: without locks, a process deletes files of another process's compile."""
     shim = preloaded(toy, _NO_LOCKS)
     first = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3"), LD_PRELOAD=shim)
     wait_for(toy.compiles)
-    # The first one ends while the second one still compiles.
+    # The first process ends while the second still compiles.
     second = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 5"), LD_PRELOAD=shim)
     wait_for(lambda: toy.compiles() == 2)
     toy.ends(0, "clean", "--stalled", LD_PRELOAD=shim)
@@ -239,15 +239,15 @@ def test_without_locks_one_after_the_other(toy: Toy) -> None:
 
 
 def test_leftovers_of_other_machines(toy: Toy) -> None:
-    """Prevents: a compile on another machine whose files are removed, or that stay for good."""
+    """Prevents: files of a compile on another machine are deleted, or stay forever."""
     entry = toy.entry(SCALE)
     entry.parent.mkdir(parents=True, mode=0o700)
     toy.cache.chmod(0o700)
-    own, young, old = (
+    local, young, old = (
         Path(f"{entry}.tmp.{name}")
         for name in (f"999999999.0.{socket.gethostname()}", "1.0.other.host", "1.1.other.host")
     )
-    for path in (own, young, old):
+    for path in (local, young, old):
         path.mkdir()
     os.utime(old, (0, 0))
     toy.gets(SCALE)
