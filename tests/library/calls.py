@@ -1,7 +1,7 @@
-"""Calls the C functions of a bundle's libraries for the problems of a table, by cffi.
+"""Call the C functions of a bundle's libraries by cffi for the problems of a table.
 
-calls.py BUNDLE NAMESPACE HEADER TABLE reads a table of the consumer (tests/verify), and prints
-the libraries' kernels as JSON, then an object for each line. Line n is launched on the n-th stream.
+calls.py BUNDLE NAMESPACE HEADER TABLE reads a table of the consumer (tests/verify). It prints the
+libraries' kernels as JSON, then an object for each line. Line n runs on the n-th stream.
 """
 
 from __future__ import annotations
@@ -52,23 +52,25 @@ class Caller:
         return getattr(library, f"{self.prefix}mha_{direction}{suffix}")
 
     def memory(self, size: int) -> Any:
-        """Return device memory."""
+        """Allocate device memory."""
         pointer = ctypes.c_void_p()
         assert self.hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(max(size, 1))) == 0
         return self.ffi.cast("void*", pointer.value)
 
     def stream(self) -> Any:
-        """Return a new stream."""
+        """Create a stream."""
         pointer = ctypes.c_void_p()
         assert self.hip.hipStreamCreate(ctypes.byref(pointer)) == 0
         return self.ffi.cast("void*", pointer.value)
 
-    def tensor(self, to: Any, of: dict[str, str], seqlen: int, heads: int, dim: int) -> None:
-        """Set a tensor of [batch, row, head, dim]."""
-        rows = int(of["batch"]) * seqlen
-        to.data = self.memory(rows * heads * dim * 4)
-        to.stride_row, to.stride_head = heads * dim, dim
-        to.stride_batch = 0 if of["mode"] == "group" else seqlen * heads * dim
+    def tensor(
+        self, target: Any, fields: dict[str, str], seqlen: int, heads: int, dim: int
+    ) -> None:
+        """Set the address and strides of a tensor of [batch, row, head, dim]."""
+        rows = int(fields["batch"]) * seqlen
+        target.data = self.memory(rows * heads * dim * 4)
+        target.stride_row, target.stride_head = heads * dim, dim
+        target.stride_batch = 0 if fields["mode"] == "group" else seqlen * heads * dim
 
     def starts(self, count: int, length: int) -> Any:
         """Return the first rows of sequences, in device memory."""
@@ -78,19 +80,19 @@ class Caller:
         )
         return memory
 
-    def args(self, of: dict[str, str]) -> Any:
-        """Return the arguments of a problem."""
-        number = {key: int(of[key]) for key in of if of[key].lstrip("-").isdigit()}
-        group, backward = of["mode"] == "group", of["direction"] == "bwd"
+    def args(self, fields: dict[str, str]) -> Any:
+        """Return the C arguments of a problem."""
+        number = {key: int(fields[key]) for key in fields if fields[key].lstrip("-").isdigit()}
+        group, backward = fields["mode"] == "group", fields["direction"] == "bwd"
         batch, q_len, k_len = number["batch"], number["seqlen_q"], number["seqlen_k"]
         heads, hdim_q, hdim_v = number["nhead_q"], number["hdim_q"], number["hdim_v"]
         rows = q_len * (batch if group else 1)
         args = self.ffi.new("qola_mha_args*")
         args.struct_size = self.ffi.sizeof("qola_mha_args")
-        args.dtype = self.constants[DTYPES[of["dtype"]]]
-        args.mask = self.constants[MASKS[of["mask"]]]
-        args.bias_type = self.constants[BIASES[of["bias"]]]
-        args.window_left = 64 if of["mask"] == "window" else 0
+        args.dtype = self.constants[DTYPES[fields["dtype"]]]
+        args.mask = self.constants[MASKS[fields["mask"]]]
+        args.bias_type = self.constants[BIASES[fields["bias"]]]
+        args.window_left = 64 if fields["mask"] == "window" else 0
         args.group = group
         args.kernels = 0 if number["use_ext_asm"] else self.constants["QOLA_KERNELS_CK"]
         args.rounding = number["bf16_cvt"] + 1
@@ -98,39 +100,39 @@ class Caller:
             setattr(args, name, number[name])
         args.seqlen_q, args.seqlen_k = rows, k_len * (batch if group else 1)
         args.max_seqlen_q, args.max_seqlen_k = q_len, k_len
-        args.dropout, args.logits_soft_cap = float(of["dropout"]), float(of["soft_cap"])
+        args.dropout, args.logits_soft_cap = float(fields["dropout"]), float(fields["soft_cap"])
         args.drop_seed, args.drop_offset = 1, 2
-        self.tensor(args.q, of, q_len, heads, hdim_q)
-        self.tensor(args.k, of, k_len, number["nhead_k"], hdim_q)
-        self.tensor(args.v, of, k_len, number["nhead_k"], hdim_v)
-        self.tensor(args.o, of, q_len, heads, hdim_v)
+        self.tensor(args.q, fields, q_len, heads, hdim_q)
+        self.tensor(args.k, fields, k_len, number["nhead_k"], hdim_q)
+        self.tensor(args.v, fields, k_len, number["nhead_k"], hdim_v)
+        self.tensor(args.o, fields, q_len, heads, hdim_v)
         scores = 4 * batch * heads * q_len
         if number["lse"] or backward:
             args.lse.data = self.memory(scores)
         args.lse.stride_head, args.lse.stride_batch = rows, 0 if group else heads * q_len
-        if of["bias"] != "no":
+        if fields["bias"] != "no":
             args.bias.data = self.memory(scores * k_len)
-            args.bias.stride_row = k_len if of["bias"] == "bias" else 0
+            args.bias.stride_row = k_len if fields["bias"] == "bias" else 0
         if group:
             args.seqstart_q = self.starts(batch, q_len)
             args.seqstart_k = self.starts(batch, k_len)
         if backward:
             args.deterministic, args.atomic16 = number["deterministic"], not number["atomic_fp32"]
-            self.tensor(args.d_o, of, q_len, heads, hdim_v)
-            self.tensor(args.dq, of, q_len, heads, hdim_q)
-            self.tensor(args.dk, of, k_len, heads, hdim_q)
-            self.tensor(args.dv, of, k_len, heads, hdim_v)
+            self.tensor(args.d_o, fields, q_len, heads, hdim_v)
+            self.tensor(args.dq, fields, q_len, heads, hdim_q)
+            self.tensor(args.dk, fields, k_len, heads, hdim_q)
+            self.tensor(args.dv, fields, k_len, heads, hdim_v)
             if number["dbias"]:
                 args.d_bias.data, args.d_bias.stride_row = self.memory(scores * k_len), k_len
         return args
 
-    def answers(self, of: dict[str, str]) -> dict[str, Any]:
-        """Ask for a problem, then launch it on a new stream."""
-        direction = of["direction"]
-        args, stream = self.args(of), self.stream()
+    def answers(self, fields: dict[str, str]) -> dict[str, Any]:
+        """Query the kernels of a problem, then launch it on a new stream."""
+        direction = fields["direction"]
+        args, stream = self.args(fields), self.stream()
         found, size = self.ffi.new("qola_found*"), self.ffi.new("uint64_t*")
         found.struct_size = self.ffi.sizeof("qola_found")
-        asked = self.function(direction, "find")(args, found)
+        find_status = self.function(direction, "find")(args, found)
         sized = self.function(direction, "workspace_size")(args, size)
         prepared = self.function(direction, "prepare")(args)
         if size[0]:
@@ -139,16 +141,16 @@ class Caller:
         error = self.ffi.string(self.function(direction, "last_error")()).decode()
         text = self.ffi.string(self.function(direction, "status_string")(status)).decode()
 
-        def words(pointer: Any) -> str | None:
+        def decode(pointer: Any) -> str | None:
             return self.ffi.string(pointer).decode() if pointer else None
 
         return {
-            "find": asked,
+            "find": find_status,
             "sized": sized,
             "prepared": prepared,
             "workspace": [found.workspace_size, size[0]],
             "stages": [
-                {"kernel": words(s.kernel), "symbol": words(s.symbol), "assembly": s.assembly}
+                {"kernel": decode(s.kernel), "symbol": decode(s.symbol), "assembly": s.assembly}
                 for s in list(found.stages)[: found.stage_count]
             ],
             "status": status,
@@ -157,7 +159,7 @@ class Caller:
         }
 
     def kernels(self, direction: str) -> list[str]:
-        """Return the kernels that a library says it has."""
+        """Return the kernel names that a library lists."""
         name = self.function(direction, "kernel_name")
         count = self.function(direction, "kernel_count")()
         assert not name(count)
@@ -165,14 +167,14 @@ class Caller:
 
 
 def main() -> None:
-    """Answer the table."""
+    """Print the answers for the table."""
     bundle, namespace, header, table = sys.argv[1:5]
     caller = Caller(Path(bundle), namespace, Path(header))
     print(json.dumps({d: caller.kernels(d) for d in caller.libraries}), flush=True)
     for line in Path(table).read_text(encoding="utf-8").splitlines():
-        of = dict(word.split("=", 1) for word in line.split())
-        # On a line of its own: AITER writes to standard output as well.
-        print("\n" + json.dumps(caller.answers(of)), flush=True)
+        fields = dict(field.split("=", 1) for field in line.split())
+        # Start a new line, because AITER also writes to standard output.
+        print("\n" + json.dumps(caller.answers(fields)), flush=True)
 
 
 if __name__ == "__main__":

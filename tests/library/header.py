@@ -1,4 +1,4 @@
-"""What qola_c.h declares, read from its text: as ctypes structures, and for cffi."""
+"""Parse qola_c.h into ctypes structures and into declarations for cffi."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def structures(header: Path) -> dict[str, type[ctypes.Structure]]:
     limits = {name: int(value) for name, value in re.findall(r"#define (QOLA_MAX_\w+) (\d+)", text)}
     for name, body in re.findall(r"typedef struct (\w+)\s*\{(.*?)\}", text, re.DOTALL):
         fields = [
-            (field, _type(words, int(limits.get(count, count or 0)), found))
-            for words, field, count in re.findall(r"([\w *]+?)(\w+)(?:\[(\w+)\])?;", body)
+            (field, _type(type_text, int(limits.get(count, count or 0)), found))
+            for type_text, field, count in re.findall(r"([\w *]+?)(\w+)(?:\[(\w+)\])?;", body)
         ]
         found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
     return found
 
 
-def _type(words: str, count: int, known: dict[str, type[ctypes.Structure]]) -> type:
-    name = words.replace("const", "").strip()
+def _type(type_text: str, count: int, known: dict[str, type[ctypes.Structure]]) -> type:
+    name = type_text.replace("const", "").strip()
     kind: Any
     if "*" in name:
         kind = ctypes.c_char_p if name.startswith("char") else ctypes.c_void_p
@@ -58,12 +58,12 @@ def entries(header: Path) -> list[str]:
 
 
 def functions(header: Path) -> list[str]:
-    """Return the names of an entry point's functions, behind its own."""
+    """Return the suffixes of an entry point's functions."""
     return re.findall(r"QOLA_C\(entry(?:##_(\w+))?\)\(", _text(header))
 
 
 def declarations(header: Path, namespace: str) -> str:
-    """Return what cffi reads: the header without what a preprocessor does, for a namespace."""
+    """Return the header's declarations for a namespace in a form that cffi parses."""
     text = _text(header)
     prefix = f"qola_{namespace}_" if namespace else "qola_"
     bodies = re.findall(r"^(?:typedef struct|enum) .*?^\}[^;]*;", text, re.DOTALL | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Finds the code objects in a built file."""
+"""Find the code objects in a library or a pack."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BUNDLE = re.compile(re.escape(MAGIC) + b"|" + COMPRESSED_START)
 
 
 def code_objects(data: bytes | bytearray) -> Iterator[tuple[str, bytes]]:
-    """Yield arch and bytes of the code objects that a library or a pack contains."""
+    """Yield arch and bytes of each code object in a library or a pack."""
     for match in _BUNDLE.finditer(data):
         for target, code in read_bundle(memoryview(data)[match.start() :]):
             yield arch_of(target), bytes(code)
 
 
 def replace_code(data: bytearray, old: bytes, new: bytes) -> None:
-    """Replace code in a compressed bundle of a library, which keeps its place."""
+    """Replace code in a compressed bundle of a library, without moving the bundle."""
     for match in _BUNDLE.finditer(bytes(data)):
         bundle = memoryview(bytes(data))[match.start() :]
         content = bytes(decompress_bundle(bundle))

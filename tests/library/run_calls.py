@@ -1,4 +1,4 @@
-"""Runs programs that call the C functions, on the fake HIP runtime."""
+"""Run programs that call the C functions on the fake HIP runtime."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.verify.table import Device, Row, line_of
 HERE = Path(__file__).resolve().parent
 HEADER = BUNDLE / "include/qola_c.h"
 NAMESPACE: str = PLAN["namespace"]
-#: A bundle of the manifest's lazy libraries, for the tests that have one.
+#: The bundle of the manifest's lazy libraries; set only for some tests.
 LAZY = Path(os.environ.get("QOLA_TEST_LAZY", ".")).resolve()
-#: A problem that is itself a question is for C++ callers.
-ASKED = [row for row in ROWS if not row.problem.v3_api_check]
+#: Rows for C callers: v3_api_check queries exist only in C++.
+CALL_ROWS = [row for row in ROWS if not row.problem.v3_api_check]
 
 
 def python(
     arguments: Sequence[str | Path], device: Device, log: Path, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python on a device, with this process's modules."""
+    """Run Python on a device, with the import path of this process."""
     hip = FakeHip(FAKE, device.arch, (), device.cu_count)
     path = os.pathsep.join(sys.path)
     return hip.run([sys.executable, *arguments], log, PYTHONPATH=path, **env)
@@ -37,7 +37,7 @@ def python(
 def call(
     rows: Sequence[Row], device: Device, bundle: Path = BUNDLE, **env: str
 ) -> tuple[dict[str, list[str]], list[tuple[dict[str, Any], list[Launch]]]]:
-    """Hand rows to tests/library/calls.py; return its kernels, and an answer and launches a row."""
+    """Run rows with tests/library/calls.py; return its kernels, and answer and launches per row."""
     with tempfile.TemporaryDirectory() as scratch:
         table, log = Path(scratch, "table"), Path(scratch, "log")
         table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
@@ -48,14 +48,14 @@ def call(
         kernels, *answers = map(json.loads, lines)
         launches = read_log(log)
     assert len(answers) == len(rows)
-    of_row: list[list[Launch]] = [[] for _ in rows]
+    row_launches: list[list[Launch]] = [[] for _ in rows]
     for launch in launches:
-        of_row[launch.stream - 1].append(launch)
-    return kernels, list(zip(answers, of_row, strict=True))
+        row_launches[launch.stream - 1].append(launch)
+    return kernels, list(zip(answers, row_launches, strict=True))
 
 
 @functools.cache
 def calls(device: Device) -> dict[Row, tuple[dict[str, Any], list[Launch]]]:
-    """Answer and launches of every row of a device that is not itself a question."""
-    rows = [row for row in ASKED if row.device == device]
+    """Return answer and launches of every row of a device in CALL_ROWS."""
+    rows = [row for row in CALL_ROWS if row.device == device]
     return dict(zip(rows, call(rows, device)[1], strict=True))

@@ -1,8 +1,8 @@
-"""What the mangled name of a CK kernel says, in the words of plan.json.
+"""Parse the mangled name of a CK kernel into the fields of plan.json.
 
-A kernel instance is one instantiation of CK's templates, and the template arguments are in its
-symbol: reading them back tells which planned kernel instance a symbol is, independently of how the
-source was generated. Serves CK as in AITER's 0.1.7 wheels.
+A kernel instance is an instantiation of CK's templates, and its symbol contains the template
+arguments. They identify the planned kernel instance independently of the generated source. The
+patterns match CK as in AITER's 0.1.7 wheels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: What tells kernel instances apart: role and fields, sorted by name.
+#: Identifies a kernel instance: role and fields, sorted by name.
 Identity = tuple[tuple[str, Any], ...]
 
 #: CK's enumeration of bias kinds, by its value in a symbol.
@@ -149,7 +149,7 @@ def _dropout_kind(found: re.Match[str]) -> str:
     return f"dropout_{size}" + ("_storerandval" if found["randval"] == "1" else "")
 
 
-#: How a field is read; all others are numbers or, as 0 and 1, truth values.
+#: Parsers of fields; fields without a parser are numbers, or booleans as 0 and 1.
 _READERS: Mapping[str, Callable[[re.Match[str]], Any]] = {
     "bias": lambda found: _BIAS[found["bias"]],
     "dropout_kind": _dropout_kind,
@@ -163,7 +163,7 @@ _PADDING = ("spad", "skpad", "dpad", "dvpad")
 _PREFILL = ("tile", "bias", *_PADDING, "logits", "mask", "lse", "dropout", "squant")
 _SPLIT = ("tile", "bias", *_PADDING, "logits", "mask", "squant", "pagedkv")
 
-#: The fields that a symbol of each role shows, beside data type and, but for one, mode.
+#: Fields in a symbol of each role, in addition to dtype and (except for appendkv) mode.
 _SHOWN: Mapping[str, tuple[str, ...]] = {
     "fwd": (*_PREFILL, "trload", "skip"),
     "dq_dk_dv": (
@@ -197,7 +197,7 @@ _ROLES_WITHOUT_ARCH: Mapping[str, re.Pattern[str]] = {
     "asm_convert_dq": _CONVERT_DQ,
 }
 
-#: Roles whose instances are several kernels each: for even and uneven splits, for their numbers.
+#: Roles whose instances have several kernels: for even and uneven splits, and numbers of splits.
 SEVERAL_KERNELS = frozenset({"splitkv", "splitkv_combine"})
 
 
@@ -210,13 +210,13 @@ def _names(role: str) -> tuple[str, ...]:
 
 
 def of_symbol(symbol: str) -> Identity:
-    """What a kernel's mangled name says.
+    """Parse a kernel's mangled name.
 
     Args:
         symbol: name of a kernel, or of its descriptor (".kd").
 
     Raises:
-        ValueError: the symbol is none of the attention kernels this module knows.
+        ValueError: the symbol is not a known attention kernel.
     """
     arch = _ARCH.search(symbol)
     roles = _ROLES if arch else _ROLES_WITHOUT_ARCH if _NO_ARCH.search(symbol) else {}
@@ -231,12 +231,12 @@ def of_symbol(symbol: str) -> Identity:
 
 
 def of_plan(kernel: Mapping[str, Any]) -> Identity:
-    """The same of a kernel instance in plan.json."""
+    """Return the identity of a kernel instance in plan.json."""
     role = kernel["role"]
-    most = str(kernel["fields"].get("tile", "")).partition("_maxq")[2]
-    fields = {**kernel["fields"], "max_seqlen_q": int(most or 0)}
+    max_seqlen = str(kernel["fields"].get("tile", "")).partition("_maxq")[2]
+    fields = {**kernel["fields"], "max_seqlen_q": int(max_seqlen or 0)}
     shown = {name: fields[name] for name in _names(role)}
-    # A symbol has warps and occupancy too, but in forms that differ between roles.
+    # A symbol also has warps and occupancy, but their form differs between roles.
     if "tile" in shown:
         shown["tile"] = shown["tile"].split("_")[0]
     return _identity(role, fields.get("arch") or "", shown)

@@ -1,4 +1,4 @@
-"""The C ABI: exports, a program in C99, and the fields that are refused."""
+"""The C ABI: exported functions, a C99 program, and refused fields."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ def symbols(library: Path, which: str) -> list[str]:
     return [name.partition("@")[0] for name in found]
 
 
-def test_libraries_export_the_list() -> None:
-    """Prevents: a C function that is declared and not there, or one of another namespace."""
+def test_libraries_export_the_declared_functions() -> None:
+    """Prevents: a declared C function is missing, or has another namespace."""
     for module in PLAN["modules"]:
-        wanted = {
+        declared = {
             f"qola_{NAMESPACE}_{entry['name']}" + (f"_{function}" if function else "")
             for entry in module["entries"]
             for function in functions(HEADER)
         }
         for bundle in (BUNDLE, LAZY):
             names = symbols(bundle / "lib" / module["library"], "--defined-only")
-            assert {name for name in names if not name.startswith("_Z")} == wanted
+            assert {name for name in names if not name.startswith("_Z")} == declared
 
 
-def test_no_library_does_anything_to_a_device_unseen() -> None:
-    """Prevents: a question that launches, by what cc/api/qola_launches.cpp does not wrap."""
+def test_all_device_functions_are_wrapped() -> None:
+    """Prevents: `_find` launches through a function that cc/api/qola_launches.cpp omits."""
     wrapped = r"hip(LaunchKernel|ModuleLaunchKernel|MemcpyAsync|MemsetAsync|LaunchHostFunc)"
-    asks = r"hip(Get|Peek)\w+|hipKernelNameRef\w*|hipDeviceGetAttribute"
+    queries = r"hip(Get|Peek)\w+|hipKernelNameRef\w*|hipDeviceGetAttribute"
     loads = r"__hip\w+|hipModule(LoadData|GetFunction|Unload)"
-    # Where a call measures; a question does not.
+    # Functions for time measurements, which `_find` does not run.
     measures = r"hipEvent\w+|hipStreamSynchronize"
     for library in (BUNDLE / "lib").glob("*.so"):
-        named = symbols(library, "--undefined-only")
-        of_hip = [name for name in named if name.startswith(("hip", "__hip"))]
-        assert "hipLaunchKernel" in of_hip
-        known = re.compile("|".join((wrapped, asks, loads, measures)))
-        assert [name for name in of_hip if not known.fullmatch(name)] == []
+        undefined = symbols(library, "--undefined-only")
+        hip_names = [name for name in undefined if name.startswith(("hip", "__hip"))]
+        assert "hipLaunchKernel" in hip_names
+        known = re.compile("|".join((wrapped, queries, loads, measures)))
+        assert [name for name in hip_names if not known.fullmatch(name)] == []
 
 
-def compiled(source: Path, to: Path, library: Path, include: Sequence[Path]) -> Path:
-    """Compile a C99 program as strictly as C99 has it, and link a library."""
-    words = [
+def compile_c99(source: Path, output: Path, library: Path, include: Sequence[Path]) -> Path:
+    """Compile a strict C99 program and link a library."""
+    command = [
         *compiler_of(SDK),
         *("-xc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"),
         "-D__HIP_PLATFORM_AMD__=1",
@@ -69,20 +69,20 @@ def compiled(source: Path, to: Path, library: Path, include: Sequence[Path]) -> 
         *(f"-I{directory}" for directory in include),
         str(source),
         *("-xnone", str(library)),
-        # What an archive needs of C++.
-        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(to)),
+        # A static library needs the C++ runtime.
+        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(output)),
     ]
-    made = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    return to
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return output
 
 
 @pytest.mark.parametrize("library", ["*_libmha_fwd.so", "libqola_*.a"])
 def test_a_c99_program_runs(library: str, tmp_path: Path) -> None:
-    """Prevents: a header that a C compiler refuses."""
+    """Prevents: a C compiler rejects the header."""
     (linked,) = BUNDLE.glob(f"lib/{library}")
     program = tmp_path / "attention"
-    compiled(EXAMPLE, program, linked, [BUNDLE / "include"])
+    compile_c99(EXAMPLE, program, linked, [BUNDLE / "include"])
     hip = FakeHip(FAKE, "gfx950", (BUNDLE / "lib",))
     result = hip.run([program], tmp_path / "log")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -91,8 +91,8 @@ def test_a_c99_program_runs(library: str, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "success"
 
 
-#: Asked by ctypes in a process with the fake runtime: each sets fields of a good problem.
-_ASK = """
+#: Calls `_find` by ctypes with the fake runtime; each case changes fields of a valid problem.
+_PROGRAM = """
 import ctypes, json, sys
 from pathlib import Path
 from tests.library.header import structures
@@ -128,18 +128,18 @@ GOOD: dict[str, Any] = {
 }
 
 
-def asked(
+def answers(
     cases: Sequence[dict[str, Any]],
     tmp_path: Path,
     device: Device = GFX950,
     entry: str = "mha_fwd",
     **env: str,
 ) -> list[list[Any]]:
-    """Return status, text and number of stages for each case."""
+    """Return status, error text and number of stages for each case."""
     library = next(BUNDLE.glob(f"lib/*_lib{entry}.so"))
-    named: list[str | Path] = [library, f"qola_{NAMESPACE}_{entry}", HEADER]
-    words = [*named, json.dumps(cases), json.dumps(GOOD)]
-    result = python(["-c", _ASK, *words], device, tmp_path / "log", **env)
+    target: list[str | Path] = [library, f"qola_{NAMESPACE}_{entry}", HEADER]
+    arguments = [*target, json.dumps(cases), json.dumps(GOOD)]
+    result = python(["-c", _PROGRAM, *arguments], device, tmp_path / "log", **env)
     assert result.returncode == 0, result.stderr
     assert read_log(tmp_path / "log") == []
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("[")]
@@ -150,7 +150,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"null": "args"}, INVALID, "args: null"),
     ({"null": "found"}, INVALID, "found: null"),
     ({"fields": {"struct_size": 8}}, INVALID, "struct_size: 8"),
-    # What was never set, not a header of a later year.
+    # Uninitialized memory, not the size of a later header.
     ({"fields": {"struct_size": 0xCDCDCDCD}}, INVALID, "struct_size: 3452816845"),
     ({"found_size": 0xCDCDCDCD}, INVALID, "found: null, or struct_size"),
     ({"fields": {"dtype": 0}}, INVALID, "dtype: 0"),
@@ -172,39 +172,39 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"fields": {"lse.stride_row": 7}}, INVALID, "lse.stride_row: 7"),
     ({"launch": True}, INVALID, "seqstart_q: null"),
     ({"launch": True, "fields": {"seqstart_q": 64}}, INVALID, "seqstart_k: null"),
-    # Lengths that kernels without group mode do not read, or one of which they do not.
+    # Lengths that kernels in batch mode ignore, and two lengths of which kernels read only one.
     ({"fields": {"group": 0, "seqstart_k": 64}}, INVALID, "seqstart_k: set, without group"),
     ({"fields": {"group": 0, "seqlens_k": 64}}, INVALID, "seqlens_k: set, without group"),
     ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set together"),
-    # Of another entry point, and of later AITERs.
+    # Fields of another entry point, and of later AITERs.
     ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
     ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
     ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
     ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
     ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),
-    # Of a later header than the library's.
+    # A field of a later header.
     ({"fields": {"struct_size": SIZE + 16}, "bytes": {SIZE + 9: 1}}, UNSUPPORTED, "byte 977"),
 ]
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    """Prevents: a field that is passed over, or a refusal that does not say of what."""
+def test_errors_name_the_wrong_field(tmp_path: Path) -> None:
+    """Prevents: a field is silently ignored, or an error does not name the field."""
     for (case, status, text), answer in zip(
-        REFUSED, asked([case for case, *_ in REFUSED], tmp_path), strict=True
+        REFUSED, answers([case for case, *_ in REFUSED], tmp_path), strict=True
     ):
         assert (answer[0], answer[2]) == (status, 0), (case, answer)
         assert text in answer[1], (case, answer)
 
 
-#: A backward problem whose dQ has more elements than AITER's strides count.
+#: A backward problem whose dQ has more elements than AITER's strides can address.
 LARGE = {
     **{"dtype": 2, "hdim_q": 64, "hdim_v": 64, "group": 0, "max_seqlen_q": 0},
     **{"batch": 16, "nhead_q": 128, "nhead_k": 128, "seqlen_q": 16384, "seqlen_k": 16384},
 }
 
 
-def test_large_problems_and_impossible_ones(tmp_path: Path) -> None:
-    """Prevents: a problem refused for an accumulator it has once; a workspace too small for one."""
+def test_large_and_impossible_problems(tmp_path: Path) -> None:
+    """Prevents: a problem with a single accumulator is refused, or a workspace is too small."""
     fields = [
         {},
         {"deterministic": 1},
@@ -213,44 +213,44 @@ def test_large_problems_and_impossible_ones(tmp_path: Path) -> None:
         {"batch": 1 << 30, "nhead_q": 1 << 30, "nhead_k": 1 << 30, "kernels": 1},
     ]
     cases = [{"fields": {**LARGE, **more}} for more in fields]
-    once, often, below, lengths, beyond = asked(cases, tmp_path, entry="mha_bwd")
-    assert (once[0], once[2] > 0) == (OK, True), once
-    assert often[0] == below[0] == lengths[0] == beyond[0] == INVALID
-    assert "seqlen_q: 2147483648 is out of AITER's range" in often[1]
-    assert "lse.stride_head" in below[1]
+    single, deterministic, negative, lengths, overflow = answers(cases, tmp_path, entry="mha_bwd")
+    assert (single[0], single[2] > 0) == (OK, True), single
+    assert deterministic[0] == negative[0] == lengths[0] == overflow[0] == INVALID
+    assert "seqlen_q: 2147483648 is out of AITER's range" in deterministic[1]
+    assert "lse.stride_head" in negative[1]
     assert "cu_seqlens_k: set, without group" in lengths[1]
-    assert "accumulators are beyond 64 bits" in beyond[1]
+    assert "accumulators are beyond 64 bits" in overflow[1]
 
 
 def test_members_of_later_trees(tmp_path: Path) -> None:
-    """Prevents: lengths passed over, and a stream that waits for HIP which waits for it."""
+    """Prevents: lengths are ignored; freeing pinned memory deadlocks a stream with HIP."""
     program = tmp_path / "later_tree"
-    words = [
+    command = [
         *compiler_of(SDK),
         *("-xc++", "-std=c++20", "-Wall", "-Wextra", "-Werror"),
         *("-D__HIP_PLATFORM_AMD__=1", "-DQOLA_ARCHS=gfx950", "-isystem", f"{SDK}/rocm/include"),
         *(f"-I{HERE.parents[1]}/cc/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
         *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
     ]
-    made = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert compiled.returncode == 0, compiled.stderr
     result = FakeHip(FAKE, "gfx950").run([program], tmp_path / "log")
     assert result.returncode == 0, result.stdout + result.stderr
-    # AITER gives pinned memory back where HIP's functions may not be called.
+    # AITER frees pinned memory where HIP functions must not be called.
     assert "hipHostFree" not in symbols(program, "--undefined-only")
 
 
-def test_what_both_have_is_enough(tmp_path: Path) -> None:
-    """Prevents: a newer program refused although it asks for nothing new."""
+def test_a_newer_program_without_new_fields(tmp_path: Path) -> None:
+    """Prevents: a newer program is refused although it uses no new field."""
     cases = [{}, {"fields": {"struct_size": SIZE + 16}}, {"fields": {"window_left": -1}}]
-    for status, error, stages in asked(cases, tmp_path):
+    for status, error, stages in answers(cases, tmp_path):
         assert (status, error, stages) == (OK, "", 1)
 
 
-def test_another_device_and_a_failing_one(tmp_path: Path) -> None:
-    """Prevents: one status for all that can be wrong with a machine."""
-    ((status, *_),) = asked([{}], tmp_path, Device("gfx1250", 64))
+def test_an_unsupported_device_and_a_hip_failure(tmp_path: Path) -> None:
+    """Prevents: an unsupported device and a HIP failure return one status."""
+    ((status, *_),) = answers([{}], tmp_path, Device("gfx1250", 64))
     assert status == NO_ARCH
-    ((status, error, _),) = asked([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
+    ((status, error, _),) = answers([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
     assert status == FAILED
     assert error == "hipGetDevice: hipErrorInvalidDevice"

@@ -1,19 +1,19 @@
-"""The C functions against the C++ ones, for the problems of the consumer's table."""
+"""Compare the C functions with the C++ functions, for the problems of the consumer's table."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.library.run_calls import ASKED, call, calls
+from tests.library.run_calls import CALL_ROWS, call, calls
 from tests.verify.run_consumer import PLAN, outcomes
 from tests.verify.table import GFX950, Row
 
 OK = 0
 
 
-@pytest.mark.parametrize("row", ASKED, ids=lambda row: row.name)
-def test_launches_what_the_cpp_function_launches(row: Row) -> None:
-    """Prevents: a field that reaches AITER as another one, or not at all."""
+@pytest.mark.parametrize("row", CALL_ROWS, ids=lambda row: row.name)
+def test_launches_equal_those_of_the_cpp_function(row: Row) -> None:
+    """Prevents: a field of the C API reaches AITER as another field, or not at all."""
     answer, launches = calls(row.device)[row]
     outcome = outcomes(row.device)[row]
     assert answer["status"] == outcome.status, answer
@@ -22,9 +22,9 @@ def test_launches_what_the_cpp_function_launches(row: Row) -> None:
     ]
 
 
-@pytest.mark.parametrize("row", ASKED, ids=lambda row: row.name)
-def test_finds_what_is_launched(row: Row) -> None:
-    """Prevents: an answer that names another kernel than the call launches, or that launches."""
+@pytest.mark.parametrize("row", CALL_ROWS, ids=lambda row: row.name)
+def test_find_names_the_launched_kernels(row: Row) -> None:
+    """Prevents: `_find` names another kernel than the call launches, or launches a kernel."""
     answer, launches = calls(row.device)[row]
     assert answer["find"] == answer["prepared"] == answer["status"]
     assert [stage["symbol"] for stage in answer["stages"]] == [x.kernel for x in launches]
@@ -40,11 +40,11 @@ def test_finds_what_is_launched(row: Row) -> None:
 
 
 def test_names_the_kernels_of_the_plan() -> None:
-    """Prevents: a list of kernels that the library does not have."""
+    """Prevents: the library lists kernels that it does not have."""
     kernels, _ = call([], GFX950)
     for direction, names in kernels.items():
         module = next(m for m in PLAN["modules"] if m["name"] == f"libmha_{direction}")
-        own = [PLAN["kernels"][index] for index in module["kernels"]]
-        planned = [kernel["name"] for kernel in own if kernel["direction"] == direction]
-        assert names == planned + [found["key"] for found in module["code_objects"]]
+        module_kernels = [PLAN["kernels"][index] for index in module["kernels"]]
+        planned = [kernel["name"] for kernel in module_kernels if kernel["direction"] == direction]
+        assert names == planned + [code_object["key"] for code_object in module["code_objects"]]
         assert names

@@ -1,4 +1,4 @@
-"""Code objects embedded by embedded_code_objects, read back out of the built library."""
+"""Code objects embedded by embedded_code_objects, read from the built library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = {
 #: Arch and content by key.
 CONTENT = {key: [(key.split("/")[1], path.read_bytes())] for key, path in FILES.items()}
 
-# A process of its own, because the HIP runtime has to be found when it starts.
+# Runs in a separate process, because the HIP runtime must be found when the process starts.
 _READ = """
 import ctypes, json, os, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -85,14 +85,14 @@ print(json.dumps({
 
 
 def read(library: Path, *keys: str, **variables: str) -> dict[str, Any]:
-    """Return the table of a library, and what it says to some keys."""
+    """Return the table of a library, and its answers for some keys."""
     answer: dict[str, Any] = _answer(_READ, library, keys, variables)
     return answer
 
 
 def unpacked(found: Mapping[str, Any]) -> dict[str, list[tuple[str, bytes]]]:
-    """Return the code objects of each bundle, which is aligned."""
-    assert {at for at, _ in found.values()} == {0}
+    """Return the code objects of each bundle, after a check of the alignment."""
+    assert {offset for offset, _ in found.values()} == {0}
     return {key: list(code_objects(bytes.fromhex(data))) for key, (_, data) in found.items()}
 
 
@@ -108,8 +108,8 @@ def _answer(program: str, library: Path, keys: Sequence[str], variables: Mapping
 
 
 @pytest.mark.parametrize("variables", [{}, {"AITER_ASM_DIR": "/nonsense/"}])
-def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
-    """Prevents: a kernel that is cut off, misaligned, another one's, or read from AITER_ASM_DIR."""
+def test_every_key_returns_its_file(variables: dict[str, str]) -> None:
+    """Prevents: a kernel is truncated, misaligned, another key's, or read from AITER_ASM_DIR."""
     assert len(FILES) == 5
     answer = read(FULL, *FILES, **variables)
     assert answer["keys"] == sorted(FILES)
@@ -117,7 +117,7 @@ def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
 
 
 def test_later_sources_see_the_same_table() -> None:
-    """Prevents: AITER's later sources without a kernel, with another's, or with one from disk."""
+    """Prevents: later AITER sources find no kernel, another key's kernel, or a kernel on disk."""
     variables = {"AITER_ASM_DIR": "/nonsense/", "QOLA_TEST_OTHER": "1"}
     answer = _answer(_LATER, FULL, [*FILES, "hsa/none.co"], variables)
     assert answer["count"] == len(FILES)
@@ -128,7 +128,7 @@ def test_later_sources_see_the_same_table() -> None:
 
 
 def test_later_sources_do_not_end_the_process() -> None:
-    """Prevents: a training run ended, with status 0, by one HIP call that failed."""
+    """Prevents: a failed HIP call ends a training run with exit code 0."""
     answer = _answer(_LATER, FULL, [], {})
     assert answer["ends"] == [1, 1, 1, 1, 1]
     assert answer["unload"] == 1
@@ -151,15 +151,15 @@ print(json.dumps([{file: load(file) for file in sys.argv[2:]}, sizes]))
 
 @pytest.mark.parametrize("directory", ["", "/no/such/hsa/gfx942/"])
 def test_files_are_loaded_from_the_library(tmp_path: Path, directory: str) -> None:
-    """Prevents: a module that needs hsa/ on disk, or gets the code of another arch."""
+    """Prevents: a module needs hsa/ on disk, or loads the code of another arch."""
     (tmp_path / RUNTIME).symlink_to(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve())
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "AITER_ASM_DIR": directory}
-    own, other = "fmha_v3_bwd/bwd_hd64_fp16_a16.co", "fmha_v3_bwd/bwd_hd128_dq_shuffle.co"
-    files = [own, f"/{own}", other]
+    present, absent = "fmha_v3_bwd/bwd_hd64_fp16_a16.co", "fmha_v3_bwd/bwd_hd128_dq_shuffle.co"
+    files = [present, f"/{present}", absent]
     loaded, found = _answer(_FILES, FULL, files, {**variables, "FAKE_HIP_ARCH": "gfx942"})
-    missing = f"hsa/gfx942/{other}: no such code object in this library"
-    assert loaded == {own: "", f"/{own}": "", other: missing}
-    assert found == {own: True, f"/{own}": True, other: False}
+    missing = f"hsa/gfx942/{absent}: no such code object in this library"
+    assert loaded == {present: "", f"/{present}": "", absent: missing}
+    assert found == {present: True, f"/{present}": True, absent: False}
 
 
 _TABLES = """\
@@ -180,28 +180,28 @@ print(json.dumps([value, message.value.decode()]))
     ],
 )
 def test_the_table_of_the_device(tmp_path: Path, arch: str, answer: list[object]) -> None:
-    """Prevents: a module for several archs that takes the kernel names of another arch."""
+    """Prevents: a module for several archs uses the kernel names of another arch."""
     (tmp_path / RUNTIME).symlink_to(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve())
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "FAKE_HIP_ARCH": arch}
     assert _answer(_TABLES, FULL, [], variables) == answer
 
 
-def test_an_unknown_key_gives_null() -> None:
-    """Prevents: a neighbour's code launched in the place of a kernel that is not embedded."""
+def test_an_unknown_key_returns_null() -> None:
+    """Prevents: an unknown key returns the code of a similar key."""
     last = max(FILES)
     keys = ["", "hsa", last + "x", last[:-1], min(FILES)[:-1], "zzz"]
     assert read(FULL, *keys)["found"] == dict.fromkeys(keys)
 
 
 def test_a_library_without_code_objects_links() -> None:
-    """Prevents: a module whose v3 path is off that does not link or answers with rubbish."""
+    """Prevents: a module without v3 kernels does not link, or returns random data."""
     answer = read(EMPTY, *FILES)
     assert answer["keys"] == []
     assert answer["found"] == dict.fromkeys(FILES)
 
 
 def test_failures_are_exceptions() -> None:
-    """Prevents: the process ended by AITER's exit(0) where a HIP call fails."""
+    """Prevents: AITER's exit(0) ends the process after a failed HIP call."""
     key = min(FILES)
     answer = read(FULL, key, "hsa/none.co")
     kind, message = answer["hip_call"]
@@ -217,8 +217,8 @@ def test_failures_are_exceptions() -> None:
     assert answer["cu_count"][1].startswith("hipGetDevice: ")
 
 
-def test_nothing_of_it_leaves_the_library() -> None:
-    """Prevents: two libraries in one process that search each other's table."""
+def test_the_table_is_not_exported() -> None:
+    """Prevents: two libraries in a process search each other's table."""
     command = [f"{LLVM}/llvm-nm", "--dynamic", "--defined-only", "--demangle"]
     run = subprocess.run([*command, str(FULL)], capture_output=True, text=True, check=True)
     names = [line.split(maxsplit=2)[2] for line in run.stdout.splitlines()]
@@ -266,7 +266,7 @@ PROBLEMS: list[tuple[str, str, tuple[int, int], int, bool]] = [
 
 
 def test_problems_of_the_manifest() -> None:
-    """Prevents: a problem let through to v3 whose code object is not embedded."""
+    """Prevents: v3 accepts a problem whose code object is not embedded."""
     problems = json.dumps([[d, dtype, *hdim, flags] for d, dtype, hdim, flags, _ in PROBLEMS])
     answers = read(EMPTY, PROBLEMS=problems)["serves"]
     wrong = [row for row, answer in zip(PROBLEMS, answers, strict=True) if row[4] != answer]

@@ -1,4 +1,4 @@
-"""The symbols of a stripped library, read by gdb."""
+"""Debug symbols of a stripped library, read by gdb."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ GDB = unpacked("gdb", os.environ["QOLA_GDB"])
 
 
 def build_id() -> str:
-    """Return the library's."""
+    """Return the build ID of the library."""
     with LIBRARY.open("rb") as file:
         section: Any = ELFFile(file).get_section_by_name(".note.gnu.build-id")
         (note,) = section.iter_notes()
         return str(note["n_desc"])
 
 
-@pytest.mark.parametrize("place", ["same directory", "build-id"])
-def test_gdb_finds_the_symbols(place: str, tmp_path: Path) -> None:
-    """Prevents: a backtrace without the library's functions, for one who has its debug file."""
+@pytest.mark.parametrize("location", ["same directory", "build-id"])
+def test_gdb_finds_the_symbols(location: str, tmp_path: Path) -> None:
+    """Prevents: gdb does not find the debug file, and a backtrace lacks the library's functions."""
     library, debug = shutil.copy(LIBRARY, tmp_path), tmp_path / DEBUG.name
-    if place == "build-id":
+    if location == "build-id":
         debug = tmp_path / f".build-id/{build_id()[:2]}/{build_id()[2:]}.debug"
         debug.parent.mkdir(parents=True)
     shutil.copy(DEBUG, debug)
     assert debug.stat().st_size > LIBRARY.stat().st_size / 10
-    # When the library is loaded, an internal function registers each source's device code.
+    # On load, an internal function registers the device code of each source.
     commands = ["set breakpoint pending on", "break __hipRegisterFatBinary", "run", "backtrace"]
     command = [
         *Programs(GDB).command("gdb"),
         *("-nx", "-batch", f"--data-directory={GDB}/usr/share/gdb"),
         *("-iex", f"set debug-file-directory {tmp_path}"),
-        *(word for text in commands for word in ("-ex", text)),
+        *(argument for text in commands for argument in ("-ex", text)),
         *("--args", sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library),
     ]
     env = {**os.environ, "PYTHONHOME": f"{GDB}/usr"}

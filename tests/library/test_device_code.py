@@ -1,7 +1,7 @@
-"""The device code of kernel instances: in a batch what it is in a compile of its own.
+"""Device code of kernel instances in batches and compiled separately.
 
-Of larger kernels an instruction here and there may change its place (docs/internals/batches.md);
-of these, none does.
+In larger kernels, the order of some instructions may change (docs/internals/batches.md). In these
+kernels it does not.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ class Kernel:
 
     Attributes:
         resources: registers, spills, bytes of scratch, LDS and arguments.
-        beside: number of kernels that its code object has besides.
-        code: its instructions.
+        others: number of other kernels in the code object.
+        code: instructions of the kernel.
     """
 
     resources: dict[str, int]
-    beside: int
+    others: int
     code: bytes
 
 
 def section(elf: ELFFile, name: str) -> Any:
-    """Return a section that is there."""
+    """Return an existing section."""
     found = elf.get_section_by_name(name)
     assert found is not None, name
     return found
 
 
 def metadata(elf: ELFFile) -> dict[str, Any]:
-    """Return what a code object says of its kernels."""
+    """Return the metadata of a code object."""
     note = section(elf, ".note").data()
     name_size, size, _ = struct.unpack_from("<III", note)
     start = 12 + -(-name_size // 4) * 4
@@ -57,19 +57,19 @@ def metadata(elf: ELFFile) -> dict[str, Any]:
     return found
 
 
-def kernels_of(file: Path) -> dict[str, Kernel]:
+def read_kernels(file: Path) -> dict[str, Kernel]:
     """Return the kernels of a file by arch and name."""
     found = {}
     for elf in (ELFFile(BytesIO(code)) for _, code in code_objects(file.read_bytes())):
-        told = metadata(elf)
+        notes = metadata(elf)
         symbols, text = section(elf, ".dynsym"), section(elf, ".text")
-        kernels = told["amdhsa.kernels"]
+        kernels = notes["amdhsa.kernels"]
         for kernel in kernels:
             (symbol,) = symbols.get_symbol_by_name(kernel[".name"])
             resources = {name: kernel[name] for name in RESOURCES}
             start = symbol["st_value"] - text["sh_addr"]
             code = text.data()[start : start + symbol["st_size"]]
-            found[f"{told['amdhsa.target']} {kernel['.name']}"] = Kernel(
+            found[f"{notes['amdhsa.target']} {kernel['.name']}"] = Kernel(
                 resources, len(kernels) - 1, code
             )
     return found
@@ -78,23 +78,25 @@ def kernels_of(file: Path) -> dict[str, Kernel]:
 IN_BATCHES = {
     name: kernel
     for library in os.environ["QOLA_TEST_LIBRARIES"].split()
-    for name, kernel in kernels_of(Path(library)).items()
+    for name, kernel in read_kernels(Path(library)).items()
 }
-ALONE = kernels_of(Path(os.environ["QOLA_TEST_ALONE"]))
+SEPARATE = read_kernels(Path(os.environ["QOLA_TEST_ALONE"]))
 
 
 def test_every_role() -> None:
-    """Prevents: a comparison of nothing, or without one of the directions."""
+    """Prevents: the comparison covers no kernels, or omits a direction."""
     roles = ("FmhaFwdKernel", "FmhaBwdDQDKDVKernel", "FmhaBwdOGradDotO", "FmhaBwdConvertQGrad")
     for role in roles:
-        assert any(role in name for name in ALONE), role
+        assert any(role in name for name in SEPARATE), role
 
 
-@pytest.mark.parametrize("name", sorted(ALONE), ids=str)
+@pytest.mark.parametrize("name", sorted(SEPARATE), ids=str)
 def test_the_device_code_is_the_same(name: str) -> None:
-    """Prevents: a batch whose kernels take more registers, spill, or have other instructions."""
-    alone, batched = ALONE[name], IN_BATCHES[name]
-    assert len(alone.code) > 200, "no kernel in it"
-    assert (alone.beside, bool(batched.beside)) == (0, True), "not one alone, and one in a batch"
-    assert batched.resources == alone.resources
-    assert batched.code == alone.code
+    """Prevents: in a batch, a kernel uses more registers, spills, or has other instructions."""
+    separate, batched = SEPARATE[name], IN_BATCHES[name]
+    assert len(separate.code) > 200, "the code is too short for a kernel"
+    assert (separate.others, bool(batched.others)) == (0, True), (
+        "expected one separate and one batched kernel"
+    )
+    assert batched.resources == separate.resources
+    assert batched.code == separate.code

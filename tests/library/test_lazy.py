@@ -1,11 +1,11 @@
-"""The C functions of lazy libraries, where no kernel is at hand."""
+"""The C functions of lazy libraries without available kernels."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from tests.library.run_calls import ASKED, LAZY, call, calls
+from tests.library.run_calls import CALL_ROWS, LAZY, call, calls
 from tests.verify.predict import predict
 from tests.verify.run_consumer import BUNDLE, PLAN
 from tests.verify.table import GFX950
@@ -14,9 +14,9 @@ UNAVAILABLE = -4
 
 
 def test_a_lazy_library_finds_without_kernels(tmp_path: Path) -> None:
-    """Prevents: a lazy library that has to compile a kernel to say which one it is."""
+    """Prevents: a lazy library compiles a kernel to return its name."""
     env = {"QOLA_LAZY": "never", "QOLA_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    rows = [row for row in ASKED if row.device == GFX950]
+    rows = [row for row in CALL_ROWS if row.device == GFX950]
     _, answers = call(rows, GFX950, LAZY, **env)
     lazy = 0
     for row, (answer, launches) in zip(rows, answers, strict=True):
@@ -25,12 +25,12 @@ def test_a_lazy_library_finds_without_kernels(tmp_path: Path) -> None:
         full = calls(row.device)[row][0]
         assert answer["workspace"] == full["workspace"]
         stages = zip(answer["stages"], full["stages"], predicted.launches, strict=True)
-        for stage, of_full, planned in stages:
+        for stage, full_stage, planned in stages:
             if stage["assembly"]:
-                assert stage == of_full
+                assert stage == full_stage
             else:
                 assert stage == {"kernel": planned["name"], "symbol": None, "assembly": 0}
-        # Nothing is launched where one of the kernels is missing.
+        # If a kernel is missing, the call launches nothing.
         missing = any(not stage["assembly"] for stage in answer["stages"])
         if missing:
             lazy += 1
@@ -43,7 +43,7 @@ def test_a_lazy_library_finds_without_kernels(tmp_path: Path) -> None:
 
 
 def test_the_bundle_has_the_header() -> None:
-    """Prevents: a bundle without the C header, or one that needs a header which is not there."""
+    """Prevents: a bundle lacks the C header, or a header that the C header includes."""
     for bundle in (LAZY, BUNDLE):
         assert (bundle / "include/qola_c.h").is_file()
         assert (bundle / "include/qola_config.h").is_file()

@@ -1,4 +1,4 @@
-"""What a library holds, exports and needs: read from the file that was built, against its plan."""
+"""Contents, exports and dependencies of a built library, compared with its plan."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ MODULE: dict[str, Any] = next(
     module for module in PLAN["modules"] if module["name"] == os.environ["QOLA_TEST_MODULE"]
 )
 KERNELS: list[dict[str, Any]] = [PLAN["kernels"][index] for index in MODULE["kernels"]]
-#: The archs it was restricted to, else the manifest's.
+#: The archs to which the library is restricted; by default, the archs of the manifest.
 ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
 #: Arch and content.
 CODE_OBJECTS = list(code_objects(LIBRARY.read_bytes()))
 TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 
-# A thread has its own call and its own handles of assembly kernels; the loader itself finds them.
+# ld-linux resolves thread-local storage: each thread has a call and handles of assembly kernels.
 ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s", "ld-linux-x86-64"}
 
 
 def llvm(tool: str, *args: str, cwd: Path | None = None) -> str:
-    """Run one of the LLVM tools of the ROCm that built the library."""
+    """Run an LLVM tool of the ROCm that built the library."""
     command = [f"{LLVM}/{tool}", *args]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
 
 
 def symbols(*options: str) -> list[str]:
-    """Demangled dynamic symbols, without versions (which would keep them from being demangled)."""
+    """Return demangled dynamic symbols, without versions (which would prevent demangling)."""
     text = llvm("llvm-nm", "--dynamic", "--format=just-symbols", *options, str(LIBRARY))
     names = re.sub(r"@.*$", "", text, flags=re.MULTILINE)
     command = [f"{LLVM}/llvm-cxxfilt"]
@@ -53,26 +53,26 @@ def symbols(*options: str) -> list[str]:
 
 
 def test_exports_only_the_namespace() -> None:
-    """Prevents: a symbol that collides with another AITER in the same process."""
+    """Prevents: a symbol collides with another AITER in the process."""
     names = symbols("--defined-only")
-    of_c = [name for name in names if "::" not in name]
+    c_names = [name for name in names if "::" not in name]
     entries = [f"qola::{PLAN['namespace']}::{entry['name']}" for entry in MODULE["entries"]]
-    assert sorted(name.split("(")[0] for name in names if name not in of_c) == sorted(entries)
+    assert sorted(name.split("(")[0] for name in names if name not in c_names) == sorted(entries)
     assert entries
-    # Which these are: //tests/library.
+    # test_abi.py checks the names of the C functions.
     prefixes = tuple(f"qola_{PLAN['namespace']}_{entry['name']}" for entry in MODULE["entries"])
-    assert [name for name in of_c if not name.startswith(prefixes)] == []
-    assert len(of_c) == 8 * len(entries)
+    assert [name for name in c_names if not name.startswith(prefixes)] == []
+    assert len(c_names) == 8 * len(entries)
 
 
 def dynamic(tag: str) -> list[str]:
-    """Values of one tag of the dynamic section."""
+    """Return the values of a tag of the dynamic section."""
     text = llvm("llvm-readelf", "--dynamic-table", str(LIBRARY))
     return re.findall(rf"\({tag}\).*\[(.*)\]", text)
 
 
 def test_needs_hip_and_no_torch() -> None:
-    """Prevents: a library that only loads inside PyTorch, or drags in what nobody has."""
+    """Prevents: a library loads only inside PyTorch, or needs an uncommon library."""
     needed = {name.split(".so")[0] for name in dynamic("NEEDED")}
     assert "libamdhip64" in needed
     assert needed <= ALLOWED_NEEDED
@@ -80,7 +80,7 @@ def test_needs_hip_and_no_torch() -> None:
 
 
 def test_finds_hip_of_pip_and_searches_no_other_path() -> None:
-    """Prevents: a library that misses pip's HIP, or searches a path of the machine that linked."""
+    """Prevents: a library does not find pip's HIP, or searches a path of the build machine."""
     (found,) = dynamic("RUNPATH")
     assert found.split(":") == [
         f"$ORIGIN/{up}{package}/lib" for package in PIP_PACKAGES for up in ("../", "../../")
@@ -89,27 +89,27 @@ def test_finds_hip_of_pip_and_searches_no_other_path() -> None:
 
 
 def test_loads_on_older_systems(tmp_path: Path) -> None:
-    """Prevents: a library that asks for the libstdc++ or glibc of the compiler's own headers."""
+    """Prevents: a library needs the libstdc++ or glibc of the build machine."""
     (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
     (needs,) = read_needs(tmp_path)
     check_platform([needs], "manylinux_2_28_x86_64", ["libamdhip64.so.7"])
 
 
-def test_undefined_symbols_are_the_system_s() -> None:
+def test_undefined_symbols_are_system_symbols() -> None:
     """Prevents: "undefined symbol: aiter::..." when an application first loads the library."""
-    # -z defs found each of them in a library of NEEDED when it linked; by that their owners are
-    # known, except for names that are allowed to stay undefined, which these patterns leave out.
+    # -z defs checked at link time that a needed library defines each symbol, except for symbols
+    # that may stay undefined. The patterns match only symbols of the system.
     cxx = r"std::|operator (new|delete)|typeinfo for std::|vtable for |VTT for std::"
     cxx += r"|__cxa_|__gxx_|_Unwind_|__tls_get_addr$"
     others = r"hip[A-Z]\w+$|__hip\w+$|_ITM_\w+$|__gmon_start__$|[a-z]\w*$|__assert_fail$"
     undefined = symbols("--undefined-only")
-    # A template's name has its return type in front: "std::ostream& std::operator<< <...>".
+    # A template's name starts with its return type: "std::ostream& std::operator<< <...>".
     assert [n for n in undefined if not re.match(f"{cxx}|{others}", n)] == []
     assert [n for n in undefined if re.search(r"aiter|ck_tile|fmha|mha_|torch", n)] == []
 
 
 def test_loads_at_once_and_privately() -> None:
-    """Prevents: a library that resolves lazily and fails at its first kernel."""
+    """Prevents: an unresolved symbol fails the first kernel call instead of the load."""
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=int(sys.argv[2]))"
     mode = os.RTLD_NOW | os.RTLD_LOCAL
     env = {**os.environ, "LD_BIND_NOW": "1"}
@@ -117,12 +117,12 @@ def test_loads_at_once_and_privately() -> None:
 
 
 def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
-    """Mangled names of the descriptors in the compiled code objects for an arch."""
+    """Return mangled names of the kernel descriptors in the compiled code objects of an arch."""
     names: list[str] = []
     file = directory / "code_object"
     assembly = {planned["sha256"] for planned in MODULE["code_objects"]}
-    for of_arch, code in CODE_OBJECTS:
-        if of_arch != arch or hashlib.sha256(code).hexdigest() in assembly:
+    for code_arch, code in CODE_OBJECTS:
+        if code_arch != arch or hashlib.sha256(code).hexdigest() in assembly:
             continue
         file.write_bytes(code)
         text = llvm("llvm-readelf", "--dyn-syms", "--wide", str(file))
@@ -130,8 +130,8 @@ def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def test_nothing_ends_the_process_or_asks_where_kernels_are() -> None:
-    """Prevents: AITER's exit(0) on a failing HIP call, or AITER_ASM_DIR obeyed."""
+def test_no_exit_and_no_aiter_asm_dir() -> None:
+    """Prevents: AITER calls exit(0) after a HIP failure, or reads AITER_ASM_DIR."""
     ending = {"exit", "_exit", "_Exit", "quick_exit", "getenv", "secure_getenv"}
     assert ending & set(symbols("--undefined-only")) == set()
     assert b"AITER_ASM_DIR" not in LIBRARY.read_bytes()
@@ -139,7 +139,7 @@ def test_nothing_ends_the_process_or_asks_where_kernels_are() -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> None:
-    """Prevents: a library that misses a planned kernel instance, or holds one nobody planned."""
+    """Prevents: a library lacks a planned kernel instance, or has an unplanned kernel."""
     found = Counter(of_symbol(name) for name in descriptors(arch, tmp_path))
     planned = [of_plan(kernel) for kernel in KERNELS if arch in kernel["archs"]]
     assert planned
@@ -148,31 +148,31 @@ def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> Non
 
 
 def test_assembly_kernels_are_embedded() -> None:
-    """Prevents: an assembly kernel that is missing, altered, or of an arch that is left out."""
+    """Prevents: an assembly kernel is missing, changed, or of an excluded arch."""
     data = LIBRARY.read_bytes()
     digests = {hashlib.sha256(code).hexdigest() for _, code in CODE_OBJECTS}
     for planned in MODULE["code_objects"]:
         content = (TREE / planned["file"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == planned["sha256"]
         assert (planned["sha256"] in digests) == (planned["arch"] in ARCHS), planned["key"]
-        # The C functions have the names of all archs, and tell those of the library.
+        # The library has the names of all its archs' kernels, which the C functions list.
         assert planned["key"].encode() + b"\0" in data or planned["arch"] not in ARCHS
 
 
 def test_no_code_for_other_archs() -> None:
-    """Prevents: kernels compiled for archs that the manifest does not name."""
+    """Prevents: a library has kernels for archs that the manifest does not name."""
     assert {arch for arch, _ in CODE_OBJECTS} == set(ARCHS)
 
 
 def test_names_its_archs() -> None:
-    """Prevents: AITER's _so_offload_archs, which finds no arch in compressed device code."""
+    """Prevents: AITER's _so_offload_archs finds no arch in compressed device code."""
     assert set(re.findall(rb"amdhsa--(gfx[0-9a-z]+)", LIBRARY.read_bytes())) == {
         arch.encode() for arch in ARCHS
     }
 
 
 def test_has_dynamic_symbols_only() -> None:
-    """Prevents: a shipped library with the names of all its functions, or no way to its symbols."""
+    """Prevents: a shipped library has a full symbol table, or no link to its debug file."""
     sections = llvm("llvm-readelf", "--sections", "--wide", str(LIBRARY))
     assert re.search(r" \.dynsym ", sections)
     assert not re.search(r" \.(symtab|strtab|debug_\w+) ", sections)

@@ -1,4 +1,4 @@
-"""What cc/older_systems brings along: a program needs no newer system, and runs on this one."""
+"""cc/older_systems: a program needs no newer system, and runs on the current system."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def _check(program: Path, directory: Path) -> None:
 
 
 def test_the_program_needs_no_newer_system(tmp_path: Path) -> None:
-    """Prevents: a program that loads where it was built and not where it is meant for."""
+    """Prevents: a program loads on the build machine but not on the target system."""
     _check(PROGRAMS["older_probe"], tmp_path)
     (needs,) = read_needs(tmp_path)
-    # Where older systems have them.
+    # Older systems have these functions in separate libraries.
     assert {"libdl.so.2", "libpthread.so.0"} <= set(needs.libraries)
 
 
-def test_without_it_would_need_one(tmp_path: Path) -> None:
-    """Prevents: a test above that any program passes."""
+def test_a_plain_program_needs_a_newer_system(tmp_path: Path) -> None:
+    """Prevents: the test above cannot fail, because every program passes it."""
     with pytest.raises(BundleError) as error:
         _check(PROGRAMS["older_plain"], tmp_path)
     found = str(error.value)
@@ -48,18 +48,18 @@ def test_without_it_would_need_one(tmp_path: Path) -> None:
     assert "CXXABI_1.3.13 of libstdc++.so.6" in found
 
 
-def test_it_does_the_same(tmp_path: Path) -> None:
-    """Prevents: constructors run twice or never, or a stat of another struct than libc's."""
+def test_both_programs_print_the_same(tmp_path: Path) -> None:
+    """Prevents: constructors run twice or never, or stat uses another struct than libc."""
     link = tmp_path / "link"
     link.symlink_to(Path(__file__).resolve())
-    said = {}
+    outputs = {}
     for name, program in PROGRAMS.items():
         run = subprocess.run(
             [program, str(link)], capture_output=True, text=True, check=False, timeout=60
         )
         assert (run.returncode, run.stderr) == (7, "")
-        said[name] = run.stdout
-    assert said["older_probe"] == said["older_plain"]
+        outputs[name] = run.stdout
+    assert outputs["older_probe"] == outputs["older_plain"]
     target, itself = link.stat(), link.lstat()
     for line in (
         f"arguments 2 {link}",
@@ -74,18 +74,18 @@ def test_it_does_the_same(tmp_path: Path) -> None:
         "once 1 1",
         "blocked 0",
         "caught",
-        # One, as long as somebody has it.
+        # The exception lives as long as a reference to it exists.
         "exceptions 1 1 0",
         "bad_array_new_length",
         "destroyed",
     ):
-        assert line in said["older_probe"].splitlines()
+        assert line in outputs["older_probe"].splitlines()
     assert stat.S_ISLNK(itself.st_mode)
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.name)
-def test_newer_systems_have_what_is_linked_against(stub: Path) -> None:
-    """Prevents: a name in a stub of a version that no system has, found where a library loads."""
+def test_newer_systems_have_the_symbols_of_the_stubs(stub: Path) -> None:
+    """Prevents: a stub has a symbol version that no system has, so that a library fails to load."""
     command = [str(NM), "--dynamic", "--defined-only", str(stub)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = dict(re.findall(r" T (\w+)@@(\S+)$", listing, re.M))

@@ -1,4 +1,4 @@
-"""The C functions of the entry points beside mha_fwd and mha_bwd."""
+"""The C functions of entry points other than mha_fwd and mha_bwd."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ for case in json.loads(cases):
 def answers(
     bundle: Path, namespace: str, entry: str, hdim: int, cases: list[dict[str, Any]], tmp_path: Path
 ) -> tuple[list[list[Any]], list[Launch]]:
-    """Return what each case is answered, and all launches."""
+    """Return the answer for each case, and all launches."""
     hip = FakeHip(FAKE, "gfx950", (bundle / "lib",))
     command = [sys.executable, "-c", _PROGRAM, bundle, namespace, entry, hdim, json.dumps(cases)]
     env = {"QOLA_LAZY": "never", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = hip.run([str(word) for word in command], tmp_path / "log", **env)
+    result = hip.run([str(argument) for argument in command], tmp_path / "log", **env)
     assert result.returncode == 0, result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("[")]
     return [json.loads(line) for line in lines], read_log(tmp_path / "log")
 
 
-def test_splits_lie_in_the_workspace(tmp_path: Path) -> None:
-    """Prevents: accumulators outside of the caller's memory, or none."""
+def test_splits_use_the_workspace(tmp_path: Path) -> None:
+    """Prevents: accumulators lie outside of the caller's workspace, or do not exist."""
     cases: list[dict[str, Any]] = [{"num_splits": 2}, {"num_splits": 4}, {}]
     cases += [{"num_splits": 2, "space": 0.9}]
     cases += [{"num_splits": 2, "drop_seed": 1}]
-    found, launches = answers(SPLITKV, "splitkv", "mha_fwd_splitkv", 32, cases, tmp_path)
-    two, four, none, small, seed = found
+    results, launches = answers(SPLITKV, "splitkv", "mha_fwd_splitkv", 32, cases, tmp_path)
+    two, four, none, small, seed = results
     assert two[0] == four[0] == [OK, OK]
-    # Floats of 2 sequences of 256 rows, of 4 heads: log-sum-exp, and O.
+    # Per split: floats for 2 sequences of 256 rows and 4 heads, for log-sum-exp and O.
     assert two[1] >= 2 * 2 * 256 * 4 * (32 + 1) * 4
     assert abs(four[1] - 2 * two[1]) <= 1024
     assert [two[3], four[3]] == [OK, OK]
@@ -86,17 +86,17 @@ def test_splits_lie_in_the_workspace(tmp_path: Path) -> None:
 
 
 def test_pages(tmp_path: Path) -> None:
-    """Prevents: a paged cache that C cannot state."""
+    """Prevents: a C caller cannot pass a paged cache."""
     pages: dict[str, Any] = {"num_pages": 32, "kv_indptr": "memory", "kv_page_indices": "memory"}
     cases = [{**pages, "seqstart_k": None}, pages]
-    found, launches = answers(PREFILL, "prefill", "mha_batch_prefill", 128, cases, tmp_path)
-    served, other = found
+    results, launches = answers(PREFILL, "prefill", "mha_batch_prefill", 128, cases, tmp_path)
+    served, other = results
     assert served[0] == [OK, OK]
     (kernel,) = served[2]
     assert kernel in served[5]
-    # Of a lazy library, without a compiler.
+    # A lazy library without a compiler cannot launch.
     assert served[3] == UNAVAILABLE
-    # AITER's arguments have no such thing.
+    # AITER's arguments have no seqstart_k.
     assert other[3] == UNSUPPORTED
     assert "seqstart_k" in other[4]
     assert launches == []

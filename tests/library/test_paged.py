@@ -1,4 +1,4 @@
-"""The C functions of directions that a manifest adds: what they find, launch and refuse."""
+"""C functions of optional directions: kernels, launches, and refused fields."""
 
 from __future__ import annotations
 
@@ -44,37 +44,37 @@ for case in json.loads(sys.argv[2]):
     print("\\n" + json.dumps([asked, words, [sized, size.value], status, error().decode()]))
 """
 
-#: Addresses that nothing reads: the runtime runs no kernel.
+#: Addresses that are never read, because the fake runtime runs no kernel.
 Q, K, V, K_NEW, V_NEW, LENGTHS, COS, SIN, TABLE, OUT = (0x1000 * n for n in range(1, 11))
 SIZES = {"dtype": 1, "batch": 2, "nhead_q": 4, "nhead_k": 2, "hdim_q": 128, "hdim_v": 128}
 
 
-def rows(name: str, data: int, count: int, heads: int) -> dict[str, int]:
-    """Return a tensor of [batch, row, head, 128]."""
+def tensor(name: str, data: int, count: int, heads: int) -> dict[str, int]:
+    """Return the fields of a tensor of [batch, row, head, 128]."""
     strides = {"stride_batch": count * heads * 128, "stride_head": 128, "stride_row": heads * 128}
     return {f"{name}.data": data} | {f"{name}.{key}": value for key, value in strides.items()}
 
 
 APPEND: dict[str, Any] = {
     **SIZES,
-    **rows("k", K, 300, 2),
-    **rows("v", V, 300, 2),
-    **rows("k_new", K_NEW, 70, 2),
-    **rows("v_new", V_NEW, 70, 2),
+    **tensor("k", K, 300, 2),
+    **tensor("v", V, 300, 2),
+    **tensor("k_new", K_NEW, 70, 2),
+    **tensor("v_new", V_NEW, 70, 2),
     **{"seqlen_new": 70, "seqlens_k": LENGTHS},
 }
 ROTATE: dict[str, Any] = {
     **APPEND,
-    **rows("q", Q, 64, 4),
+    **tensor("q", Q, 64, 4),
     **{"seqlen_q": 64, "rope": 2, "rotary_dim": 96, "rotary_cos": COS, "rotary_sin": SIN},
 }
 PAGES = {"block_table": TABLE, "block_table_stride": 3, "page_size": 128}
 PREFILL: dict[str, Any] = {
     **SIZES,
-    **rows("q", Q, 100, 4),
-    **rows("k", K, 128, 2),
-    **rows("v", V, 128, 2),
-    **rows("o", OUT, 100, 4),
+    **tensor("q", Q, 100, 4),
+    **tensor("k", K, 128, 2),
+    **tensor("v", V, 128, 2),
+    **tensor("o", OUT, 100, 4),
     **PAGES,
     **{"seqlen_q": 100, "seqlen_k": 256, "seqlens_k": LENGTHS, "mask": 2},
 }
@@ -82,7 +82,7 @@ APPENDING, PAGED = "mha_fwd_appendkv", "mha_fwd_pagedkv"
 
 
 def answers(cases: list[dict[str, Any]], tmp_path: Path) -> tuple[list[list[Any]], list[Launch]]:
-    """Return what each case is answered, and all launches."""
+    """Return the answer for each case, and all launches."""
     hip = FakeHip(FAKE, "gfx950", (BUNDLE / "lib",))
     command = [sys.executable, "-c", _PROGRAM, str(BUNDLE), json.dumps(cases)]
     env = {"QOLA_LAZY": "never", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -110,30 +110,32 @@ FOUND: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_found_is_what_is_launched(tmp_path: Path) -> None:
-    """Prevents: a direction that C cannot ask for, or that takes another kernel than it says."""
+def test_find_names_the_launched_kernel(tmp_path: Path) -> None:
+    """Prevents: C callers cannot use a direction; `_find` names another kernel than is launched."""
     cases = [{"entry": entry, "fields": fields} for entry, fields, _ in FOUND]
-    found, launches = answers(cases, tmp_path)
-    for (_, _, name), (asked, stages, sized, status, error) in zip(FOUND, found, strict=True):
-        assert (asked, sized) == (OK, [OK, 0]), error
+    results, launches = answers(cases, tmp_path)
+    for (_, _, name), (find_status, stages, sized, status, error) in zip(
+        FOUND, results, strict=True
+    ):
+        assert (find_status, sized) == (OK, [OK, 0]), error
         assert len(stages) == 1
         assert not IS_LAZY or stages[0].endswith(name)
-        # Of a lazy library, without a compiler.
+        # A lazy library without a compiler cannot launch.
         assert status == (UNAVAILABLE if IS_LAZY else OK), error
-    symbols = [stages[0] for _, stages, *_ in found]
+    symbols = [stages[0] for _, stages, *_ in results]
     assert [launch.kernel for launch in launches] == ([] if IS_LAZY else symbols)
 
 
 @pytest.mark.skipif(IS_LAZY, reason="launches nothing")
 def test_the_arguments_of_a_launch(tmp_path: Path) -> None:
-    """Prevents: a field of a C caller that reaches a kernel in the place of another one."""
+    """Prevents: a field of a C caller reaches the kernel as another argument."""
     cases = [
         {"entry": APPENDING, "fields": ROTATE | {"mask": 1}},
         {"entry": APPENDING, "fields": APPEND | PAGES},
         {"entry": PAGED, "fields": PREFILL},
     ]
     _, (rotated, paged, prefill) = answers(cases, tmp_path)
-    # Workgroups of 64 rows of Q or of new ones, of each head of Q and each sequence.
+    # One workgroup per 64 rows of Q (or new rows), per head of Q and per sequence.
     assert [rotated.grid, paged.grid] == [(2, 4, 2), (2, 4, 2)]
     pointers = struct.unpack_from("<6Q", rotated.kernarg)
     assert pointers == (Q, K, K_NEW, V, V_NEW, LENGTHS)
@@ -144,7 +146,7 @@ def test_the_arguments_of_a_launch(tmp_path: Path) -> None:
     assert sizes[17:] == (64 * 512, 300 * 256, 70 * 256, 300 * 256, 70 * 256)
     assert struct.unpack_from("<2Qi?", rotated.kernarg, 136) == (COS, SIN, 96, True)
     assert struct.unpack_from("<Q2i", paged.kernarg, 136) == (TABLE, 3, 128)
-    # A tile of 128 rows; the last heads first, or as the kernel has it: their product stays.
+    # One tile of 128 rows. The order of the grid's dimensions may differ, but not their product.
     assert prefill.grid[0] * prefill.grid[1] * prefill.grid[2] == 1 * 4 * 2
     for pointer in (Q, K, V, OUT, TABLE, LENGTHS):
         assert struct.pack("<Q", pointer) in prefill.kernarg
@@ -175,22 +177,22 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     (PAGED, {**PREFILL, "k_new.data": K}, UNSUPPORTED, "k_new: set, and mha_fwd_pagedkv"),
     (PAGED, {**PREFILL, "num_splits": 2}, UNSUPPORTED, "num_splits: set"),
     (PAGED, {**PREFILL, "dropout": 0.5}, UNSUPPORTED, "dropout: set"),
-    # There is no such kernel.
+    # Valid fields without a matching kernel.
     (PAGED, {**PREFILL, "lse.data": OUT}, NO_KERNEL, "no kernel"),
     (PAGED, {**PREFILL, "block_table": None}, NO_KERNEL, "no kernel"),
 ]
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    """Prevents: rows that are written anywhere, or a field that is passed over."""
+def test_errors_name_the_wrong_field(tmp_path: Path) -> None:
+    """Prevents: a kernel writes to wrong rows, or a field is silently ignored."""
     cases = [{"entry": entry, "fields": fields} for entry, fields, *_ in REFUSED]
-    found, launches = answers(cases, tmp_path)
+    results, launches = answers(cases, tmp_path)
     assert launches == []
-    for (entry, _, status, words), (*_, got, error) in zip(REFUSED, found, strict=True):
-        assert (got, words in error) == (status, True), (entry, words, got, error)
+    for (entry, _, status, text), (*_, returned, error) in zip(REFUSED, results, strict=True):
+        assert (returned, text in error) == (status, True), (entry, text, returned, error)
 
 
-def test_a_program_of_the_first_header_asks(tmp_path: Path) -> None:
-    """Prevents: a caller that is refused because the structure has grown since."""
+def test_a_program_of_the_first_header(tmp_path: Path) -> None:
+    """Prevents: a program of an older header is refused because the structure has grown."""
     (answer,), _ = answers([{"entry": PAGED, "fields": PREFILL, "size": 872}], tmp_path)
     assert answer[0] == OK

@@ -1,4 +1,4 @@
-"""A module that Python imports, built from a manifest: what Python finds in it."""
+"""A Python extension module built from a manifest, and its contents in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, dict[str, int]]:
-    """Return the enums of the module, as a plain Python with nothing else on its path has them."""
+    """Return the enums of the module, imported by a Python without other packages."""
     python = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
     run = subprocess.run(
         [python, "-S", "-c", PRINT_ENUMS],
@@ -42,23 +42,23 @@ def header_enums() -> dict[str, dict[str, int]]:
     enums = {}
     for name, body in re.findall(r"enum class (\w+)[^{]*\{(.*?)\}", HEADER.read_text(), re.DOTALL):
         value, members = -1, {}
-        for member, given in re.findall(r"(\w+)(?:\s*=\s*(-?\d+))?,", body):
-            value = int(given) if given else value + 1
+        for member, explicit in re.findall(r"(\w+)(?:\s*=\s*(-?\d+))?,", body):
+            value = int(explicit) if explicit else value + 1
             members[member] = value
         enums[name] = members
     return enums
 
 
-def test_python_imports_it(imported: dict[str, dict[str, int]]) -> None:
-    """Prevents: a module that links and that no Python can import, or that needs PyTorch."""
+def test_python_imports_the_module(imported: dict[str, dict[str, int]]) -> None:
+    """Prevents: Python cannot import a linked module, or the module needs PyTorch."""
     declared = header_enums()
     assert {"ActivationType", "QuantType"} <= set(declared)
     assert imported == {name: declared[name] for name in imported}
     assert {"ActivationType", "QuantType"} <= set(imported)
 
 
-def test_one_symbol_leaves_it() -> None:
-    """Prevents: pybind11's symbols mixed up with those of another module in the process."""
+def test_the_module_exports_only_its_init_function() -> None:
+    """Prevents: pybind11's symbols collide with those of another module in the process."""
     names = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--format=just-symbols", LIBRARY],
         capture_output=True,
@@ -68,11 +68,11 @@ def test_one_symbol_leaves_it() -> None:
     assert names == ["PyInit_module_aiter_enum"]
 
 
-def test_its_name_is_the_one_python_looks_for() -> None:
-    """Prevents: a prefix in the file's name, with which `import` does not find it."""
+def test_the_file_name_is_the_module_name() -> None:
+    """Prevents: `import` does not find the module because its file name has a prefix."""
     assert LIBRARY.name == "module_aiter_enum.so"
 
 
-def test_it_names_its_archs() -> None:
-    """Prevents: AITER, which scans modules for archs, launching one on a GPU without its code."""
+def test_the_module_names_its_archs() -> None:
+    """Prevents: AITER, which scans modules for archs, launches kernels on a GPU without code."""
     assert set(re.findall(rb"amdhsa--(gfx[0-9a-z]+)", LIBRARY.read_bytes())) == {b"gfx950"}

@@ -1,4 +1,4 @@
-"""Split libraries: what they launch with the packs of device code, and what they report without."""
+"""Split libraries: their launches with packs of device code, and their errors without packs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from qola.launch.fake_hip import read_log
 from qola.report.data import ReportError
 from qola.report.library import read_library
-from tests.library.run_calls import ASKED, HEADER, NAMESPACE, call, calls, python
+from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, call, calls, python
 from tests.verify.run_consumer import BUNDLE
 from tests.verify.table import GFX942, GFX950, Device, Row, line_of
 
@@ -23,9 +23,11 @@ OK, UNAVAILABLE = 0, -4
 CALLER = "caller = Caller(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))\n"
 
 
-def launched(device: Device) -> list[Row]:
-    """Return the rows of a device with kernels, one of each direction first."""
-    rows = [row for row in ASKED if row.device == device and calls(device)[row][0]["status"] == OK]
+def rows_with_kernels(device: Device) -> list[Row]:
+    """Return the rows of a device with kernels, starting with one row of each direction."""
+    rows = [
+        row for row in CALL_ROWS if row.device == device and calls(device)[row][0]["status"] == OK
+    ]
     first = {row.problem.direction: row for row in reversed(rows)}
     return [*first.values(), *(row for row in rows if row not in first.values())]
 
@@ -38,8 +40,8 @@ def packs(directory: Path, arch: str = "*") -> list[Path]:
 def copy(directory: Path, *archs: str) -> Path:
     """Copy the libraries of the split bundle, with the packs of some archs."""
     (directory / "lib").mkdir(parents=True)
-    kept = [pack for arch in archs for pack in packs(SPLIT, arch)]
-    for file in (*SPLIT.glob("lib/*.so"), *kept):
+    selected = [pack for arch in archs for pack in packs(SPLIT, arch)]
+    for file in (*SPLIT.glob("lib/*.so"), *selected):
         shutil.copyfile(file, directory / "lib" / file.name)
     return directory
 
@@ -47,8 +49,10 @@ def copy(directory: Path, *archs: str) -> Path:
 def run(
     bundle: Path, device: Device, log: Path, env: Mapping[str, str] | None = None
 ) -> tuple[list[str], str]:
-    """Call the first problem of each direction twice; return the lines of answers and messages."""
-    rows = sorted(launched(device)[:2], key=lambda r: r.problem.direction, reverse=True) * 2
+    """Call the first problem of each direction twice; return answer lines and standard error."""
+    rows = (
+        sorted(rows_with_kernels(device)[:2], key=lambda r: r.problem.direction, reverse=True) * 2
+    )
     table = log.with_suffix(".table")
     table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
     program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
@@ -57,13 +61,13 @@ def run(
     return [line for line in result.stdout.splitlines() if '"status"' in line], result.stderr
 
 
-DEVICES: list[Device] = sorted({row.device for row in ASKED}, key=lambda device: device.name)
+DEVICES: list[Device] = sorted({row.device for row in CALL_ROWS}, key=lambda device: device.name)
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
-def test_launches_what_the_full_library_launches(device: Device) -> None:
-    """Prevents: device code of another kernel, or another answer than the full library's."""
-    rows = [row for row in ASKED if row.device == device]
+def test_launches_equal_those_of_the_full_library(device: Device) -> None:
+    """Prevents: device code or an answer differs from the full library's."""
+    rows = [row for row in CALL_ROWS if row.device == device]
     for row, (answer, launches) in zip(rows, call(rows, device, SPLIT)[1], strict=True):
         full, full_launches = calls(device)[row]
         assert answer == full, row.name
@@ -75,28 +79,28 @@ def test_launches_what_the_full_library_launches(device: Device) -> None:
 
 
 def test_no_device_code_in_libraries() -> None:
-    """Prevents: a host part with the device code of one or all archs inside."""
+    """Prevents: a host part contains device code."""
     for library in SPLIT.glob("lib/*.so"):
         data = library.read_bytes()
         assert b"CCOB" not in data
         assert data.count(b"\x7fELF") == 1
         assert b"amdhsa--gfx942\namdhsa--gfx950\n" in data
-        own = [pack for pack in packs(SPLIT) if pack.name.startswith(f"{library.stem}-")]
-        assert [pack.name for pack in own] == [
+        library_packs = [pack for pack in packs(SPLIT) if pack.name.startswith(f"{library.stem}-")]
+        assert [pack.name for pack in library_packs] == [
             f"{library.stem}-{arch}.qpack" for arch in ("gfx942", "gfx950")
         ]
         assert len(data) < (BUNDLE / "lib" / library.name).stat().st_size + 300_000
 
 
 def test_a_report_of_a_host_part() -> None:
-    """Prevents: a report without kernels, or an error that does not say where the code is."""
+    """Prevents: a report without kernels, or an error that does not name the packs."""
     for library in SPLIT.glob("lib/*.so"):
         with pytest.raises(ReportError, match="host part of a split library, whose device code is"):
             read_library(library)
 
 
 def test_a_missing_pack(tmp_path: Path) -> None:
-    """Prevents: a crash, a wrong status, or a message that does not lead to the missing file."""
+    """Prevents: a crash, a wrong status, or an error that does not name the missing file."""
     bundle = copy(tmp_path / "alone", "gfx942")
     answers, error = run(bundle, GFX950, tmp_path / "log")
     assert len(answers) == 4
@@ -108,7 +112,7 @@ def test_a_missing_pack(tmp_path: Path) -> None:
     for direction in ("fwd", "bwd"):
         library = f"{NAMESPACE}_libmha_{direction}"
         pack = f"{library}-gfx950.qpack"
-        # Once, although each is called twice.
+        # The message appears once, although each entry point is called twice.
         (message,) = [line for line in error.splitlines() if f"{library}.so has" in line]
         assert message == (
             f"qola: {library}.so has no device code for gfx950: {pack} is missing; "
@@ -116,10 +120,10 @@ def test_a_missing_pack(tmp_path: Path) -> None:
             "or name it or its directory in QOLA_PACKS"
         )
         if NAMESPACE == "ci":
-            # The C functions return it for each call.
+            # The C functions return the message for each call.
             errors = [json.loads(line)["error"] for line in answers]
             assert errors.count(message.removeprefix("qola: ")) == 2
-    # The other arch has its packs.
+    # The packs of the other arch are there.
     answers, error = run(bundle, GFX942, tmp_path / "log")
     assert all(f'"status": {OK}' in line for line in answers)
     assert error == ""
@@ -127,7 +131,7 @@ def test_a_missing_pack(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failing", ["hipModuleLoadData", "hipModuleGetFunction"])
 def test_a_failed_load_names_the_kernel_in_one_line(tmp_path: Path, failing: str) -> None:
-    """Prevents: messages with thousands of characters of a mangled name, or without the kernel."""
+    """Prevents: an error has thousands of characters of a mangled name, or no kernel name."""
     bundle = copy(tmp_path / "bundle", "gfx950")
     answers, error = run(bundle, GFX950, tmp_path / "log", {"FAKE_HIP_FAIL": f"{failing}=200"})
     lines = error.splitlines()
@@ -140,7 +144,7 @@ def test_a_failed_load_names_the_kernel_in_one_line(tmp_path: Path, failing: str
 
 
 def test_packs_are_found_by_the_environment(tmp_path: Path) -> None:
-    """Prevents: QOLA_PACKS that is not read, or a directory or file that is not searched."""
+    """Prevents: QOLA_PACKS is ignored, or one of its directories or files is not searched."""
     bundle, other = copy(tmp_path / "alone"), copy(tmp_path / "other", "gfx950")
     for value in (f"{other}/lib", ":".join(map(str, packs(other)))):
         answers, error = run(bundle, GFX950, tmp_path / "log", {"QOLA_PACKS": value})
@@ -151,7 +155,7 @@ def test_packs_are_found_by_the_environment(tmp_path: Path) -> None:
 
 
 def test_packs_are_found_through_a_link(tmp_path: Path) -> None:
-    """Prevents: a linked library that does not find the packs next to its file."""
+    """Prevents: a library loaded through a link does not find the packs next to its file."""
     target, bundle = copy(tmp_path / "target", "gfx950"), tmp_path / "links"
     (bundle / "lib").mkdir(parents=True)
     for library in target.glob("lib/*.so"):
@@ -161,7 +165,7 @@ def test_packs_are_found_through_a_link(tmp_path: Path) -> None:
 
 
 def test_packs_of_a_library_with_a_relative_path(tmp_path: Path) -> None:
-    """Prevents: packs that a process cannot find once it has changed its working directory."""
+    """Prevents: a process does not find packs after it changed its working directory."""
     bundle = copy(tmp_path / "bundle", "gfx950")
     code = (
         "os.chdir(sys.argv[1])\n"
@@ -169,12 +173,12 @@ def test_packs_of_a_library_with_a_relative_path(tmp_path: Path) -> None:
         "os.chdir('/')\n"
         "print('\\nstatus', caller.answers(rows[0])['status'])\n"
     )
-    output = program(code, launched(GFX950)[:1], "gfx950", tmp_path, bundle, caller=False)
+    output = program(code, rows_with_kernels(GFX950)[:1], "gfx950", tmp_path, bundle, caller=False)
     assert "\nstatus 0\n" in output
 
 
 def test_a_wheel_names_its_package(tmp_path: Path) -> None:
-    """Prevents: a command that installs another version's device code, or a wrong name."""
+    """Prevents: the suggested command installs another version, or a wrong package."""
     bundle = copy(tmp_path / "site/qola_te_x")
     (bundle / "__init__.py").touch()
     (tmp_path / "site/qola_te_x-1.2.3rc1.dist-info").mkdir()
@@ -184,12 +188,12 @@ def test_a_wheel_names_its_package(tmp_path: Path) -> None:
 
 
 def test_packs_of_another_build_and_damaged_ones(tmp_path: Path) -> None:
-    """Prevents: code of another build or changed code launched, or an error without its place."""
+    """Prevents: code of another build or damaged code is launched; an error names no file."""
     library = f"{NAMESPACE}_libmha_fwd"
     right = (SPLIT / f"lib/{library}-gfx950.qpack").read_bytes()
     other = (SPLIT / f"lib/{library}-gfx942.qpack").read_bytes()
     changed = bytearray(right)
-    # Each byte of the code in the middle of an entry, so that any kernel's is changed.
+    # Change bytes everywhere in the code, so that the code of each kernel changes.
     start = right.index(b"CCOB")
     changed[start + 64 :: 512] = bytes(b ^ 1 for b in changed[start + 64 :: 512])
     for name, data, expected in (
@@ -210,7 +214,7 @@ def test_packs_of_another_build_and_damaged_ones(tmp_path: Path) -> None:
 
 
 def test_a_pack_that_others_may_write(tmp_path: Path) -> None:
-    """Prevents: device code that another user wrote launched in this user's process."""
+    """Prevents: a process launches device code that another user wrote."""
     bundle = copy(tmp_path / "open", "gfx950")
     for pack in packs(bundle):
         pack.chmod(0o666)
@@ -222,7 +226,7 @@ def test_a_pack_that_others_may_write(tmp_path: Path) -> None:
 def program(
     code: str, rows: list[Row], archs: str, tmp_path: Path, bundle: Path, *, caller: bool = True
 ) -> str:
-    """Run Python with the fields of rows and, with `caller`, a Caller; return its output."""
+    """Run Python with the fields of rows and, with `caller`, a Caller; return standard output."""
     head = (
         "import os, sys, threading\nfrom pathlib import Path\n"
         "from tests.library.calls import Caller\n"
@@ -238,14 +242,14 @@ def program(
 
 
 def log_archs(tmp_path: Path) -> list[str]:
-    """Return the archs of logged launches, without repetitions in a row."""
+    """Return the archs of logged launches, without consecutive repetitions."""
     archs = [launch.arch for launch in read_log(tmp_path / "log")]
     return [arch for at, arch in enumerate(archs) if at == 0 or archs[at - 1] != arch]
 
 
 def test_devices_of_several_archs(tmp_path: Path) -> None:
-    """Prevents: the code of the first device's arch on all devices, or one missing pack for all."""
-    rows = launched(GFX950)[:2]
+    """Prevents: all devices get the first device's code; one missing pack fails all devices."""
+    rows = rows_with_kernels(GFX950)[:2]
     code = (
         "for device in (0, 1, 2, 1, 0):\n"
         "    assert caller.hip.hipSetDevice(device) == 0\n"
@@ -259,7 +263,7 @@ def test_devices_of_several_archs(tmp_path: Path) -> None:
         assert [line[0] for line in lines] == ["0", "1", "2", "1", "0"]
         return [[int(word) for word in line.split()[1:]] for line in lines]
 
-    # AITER loads an assembly kernel for the first device only: its backward then fails.
+    # AITER loads an assembly kernel only for the first device; on other devices, backward fails.
     full = statuses(BUNDLE)
     archs = log_archs(tmp_path)
     assert archs == ["gfx950", "gfx942", "gfx950", "gfx942", "gfx950"]
@@ -272,8 +276,8 @@ def test_devices_of_several_archs(tmp_path: Path) -> None:
 
 
 def test_first_calls_of_threads(tmp_path: Path) -> None:
-    """Prevents: a race between first calls: a kernel twice, none, or a wrong status."""
-    rows = launched(GFX950)
+    """Prevents: concurrent first calls launch a kernel twice or never, or return a wrong status."""
+    rows = rows_with_kernels(GFX950)
     code = (
         "got = []\n"
         "ready = threading.Barrier(8)\n"
@@ -290,8 +294,8 @@ def test_first_calls_of_threads(tmp_path: Path) -> None:
 
 
 def test_processes_and_unloading(tmp_path: Path) -> None:
-    """Prevents: a forked child, or a library that is loaded again, without device code."""
-    rows = launched(GFX950)[:1]
+    """Prevents: a forked child, or a library that is loaded again, has no device code."""
+    rows = rows_with_kernels(GFX950)[:1]
     code = (
         "child = os.fork()\n"
         "status = caller.answers(rows[0])['status']\n"

@@ -1,4 +1,4 @@
-"""Wheels of a split bundle: a host wheel and one for each arch, installed by pip and called."""
+"""Wheels of a split bundle: a host wheel and a wheel per arch, installed by pip and called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.metadata import Metadata
 
-from tests.library.run_calls import ASKED, HEADER, NAMESPACE, calls, python
+from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, calls, python
 from tests.verify.table import GFX942, GFX950, Device, line_of
 
 OK, UNAVAILABLE = 0, -4
@@ -30,11 +30,13 @@ def metadata(package: str) -> Metadata:
         return Metadata.from_email(wheel.read(f"{package}-0.1.0.dist-info/METADATA"))
 
 
-def test_what_the_wheels_contain() -> None:
-    """Prevents: device code in the host's wheel, a file in two wheels, or one without a license."""
+def test_contents_of_the_wheels() -> None:
+    """Prevents: device code in the host wheel; a file in two wheels; a wheel without license."""
     assert set(WHEELS) == {"qola_ci", "qola_ci_gfx942", "qola_ci_gfx950"}
     names = {package: ZipFile(path).namelist() for package, path in WHEELS.items()}
-    assert sum(map(len, names.values())) == len({name for own in names.values() for name in own})
+    assert sum(map(len, names.values())) == len(
+        {name for files in names.values() for name in files}
+    )
     assert not [name for name in names["qola_ci"] if name.endswith(".qpack")]
     for arch in ("gfx942", "gfx950"):
         package = f"qola_ci_{arch}"
@@ -46,17 +48,19 @@ def test_what_the_wheels_contain() -> None:
             *(f"{info}/licenses/{c}/LICENSE" for c in ("aiter", "composable_kernel", "qola")),
         ]
         assert metadata(package).name == f"qola-ci-{arch}"
-        assert [str(one) for one in metadata(package).requires_dist or ()] == ["qola-ci==0.1.0"]
+        assert [str(requirement) for requirement in metadata(package).requires_dist or ()] == [
+            "qola-ci==0.1.0"
+        ]
     host = metadata("qola_ci")
     assert host.provides_extra == ["gfx942", "gfx950"]
-    assert [str(one) for one in host.requires_dist or ()] == [
+    assert [str(requirement) for requirement in host.requires_dist or ()] == [
         f'qola-ci-{arch}==0.1.0; extra == "{arch}"' for arch in ("gfx942", "gfx950")
     ]
     assert "qola-ci-gfx942, qola-ci-gfx950" in str(host.description)
 
 
 class Installation:
-    """A virtual environment with wheels from one directory."""
+    """A virtual environment for wheels from a directory."""
 
     def __init__(self, directory: Path) -> None:
         pytest.importorskip("pip", reason="needs pip for this Python")
@@ -64,16 +68,18 @@ class Installation:
         self._wheels = directory / "wheels"
         self._wheels.mkdir()
         for wheel in WHEELS.values():
-            # Bazel's link has a name that pip does not follow everywhere.
+            # Copy the file: pip does not always follow Bazel's link.
             shutil.copy(wheel, self._wheels)
         venv.create(directory / "venv", with_pip=False)
         self._python = directory / "venv/bin/python"
         (self.site,) = directory.glob("venv/lib/python*/site-packages")
 
-    def pip(self, *words: str) -> None:
+    def pip(self, *arguments: str) -> None:
         """Run pip for the environment."""
-        offline = ["--no-index", f"--find-links={self._wheels}"] if words[0] == "install" else []
-        command = [sys.executable, "-m", "pip", "--python", str(self._python), *words, *offline]
+        offline = (
+            ["--no-index", f"--find-links={self._wheels}"] if arguments[0] == "install" else []
+        )
+        command = [sys.executable, "-m", "pip", "--python", str(self._python), *arguments, *offline]
         quiet = ["--quiet", "--disable-pip-version-check"]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         subprocess.run([*command, *quiet], env=env, check=True)
@@ -82,15 +88,15 @@ class Installation:
         """Call both entry points; return their statuses, and standard error."""
         rows = {
             row.problem.direction: row
-            for row in ASKED
+            for row in CALL_ROWS
             if row.device == device and calls(device)[row][0]["status"] == OK
         }
         assert len(rows) == 2
         table = self._log.with_suffix(".table")
         lines = (f"{line_of(row.problem)}\n" for row in rows.values())
         table.write_text("".join(lines), encoding="utf-8")
-        words: list[str | Path] = ["-m", "tests.library.calls", self.site / "qola_ci"]
-        result = python([*words, NAMESPACE, HEADER, table], device, self._log)
+        command: list[str | Path] = ["-m", "tests.library.calls", self.site / "qola_ci"]
+        result = python([*command, NAMESPACE, HEADER, table], device, self._log)
         assert result.returncode == 0, result.stderr
         lines = (line for line in result.stdout.splitlines() if '"status"' in line)
         return {int(line.partition('"status": ')[2].partition(",")[0]) for line in lines}, (
@@ -99,7 +105,7 @@ class Installation:
 
 
 def test_pip_installs_and_removes_an_arch(tmp_path: Path) -> None:
-    """Prevents: a message with a command that does not help, or wheels that replace each other."""
+    """Prevents: the suggested pip command does not help, or wheels overwrite each other."""
     installed = Installation(tmp_path)
     installed.pip("install", "qola-ci")
     statuses, error = installed.call(GFX950)
