@@ -1,4 +1,4 @@
-"""The command line on the real tree: output, exit codes, and what it leaves behind."""
+"""Run commands on the real AITER tree, and check output, exit codes and remaining files."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ MINE = "manifests/mine.toml"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a directory with a manifest in it, and empty directories for temporary files."""
+    """Return a directory with a manifest, and create an empty directory for temporary files."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return write(tmp_path / "here", {MINE: MANIFEST})
 
 
 class Result(NamedTuple):
-    """What a command printed and how it ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -72,13 +72,13 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache for all tests: most are about what is made of a plan."""
+    """Return a cache for all tests, because most tests only read plans."""
     return tmp_path_factory.mktemp("shared") / "cache"
 
 
 @pytest.fixture(autouse=True)
 def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the tree count as one that qola fetched, wherever it is from: no test writes to it."""
+    """Pretend that qola fetched the tree; no test writes to it."""
     monkeypatch.setattr(fetched_module, "fetched_digest", lambda _: "this tree")
 
 
@@ -88,53 +88,53 @@ def run(
 ) -> Run:
     """Return a function that runs a command in this process."""
 
-    def call(*words: str, tree: bool = True) -> Result:
-        more = ["--aiter-root", str(aiter_tree)] if tree else []
+    def call(*arguments: str, tree: bool = True) -> Result:
+        options = ["--aiter-root", str(aiter_tree)] if tree else []
         cache = {"QOLA_CACHE_HOME": str(shared_cache)}
-        code = cli.main([*words, *more], cache, directory=here)
+        code = cli.main([*arguments, *options], cache, directory=here)
         assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
         return Result(code, *capsys.readouterr())
 
     return call
 
 
-def test_a_command_has_the_parser_of_its_own_module() -> None:
-    """Prevents: a command that is unknown, or takes other options, when it is called by name."""
+def test_a_command_has_the_parser_of_its_module() -> None:
+    """Prevents: a command called by name is unknown, or has other options."""
     commands = cli.build_parser().get_default("commands")
     assert list(cli.build_parser(None).get_default("commands")) == [*COMMAND_TABLE]
     assert sorted(COMMAND_TABLE) == sorted(commands)
     for name in {*COMMAND_TABLE} - {"help"}:
-        own = cli.build_parser(name).get_default("commands")[name]
-        assert own.format_help() == commands[name].format_help()
+        command = cli.build_parser(name).get_default("commands")[name]
+        assert command.format_help() == commands[name].format_help()
 
 
 def test_the_list_of_commands_imports_no_planner() -> None:
-    """Prevents: half a second before `qola --help` answers."""
+    """Prevents: `qola --help` takes half a second."""
     program = (
         "import atexit, sys; atexit.register(lambda: print(*sys.modules)); "
         "from qola.cli import main; main(['--help'])"
     )
     command = [sys.executable, "-c", program]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "\n    dispatch " in said.stdout
-    modules = said.stdout.splitlines()[-1].split()
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\n    dispatch " in result.stdout
+    modules = result.stdout.splitlines()[-1].split()
     assert "qola.cli.command_line" in modules
     assert not [name for name in modules if name.startswith(("qola.plan", "qola.api", "rich"))]
 
 
 def change(here: Path) -> None:
-    """Change the manifest: there is no plan of it, yet its generators' answers may be known."""
+    """Change the manifest, so that no cached plan exists. Cached generator answers may exist."""
     with (here / MINE).open("a") as manifest:
         manifest.write(f"# {here}\n")
 
 
 def test_plan_counts_kernels(run: Run, here: Path) -> None:
-    """Prevents: counts that are not those of the plan, or a manifest's warnings lost."""
+    """Prevents: `plan` prints wrong counts, or omits the manifest's warnings."""
     change(here)
-    found = run("plan", MINE)
-    assert found.code == 0
-    assert found.err == "qola: mine: generating kernel instances for gfx950\n"
-    lines = found.out.splitlines()
+    result = run("plan", MINE)
+    assert result.code == 0
+    assert result.err == "qola: mine: generating kernel instances for gfx950\n"
+    lines = result.out.splitlines()
     assert lines[0].startswith("mine: namespace qola, gfx950, AITER 0.1.7")
     assert lines[2:6] == [
         "libmha_fwd: libmha_fwd.so, receipt 700, 14 kernel instances",
@@ -143,79 +143,79 @@ def test_plan_counts_kernels(run: Run, here: Path) -> None:
         "total                               14     12      2     14",
     ]
     assert "warning: manifests/mine.toml:7 [[modules]].drop_srcs" in lines
-    assert "\x1b" not in found.out + found.err
+    assert "\x1b" not in result.out + result.err
 
 
 def test_plan_as_json_is_the_plan(run: Run) -> None:
-    """Prevents: JSON that is mixed with words, or is not a plan.json."""
-    found = run("plan", "--json", "--manifest", MINE, "--name", "other")
-    plan = Plan.from_json(found.out)
-    assert found.code == 0
+    """Prevents: `plan --json` prints other text, or differs from plan.json."""
+    result = run("plan", "--json", "--manifest", MINE, "--name", "other")
+    plan = Plan.from_json(result.out)
+    assert result.code == 0
     assert plan.name == "other"
     assert len(plan.kernels) == 14
-    assert "warning: manifests/mine.toml:7" in found.err
-    assert "estimate" not in json.loads(found.out)
+    assert "warning: manifests/mine.toml:7" in result.err
+    assert "estimate" not in json.loads(result.out)
 
 
 @pytest.mark.thorough
 def test_answers_are_cached_for_the_next_command(
     run: Run, here: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: generators that run again for each command, or another plan where they do not."""
+    """Prevents: each command runs the generators again, or a cached plan differs."""
     change(here)
     first = run("plan", "--json", "-q", MINE)
-    told = run("explain", "--json", "-q", MINE)
+    explained = run("explain", "--json", "-q", MINE)
     assert list((shared_cache / "generated").iterdir())
     manifest = (here / MINE).read_text()
-    # Where the process of CK's generator is started.
+    # Make each start of CK's generator fail.
     monkeypatch.delattr("qola.codegen.generate.run_module")
     (here / MINE).write_text(f"{manifest}# later\n")
     assert run("plan", "--json", "-q", MINE) == first
     (here / MINE).write_text(manifest)
-    # Where a plan is made of answers.
+    # Make each computation of a plan from answers fail.
     monkeypatch.delattr("qola.plan.planner.generate_module")
     assert run("plan", "--json", "-q", MINE) == first
-    assert run("explain", "--json", "-q", MINE) == told
+    assert run("explain", "--json", "-q", MINE) == explained
     assert len(run("list", MINE).out.splitlines()) == 14
 
 
 def test_plan_estimates(run: Run) -> None:
-    """Prevents: an estimate that ignores the cores."""
-    words = ("plan", MINE, "--estimate", "-q")
-    text = run(*words, "--jobs", "3").out
+    """Prevents: the estimate ignores the number of cores."""
+    arguments = ("plan", MINE, "--estimate", "-q")
+    text = run(*arguments, "--jobs", "3").out
     assert "Estimated cost\n" in text
     assert re.search(r"^about \d+ (s|min) on 3 cores, from an empty cache", text, re.MULTILINE)
     assert re.search(r"^an estimate, from costs measured on \S", text, re.MULTILINE)
-    data = json.loads(run(*words, "--json", "--jobs", "2").out)["estimate"]
+    data = json.loads(run(*arguments, "--json", "--jobs", "2").out)["estimate"]
     assert data["cores"] == 2
     assert data["cpu_seconds"] > 100
     longest = data["longest_seconds"]
     assert data["wall_seconds"] == pytest.approx(max(data["cpu_seconds"] / 2, longest), abs=1)
 
 
-def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> None:
-    """Prevents: sources called assembly kernels, or estimated as cheap as those of libraries."""
+def test_plan_lists_the_sources_of_other_modules(run: Run, here: Path) -> None:
+    """Prevents: sources are shown as assembly kernels, or estimated like those of libraries."""
     names = ("module_activation", "module_aiter_operator", "module_attention_asm")
     modules = "".join(f'[[modules]]\nname = "{name}"\n' for name in names)
     (here / "beside.toml").write_text(f'[build]\narchitectures = ["gfx942"]\n{modules}')
-    found = run("plan", "beside.toml", "-q", "--estimate").out.splitlines()
+    lines = run("plan", "beside.toml", "-q", "--estimate").out.splitlines()
     assert (
-        found[2] == "module_activation: module_activation.so, a torch module, sources: 2 of AITER's"
+        lines[2] == "module_activation: module_activation.so, a torch module, sources: 2 of AITER's"
     )
     assert re.fullmatch(
-        r"module_aiter_o.*, a torch module, sources: \d of AITER's, \d+ generated", found[4]
+        r"module_aiter_o.*, a torch module, sources: \d of AITER's, \d+ generated", lines[4]
     )
-    assert found[6].endswith(", a torch module, sources: 2 of AITER's")
-    assert found[7].startswith("code objects of assembly kernels: 40 for gfx942")
-    sources = re.findall(r"sources: (\d+) of AITER's(?:, (\d+) generated)?", "\n".join(found))
+    assert lines[6].endswith(", a torch module, sources: 2 of AITER's")
+    assert lines[7].startswith("code objects of assembly kernels: 40 for gfx942")
+    sources = re.findall(r"sources: (\d+) of AITER's(?:, (\d+) generated)?", "\n".join(lines))
     number = sum(int(count) for counts in sources for count in counts if count)
-    words = "seconds to minutes of compiling each, and bytes of the libraries"
-    assert f"not estimated: {number} sources ({words}) of {', '.join(names)}" in found
-    assert not [line for line in found if line.startswith(("Estimated", "about", "total"))]
+    reason = "seconds to minutes of compiling each, and bytes of the libraries"
+    assert f"not estimated: {number} sources ({reason}) of {', '.join(names)}" in lines
+    assert not [line for line in lines if line.startswith(("Estimated", "about", "total"))]
 
 
 def test_lazy_and_prebuilt_modules_for_aiter(run: Run, here: Path) -> None:
-    """Prevents: an option that mode aiter ignores, or advice to choose another group of modules."""
+    """Prevents: mode aiter ignores --lazy, or an error suggests another group of modules."""
     modules = '[[modules]]\nname = "module_activation"\n'
     (here / "serve.toml").write_text(
         f'[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n{modules}'
@@ -230,7 +230,7 @@ def test_lazy_and_prebuilt_modules_for_aiter(run: Run, here: Path) -> None:
 
 
 def test_list_prints_names(run: Run) -> None:
-    """Prevents: names that are cut, or kernels that a filter should have left out."""
+    """Prevents: `list` truncates names, or prints kernels that the filter excludes."""
     every = run("list", MINE, "-q").out.splitlines()
     assert len(every) == 14
     assert all(re.fullmatch(r"fmha_fwd_d128_bf16_\w+_gfx950", line) for line in every)
@@ -246,31 +246,34 @@ def test_list_prints_names(run: Run) -> None:
     assert data[0]["fields"]["mode"] == "group"
 
 
-def test_explain_says_why(run: Run) -> None:
-    """Prevents: a kernel whose absence cannot be traced to a line or a rule."""
+def test_explain_names_the_reason(run: Run) -> None:
+    """Prevents: `explain` names no manifest line or rule for an absent kernel."""
     name = run("list", "-q", MINE).out.splitlines()[0]
-    kept = run("explain", "-q", MINE, f"bazel-bin/x/{name}.pic.o").out
-    assert kept.splitlines()[:2] == [f"{name}: in", "  kept by  [[mha_fwd_variants]] #1 (line 8)"]
-    assert "mask=no" in kept
+    included = run("explain", "-q", MINE, f"bazel-bin/x/{name}.pic.o").out
+    assert included.splitlines()[:2] == [
+        f"{name}: in",
+        "  kept by  [[mha_fwd_variants]] #1 (line 8)",
+    ]
+    assert "mask=no" in included
     without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
-    found = run("explain", "-q", MINE, *without).out.splitlines()
-    reasons = sorted(line.split(maxsplit=2)[2] for line in found)
+    lines = run("explain", "-q", MINE, *without).out.splitlines()
+    reasons = sorted(line.split(maxsplit=2)[2] for line in lines)
     assert reasons == ["no variant has dtype=fp16", "receipt 700: lse must be yes"]
-    assert {line.split()[1] for line in found} == set(without)
+    assert {line.split()[1] for line in lines} == set(without)
     several = run("explain", "-q", MINE, "dtype=bf16", "hdim=128", "lse=yes")
     verdicts = [line.split(maxsplit=2) for line in several.out.splitlines()]
     assert sum(word == "in" for word, *_ in verdicts) == 14
     assert several.err == f"14 in, {len(verdicts) - 14} out\n"
     assert all(reason for *_, reason in verdicts)
-    words = ("explain", "-q", "--json", MINE, "dtype=fp16", "hdim=128", "mode=group", "lse=yes")
-    data = json.loads(run(*words).out)
+    arguments = ("explain", "-q", "--json", MINE, "dtype=fp16", "hdim=128", "mode=group", "lse=yes")
+    data = json.loads(run(*arguments).out)
     assert {entry["in"] for entry in data} == {False}
     assert all(entry["reasons"] and entry["fields"]["lse"] is True for entry in data)
     assert data[0]["archs"] == ["gfx950"]
 
 
 def test_explain_without_a_query_counts_rules(run: Run) -> None:
-    """Prevents: kernels that no rule accounts for."""
+    """Prevents: `explain` omits kernels from its counts."""
     text = run("explain", "-q", MINE).out
     title, _, *lines = text.splitlines()
     kept, dropped = map(int, re.findall(r"\d+", title))
@@ -290,17 +293,17 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
 
 @pytest.mark.thorough
 def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
-    """Prevents: a manifest of ROCm/QoLA, without archs and mode, that cannot be looked at."""
+    """Prevents: a ROCm/QoLA manifest without archs and mode cannot be planned."""
     (here / "bare.toml").write_text(MANIFEST[MANIFEST.index("[[modules]]") :])
     assert "no AMD GPU" in run("plan", "bare.toml").err
     archs = ("--arch=gfx942", "--arch=gfx950,gfx942")
-    found = run("plan", "-q", "bare.toml", "--mode=cpp_itfs", *archs)
-    assert found.code == 0
-    assert "20 kernel instances" in found.out
+    result = run("plan", "-q", "bare.toml", "--mode=cpp_itfs", *archs)
+    assert result.code == 0
+    assert "20 kernel instances" in result.out
 
 
 def test_groups(run: Run, here: Path) -> None:
-    """Prevents: a plan of other modules than the same options build."""
+    """Prevents: `plan` and `build` select other modules for the same options."""
     two = MANIFEST.replace("[[mha", f'group = "forward"\n{PYTHON_MODULE}[[mha')
     (here / "two.toml").write_text(two)
     both, other = run("plan", "two.toml", "-q"), run("plan", "two.toml", "-q", "--group", "other")
@@ -311,7 +314,7 @@ def test_groups(run: Run, here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "messages"),
+    ("arguments", "code", "messages"),
     [
         ("plan nowhere.toml", 2, ["error: nowhere.toml", "No such file or directory"]),
         ("plan", 2, ["no manifest", "fix       qola init && qola plan qola.toml"]),
@@ -325,32 +328,32 @@ def test_groups(run: Run, here: Path) -> None:
     ],
 )
 def test_errors_end_with_their_exit_code(
-    run: Run, words: str, code: int, messages: list[str]
+    run: Run, arguments: str, code: int, messages: list[str]
 ) -> None:
-    """Prevents: a script that takes a failure for a result, or a person for a compiler."""
-    found = run(*words.split(), "-q")
-    assert (found.code, found.out) == (code, "")
+    """Prevents: a script or a user does not notice an error."""
+    result = run(*arguments.split(), "-q")
+    assert (result.code, result.out) == (code, "")
     for message in messages:
-        assert message in found.err
-    assert "Traceback" not in found.err
+        assert message in result.err
+    assert "Traceback" not in result.err
 
 
-def test_without_a_tree_the_error_says_how_to_name_one(
+def test_without_a_tree_the_error_names_aiter_root(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a dead end in a checkout without Bazel and without a network."""
+    """Prevents: without Bazel and network, an error does not mention --aiter-root."""
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    found = run("plan", MINE, tree=False)
-    assert found.code == AiterError.exit_code == 3
-    assert "--aiter-root DIR names" in found.err
+    result = run("plan", MINE, tree=False)
+    assert result.code == AiterError.exit_code == 3
+    assert "--aiter-root DIR names" in result.err
     missing = run("plan", MINE, "--aiter-root=nowhere", tree=False)
     assert missing.code == 3
     assert "here/nowhere" in missing.err
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["-q"], "the following arguments are required: COMMAND"),
         (["make"], "unknown command make; qola help lists the commands"),
@@ -366,15 +369,17 @@ def test_without_a_tree_the_error_says_how_to_name_one(
         (["plan", "--mode", "x"], "invalid choice"),
     ],
 )
-def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: options that are ignored."""
-    assert cli.main(words, {}) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.err.startswith("usage: qola")
-    assert said.out == ""
-    # Wherever the word stands, and whether or not the command knows it.
-    assert cli.main([*words, "--json"], {}) == 2
+def test_wrong_usage(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: qola ignores a wrong option or argument."""
+    assert cli.main(arguments, {}) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.startswith("usage: qola")
+    assert output.out == ""
+    # --json works at every position, even if the command is unknown.
+    assert cli.main([*arguments, "--json"], {}) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["exit_code"] == 2
     (finding,) = error["findings"]
@@ -383,14 +388,14 @@ def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixtu
     assert finding["fix"].endswith(" --help")
 
 
-def test_every_command_takes_the_manifest_as_a_word(tmp_path: Path) -> None:
-    """Prevents: `qola build mine.toml`, or ROCm/QoLA's --manifest, as wrong usage."""
-    takers = {*COMMANDS} - WITHOUT_A_MANIFEST
-    assert {"plan", "build", "checkout", "pack", "verify", "dispatch", "report"} <= takers
-    for command in takers:
-        needed = ["-o", "page.html"] if command == "report" else []
-        for words in (["a.toml", "-q"], ["-q", "a.toml"], ["--manifest", "a.toml"]):
-            args = cli._parse([command, *words, *needed], tmp_path)
+def test_every_command_accepts_a_manifest(tmp_path: Path) -> None:
+    """Prevents: a command rejects `qola build mine.toml`, or ROCm/QoLA's --manifest."""
+    commands = {*COMMANDS} - WITHOUT_A_MANIFEST
+    assert {"plan", "build", "checkout", "pack", "verify", "dispatch", "report"} <= commands
+    for command in commands:
+        output = ["-o", "page.html"] if command == "report" else []
+        for arguments in (["a.toml", "-q"], ["-q", "a.toml"], ["--manifest", "a.toml"]):
+            args = cli._parse([command, *arguments, *output], tmp_path)
             assert (args.manifest, args.words) == (Path("a.toml"), [])
     args = cli._parse(["list", "a.toml", "-q", "mode=group"], tmp_path)
     assert (args.manifest, args.words) == (Path("a.toml"), ["mode=group"])
@@ -401,17 +406,17 @@ def test_every_command_takes_the_manifest_as_a_word(tmp_path: Path) -> None:
 def test_without_a_manifest_the_fix_can_be_pasted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a fix that names a file which only this repository has."""
-    needing = {*COMMANDS} - WITHOUT_A_MANIFEST - {"checkout", "report"}
-    for command in needing:
+    """Prevents: a suggested command names a file that exists only in this repository."""
+    commands = {*COMMANDS} - WITHOUT_A_MANIFEST - {"checkout", "report"}
+    for command in commands:
         assert cli.main([command], {}, directory=tmp_path) == 2
-        said = capsys.readouterr()
-        assert "fix       qola init && qola plan qola.toml\n" in said.err
+        output = capsys.readouterr()
+        assert "fix       qola init && qola plan qola.toml\n" in output.err
     assert cli.main(["init"], {}, directory=tmp_path) == 0
     capsys.readouterr()
     assert cli.main(["plan", "--json"], {}, directory=tmp_path) == 2
-    said = json.loads(capsys.readouterr().out)["error"]
-    assert said["findings"][0]["fix"] == "qola plan qola.toml"
+    output = json.loads(capsys.readouterr().out)["error"]
+    assert output["findings"][0]["fix"] == "qola plan qola.toml"
 
 
 COMMANDS: dict[str, argparse.ArgumentParser] = next(
@@ -421,19 +426,21 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
 )
 
 
-def test_modules_tell_each_cause_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: one cause on each of 102 lines, or two silent minutes at each call."""
+def test_modules_reports_each_cause_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: `modules` repeats a cause on 102 lines, or plans silently at each call."""
     root = write_pybind_tree(tmp_path / "tree")
     record_digest(root)
-    words = ["modules", "--aiter-root", str(root)]
+    arguments = ["modules", "--aiter-root", str(root)]
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
-    assert cli.main(words, environ) == 0
+    assert cli.main(arguments, environ) == 0
     first = capsys.readouterr()
     assert "qola: planning each of 5 modules\n" in first.err
     assert first.out.count("no Composable Kernel") == 1
     assert "\nnot built: libmha_fwd, libmha_bwd\n  no Composable Kernel in " in first.out
     assert first.out.endswith("\n\n5 modules, 2 built\n")
-    assert cli.main(words, environ) == 0
+    assert cli.main(arguments, environ) == 0
     assert capsys.readouterr() == (first.out, "")
 
 
@@ -445,42 +452,45 @@ WITHOUT_JSON = {"completion", "help", "hipcc", "init", "keygen", "pack", "report
 
 
 def test_an_option_means_the_same_everywhere() -> None:
-    """Prevents: an option that has to be renamed, or means something else, in another command."""
-    found: dict[str, set[tuple[object, ...]]] = {}
+    """Prevents: an option has another name or meaning in another command."""
+    meanings_by_option: dict[str, set[tuple[object, ...]]] = {}
     names: dict[str, set[tuple[str, ...]]] = {}
     for command in COMMANDS.values():
         for action in command._actions:
             names.setdefault(action.dest, set()).add(tuple(action.option_strings))
             for name in filter(lambda name: name.startswith("--"), action.option_strings):
                 meaning = (action.dest, type(action), action.type, str(action.choices))
-                found.setdefault(name, set()).add(meaning)
-    assert {name: meanings for name, meanings in found.items() if len(meanings) > 1} == {}
+                meanings_by_option.setdefault(name, set()).add(meaning)
+    assert {
+        name: meanings for name, meanings in meanings_by_option.items() if len(meanings) > 1
+    } == {}
     assert {meaning: known for meaning, known in names.items() if len(known) > 1} == {}
     helps = {command: parser.format_help() for command, parser in COMMANDS.items()}
-    places = {
-        name: {c for c, text in helps.items() if re.search(rf"{name}\b", text)} for name in found
+    commands = {
+        name: {c for c, text in helps.items() if re.search(rf"{name}\b", text)}
+        for name in meanings_by_option
     }
-    assert places["--quiet"] == {*COMMANDS}
-    assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
-    assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
-    assert places["--aiter-root"] == places["--manifest"] | {"compat", "init", "modules"}
-    assert places["--group"] == places["--manifest"]
-    assert places["--mode"] == places["--manifest"] - {"checkout"}
-    assert places["--arch"] == places["--mode"] | {"init"}
+    assert commands["--quiet"] == {*COMMANDS}
+    assert commands["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
+    assert commands["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
+    assert commands["--aiter-root"] == commands["--manifest"] | {"compat", "init", "modules"}
+    assert commands["--group"] == commands["--manifest"]
+    assert commands["--mode"] == commands["--manifest"] - {"checkout"}
+    assert commands["--arch"] == commands["--mode"] | {"init"}
 
 
-def ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what a command prints that does nothing else."""
+def run_and_exit(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that exits with success; return its standard output."""
     with pytest.raises(SystemExit) as caught:
-        cli.main(words, {})
+        cli.main(arguments, {})
     assert not caught.value.code
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a command, an option or an exit code without a word about it."""
-    text = ends_well([*command, "--help"], capsys)
+    """Prevents: a command, an option or an exit code has no help text."""
+    text = run_and_exit([*command, "--help"], capsys)
     assert text.startswith("usage: qola")
     codes = dict(re.findall(r"^  (\d+) +(.+)$", text.partition("exit codes:\n")[2], re.MULTILINE))
     assert {"0", "1", "2", "130"} <= {*codes}
@@ -493,14 +503,14 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_help_command(run: Run) -> None:
-    """Prevents: `qola` or `qola help`, as other such programs have it, as wrong usage."""
-    for words in ([], ["help"]):
-        code, out, err = run(*words, tree=False)
+    """Prevents: `qola` or `qola help` is wrong usage."""
+    for arguments in ([], ["help"]):
+        code, out, err = run(*arguments, tree=False)
         assert (code, err) == (0, "")
         assert out.startswith("usage: qola [-h]")
         assert {*re.findall(r"^    ([a-z]+)\b", out, re.MULTILINE)} == {*COMMANDS}
-    one = run("help", "pack", tree=False)
-    assert one.out == COMMANDS["pack"].format_help()
+    pack_help = run("help", "pack", tree=False)
+    assert pack_help.out == COMMANDS["pack"].format_help()
 
 
 _COMPLETE = """\
@@ -513,7 +523,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def complete(script: str, *words: str, directory: Path) -> list[str]:
-    """Return what bash offers for the last word."""
+    """Return bash's completions of the last word."""
     command = ["bash", "-c", _COMPLETE, "bash", script, *words]
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert run.stderr == ""
@@ -521,46 +531,46 @@ def complete(script: str, *words: str, directory: Path) -> list[str]:
 
 
 def test_completion(run: Run, here: Path) -> None:
-    """Prevents: a script that the shell does not take, or that knows other commands."""
-    found = run("completion", "bash", tree=False)
-    assert found.code == 0
-    assert complete(found.out, "qola", "pl", directory=here) == ["plan"]
-    assert complete(found.out, "qola", "plan", "--est", directory=here) == ["--estimate"]
-    every = {*complete(found.out, "qola", "", directory=here)}
-    assert {*COMMANDS} <= every
-    named = complete(found.out, "qola", "build", "-m", "manif", directory=here)
-    assert "manifests" in "".join(named)
-    assert complete(found.out, "qola", "build", "--mode", "cpp", directory=here) == ["cpp_itfs"]
+    """Prevents: the shell cannot load the script, or the script completes other commands."""
+    result = run("completion", "bash", tree=False)
+    assert result.code == 0
+    assert complete(result.out, "qola", "pl", directory=here) == ["plan"]
+    assert complete(result.out, "qola", "plan", "--est", directory=here) == ["--estimate"]
+    commands = {*complete(result.out, "qola", "", directory=here)}
+    assert {*COMMANDS} <= commands
+    paths = complete(result.out, "qola", "build", "-m", "manif", directory=here)
+    assert "manifests" in "".join(paths)
+    assert complete(result.out, "qola", "build", "--mode", "cpp", directory=here) == ["cpp_itfs"]
     assert run("completion", "zsh", tree=False).out.startswith("#compdef qola")
 
 
 def test_errors_as_json(run: Run) -> None:
-    """Prevents: a script that has to read an error's text."""
+    """Prevents: a script must parse the text of an error."""
     absent = ("-m", "absent.toml", "--json")
-    for words in (("build", *absent, "-o", "out"), ("fetch", *absent), ("publish", *absent)):
-        found = run(*words)
-        error = json.loads(found.out)["error"]
-        assert (found.code, error["exit_code"]) == (2, 2)
-        assert error["title"] in found.err
+    for arguments in (("build", *absent, "-o", "out"), ("fetch", *absent), ("publish", *absent)):
+        result = run(*arguments)
+        error = json.loads(result.out)["error"]
+        assert (result.code, error["exit_code"]) == (2, 2)
+        assert error["title"] in result.err
         (finding,) = error["findings"]
         assert finding["place"].endswith("absent.toml")
         assert {*finding} == {"place", "found", "expected", "fix", "severity"}
 
 
-def test_paths_are_those_of_the_user_under_bazel_run(
+def test_bazel_run_resolves_paths_in_the_users_directory(
     here: Path, aiter_tree: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: `bazel run //:qola -- plan mine.toml` looking in the runfiles."""
+    """Prevents: `bazel run //:qola -- plan mine.toml` looks for the file in the runfiles."""
     environ = {"BUILD_WORKING_DIRECTORY": str(here), "QOLA_CACHE_HOME": str(shared_cache)}
-    words = ["plan", "-q", MINE, "--aiter-root", str(aiter_tree)]
-    assert cli.main(words, environ) == 0
+    arguments = ["plan", "-q", MINE, "--aiter-root", str(aiter_tree)]
+    assert cli.main(arguments, environ) == 0
     assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
 
 
-def test_the_default_tree_is_beside_its_runfile(
+def test_the_default_tree_is_the_target_of_its_runfile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: the tree looked for in the runfiles, where only its stand-in is."""
+    """Prevents: qola looks for the tree in the runfiles, which contain only a link to a file."""
 
     def create(environ: dict[str, str]) -> SimpleNamespace | None:
         folder = environ.get("RUNFILES_DIR")
@@ -583,13 +593,13 @@ def test_the_default_tree_is_beside_its_runfile(
 def start(
     here: Path,
     aiter_tree: Path,
-    *words: str,
+    *arguments: str,
     cache: Path | None = None,
-    more: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start a command as a process of its own, in a group of its own, with further variables."""
-    # Whoever starts tests in the background of a shell has them ignore it, and what they start too.
+    """Start a command as a process in a new process group, with additional variables."""
+    # A shell starts background jobs with SIGINT ignored, and child processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     root = Path(cli.__file__).parents[2]
     environ = {
@@ -598,22 +608,20 @@ def start(
         "QOLA_CACHE_HOME": str(cache or here.parent / "cache"),
         "TERM": "xterm",
         "COLUMNS": "80",
-        **more,
+        **variables,
     }
-    command = [sys.executable, "-m", "qola.cli", *words, "--aiter-root", str(aiter_tree)]
+    command = [sys.executable, "-m", "qola.cli", *arguments, "--aiter-root", str(aiter_tree)]
     return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
 
 
-def test_a_reader_that_has_enough_is_no_error(
-    here: Path, aiter_tree: Path, shared_cache: Path
-) -> None:
+def test_a_closed_pipe_is_not_an_error(here: Path, aiter_tree: Path, shared_cache: Path) -> None:
     """Prevents: a traceback from `qola list ... | head -1`."""
     change(here)
-    read, into = os.pipe()
-    pipes: dict[str, Any] = {"stdout": into, "stderr": subprocess.PIPE}
+    read_end, write_end = os.pipe()
+    pipes: dict[str, Any] = {"stdout": write_end, "stderr": subprocess.PIPE}
     process = start(here, aiter_tree, "list", MINE, cache=shared_cache, **pipes)
-    os.close(into)
-    os.close(read)
+    os.close(write_end)
+    os.close(read_end)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 141, error
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
@@ -624,12 +632,12 @@ def test_a_reader_that_has_enough_is_no_error(
     ("number", "code", "message"),
     [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b""), (signal.SIGHUP, 143, b"")],
 )
-def test_an_interrupted_command_leaves_nothing(
+def test_an_interrupted_command_cleans_up(
     here: Path, aiter_tree: Path, number: int, code: int, message: bytes
 ) -> None:
-    """Prevents: qola waiting a minute for its generators, or leaving them or their files behind.
+    """Prevents: qola waits a minute for its generators, or leaves processes or files.
 
-    The signal is for qola alone, as `kill`, a service manager or a container's runtime send it.
+    Only qola gets the signal, as from `kill`, a service manager or a container runtime.
     """
     process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
@@ -642,25 +650,25 @@ def test_an_interrupted_command_leaves_nothing(
     assert message in error
     assert b"Traceback" not in error
     assert list(temporary.iterdir()) == []
-    assert running(temporary) == []
-    assert not list((here.parent / "cache").rglob("*.*")), "something half-written"
+    assert processes_in(temporary) == []
+    assert not list((here.parent / "cache").rglob("*.*")), "a partially written file"
 
 
-def running(temporary: Path) -> list[str]:
-    """Return the commands of processes that work in a directory."""
-    found = []
+def processes_in(temporary: Path) -> list[str]:
+    """Return the command lines of processes that work in a directory."""
+    command_lines = []
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            words = command.read_bytes()
-            if os.fsencode(temporary) in words:
-                found.append(words.replace(b"\0", b" ").decode())
-    return found
+            arguments = command.read_bytes()
+            if os.fsencode(temporary) in arguments:
+                command_lines.append(arguments.replace(b"\0", b" ").decode())
+    return command_lines
 
 
 def test_a_terminal_gets_tables_and_a_spinner(
     here: Path, aiter_tree: Path, shared_cache: Path
 ) -> None:
-    """Prevents: a result that is mixed with the spinner's text."""
+    """Prevents: the spinner's text is mixed into the result."""
     change(here)
     leader, follower = pty.openpty()
     terminal: dict[str, Any] = {"stdout": follower, "stderr": follower}

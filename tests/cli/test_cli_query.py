@@ -1,4 +1,4 @@
-"""Queries, explanations and tables of the command line, on made-up kernel instances."""
+"""Queries, explanations and tables of the command line, with invented kernel instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qola.manifest.load import loads
 def item(
     name: str, dtype: str, q: int, v: int, direction: str = "fwd", **more: str | bool | None
 ) -> Item:
-    """A kernel instance for gfx950; those that split keys and values are for gfx942 too."""
+    """Make a kernel instance for gfx950; split-KV instances are for gfx942 too."""
     fields = {"dtype": dtype, "hdim_q": q, "hdim_v": v, **more}
     archs = ["gfx950"] if direction == "fwd" else ["gfx942", "gfx950"]
     return make_item(name, "libmha_fwd", direction, direction, archs, fields.items())
@@ -41,7 +41,7 @@ ITEMS = [
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("query", "expected"),
     [
         ([], [0, 1, 2, 3, 4]),
         (["hdim=128"], [1, 2, 4]),
@@ -68,9 +68,9 @@ ITEMS = [
         (["fwd/fwd_d128_fp16_group_mask.cpp"], [2]),
     ],
 )
-def test_queries(words: Sequence[str], found: Sequence[int]) -> None:
-    """Prevents: a query that finds other kernels than it says."""
-    assert select(ITEMS, words) == found
+def test_queries(query: Sequence[str], expected: Sequence[int]) -> None:
+    """Prevents: a query selects wrong kernels."""
+    assert select(ITEMS, query) == expected
 
 
 FIELDS = "arch, direction, dtype, hdim, hdim_q, hdim_v, mask, mode, module or role"
@@ -103,22 +103,22 @@ TOGETHER = "fields and names that occur together"
     ],
 )
 def test_queries_that_find_nothing(findings: list[Finding]) -> None:
-    """Prevents: an empty answer where the question had a typing error."""
-    words = [word for finding in findings for word in finding.place.split()]
+    """Prevents: a query with a typing error returns an empty result."""
+    query = [term for finding in findings for term in finding.place.split()]
     with pytest.raises(QueryError) as caught:
-        select(ITEMS, words)
+        select(ITEMS, query)
     assert caught.value.exit_code == 2
     assert list(caught.value.findings) == findings
 
 
-def test_an_empty_plan_says_so() -> None:
-    """Prevents: a traceback where every direction is dropped."""
+def test_an_empty_plan() -> None:
+    """Prevents: a traceback if the manifest drops every direction."""
     with pytest.raises(QueryError, match="no kernel instance at all"):
         select([], [])
 
 
 def test_counting() -> None:
-    """Prevents: tables that do not add up, or sort 128 before 64."""
+    """Prevents: table counts do not add up, or 128 sorts before 64."""
     rows = count(ITEMS)
     assert [row.key[1:] for row in rows] == [
         ("fwd", "fwd", "gfx950", "64x64"),
@@ -154,9 +154,9 @@ def explanation(name: str, kept_by: tuple[int, ...], dropped_by: str) -> Explana
 
 
 def test_reasons_name_variant_receipt_or_rule() -> None:
-    """Prevents: an explanation that leads nowhere in the manifest."""
+    """Prevents: an explanation does not name a line of the manifest or a rule."""
     fwd, bwd = MANIFEST.modules
-    found = verdicts(
+    results = verdicts(
         MANIFEST,
         [
             (fwd, [explanation("a", (0, 1), ""), explanation("b", (), "receipt 700: no")]),
@@ -164,17 +164,17 @@ def test_reasons_name_variant_receipt_or_rule() -> None:
             (bwd, [explanation("d", (), "")]),
         ],
     )
-    assert [(v.item.name, v.word, v.reasons) for v in found] == [
+    assert [(v.item.name, v.word, v.reasons) for v in results] == [
         ("a", "in", ("[[mha_fwd_variants]] #1 (line 6)", "[[mha_fwd_variants]] #2 (line 8)")),
         ("b", "out", ("receipt 700: no",)),
         ("c", "in", ("all of receipt 700 (m.toml:3 [[modules]].receipt)",)),
         ("d", "in", ("all of the receipt in AITER's own configuration",)),
     ]
-    assert found[3].item.show("module") == "libmha_bwd"
+    assert results[3].item.show("module") == "libmha_bwd"
 
 
 def test_the_summary_is_by_rule() -> None:
-    """Prevents: a summary with a line for each combination of values."""
+    """Prevents: the summary has a line for each combination of values."""
     fwd = MANIFEST.modules[0]
     nearest = "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks"
     reasons = [
@@ -186,22 +186,22 @@ def test_the_summary_is_by_rule() -> None:
         "unreachable: rows before it in the dispatch take all its problems: k8, k9 (kept by x)",
     ]
     explained = [explanation(f"k{i}", (), reason) for i, reason in enumerate(reasons)]
-    found = verdicts(MANIFEST, [(fwd, explained)])
-    assert [(r.kept, r.rule, r.count) for r in summary(found)] == [
+    results = verdicts(MANIFEST, [(fwd, explained)])
+    assert [(r.kept, r.rule, r.count) for r in summary(results)] == [
         (True, "all of receipt 700 (m.toml:3 [[modules]].receipt)", 1),
         (False, "no variant has this dtype, hdim", 2),
         (False, f"{nearest} this dtype", 1),
         (False, "receipt 700: lse must be yes", 1),
         (False, "unreachable: rows before it in the dispatch take all its problems (kept by x)", 1),
     ]
-    assert rule_of(found[3]) == "receipt 700: lse must be yes"
+    assert rule_of(results[3]) == "receipt 700: lse must be yes"
 
 
 TABLE = Table("Title", ("name", "n"), [("a" * 200, "1"), ("[[b]]", "200")], ("total", "201"), 1)
 
 
 def test_plain_tables_are_complete() -> None:
-    """Prevents: names cut to the width of a terminal that is not there."""
+    """Prevents: without a terminal, names are truncated to a terminal's width."""
     title, head, *lines = to_text(TABLE).splitlines()
     assert title == "Title"
     assert head == "name" + " " * 196 + "    n"
@@ -214,7 +214,7 @@ def test_plain_tables_are_complete() -> None:
 
 
 def test_quantities() -> None:
-    """Prevents: an estimate that pretends to know the second, or sizes with the wrong unit."""
+    """Prevents: an estimate shows seconds for long times, or sizes have a wrong unit."""
     times = (0.4, 45, 89, 91, 720, 5340, 5400, 12000, 36000, 3600 * 57.3)
     shown = "0 s, 45 s, 89 s, 2 min, 12 min, 89 min, 1 h 30 min, 3 h 20 min, 10 h, 57 h"
     assert ", ".join(map(duration, times)) == shown

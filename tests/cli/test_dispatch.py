@@ -1,4 +1,4 @@
-"""`qola dispatch` with words: the kernel of a problem, or what keeps it from each."""
+"""`qola dispatch` with a problem as arguments: the kernel, or why no kernel matches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ choices = { BLOCK_M = 128, BLOCK_N = 64 }
 
 
 class Result(NamedTuple):
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -56,13 +56,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dispatch(
     tmp_path: Path, aiter_tree: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[str], Result]:
-    """Return a function that asks for a problem of the manifest above."""
+    """Return a function that runs `qola dispatch` with the manifest above."""
     write(tmp_path, {"mine.toml": MANIFEST})
 
-    def call(words: str) -> Result:
-        more = ["-q", "--aiter-root", str(aiter_tree)]
+    def call(arguments: str) -> Result:
+        options = ["-q", "--aiter-root", str(aiter_tree)]
         environ = {"QOLA_CACHE_HOME": str(cache)}
-        command = ["dispatch", "mine.toml", *words.split(), *more]
+        command = ["dispatch", "mine.toml", *arguments.split(), *options]
         code = cli.main(command, environ, directory=tmp_path)
         return Result(code, *capsys.readouterr())
 
@@ -73,18 +73,18 @@ Dispatch = Callable[[str], Result]
 
 
 def test_the_kernel_of_a_problem(dispatch: Dispatch) -> None:
-    """Prevents: `qola dispatch` that does not say which kernel a problem goes to, of which kind."""
-    found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal nhead_q=16 nhead_k=8")
-    assert (found.code, found.err) == (0, "")
-    head, name, *facts = found.out.splitlines()
-    assert head.startswith("gfx950 direction=fwd dtype=bf16 hdim=128 seqlen_q=4096 seqlen_k=4096 ")
+    """Prevents: `qola dispatch` does not report the name and the kind of a problem's kernel."""
+    result = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal nhead_q=16 nhead_k=8")
+    assert (result.code, result.err) == (0, "")
+    title, name, *facts = result.out.splitlines()
+    assert title.startswith("gfx950 direction=fwd dtype=bf16 hdim=128 seqlen_q=4096 seqlen_k=4096 ")
     assert re.fullmatch(r"  fmha_fwd_d128_bf16_batch_b128x64x\w+_mask_lse_\w+_gfx950", name)
     assert facts[0] == "    kind      CK instance"
     assert "    library   mine_libmha_fwd.so, fwd" in facts
     assert any(line.startswith("    tile      b128x64x32x128x16x128_") for line in facts)
     assert any("256 threads" in line for line in facts)
     assert any("assembly kernels may serve it instead" in line for line in facts)
-    # A short problem goes to another one: what is read is the dispatch, not a table of names.
+    # A short problem has another kernel: the command reads the dispatch, not a table of names.
     short = dispatch(
         "dtype=bf16 seqlen_q=16 hdim=128 mask_type=causal return_lse=yes"
     ).out.splitlines()
@@ -96,13 +96,13 @@ def test_the_kernel_of_a_problem(dispatch: Dispatch) -> None:
 
 
 def test_a_padded_head_dimension(dispatch: Dispatch) -> None:
-    """Prevents: a kernel for a larger head dimension that is taken for one of the problem's."""
-    found = dispatch("dtype=bf16 seqlen_q=77 hdim=100 return_lse=yes")
-    assert "    hdim      128x128, which pads the problem's 100x100\n" in found.out
+    """Prevents: the output hides that the kernel pads the head dimension."""
+    result = dispatch("dtype=bf16 seqlen_q=77 hdim=100 return_lse=yes")
+    assert "    hdim      128x128, which pads the problem's 100x100\n" in result.out
 
 
 @pytest.mark.parametrize(
-    ("words", "needs"),
+    ("arguments", "needs"),
     [
         ("dtype=bf16 seqlen_q=4096 hdim=128 return_lse=no", "return_lse=yes"),
         ("dtype=fp16 seqlen_q=4096 hdim=128 return_lse=yes", "dtype=bf16"),
@@ -111,41 +111,41 @@ def test_a_padded_head_dimension(dispatch: Dispatch) -> None:
         ("dtype=bf16 seqlen_q=9,90 hdim=128 return_lse=no mode=group", "return_lse=yes"),
     ],
 )
-def test_the_reason_why_there_is_none(dispatch: Dispatch, words: str, needs: str) -> None:
-    """Prevents: "no kernel" without the field that has to be another, or a kernel that has it."""
-    found = dispatch(words)
-    assert found.code == 2
-    _, reason, name, why, *_ = found.out.splitlines()
+def test_the_reason_for_no_kernel(dispatch: Dispatch, arguments: str, needs: str) -> None:
+    """Prevents: "no kernel" without the field to change, or without the nearest kernel."""
+    result = dispatch(arguments)
+    assert result.code == 2
+    _, reason, name, needed, *_ = result.out.splitlines()
     assert reason.startswith("  no kernel: 44 kernels of mine_libmha_fwd.so for gfx950, none")
     assert name.startswith("    fmha_fwd_d128_bf16_")
-    assert why == f"      needs   {needs}"
+    assert needed == f"      needs   {needs}"
 
 
-def test_the_lse_that_nobody_asked_for(dispatch: Dispatch) -> None:
-    """Prevents: no kernel for the problem in README.md, as receipt 700 always stores the LSE."""
-    found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128")
-    assert found.code == 0
-    assert "note: return_lse=yes: the library has no kernel for it without the LSE" in found.out
+def test_return_lse_by_default(dispatch: Dispatch) -> None:
+    """Prevents: no kernel for the README's problem, because receipt 700 always stores the LSE."""
+    result = dispatch("dtype=bf16 seqlen_q=4096 hdim=128")
+    assert result.code == 0
+    assert "note: return_lse=yes: the library has no kernel for it without the LSE" in result.out
 
 
 def test_kernels_in_triton(dispatch: Dispatch) -> None:
-    """Prevents: a problem that only a kernel in Triton serves called unserved."""
-    found = dispatch("dtype=fp16 seqlen_q=4096 hdim=64 mask_type=causal return_lse=yes")
-    assert found.code == 0
+    """Prevents: a problem that only a Triton kernel serves is reported as unserved."""
+    result = dispatch("dtype=fp16 seqlen_q=4096 hdim=64 mask_type=causal return_lse=yes")
+    assert result.code == 0
     pattern = r"^  attention_forward-.*CAUSAL_2-HDIM_64.*\n    kind      Triton$"
-    assert re.search(pattern, found.out, re.MULTILINE)
-    assert "CAUSAL_0" not in found.out
+    assert re.search(pattern, result.out, re.MULTILINE)
+    assert "CAUSAL_0" not in result.out
 
 
 def test_directions_without_a_library(dispatch: Dispatch) -> None:
     """Prevents: a traceback, or an answer for another direction."""
-    found = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 direction=bwd")
-    assert found.code == 2
-    assert "no kernel: no library has kernels of the direction bwd" in found.out
+    result = dispatch("dtype=bf16 seqlen_q=4096 hdim=128 direction=bwd")
+    assert result.code == 2
+    assert "no kernel: no library has kernels of the direction bwd" in result.out
 
 
 @pytest.mark.parametrize(
-    ("words", "messages"),
+    ("arguments", "messages"),
     [
         ("dtype=bf16 hdim=128 sequlen_q=3", ["did you mean seqlen_q=3?", "no seqlen_q"]),
         (
@@ -170,41 +170,44 @@ def test_directions_without_a_library(dispatch: Dispatch) -> None:
         ("dtype=bf16 --problems sweep", ["a problem, dtype=bf16, and --problems"]),
     ],
 )
-def test_words_that_are_no_problem(dispatch: Dispatch, words: str, messages: list[str]) -> None:
-    """Prevents: a misspelt word that is passed over."""
-    found = dispatch(words)
-    assert (found.code, found.out) == (2, "")
+def test_invalid_problems(dispatch: Dispatch, arguments: str, messages: list[str]) -> None:
+    """Prevents: a misspelt argument is ignored."""
+    result = dispatch(arguments)
+    assert (result.code, result.out) == (2, "")
     for message in messages:
-        assert message in found.err
+        assert message in result.err
 
 
-@pytest.mark.parametrize("json_too", [False, True])
+@pytest.mark.parametrize("json_output", [False, True])
 def test_a_program_that_fails(
-    dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, json_too: bool
+    dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, json_output: bool
 ) -> None:
-    """Prevents: libraries that do not build, without the JSON of an error or with an empty line."""
-    words = f"--problems=sweep {'--json' * json_too}"
+    """Prevents: a failed build prints no JSON error, or an additional empty line."""
+    arguments = f"--problems=sweep {'--json' * json_output}"
     program = BuiltProgram(None, "m.cpp:3: no such tile")
     monkeypatch.setattr(command, "build_program", lambda *_: program)
     monkeypatch.setattr(programs, "find_bazel", lambda *_: ["bazel"])
-    found = dispatch(words)
-    assert found.code == 7
-    if json_too:
-        error = json.loads(found.out)["error"]
+    result = dispatch(arguments)
+    assert result.code == 7
+    if json_output:
+        error = json.loads(result.out)["error"]
         assert (error["exit_code"], error["findings"][0]["found"]) == (7, program.error)
-        assert "the libraries were not built (1 error)\n" in found.err
+        assert "the libraries were not built (1 error)\n" in result.err
     else:
-        assert found.out == f"FAILED: the libraries were not built\n  {program.error}\n"
-        assert found.err == ""
+        assert result.out == f"FAILED: the libraries were not built\n  {program.error}\n"
+        assert result.err == ""
     program = BuiltProgram(tmp_path / "program")
-    for said, out in (("echo; echo said", "\nsaid\n"), ("exit 13", "" if json_too else "\n")):
-        write(tmp_path, {"program": f"#!/bin/sh\n{said}\nexit 13\n"})
+    for commands, out in (
+        ("echo; echo said", "\nsaid\n"),
+        ("exit 13", "" if json_output else "\n"),
+    ):
+        write(tmp_path, {"program": f"#!/bin/sh\n{commands}\nexit 13\n"})
         (tmp_path / "program").chmod(0o700)
-        assert dispatch(words)[:2] == (13, out)
+        assert dispatch(arguments)[:2] == (13, out)
 
 
 def test_the_help_has_every_field() -> None:
-    """Prevents: a field that nobody can know."""
+    """Prevents: a field is missing in the help."""
     listed = set(re.findall(r"[a-z_0-9]+", command._HELP))
     assert listed >= {*WORDS}
     (example,) = re.findall(r"^  ({.*\n.*})$", command._HELP, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""qola doctor and qola cache, with programs that speak for bazelw and Bazel."""
+"""qola doctor and qola cache, with fake programs for bazelw and Bazel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qola.cli import command_line as cli
 from qola.cli import machine as doctor
 from tests.support.folders import write
 
-_SAYS = """\
+_REPORT = """\
 #!/bin/sh
 echo "pinned      Bazel 7"
 echo "found       bazel on PATH: none"
@@ -29,23 +29,23 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str, **environ: str) -> tuple[int, str]:
-    code = cli.main(words, {"PATH": os.environ["PATH"], **environ})
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) -> tuple[int, str]:
+    code = cli.main(arguments, {"PATH": os.environ["PATH"], **environ})
     return code, capsys.readouterr().out
 
 
-def test_bazelws_own_report_is_passed_on(
+def test_the_report_of_bazelw_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: two programs that look for a Bazel and differ; a missing thing without its fix."""
+    """Prevents: doctor and bazelw find different Bazels, or doctor omits bazelw's fix."""
     monkeypatch.setattr(doctor, "ruleset_root", lambda: tmp_path)
     here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
-    program(tmp_path / "bazelw", f'{_SAYS}echo "answer      the private tree"\n')
+    program(tmp_path / "bazelw", f'{_REPORT}echo "answer      the private tree"\n')
     code, text = run(capsys, "doctor", "-q", **here)
     assert code == 0
     assert "           found       bazel on PATH: none\n" in text
     assert "ok      Bazel  the private tree\n" in text
-    broken = f'{_SAYS}echo "answer      Bazel cannot run. To fix: apt-get install x"\nexit 1\n'
+    broken = f'{_REPORT}echo "answer      Bazel cannot run. To fix: apt-get install x"\nexit 1\n'
     program(tmp_path / "bazelw", broken)
     code, text = run(capsys, "doctor", "-q", **here)
     assert code == 5
@@ -53,8 +53,8 @@ def test_bazelws_own_report_is_passed_on(
     assert text.endswith("           fix: apt-get install x\n")
 
 
-def test_a_bazel_of_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a doctor that finds all well with a program that does not start."""
+def test_qola_bazel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: doctor reports success although QOLA_BAZEL does not start."""
     here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     bazel = program(tmp_path / "bazel", "#!/bin/sh\necho bazel 7.7.1\n")
     code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))
@@ -72,7 +72,7 @@ def test_a_bazel_of_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_bazel_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a doctor without a word on all the rest, for a Bazel of another processor."""
+    """Prevents: with a Bazel for another processor, doctor stops before the other checks."""
     here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     bazel = program(tmp_path / "bazel", "\x7fELF, but not here")
     code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))
@@ -83,8 +83,8 @@ def test_a_bazel_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "bazel \ufffd\n" in run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))[1]
 
 
-def test_a_cache_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a doctor that finds well what every other command refuses to touch."""
+def test_a_cache_writable_by_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: doctor accepts a cache that all other commands refuse."""
     cache = tmp_path / "cache"
     cache.mkdir()
     cache.chmod(0o777)
@@ -96,8 +96,8 @@ def test_a_cache_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"chmod go-w {cache}" in found["fix"]
 
 
-def test_what_is_missing_has_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a line that says what is missing and not what to do."""
+def test_missing_programs_have_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: doctor reports a missing program without a fix."""
     (tmp_path / "file").write_text("")
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "file"), "QOLA_BAZEL": "absent", "PATH": "/no"}
     code, text = run(capsys, "doctor", "--json", **environ)
@@ -109,7 +109,7 @@ def test_what_is_missing_has_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a size that is not the files', or pruning by a command that only looks."""
+    """Prevents: `cache` reports a wrong size, or deletes files without --prune."""
     write(tmp_path, {"disk/a": "x" * 100_000, "trees/t/f": "y"})
     os.utime(tmp_path / "disk/a", (0, 0))
     here = {"QOLA_CACHE_HOME": str(tmp_path)}
@@ -126,8 +126,10 @@ def test_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "trees/t/f").exists()
 
 
-def test_pruning_what_others_write_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: files of a user removed by way of another's link in a shared cache."""
+def test_pruning_a_cache_writable_by_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: pruning a shared cache follows another user's link and deletes files."""
     write(tmp_path, {"mine/letter": "x", "shared/empty": ""})
     os.utime(tmp_path / "mine/letter", (0, 0))
     (tmp_path / "shared/disk").symlink_to(tmp_path / "mine")
@@ -138,25 +140,27 @@ def test_pruning_what_others_write_to(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("days", ["9" * 400, "9" * 5000])
-def test_pruning_after_ages(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
-    """Prevents: a traceback for a number that no time has."""
+def test_pruning_with_a_huge_age(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str
+) -> None:
+    """Prevents: a traceback for a number of days beyond the range of time values."""
     write(tmp_path, {"disk/a": "x"})
     code, _ = run(capsys, "cache", "--prune", days, QOLA_CACHE_HOME=str(tmp_path))
     assert code == 2
     assert (tmp_path / "disk/a").exists()
 
 
-def test_pruning_what_cannot_be_removed(
+def test_pruning_a_file_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: advice about results and temporary files for a file of root's in the cache."""
-    place = str(tmp_path / "disk/a")
-    refused = PermissionError(errno.EACCES, "Permission denied", place)
-    monkeypatch.setattr(housekeeping, "prune", Mock(side_effect=refused))
+    """Prevents: for a file of root in the cache, the error suggests an unrelated fix."""
+    path = str(tmp_path / "disk/a")
+    permission_error = PermissionError(errno.EACCES, "Permission denied", path)
+    monkeypatch.setattr(housekeeping, "prune", Mock(side_effect=permission_error))
     code, text = run(capsys, "cache", "--prune=1", "--json", QOLA_CACHE_HOME=str(tmp_path))
     error = json.loads(text)["error"]
     assert (code, error["title"]) == (1, "the cache cannot be pruned")
     (finding,) = error["findings"]
-    assert (finding["place"], finding["found"]) == (place, "Permission denied")
+    assert (finding["place"], finding["found"]) == (path, "Permission denied")
     assert finding["expected"] == "a directory of your own, whose files you can remove"
-    assert finding["fix"] == f"ls -ld {place} shows the owner"
+    assert finding["fix"] == f"ls -ld {path} shows the owner"

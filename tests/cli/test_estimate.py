@@ -1,4 +1,4 @@
-"""The estimate: made-up costs give exact sums, the shipped ones plausible hours."""
+"""The estimate: exact sums for invented costs, plausible hours for the shipped costs."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def kernel(
 
 def make_plan(*kernels: KernelInstance, sources: Sequence[GeneratedSource] = ()) -> Plan:
     module = plans.module(kernels=tuple(range(len(kernels))), sources=tuple(sources))
-    named = tuple(replace(kernel, name=f"k{n}") for n, kernel in enumerate(kernels))
-    return plans.plan(kernels=named, modules=(module,))
+    renamed = tuple(replace(kernel, name=f"k{n}") for n, kernel in enumerate(kernels))
+    return plans.plan(kernels=renamed, modules=(module,))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def costs(tmp_path: Path) -> Costs:
     ("hdim", "seconds"), [(32, 20), (64, 20), (96, 22), (128, 24), (192, 32), (256, 40), (512, 40)]
 )
 def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, seconds: float) -> None:
-    """Prevents: head dimensions that were not measured counted as nothing; free second archs."""
+    """Prevents: unmeasured head dimensions or a second arch cost nothing."""
     assert estimate(make_plan(kernel(hdim)), costs, 1).cpu_seconds == pytest.approx(seconds)
     both = estimate(make_plan(kernel(hdim, ("gfx942", "gfx950"))), costs, 1)
     assert both.cpu_seconds == pytest.approx(4 + 2 * (seconds - 4))
@@ -105,33 +105,33 @@ def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, secon
 
 
 def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
-    """Prevents: an estimate of one compile for each kernel, which is not what is built."""
+    """Prevents: the estimate counts a compile per kernel, although batches are built."""
     plan = make_plan(*[kernel(128)] * 3, kernel(64))
     batch = PlannedBatch("b", "fwd", (0, 1, 2), "b.cpp", "")
-    found = estimate(replace(plan, batches=(batch,)), costs, 1)
-    # The first costs 24 s, each further one 5, and 20 the one in a compile of its own.
-    assert found.cpu_seconds == pytest.approx(24 + 2 * 5 + 20)
-    assert [(row.role, row.kernels, row.compiles) for row in found.rows] == [("fwd", 4, 2)]
-    assert found.longest_seconds == pytest.approx(34)
+    result = estimate(replace(plan, batches=(batch,)), costs, 1)
+    # The batch costs 24 s plus 5 s per further kernel; the separate kernel costs 20 s.
+    assert result.cpu_seconds == pytest.approx(24 + 2 * 5 + 20)
+    assert [(row.role, row.kernels, row.compiles) for row in result.rows] == [("fwd", 4, 2)]
+    assert result.longest_seconds == pytest.approx(34)
 
 
 def test_kernels_in_triton_are_counted(costs: Costs) -> None:
-    """Prevents: what Triton compiles left out of an estimate, or a user's own for free."""
-    own = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
-    theirs = plans.triton_kernel("mine", "gfx942", own=False)
-    found = estimate(plans.plan(triton=(own, theirs)), costs, 1)
-    rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in found.rows]
+    """Prevents: the estimate omits Triton kernels, or a user's Triton kernels cost nothing."""
+    shipped = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
+    custom = plans.triton_kernel("mine", "gfx942", own=False)
+    result = estimate(plans.plan(triton=(shipped, custom)), costs, 1)
+    rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in result.rows]
     assert rows == [("triton", "attention_forward", 2, 6.0), ("triton", "mine", 1, 9.0)]
-    assert [row.measured for row in found.rows] == [True, False]
-    assert found.library_bytes() == {"triton": 300}
+    assert [row.measured for row in result.rows] == [True, False]
+    assert result.library_bytes() == {"triton": 300}
 
 
 def test_features_and_archs_change_sizes(costs: Costs) -> None:
-    """Prevents: kernels with dropout counted as small ones; host code counted for each arch."""
+    """Prevents: dropout adds no size, or host code counts for each arch."""
 
     def library(*kernels: KernelInstance) -> float:
-        found = estimate(make_plan(*kernels), costs, 1).library_bytes()["libmha_fwd"]
-        return found - ENTRY_BYTES - SHARED_BYTES - len(kernels) * TABLE_BYTES
+        result = estimate(make_plan(*kernels), costs, 1).library_bytes()["libmha_fwd"]
+        return result - ENTRY_BYTES - SHARED_BYTES - len(kernels) * TABLE_BYTES
 
     plain = 200 + 600
     assert library(kernel(64)) == pytest.approx(plain)
@@ -143,7 +143,7 @@ def test_features_and_archs_change_sizes(costs: Costs) -> None:
 
 
 def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
-    """Prevents: an hour promised to whoever has a hundred cores for one long compile."""
+    """Prevents: with many cores, the estimate is shorter than the longest compile."""
     plan = make_plan(*[kernel(128)] * 10)
     assert estimate(plan, costs, 1).wall_seconds == pytest.approx(240)
     assert estimate(plan, costs, 4).wall_seconds == pytest.approx(60)
@@ -152,45 +152,45 @@ def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
     assert "the longest compile decides" in "\n".join(to_lines(many, {"libmha_fwd": "x.so"}))
 
 
-def test_a_dispatch_costs_by_what_it_calls(costs: Costs) -> None:
-    """Prevents: minutes of compiling a large dispatch forgotten."""
+def test_a_dispatch_costs_by_its_number_of_kernels(costs: Costs) -> None:
+    """Prevents: the estimate omits minutes to compile a large dispatch."""
     dispatch = GeneratedSource("api", "api.cpp", "", "fwd", "dispatch")
     entry = GeneratedSource("mha_fwd", "mha_fwd.cpp", "", "fwd", "entry")
     other = GeneratedSource("api2", "api2.cpp", "", "fwd_splitkv", "dispatch")
     plan = make_plan(*[kernel(64)] * 60, sources=[dispatch, entry, other])
-    found = estimate(plan, costs, 1)
-    row = found.rows[-1]
+    result = estimate(plan, costs, 1)
+    row = result.rows[-1]
     assert row.compiles == 3
-    # 60 kernels: 6 + 50 * 0.1; none: 6 - 10 * 0.1, twice.
+    # Dispatch of 60 kernels: 6 + 50 * 0.1. The two sources without kernels: 6 - 10 * 0.1 each.
     assert row.cpu_seconds == pytest.approx(11 + 2 * 5)
-    # Each dispatch has 50 bytes and 10 for each kernel, the entry 300.
+    # Each dispatch has 50 bytes, plus 10 per kernel; the entry has 300.
     assert row.linked_bytes == pytest.approx(650 + 300 + 50)
-    own = ENTRY_BYTES + SHARED_BYTES + 60 * TABLE_BYTES
-    assert found.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 1000 + own)}
+    fixed = ENTRY_BYTES + SHARED_BYTES + 60 * TABLE_BYTES
+    assert result.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 1000 + fixed)}
 
 
-def test_what_was_not_measured_is_borrowed_and_said(costs: Costs) -> None:
-    """Prevents: roles without a measurement counted as free, or passed off as measured."""
+def test_unmeasured_roles_are_marked_as_borrowed(costs: Costs) -> None:
+    """Prevents: unmeasured roles cost nothing, or are shown as measured."""
     plan = make_plan(kernel(128), kernel(128, role="new"), kernel(64, direction="other", role="x"))
-    found = estimate(plan, costs, 1)
-    measured = [(row.role, row.measured) for row in found.rows]
+    result = estimate(plan, costs, 1)
+    measured = [(row.role, row.measured) for row in result.rows]
     assert measured == [("fwd", True), ("new", False), ("x", False)]
-    assert found.cpu_seconds == pytest.approx(24 + 24 + 20)
+    assert result.cpu_seconds == pytest.approx(24 + 24 + 20)
     helper = estimate(make_plan(kernel(128, role="asm_helper")), costs, 1)
     assert helper.cpu_seconds == pytest.approx(9)
     assert not helper.rows[0].measured
-    assert "new (borrowed)" in to_text(to_table(found))
-    assert "(borrowed): not measured" in "\n".join(to_lines(found, {"libmha_fwd": "x.so"}))
+    assert "new (borrowed)" in to_text(to_table(result))
+    assert "(borrowed): not measured" in "\n".join(to_lines(result, {"libmha_fwd": "x.so"}))
 
 
-def test_the_words_say_what_it_is(costs: Costs) -> None:
-    """Prevents: an estimate taken for a measurement of this machine."""
-    found = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
-    assert to_lines(found, {"libmha_fwd": "x.so"}) == [
+def test_the_text_of_an_estimate(costs: Costs) -> None:
+    """Prevents: a user mistakes the estimate for a measurement of this machine."""
+    result = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
+    assert to_lines(result, {"libmha_fwd": "x.so"}) == [
         "about 60 min on 2 cores, from an empty cache; x.so 454 kB",
         "an estimate, from costs measured on CPU",
     ]
-    assert to_text(to_table(found)).splitlines() == [
+    assert to_text(to_table(result)).splitlines() == [
         "Estimated cost",
         "module      direction  role  kernels  compiles  each  CPU time  objects",
         "libmha_fwd  fwd        fwd       300       300  24 s       2 h   1.7 MB",
@@ -198,13 +198,13 @@ def test_the_words_say_what_it_is(costs: Costs) -> None:
     ]
 
 
-def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
-    """Prevents: digits that are not known."""
+def test_the_json_has_whole_numbers(costs: Costs) -> None:
+    """Prevents: the JSON has digits beyond the precision of the estimate."""
     data = estimate(make_plan(kernel(100)), costs, 2).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["cpu_seconds"] == data["longest_seconds"] == data["wall_seconds"] == 22
-    own = ENTRY_BYTES + SHARED_BYTES + TABLE_BYTES
-    assert data["library_bytes"] == {"libmha_fwd": 800 + own}
+    fixed = ENTRY_BYTES + SHARED_BYTES + TABLE_BYTES
+    assert data["library_bytes"] == {"libmha_fwd": 800 + fixed}
     assert data["rows"] == [
         {
             "module": "libmha_fwd",
@@ -221,7 +221,7 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
 
 
 def test_the_shipped_costs_cover_every_role() -> None:
-    """Prevents: a release whose estimate is borrowed, or measured with a broken compiler."""
+    """Prevents: a release has unmeasured roles, or costs of a broken compiler."""
     costs = load_costs()
     roles = {
         *(("fwd", "fwd"), ("fwd_splitkv", "splitkv"), ("fwd_splitkv", "splitkv_combine")),
@@ -245,12 +245,12 @@ def test_the_shipped_costs_cover_every_role() -> None:
     ("quota", "cores"), [("100000 100000\n", 1), ("50000 100000\n", 1), ("max 100000\n", None)]
 )
 def test_a_containers_quota_counts(tmp_path: Path, quota: str, cores: int | None) -> None:
-    """Prevents: an estimate for cores that the container may not use."""
+    """Prevents: the estimate uses more cores than the container may use."""
     file = tmp_path / "cpu.max"
     file.write_text(quota)
-    own = available_cores(tmp_path / "none")
-    assert own >= 1
-    assert available_cores(file) == (cores or own)
+    unlimited = available_cores(tmp_path / "none")
+    assert unlimited >= 1
+    assert available_cores(file) == (cores or unlimited)
 
 
 def test_systems_without_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

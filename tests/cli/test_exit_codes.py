@@ -1,4 +1,4 @@
-"""docs/reference/exit-codes.md has the exit codes of the commands."""
+"""Compare docs/reference/exit-codes.md with the exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qola.errors import ExitCode, QolaError
 
 
 def test_the_table_has_each_code_and_its_commands(repo_root: Path) -> None:
-    """Prevents: an exit code, or a command with it, added or changed without its documentation."""
+    """Prevents: an exit code of a command is missing in the documentation."""
     page = (repo_root / "docs/reference/exit-codes.md").read_text("utf-8")
     actions = build_parser()._actions
     (commands,) = (a.choices for a in actions if isinstance(a, argparse._SubParsersAction))
@@ -34,24 +34,24 @@ def classes(base: type[QolaError]) -> Iterator[type[QolaError]]:
 
 
 def test_errors_refer_to_the_table() -> None:
-    """Prevents: an error class with a number of its own, which no help text knows."""
+    """Prevents: an error class uses a number that is missing in the help."""
     found = {cls for cls in classes(QolaError) if cls.__module__.startswith("qola.")}
     assert len(found) > 10
     assert [cls for cls in found if not isinstance(cls.exit_code, ExitCode)] == []
 
 
 def qola(
-    repo_root: Path, *words: str, out: str | int = subprocess.PIPE, **environ: str
+    repo_root: Path, *arguments: str, out: str | int = subprocess.PIPE, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run qola as a process, whose standard output is a file, or is closed ("")."""
-    command = [sys.executable, "-m", "qola", *words]
+    """Run qola as a process, with standard output to a file, or closed ("")."""
+    command = [sys.executable, "-m", "qola", *arguments]
     if out == "":
         command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
     path = os.pathsep.join([str(repo_root), *sys.path])
-    with open(out or os.devnull, "w") if isinstance(out, str) else nullcontext(out) as opened:
+    with open(out or os.devnull, "w") if isinstance(out, str) else nullcontext(out) as stdout:
         run = subprocess.run(
             command,
-            stdout=opened,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             env={**os.environ, "PYTHONPATH": path, **environ},
@@ -64,7 +64,7 @@ def qola(
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_standard_output_on_a_full_disk(repo_root: Path, unbuffered: str) -> None:
-    """Prevents: a traceback, or success, where what a command prints goes to a full disk."""
+    """Prevents: a traceback, or success, when standard output goes to a full disk."""
     run = qola(repo_root, "init", "-", out="/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert run.returncode == ExitCode.ERROR, run.stderr
     assert "error: standard output" in run.stderr
@@ -75,7 +75,7 @@ def test_standard_output_on_a_full_disk(repo_root: Path, unbuffered: str) -> Non
 
 
 def test_no_standard_output(repo_root: Path) -> None:
-    """Prevents: a traceback in place of the error, or of the work, where nobody reads."""
+    """Prevents: with standard output closed, a traceback replaces the error or the work."""
     assert qola(repo_root, "init", "-", out="").returncode == ExitCode.DONE
     run = qola(repo_root, "plan", "nowhere", "--json", out="")
     assert run.returncode == ExitCode.USAGE
@@ -83,11 +83,11 @@ def test_no_standard_output(repo_root: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
-def test_names_that_no_encoding_has(repo_root: Path, tmp_path: Path, encoding: str) -> None:
-    """Prevents: a traceback for a directory whose name is not UTF-8, or not in a user's locale."""
-    place = os.fsdecode(os.fsencode(tmp_path) + b"/c\xff\xc3\xbc\x1b[2J")
-    environ = {"PYTHONIOENCODING": encoding, "QOLA_CACHE_HOME": place}
-    for words in (("cache",), ("cache", "--json"), ("doctor", "--json"), ("plan", place)):
-        run = qola(repo_root, *words, **environ, QOLA_BAZEL="none")
+def test_names_that_cannot_be_encoded(repo_root: Path, tmp_path: Path, encoding: str) -> None:
+    """Prevents: a traceback for a directory name that is not valid UTF-8 or not in the locale."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/c\xff\xc3\xbc\x1b[2J")
+    environ = {"PYTHONIOENCODING": encoding, "QOLA_CACHE_HOME": path}
+    for arguments in (("cache",), ("cache", "--json"), ("doctor", "--json"), ("plan", path)):
+        run = qola(repo_root, *arguments, **environ, QOLA_BAZEL="none")
         assert run.returncode in (ExitCode.DONE, ExitCode.TOOLCHAIN, ExitCode.USAGE)
         assert "\x1b" not in run.stderr

@@ -1,4 +1,4 @@
-"""qola init: the starter manifest, and where it is written."""
+"""qola init: the starter manifest, and its file."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ Init = Callable[..., tuple[int, str, str]]
 def init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Init:
     """Return a function that runs ``qola init`` in an empty directory."""
 
-    def call(*words: str) -> tuple[int, str, str]:
-        code = cli.main(["init", *words], {}, directory=tmp_path)
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(["init", *arguments], {}, directory=tmp_path)
         return code, *capsys.readouterr()
 
     return call
 
 
 def test_the_text(repo_root: Path) -> None:
-    """Prevents: a change to the starter manifest that nobody has read."""
+    """Prevents: a change of the starter manifest that no reviewer has read."""
     expected = (repo_root / "tests/golden/starter.toml").read_text("utf-8")
     assert starter_manifest() == expected, "python -m qola init - > tests/golden/starter.toml"
 
 
-def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a first build that fails, or that takes hours."""
+def test_the_starter_manifest_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a first build fails, or takes hours."""
     file = tmp_path / "qola.toml"
     file.write_text(starter_manifest(), "utf-8")
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
@@ -53,7 +53,7 @@ def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
 
 
 def test_every_key_is_mentioned() -> None:
-    """Prevents: a key that somebody defines and that a beginner never hears of."""
+    """Prevents: the starter manifest omits a key."""
     sections = re.split(r"^#?(?=\[)", starter_manifest(), flags=re.MULTILINE)
     # Only manifests in mode aiter have functions.
     for table in (table for table in TABLES if table is not FUNCTIONS):
@@ -64,22 +64,24 @@ def test_every_key_is_mentioned() -> None:
         assert all(key in section for key in listed)
 
 
-def test_every_line_that_is_left_out_may_be_put_in() -> None:
-    """Prevents: an example beside a key that the key does not accept."""
+def test_every_commented_line_is_valid() -> None:
+    """Prevents: a commented example line is invalid."""
     lines = starter_manifest().split("\n")
     candidates = [n for n, line in enumerate(lines) if re.match(r"#(\w+ = |\[)", line)]
     assert len(candidates) > 25
     everything = [line[1:] if n in candidates else line for n, line in enumerate(lines)]
     manifest = loads("\n".join(everything), file="qola.toml")
     assert {module.name for module in manifest.modules} == {"libmha_fwd", "libmha_bwd"}
-    # One at a time too: all at once, a line might stand in for another.
-    own = [n for n in candidates[: lines.index("#[[modules]]")] if n < lines.index("#[[modules]]")]
-    for n in own:
+    # Also separately: together, a line might satisfy the requirement of another line.
+    top_level = [
+        n for n in candidates[: lines.index("#[[modules]]")] if n < lines.index("#[[modules]]")
+    ]
+    for n in top_level:
         loads("\n".join([*lines[:n], lines[n][1:], *lines[n + 1 :]]), file="qola.toml")
 
 
-def test_it_writes_qola_toml(init: Init, tmp_path: Path) -> None:
-    """Prevents: a manifest of another name than the one the next command is shown for."""
+def test_init_writes_qola_toml(init: Init, tmp_path: Path) -> None:
+    """Prevents: init writes another file than the suggested next command reads."""
     code, out, err = init()
     assert (code, err) == (0, "")
     assert out == "qola.toml written; next: qola plan qola.toml\n"
@@ -87,7 +89,7 @@ def test_it_writes_qola_toml(init: Init, tmp_path: Path) -> None:
 
 
 def test_options_reach_the_text(init: Init, tmp_path: Path) -> None:
-    """Prevents: an option that is parsed and forgotten; a first contact that is a complaint."""
+    """Prevents: init ignores an option, or the new manifest has warnings."""
     assert init("mine.toml", "--namespace", "te", "--arch", "gfx942", "--arch", "gfx950")[0] == 0
     manifest = load(tmp_path / "mine.toml")
     assert manifest.warnings == ()
@@ -96,13 +98,13 @@ def test_options_reach_the_text(init: Init, tmp_path: Path) -> None:
 
 
 def test_standard_output(init: Init, tmp_path: Path) -> None:
-    """Prevents: a file called "-", or anything but the manifest on standard output."""
+    """Prevents: init writes a file called "-", or other text to standard output."""
     assert init("-") == (0, starter_manifest(), "")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_not_overwritten(init: Init, tmp_path: Path) -> None:
-    """Prevents: the loss of a manifest that somebody wrote."""
+    """Prevents: init overwrites a user's manifest."""
     (tmp_path / "qola.toml").write_text("# mine\n")
     code, out, err = init("--schema")
     assert (code, out) == (2, "")
@@ -114,8 +116,8 @@ def test_a_file_is_not_overwritten(init: Init, tmp_path: Path) -> None:
     assert (tmp_path / "qola.toml").read_text() == starter_manifest()
 
 
-def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
-    """Prevents: a first line that names a schema which is not there."""
+def test_the_schema_file(init: Init, tmp_path: Path) -> None:
+    """Prevents: the first line names a schema file that does not exist."""
     (tmp_path / "sub").mkdir()
     assert init("sub/a.toml", "--schema")[0] == 0
     first = (tmp_path / "sub/a.toml").read_text().split("\n", 1)[0]
@@ -124,7 +126,7 @@ def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--namespace", "a::b"], 'error: --namespace\n  found     "a::b"'),
         (["--namespace", "std"], "error: --namespace\n"),
@@ -135,24 +137,24 @@ def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
         (["nowhere/a.toml"], "mkdir -p nowhere"),
     ],
 )
-def test_what_cannot_be_written(words: list[str], message: str, init: Init, tmp_path: Path) -> None:
-    """Prevents: a starter manifest that no command accepts, or an error that helps nobody."""
-    code, out, err = init(*words)
+def test_invalid_options(arguments: list[str], message: str, init: Init, tmp_path: Path) -> None:
+    """Prevents: init writes a manifest that no command accepts, or an error names no cause."""
+    code, out, err = init(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_that_is_not_utf_8(init: Init, tmp_path: Path) -> None:
-    """Prevents: a traceback, or a line of the manifest, by the name of its file."""
+    """Prevents: a file name causes a traceback, or adds a line to the manifest."""
     for name in (os.fsdecode(b"\xff.toml"), "a\nb = 1.toml"):
-        code, _, said = init(name)
-        assert code == 0, said
+        code, _, err = init(name)
+        assert code == 0, err
         assert load(tmp_path / name).namespace
 
 
-def test_all_modules_that_aiter_s_python_imports(init: Init, tmp_path: Path) -> None:
-    """Prevents: a manifest with a module that cannot be planned, or that hides why."""
+def test_all_modules_that_aiters_python_imports(init: Init, tmp_path: Path) -> None:
+    """Prevents: a module that cannot be planned is listed, or is omitted without the reason."""
     tree = write_pybind_tree(tmp_path / "tree")
     options = ("--for", "aiter", "--aiter-root", str(tree), "--arch", "gfx950")
     code, out, err = init("serve.toml", *options)
@@ -172,8 +174,8 @@ def test_all_modules_that_aiter_s_python_imports(init: Init, tmp_path: Path) -> 
     ]
 
 
-def test_modules_that_do_not_link_or_that_nothing_calls() -> None:
-    """Prevents: hours of a build that fails, or that makes modules for AITER's tuner."""
+def test_modules_that_do_not_link_or_are_unused() -> None:
+    """Prevents: a build fails after hours, or builds modules that only AITER's tuner uses."""
     rocm = ModuleReport("module_hipb", "torch module", ("torch", "of ROCm: hipblaslt"), True, "")
     tuner = ModuleReport("module_gemm_tune", "torch module", ("torch",), True, "")
     fine = ModuleReport("module_norm", "torch module", ("torch", "of ROCm: hipcub"), True, "")
@@ -185,7 +187,7 @@ def test_modules_that_do_not_link_or_that_nothing_calls() -> None:
 
 
 def test_the_example_of_functions() -> None:
-    """Prevents: an example whose lines a reader puts in, and that is refused."""
+    """Prevents: the commented example of [[functions]] is invalid."""
     text = serving_manifest((), ("gfx950",), aiter_id="", file="m.toml", names={})
     before, header, example = text.partition("#[[functions]]")
     lines = (header + example).splitlines()
@@ -204,7 +206,7 @@ def topk_softmax(x): ...
 
 
 def test_modules_that_a_server_calls(init: Init, tmp_path: Path) -> None:
-    """Prevents: a manifest with modules that the server never calls, or without their reason."""
+    """Prevents: the manifest has modules that the server never calls, or no reason for a module."""
     tree = write_pybind_tree(tmp_path / "tree")
     (tree / "aiter/ops").mkdir()
     (tree / "aiter/ops/all.py").write_text(CALLS, "utf-8")
@@ -223,26 +225,26 @@ def test_modules_that_a_server_calls(init: Init, tmp_path: Path) -> None:
 def test_native_archs_of_modules(
     init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: modules planned for an arch of the name native, which all are refused."""
+    """Prevents: modules are planned for an arch called native, which all modules reject."""
     write_pybind_tree(tmp_path / "aiter")
     monkeypatch.setattr("qola.manifest.archs.native_archs", lambda: ("gfx942",))
-    words = ("--for", "aiter", "--arch", "native", "--aiter-root", "aiter")
-    code, out, _ = init("-", *words)
+    arguments = ("--for", "aiter", "--arch", "native", "--aiter-root", "aiter")
+    code, out, _ = init("-", *arguments)
     assert code == 0
     assert loads(out, file="-").architectures == ("gfx942",)
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("arguments", "found"),
     [
         (("--for", "aiter", "--namespace", "te"), "--namespace te and --for aiter"),
         (("--aiter-root", "."), "--aiter-root . without --for aiter"),
         (("--for", "aiter", "--arch", "gfx95", "--aiter-root", "."), '"gfx95"'),
     ],
 )
-def test_options_that_do_not_go_together(init: Init, words: tuple[str, ...], found: str) -> None:
-    """Prevents: an option without effect, and an arch that is refused once for each module."""
-    code, out, err = init(*words)
+def test_conflicting_options(init: Init, arguments: tuple[str, ...], found: str) -> None:
+    """Prevents: an option has no effect, or a wrong arch is reported once per module."""
+    code, out, err = init(*arguments)
     assert (code, out) == (2, "")
     assert found in err
     assert err.count("error:") == 1
