@@ -1,4 +1,4 @@
-"""Fixtures of the tests that fetch packages."""
+"""Fixtures for tests that fetch packages."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def server() -> Iterator[Files]:
 
 @pytest.fixture
 def machine(server: Files, tmp_path: Path) -> Machine:
-    """A machine whose snapshot archive is the server's /snapshot, and whose apt names nobody."""
-    made = Machine(tmp_path, server, "/usr/bin:/bin:/usr/sbin:/sbin", {})
-    (made.workspace / "third_party/debian").mkdir(parents=True)
+    """A machine whose snapshot archive is the server's /snapshot, without apt sources."""
+    instance = Machine(tmp_path, server, "/usr/bin:/bin:/usr/sbin:/sbin", {})
+    (instance.workspace / "third_party/debian").mkdir(parents=True)
     for name in ("bazelw", ".bazelversion"):
-        shutil.copy(ROOT / name, made.workspace)
-    shutil.copytree(ROOT / "tools/setup", made.workspace / "tools/setup")
-    replace(made.workspace / "tools/setup/packages.sh", SNAPSHOT, f"{server.url}/snapshot")
-    (made.workspace / "third_party/debian/packages.lock").write_text(lock(PACKAGES))
+        shutil.copy(ROOT / name, instance.workspace)
+    shutil.copytree(ROOT / "tools/setup", instance.workspace / "tools/setup")
+    replace(instance.workspace / "tools/setup/packages.sh", SNAPSHOT, f"{server.url}/snapshot")
+    (instance.workspace / "third_party/debian/packages.lock").write_text(lock(PACKAGES))
     none = tmp_path / "none"
     none.mkdir()
     (tmp_path / "apt.conf").write_text(
         f'Dir::Etc::sourcelist "{tmp_path}/sources.list";\nDir::Etc::sourceparts "{none}";\n'
         f'Dir::Etc::main "/dev/null";\nDir::Etc::parts "{none}";\n'
     )
-    made.sources()
-    return made
+    instance.sources()
+    return instance

@@ -1,6 +1,7 @@
-"""Machines whose Debian packages come from a server on the loopback interface.
+"""Machines that get their Debian packages from a server on the loopback interface.
 
-It is laid out as Debian's archive and its snapshots are: URI/dists/SUITE/InRelease and URI/pool/...
+The server has the layout of Debian's archive and snapshots: URI/dists/SUITE/InRelease and
+URI/pool/...
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ PACKAGES = {name: deb({f"./usr/{name}": name}) for name in ("alpha", "beta+b1", 
 
 
 def path(name: str) -> str:
-    """Where a package lies below a mirror."""
+    """Return the path of a package below a mirror."""
     return f"pool/main/{name}_1_all.deb"
 
 
 def lock(packages: dict[str, bytes], time: str = TIME) -> str:
-    """The text of a lock, as --refresh-lock writes it."""
+    """Return the text of a lock in the format of --refresh-lock."""
     lines = [f"# snapshot: {time}", "# download-megabytes: 1", "# unpacked-megabytes: 1"]
     for name, data in packages.items():
         lines.append(f"{name} 1 {sha256(data)} forky {len(data)} {path(name)} all")
@@ -40,18 +41,18 @@ def lock(packages: dict[str, bytes], time: str = TIME) -> str:
 
 
 def mirror(base: str, *names: str, release: bytes = DEBIAN) -> dict[str, bytes]:
-    """What a server has below a path: an archive with some of the packages."""
+    """Return the files of a mirror below a path: an archive with some of the packages."""
     content = {f"/{base}/dists/forky/InRelease": release}
     return content | {f"/{base}/{path(name)}": PACKAGES[name] for name in names}
 
 
 @dataclass
 class Machine:
-    """A checkout, a home, and what the machine's apt sources name.
+    """A checkout, a home directory, and the machine's apt sources.
 
     Attributes:
-        programs: PATH.
-        variables: more of the environment.
+        programs: value of PATH.
+        variables: additional environment variables.
     """
 
     directory: Path
@@ -65,18 +66,18 @@ class Machine:
         return self.directory / "a workspace"
 
     def sources(self, *bases: str, suite: str = "forky") -> None:
-        """Have the machine's apt sources name paths of the server."""
+        """Make the machine's apt sources name paths of the server."""
         lines = [f"deb [trusted=yes] {self.server.url}/{base} {suite} main\n" for base in bases]
         (self.directory / "sources.list").write_text("".join(lines))
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
-        """Run shell text that may call bazelw's functions; in debs/, where packages are fetched."""
+        """Run shell text with bazelw's functions in debs/, the directory of fetched packages."""
         with self._start(text) as process:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def killed(self, text: str, seconds: float) -> None:
-        """Run shell text as `run` does, and kill it after some time with all that it started."""
+    def run_and_kill(self, text: str, seconds: float) -> None:
+        """Run shell text like `run`, and kill it with all its children after some time."""
         with self._start(text) as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
@@ -107,19 +108,19 @@ class Machine:
         )
 
     def fetched(self) -> set[str]:
-        """Names of the packages that are there."""
+        """Return the names of the fetched packages."""
         return {file.name.split("_")[0] for file in (self.directory / "debs").glob("*.deb")}
 
 
 def replace(file: Path, old: str, new: str) -> None:
-    """Replace a text that has to be there."""
+    """Replace a text that must exist."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
-def without(machine: Machine, *names: str) -> None:
-    """Take programs off PATH, and apt's helper with apt."""
+def remove_programs(machine: Machine, *names: str) -> None:
+    """Remove programs from PATH; with apt, also remove apt-helper."""
     programs = machine.directory / "programs"
     programs.mkdir()
     for directory in machine.programs.split(":"):

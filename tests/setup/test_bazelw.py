@@ -1,4 +1,4 @@
-"""bazelw without network: its messages, its choice of a way, and each step of making a tree."""
+"""bazelw without network: messages, the choice of a Bazel, and the steps to build a tree."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROOT = Path(__file__).absolute().parents[2]
 EXIT_ENVIRONMENT = 36
 LLVM = (ROOT / "third_party/rocm/llvm_major").read_text().strip()
 LOGIN_HOME = pwd.getpwuid(os.getuid()).pw_dir
-# In a sandbox nobody's home can be written to, and bazelw would name Bazel another place.
-NO_HOME_NEEDED = {"XDG_CACHE_HOME": "relative"}
+# A sandbox has no writable home directory, and bazelw would pass --output_user_root to Bazel.
+NO_HOME = {"XDG_CACHE_HOME": "relative"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 needs_dpkg = pytest.mark.skipif(
@@ -38,7 +38,7 @@ needs_dpkg = pytest.mark.skipif(
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A copy of what bazelw reads, in a directory with a space in its name."""
+    """A copy of the files that bazelw reads, in a directory with a space in its name."""
     root = tmp_path / "a workspace"
     (root / "third_party").mkdir(parents=True)
     shutil.copy(ROOT / "bazelw", root)
@@ -48,10 +48,10 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def at_login(
+def run_at_login(
     command: list[str], home: Path, cwd: Path, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command with the environment of a fresh login."""
+    """Run a command with the environment of a fresh login."""
     return subprocess.run(
         command,
         env={"HOME": str(home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"} | env,
@@ -65,26 +65,26 @@ def at_login(
 
 @pytest.fixture
 def run(workspace: Path, tmp_path: Path) -> Run:
-    """Runs the workspace's bazelw."""
+    """Return a function that runs the workspace's bazelw."""
 
     def run_bazelw(
         *args: str, wrap: tuple[str, ...] = (), **env: str
     ) -> subprocess.CompletedProcess[str]:
-        return at_login([*wrap, str(workspace / "bazelw"), *args], tmp_path, tmp_path, **env)
+        return run_at_login([*wrap, str(workspace / "bazelw"), *args], tmp_path, tmp_path, **env)
 
     return run_bazelw
 
 
 @pytest.fixture
 def function(workspace: Path, tmp_path: Path) -> Run:
-    """Runs shell text that may call the functions of bazelw and tools/setup/manage.sh."""
+    """Return a function that runs shell text with the functions of bazelw and manage.sh."""
 
     def run_text(text: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         script = (workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
         functions = workspace / "functions.sh"
         functions.write_text(script)
         text = f'source "$1"; settings; source "$SETUP/manage.sh"; REPORT=(); {text}'
-        return at_login(["bash", "-c", text, "_", str(functions)], tmp_path, cwd)
+        return run_at_login(["bash", "-c", text, "_", str(functions)], tmp_path, cwd)
 
     return run_text
 
@@ -95,7 +95,7 @@ def _set_lock(workspace: Path, *entries: str, megabytes: int = 1) -> None:
 
 
 def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> None:
-    """Builds a real package."""
+    """Build a real Debian package."""
     source = directory / "source" / name
     for path, text in files.items():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -112,43 +112,43 @@ def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> Non
 
 
 def test_help_names_every_variable(run: Run) -> None:
-    """Prevents a setting that works and that nobody can find."""
+    """Prevents: a working setting is missing in the help."""
     result = run("--wrapper-help")
     assert result.returncode == 0
     for name in ("QOLA_BAZEL", "QOLA_CACHE_HOME", "QOLA_DEBIAN_MIRROR", "--doctor", "--uninstall"):
         assert name in result.stdout
 
 
-def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
-    """Prevents arguments that are split, dropped or taken for the wrapper's own."""
-    at_home = {"HOME": LOGIN_HOME} | NO_HOME_NEEDED
+def test_override_gets_unchanged_arguments(run: Run) -> None:
+    """Prevents: bazelw splits or drops arguments, or reads them as options of bazelw."""
+    at_home = {"HOME": LOGIN_HOME} | NO_HOME
     result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo", **at_home)
     assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
 
 
-def test_a_command_beside_bazel(run: Run) -> None:
-    """Prevents: a program for the Python beside Bazel that gets another one, or no arguments."""
+def test_beside_bazel_runs_a_command(run: Run) -> None:
+    """Prevents: --beside-bazel runs another program, or drops arguments."""
     result = run("--beside-bazel", "printf", "%s.", "a b", "", QOLA_BAZEL="/bin/echo")
     assert (result.returncode, result.stdout) == (0, "a b..")
     assert run("--beside-bazel", QOLA_BAZEL="/bin/echo").returncode == 2
 
 
-def test_one_cache(run: Run, tmp_path: Path) -> None:
-    """Prevents a disk cache elsewhere than the rest, and one that a user cannot choose any more."""
+def test_the_disk_cache_lies_in_the_cache_directory(run: Run, tmp_path: Path) -> None:
+    """Prevents: the disk cache lies outside of the cache directory, or a user cannot change it."""
     elsewhere = {"QOLA_CACHE_HOME": f"{tmp_path}/q q", "XDG_CACHE_HOME": f"{tmp_path}/x"}
-    for place, environment in (
+    for name, environment in (
         ("q q", elsewhere),
         ("x/qola", elsewhere | {"QOLA_CACHE_HOME": "relative"}),
         ("x/qola", elsewhere | {"QOLA_CACHE_HOME": ""}),
     ):
-        rc = tmp_path / place / "disk.bazelrc"
+        rc = tmp_path / name / "disk.bazelrc"
         result = run("build", "//...", QOLA_BAZEL="/bin/echo", **environment)
         assert (result.returncode, result.stdout) == (0, f"--bazelrc={rc} build //...\n")
-        assert rc.read_text() == f'common --disk_cache="{tmp_path / place}/disk"\n'
+        assert rc.read_text() == f'common --disk_cache="{tmp_path / name}/disk"\n'
     run("build", QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=rf'{tmp_path}/a"b\c')
     line = (tmp_path / r'a"b\c/disk.bazelrc').read_text()
     assert line == rf'common --disk_cache="{tmp_path}/a\"b\\c/disk"' + "\n"
-    # In a file of options it would be a line of its own.
+    # In a bazelrc file, the line break would add an option.
     result = run(
         "build", QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=f"{tmp_path}/d\ncommon --config=e"
     )
@@ -156,72 +156,75 @@ def test_one_cache(run: Run, tmp_path: Path) -> None:
     assert "control characters: $'" in result.stderr
     result = run("build", QOLA_BAZEL="/bin/echo", XDG_CACHE_HOME="relative", HOME=LOGIN_HOME)
     assert result.stdout == "build\n"
-    # Bazel's own, which no option may come before.
+    # --version must be the first argument of Bazel.
     result = run("--version", QOLA_BAZEL="/bin/echo", **elsewhere)
     assert "bazelrc" not in result.stdout
 
 
-def test_one_rule(function: Run, tmp_path: Path) -> None:
-    """Prevents: a cache elsewhere than rules, Python and lazy libraries have it."""
+def test_the_cache_directory(function: Run, tmp_path: Path) -> None:
+    """Prevents: bazelw uses another cache directory than rules, Python and lazy libraries."""
     for environ, expected in cache_rule(tmp_path, Path(LOGIN_HOME)):
-        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
-        result = function(f'unset HOME; export USER {words}; settings; printf %s "$CACHE"')
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
+        result = function(f'unset HOME; export USER {variables}; settings; printf %s "$CACHE"')
         assert result.stdout == str(expected), (environ, result.stderr)
 
 
 def test_the_disk_cache_of_another_home(run: Run, tmp_path: Path) -> None:
-    """Prevents a HOME of its own whose builds share the disk cache of passwd's: ~ in .bazelrc."""
+    """Prevents: with another HOME, `~` in .bazelrc selects the disk cache of passwd's home."""
     assert str(tmp_path) != LOGIN_HOME
     cache = tmp_path / ".cache/qola"
     result = run("build", QOLA_BAZEL="/bin/echo")
     assert result.stdout == f"--bazelrc={cache}/disk.bazelrc build\n"
     assert (cache / "disk.bazelrc").read_text() == f'common --disk_cache="{cache}/disk"\n'
-    # Without a HOME it is passwd's.
-    result = run("build", QOLA_BAZEL="/bin/echo", HOME="", **NO_HOME_NEEDED)
+    # Without HOME, the home directory in passwd counts.
+    result = run("build", QOLA_BAZEL="/bin/echo", HOME="", **NO_HOME)
     assert result.stdout == "build\n"
 
 
 def test_a_user_without_a_name(run: Run, function: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents: cron, systemd and `docker run -u`, where Bazel fails after the whole download."""
+    """Prevents: under cron, systemd or `docker run -u`, Bazel fails after the whole download."""
     (tmp_path / "bazel").write_text('#!/bin/sh\necho "$USER"\n')
     (tmp_path / "bazel").chmod(0o755)
     result = run("build", QOLA_BAZEL=str(tmp_path / "bazel"))
     assert result.stdout == pwd.getpwuid(os.getuid()).pw_name + "\n"
-    named = run("build", QOLA_BAZEL=str(tmp_path / "bazel"), USER="somebody")
-    assert named.stdout == "somebody\n"
-    # In passwd there is nobody of this number, and id says so.
+    explicit = run("build", QOLA_BAZEL=str(tmp_path / "bazel"), USER="somebody")
+    assert explicit.stdout == "somebody\n"
+    # passwd has no user with this number, and id fails.
     unknown = function('id() { echo 54321; return 1; }; unset USER; settings; echo "$USER"')
     assert unknown.stdout == f"{os.getuid()}\n"
 
 
 def test_a_user_without_a_home(run: Run, tmp_path: Path) -> None:
-    """Prevents: a container's user who names a cache and whose Bazel cannot write its outputs."""
+    """Prevents: in a container, Bazel cannot write outputs although the user has set a cache."""
     cache = tmp_path / "q"
     rc = f"--bazelrc={cache}/disk.bazelrc"
-    at = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": str(cache)}
-    result = run("build", HOME="/proc/nobody", **at)
+    variables = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": str(cache)}
+    result = run("build", HOME="/proc/nobody", **variables)
     assert result.stdout == f"--output_user_root={cache}/bazel {rc} build\n"
-    assert run("build", HOME="/proc/nobody", XDG_CACHE_HOME="/x", **at).stdout == f"{rc} build\n"
+    assert (
+        run("build", HOME="/proc/nobody", XDG_CACHE_HOME="/x", **variables).stdout
+        == f"{rc} build\n"
+    )
 
 
 @pytest.mark.quick(12)
 @pytest.mark.parametrize("kind", ["writable", "foreign", "link"])
 @pytest.mark.parametrize(
-    "place",
+    "path",
     [
         *("", "answers", "answers/{answer}", "disk.bazelrc", "disk", "bazelisk/1.28.1/bazelisk"),
         *("roots", "roots/{tree}", "roots/{tree}/usr/bin/bwrap", "roots/{tree}.partial/debs"),
         "roots/{tree}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
     ],
 )
-def test_what_another_user_planted(
-    run: Run, function: Run, tmp_path: Path, place: str, kind: str
+def test_files_of_another_user_are_refused(
+    run: Run, function: Run, tmp_path: Path, path: str, kind: str
 ) -> None:
-    """Prevents: a program, an answer or an option that another user put into a shared cache."""
+    """Prevents: bazelw uses a program, answer or option that another user put into the cache."""
     tree, answer = function('name_answer; echo "$DIGEST ${ANSWER##*/}"').stdout.split()
     cache = tmp_path / "shared"
-    planted = cache / place.format(tree=tree, answer=answer)
-    told = tmp_path / "told"
+    planted = cache / path.format(tree=tree, answer=answer)
+    output = tmp_path / "told"
     for file in (
         "answers/" + answer,
         "disk.bazelrc",
@@ -232,51 +235,51 @@ def test_what_another_user_planted(
         "bazelisk/1.28.1/bazelisk",
     ):
         (cache / file).parent.mkdir(parents=True, exist_ok=True)
-        (cache / file).write_text(f"#!/bin/sh\necho planted > {told}\n")
+        (cache / file).write_text(f"#!/bin/sh\necho planted > {output}\n")
         (cache / file).chmod(0o755)
     (cache / "answers" / answer).write_text(f"path\n{cache}/bazelisk/1.28.1/bazelisk\n")
-    uses: list[tuple[tuple[str, ...], dict[str, str]]] = [
+    calls: list[tuple[tuple[str, ...], dict[str, str]]] = [
         *((("build",), {"QOLA_BAZEL": bazel}) for bazel in ("", "tree", "/bin/echo")),
-        *((words, {}) for words in (("--in-tree", "true"), ("--doctor",), ("--uninstall",))),
+        *((options, {}) for options in (("--in-tree", "true"), ("--doctor",), ("--uninstall",))),
     ]
-    for arguments, environ in uses:
+    for arguments, environ in calls:
         if kind == "writable":
             planted.chmod(0o777)
         elif kind == "foreign":
             give_away(planted)
         elif not planted.is_symlink():
-            # Where it leads to is good; who made the link can lead it elsewhere.
+            # The target is valid, but the owner of the link can redirect it.
             planted.rename(tmp_path / "aside")
             planted.symlink_to(tmp_path / "aside")
             give_away(planted)
         result = run(*arguments, QOLA_CACHE_HOME=str(cache), **environ)
         assert result.returncode == EXIT_ENVIRONMENT, result
-        what = "writable by" if kind == "writable" else "another user's (mode"
-        assert f"bazelw: error: {planted} is {what}" in result.stderr
+        problem = "writable by" if kind == "writable" else "another user's (mode"
+        assert f"bazelw: error: {planted} is {problem}" in result.stderr
         assert "bazelw: to fix: QOLA_CACHE_HOME=" in result.stderr
         assert f"chmod go-w {planted}\n" in result.stderr
-        assert (result.stdout, told.exists()) == ("", False)
+        assert (result.stdout, output.exists()) == ("", False)
 
 
-def test_a_cache_below_a_directory_for_all(run: Run, tmp_path: Path) -> None:
-    """Prevents: a cache that others can rename away, before or after it is made."""
+def test_a_cache_below_a_world_writable_directory(run: Run, tmp_path: Path) -> None:
+    """Prevents: other users can rename the cache, before or after bazelw creates it."""
     (tmp_path / "all").mkdir()
     (tmp_path / "all").chmod(0o777)
-    at = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": f"{tmp_path}/all/q"}
-    result = run("build", **at)
+    variables = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": f"{tmp_path}/all/q"}
+    result = run("build", **variables)
     assert f"{tmp_path}/all is writable by everybody (mode 0777" in result.stderr
     assert list((tmp_path / "all").iterdir()) == []
     (tmp_path / "all").chmod(0o1777)
-    assert run("build", **at).returncode == 0
-    # The user's own link is followed, and where it leads is looked at.
+    assert run("build", **variables).returncode == 0
+    # bazelw follows a link of the user, and checks the target.
     (tmp_path / "link").symlink_to(tmp_path / "all/q")
-    assert run("build", **at | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode == 0
+    assert run("build", **variables | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode == 0
     (tmp_path / "all").chmod(0o777)
-    assert run("build", **at | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode != 0
+    assert run("build", **variables | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode != 0
 
 
-def test_a_generous_umask(run: Run, tmp_path: Path) -> None:
-    """Prevents: a user whose own cache, made under umask 0, is refused at the second call."""
+def test_a_cache_created_under_umask_0(run: Run, tmp_path: Path) -> None:
+    """Prevents: bazelw refuses a cache that it created under umask 0."""
     wrap = ("sh", "-c", 'umask 0; exec "$@"', "_")
     for _ in range(2):
         result = run("build", wrap=wrap, QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=f"{tmp_path}/q/q")
@@ -284,23 +287,23 @@ def test_a_generous_umask(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "q/q/disk").stat().st_mode & 0o077 == 0
 
 
-def test_mount_points_under_a_generous_umask(function: Run, tmp_path: Path) -> None:
-    """Prevents: a directory of the tree in which others can put configuration."""
+def test_mount_points_under_umask_0(function: Run, tmp_path: Path) -> None:
+    """Prevents: other users can add configuration to a directory of the tree."""
     text = (
         f'umask 0; for path in /etc/passwd /usr/bin; do bind_over "{tmp_path}/r" --bind $path; done'
     )
     assert function(f"BINDS=(); {text}").returncode == 0
-    made = [tmp_path / "r" / path for path in ("etc", "etc/passwd", "usr/bin")]
-    assert [path.stat().st_mode & 0o777 for path in made] == [0o755, 0o644, 0o755]
+    created = [tmp_path / "r" / path for path in ("etc", "etc/passwd", "usr/bin")]
+    assert [path.stat().st_mode & 0o777 for path in created] == [0o755, 0o644, 0o755]
 
 
-def test_override_passes_the_exit_code_on(run: Run) -> None:
-    """Prevents a build that fails and looks as if it had passed."""
+def test_override_returns_the_exit_code(run: Run) -> None:
+    """Prevents: a failed build looks like a successful build."""
     assert run("build", QOLA_BAZEL="/bin/false").returncode == 1
 
 
-def test_termination_reaches_a_bazel_that_is_watched(workspace: Path, tmp_path: Path) -> None:
-    """Prevents: a build that goes on after CI ended bazelw, before a compiler was ever fetched."""
+def test_termination_reaches_a_watched_bazel(workspace: Path, tmp_path: Path) -> None:
+    """Prevents: a build continues after CI terminates bazelw, before a compiler is fetched."""
     bazel = tmp_path / "bazel"
     bazel.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
     bazel.chmod(0o755)
@@ -310,14 +313,14 @@ def test_termination_reaches_a_bazel_that_is_watched(workspace: Path, tmp_path: 
         assert process.stdout
         child = Path("/proc", process.stdout.readline().strip())
         assert child.exists()
-        assert child.name != str(process.pid), "nobody watches"
+        assert child.name != str(process.pid), "bazelw does not watch Bazel"
         process.terminate()
         assert process.wait(timeout=20) == -signal.SIGTERM
         wait_for(lambda: not child.exists())
 
 
-def test_override_that_is_no_program(run: Run) -> None:
-    """Prevents a typo in QOLA_BAZEL from silently choosing another Bazel."""
+def test_override_without_a_program(run: Run) -> None:
+    """Prevents: a typo in QOLA_BAZEL silently selects another Bazel."""
     result = run("build", QOLA_BAZEL="/no/bazel")
     assert result.returncode == EXIT_ENVIRONMENT
     assert result.stderr == (
@@ -327,14 +330,14 @@ def test_override_that_is_no_program(run: Run) -> None:
 
 
 def test_wrapper_options_take_no_arguments(run: Run) -> None:
-    """Prevents `--uninstall --help` from uninstalling."""
+    """Prevents: `--uninstall --help` uninstalls."""
     result = run("--uninstall", "--help")
     assert result.returncode == 2
     assert result.stderr.startswith("usage: ./bazelw")
 
 
 def test_no_lock(run: Run, workspace: Path) -> None:
-    """Prevents a set-up of unpinned packages."""
+    """Prevents: bazelw sets up unpinned packages."""
     (workspace / "third_party/debian/packages.lock").unlink()
     result = run("build", QOLA_BAZEL="tree")
     assert result.returncode == EXIT_ENVIRONMENT
@@ -343,7 +346,7 @@ def test_no_lock(run: Run, workspace: Path) -> None:
 
 
 def test_cache_that_cannot_be_written(function: Run) -> None:
-    """Prevents a raw mkdir message for a home directory that is not the user's."""
+    """Prevents: a raw mkdir error for a home directory that the user cannot write to."""
     result = function("QOLA_CACHE_HOME=/proc/nowhere; settings; make_tree")
     assert result.returncode == EXIT_ENVIRONMENT
     assert "cannot write to /proc/nowhere" in result.stderr
@@ -351,7 +354,7 @@ def test_cache_that_cannot_be_written(function: Run) -> None:
 
 
 def test_disk_too_small(function: Run, workspace: Path) -> None:
-    """Prevents a set-up that fills the disk before it fails."""
+    """Prevents: the setup fills the disk before it fails."""
     _set_lock(workspace, "base-files 1 00 forky", megabytes=10**9)
     result = function("make_tree")
     assert result.returncode == EXIT_ENVIRONMENT
@@ -361,7 +364,7 @@ def test_disk_too_small(function: Run, workspace: Path) -> None:
 @needs_dpkg
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the right to mount away")
 def test_no_right_to_make_namespaces(run: Run) -> None:
-    """Prevents a bubblewrap message where a container needs a flag."""
+    """Prevents: a bubblewrap error does not name the missing flag of a container."""
     deny = "echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-sys_admin"
     wrap = ("unshare", "--user", "--map-root-user", "sh", "-c", f'{deny} "$@"', "_")
     result = run("build", wrap=wrap, QOLA_BAZEL="tree")
@@ -373,7 +376,7 @@ def test_no_right_to_make_namespaces(run: Run) -> None:
 
 @needs_dpkg
 def test_unpack(function: Run, tmp_path: Path) -> None:
-    """Prevents documentation in the tree, and a package that fails to unpack unnoticed."""
+    """Prevents: the tree contains documentation, or a package fails to unpack without an error."""
     _deb(tmp_path, "base-files", "1", {"usr/lib/base": "b", "usr/share/doc/base/copyright": "c"})
     _deb(tmp_path, "other", "1", {"usr/lib/other": "o", "usr/lib/jvm/x/jmods/j": "j"})
     result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
@@ -387,8 +390,8 @@ def test_unpack(function: Run, tmp_path: Path) -> None:
     assert "broken_1_all.deb" in result.stderr
 
 
-def test_only_dead_set_ups_are_removed(function: Run, tmp_path: Path) -> None:
-    """Prevents half trees that stay for ever, and removing one that is being made."""
+def test_only_abandoned_trees_are_removed(function: Run, tmp_path: Path) -> None:
+    """Prevents: unfinished trees stay forever, or bazelw removes a tree that is being built."""
     roots = tmp_path / ".cache/qola/roots"
     for name in ("dead", "alive"):
         (roots / f"{name}.partial/root").mkdir(parents=True)
@@ -401,8 +404,8 @@ def test_only_dead_set_ups_are_removed(function: Run, tmp_path: Path) -> None:
     assert (roots / "alive.partial").exists()
 
 
-def test_trees_out_of_use_are_removed(function: Run, tmp_path: Path) -> None:
-    """Prevents a tree per refreshed lock, for ever, and removing one that is in use."""
+def test_unused_trees_are_removed(function: Run, tmp_path: Path) -> None:
+    """Prevents: each refreshed lock leaves a tree, or bazelw removes a tree that is in use."""
     roots = tmp_path / ".cache/qola/roots"
     for name, days in (("old", 31), ("recent", 29)):
         (roots / name).mkdir(parents=True)
@@ -414,20 +417,20 @@ def test_trees_out_of_use_are_removed(function: Run, tmp_path: Path) -> None:
     assert (roots / "recent").exists()
 
 
-def test_settings_name_paths_that_must_show(function: Run, tmp_path: Path) -> None:
-    """Prevents a pip index or certificate below /usr or /etc that is invisible in the tree."""
+def test_paths_in_settings_are_visible(function: Run, tmp_path: Path) -> None:
+    """Prevents: the tree hides a pip index or certificate below /usr or /etc."""
     (tmp_path / ".config/pip").mkdir(parents=True)
     (tmp_path / ".config/pip/pip.conf").write_text(
         "[global]\nfind-links = /usr/share/wheels\n  file:///usr/share/more\nindex-url=https://h/usr/x\n"
     )
     result = function("PIP_CERT=/etc/own/ca.pem named_paths")
-    found = result.stdout.splitlines()
-    assert {"/usr/share/wheels", "/usr/share/more", "/etc/own/ca.pem"} <= set(found)
-    assert not any(path.startswith("/usr/x") for path in found)
+    paths = result.stdout.splitlines()
+    assert {"/usr/share/wheels", "/usr/share/more", "/etc/own/ca.pem"} <= set(paths)
+    assert not any(path.startswith("/usr/x") for path in paths)
 
 
-def test_this_script_on_path_is_not_taken_for_bazel(function: Run, workspace: Path) -> None:
-    """Prevents an endless chain when `bazel` on PATH is a link to bazelw."""
+def test_bazelw_on_path_is_not_bazel(function: Run, workspace: Path) -> None:
+    """Prevents: an endless recursion if `bazel` on PATH is a link to bazelw."""
     link = workspace / "bazel"
     link.symlink_to(workspace / "bazelw")
     result = function(f'WORKSPACE_LINK="{link}"; usable "$WORKSPACE_LINK" || echo "$WHY_NOT"')
@@ -435,7 +438,7 @@ def test_this_script_on_path_is_not_taken_for_bazel(function: Run, workspace: Pa
 
 
 def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
-    """Prevents building with a Bazel that is not the pinned one."""
+    """Prevents: bazelw builds with another Bazel than the pinned version."""
     other = tmp_path / "bazel"
     other.write_text("#!/bin/sh\necho bazel 4.2.3\n")
     other.chmod(0o755)
@@ -444,7 +447,7 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
 
 
 def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents: a crash of Debian's own Bazel, which cannot read MODULE.bazel.lock."""
+    """Prevents: Debian's Bazel, which cannot read MODULE.bazel.lock, crashes."""
     shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
     bazel = tmp_path / "bazel"
     crash = "echo FATAL: bazel crashed >&2; echo Caused by: Abstract classes >&2; exit 37"
@@ -463,36 +466,38 @@ def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: P
 
 
 def test_a_lock_is_hidden_in_the_tree(function: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents: a crash of the tree's Bazel at the lock that another Bazel left."""
-    hidden = f'machine_binds "{tmp_path}/tree"; printf "%s\n" "${{BINDS[@]: -3}}"'
+    """Prevents: the tree's Bazel crashes at a lock that another Bazel wrote."""
+    script = f'machine_binds "{tmp_path}/tree"; printf "%s\n" "${{BINDS[@]: -3}}"'
     (tmp_path / "tree/usr/share/qola").mkdir(parents=True)
-    assert "MODULE.bazel.lock" not in function(hidden).stdout
+    assert "MODULE.bazel.lock" not in function(script).stdout
     (workspace / "MODULE.bazel.lock").write_text('{"lockFileVersion": 13}')
     empty = tmp_path / "tree/usr/share/qola/no-lock"
-    lines = function(hidden).stdout.splitlines()
+    lines = function(script).stdout.splitlines()
     assert lines == ["--ro-bind", str(empty), f"{workspace}/MODULE.bazel.lock"]
     assert empty.read_bytes() == b""
 
 
-def test_the_machines_pythons_show_in_the_tree(function: Run, tmp_path: Path) -> None:
-    """Prevents: no module built for a virtual environment of /usr/bin/python3."""
+def test_pythons_of_the_host_are_visible_in_the_tree(function: Run, tmp_path: Path) -> None:
+    """Prevents: modules cannot be built for a virtual environment of /usr/bin/python3."""
     tree = tmp_path / "tree"
     (tree / "usr/bin").mkdir(parents=True)
-    found = [p for p in Path("/usr/bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", p.name)]
-    assert found, "a machine without a Python in /usr"
-    library = Path("/usr/lib", found[0].name)
-    bound = f'machine_binds "{tree}"; printf "%s\n" "${{BINDS[@]}}"'
-    lines = function(bound).stdout.splitlines()
-    for path in (found[0], library):
+    pythons = [
+        p for p in Path("/usr/bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", p.name)
+    ]
+    assert pythons, "a machine without a Python in /usr"
+    library = Path("/usr/lib", pythons[0].name)
+    script = f'machine_binds "{tree}"; printf "%s\n" "${{BINDS[@]}}"'
+    lines = function(script).stdout.splitlines()
+    for path in (pythons[0], library):
         assert ("--ro-bind", str(path)) in itertools.pairwise(lines)
-    # The tree's own wins: its programs are made for each other.
-    (tree / "usr/bin" / found[0].name).write_text("#!/bin/sh\n")
-    lines = function(bound).stdout.splitlines()
-    assert not {str(found[0]), str(library)} & {*lines}
+    # A Python of the tree has priority, because the tree's programs need it.
+    (tree / "usr/bin" / pythons[0].name).write_text("#!/bin/sh\n")
+    lines = function(script).stdout.splitlines()
+    assert not {str(pythons[0]), str(library)} & {*lines}
 
 
 def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents: modules of whatever the registry serves, where bazelw finds a Bazel for it."""
+    """Prevents: with an installed Bazel, modules of the registry are used without a check."""
     shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
     (tmp_path / "bin").mkdir()
     bazel = tmp_path / "bin/bazel"
@@ -507,7 +512,7 @@ def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Pa
     path = f"{bazel.parent}:/usr/bin:/bin"
     assert run("build", PATH=path).returncode == 0
     assert lock.read_bytes() == pinned.read_bytes()
-    # What Bazel adds stays until another one is pinned.
+    # Additions of Bazel stay until another lock is pinned.
     lock.write_text("more")
     run("build", PATH=path)
     assert lock.read_text() == "more"
@@ -519,17 +524,17 @@ def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Pa
 SHA256 = r"'7\.7\.1 (\w+ \w+)'\) sha256=([0-9a-f]{64}) ;;"
 
 
-def test_bazelisk_verifies_what_it_downloads(function: Run, tmp_path: Path) -> None:
-    """Prevents: a Bazel from whoever stands in for its site, on machines that have Bazelisk."""
+def test_bazelisk_gets_the_digest_of_bazel(function: Run, tmp_path: Path) -> None:
+    """Prevents: Bazelisk runs a Bazel from a manipulated server."""
     version = (ROOT / ".bazelversion").read_text().strip()
     known = dict(
         re.findall(SHA256.replace("7\\.7\\.1", re.escape(version)), (ROOT / "bazelw").read_text())
     )
     assert set(known) == {"Linux x86_64", "Linux aarch64", "Darwin x86_64", "Darwin arm64"}
-    told = 'pin_download; env | sed -n "s/^BAZELISK_VERIFY_SHA256=//p"'
-    assert function(told).stdout.strip() in known.values()
-    assert function(f"USE_BAZEL_VERSION=8.4.2; {told}").stdout == ""
-    assert function(f"export BAZELISK_VERIFY_SHA256=aa; {told}").stdout == "aa\n"
+    script = 'pin_download; env | sed -n "s/^BAZELISK_VERIFY_SHA256=//p"'
+    assert function(script).stdout.strip() in known.values()
+    assert function(f"USE_BAZEL_VERSION=8.4.2; {script}").stdout == ""
+    assert function(f"export BAZELISK_VERIFY_SHA256=aa; {script}").stdout == "aa\n"
 
 
 BAZELISK = next(cache_directory(os.environ).glob("bazelisk/*/bazelisk"), None)
@@ -537,7 +542,7 @@ BAZELISK = next(cache_directory(os.environ).glob("bazelisk/*/bazelisk"), None)
 
 @pytest.mark.skipif(not BAZELISK, reason="needs a Bazelisk that bazelw fetched")
 def test_another_bazel_is_refused(function: Run, tmp_path: Path) -> None:
-    """Prevents: running what a mirror of Bazel's has under the pinned version's name."""
+    """Prevents: bazelw runs another file that a mirror serves as the pinned version."""
     (tmp_path / "MODULE.bazel").touch()
     shutil.copy(ROOT / ".bazelversion", tmp_path)
     with serving(Files()) as server:
@@ -552,8 +557,8 @@ def test_another_bazel_is_refused(function: Run, tmp_path: Path) -> None:
     assert "sha256" in result.stderr.lower()
 
 
-def test_bazelisk_that_hangs_falls_through(function: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents minutes of silence while Bazelisk retries a site that does not answer."""
+def test_bazelisk_that_hangs_is_stopped(function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents: minutes without output while Bazelisk retries a server that does not answer."""
     slow = tmp_path / "bazelisk"
     slow.write_text("#!/bin/sh\nsleep 60\n")
     slow.chmod(0o755)
@@ -567,8 +572,10 @@ def test_bazelisk_that_hangs_falls_through(function: Run, workspace: Path, tmp_p
     assert "started" not in result.stdout
 
 
-def test_groups_of_a_conf_are_read_apart(function: Run, workspace: Path, tmp_path: Path) -> None:
-    """Prevents a group that is resolved with the suites or the packages of another one."""
+def test_groups_of_a_conf_are_read_separately(
+    function: Run, workspace: Path, tmp_path: Path
+) -> None:
+    """Prevents: a group is resolved with suites or packages of another group."""
     (workspace / "a.conf").write_text(
         "group new\nsuite forky\nsuite experimental lib*\npackage gcc\nleave-out doc\n"
         "group old\nsuite bookworm\nonly libc6\n"
@@ -598,20 +605,20 @@ def test_groups_of_a_conf_are_read_apart(function: Run, workspace: Path, tmp_pat
     "directory",
     ["third_party/debian", "third_party/rocm", "third_party/rocm_headers", "tests/servers"],
 )
-def test_every_lock_is_of_its_conf(directory: str) -> None:
-    """Prevents a package that was added to a conf, or moved to another group, and never locked."""
-    group, wanted = "all", set()
+def test_every_lock_matches_its_conf(directory: str) -> None:
+    """Prevents: a package or group of packages.conf is missing in packages.lock."""
+    group, declared = "all", set()
     for line in (ROOT / directory / "packages.conf").read_text().splitlines():
-        word, _, rest = line.partition(" ")
-        if word == "group":
-            group = rest
-        elif word in ("package", "only"):
-            wanted.add((rest.replace("{llvm}", LLVM), group))
+        keyword, _, value = line.partition(" ")
+        if keyword == "group":
+            group = value
+        elif keyword in ("package", "only"):
+            declared.add((value.replace("{llvm}", LLVM), group))
     locked = [
         line.split(" ")
         for line in (ROOT / directory / "packages.lock").read_text().splitlines()
         if not line.startswith("#")
     ]
     assert {len(fields) for fields in locked} == {7}
-    assert wanted <= {(fields[0], fields[6]) for fields in locked}
-    assert {fields[6] for fields in locked} == {group for _, group in wanted}
+    assert declared <= {(fields[0], fields[6]) for fields in locked}
+    assert {fields[6] for fields in locked} == {group for _, group in declared}

@@ -1,4 +1,4 @@
-"""bazelw killed at any moment while it makes its tree: the next call makes a whole one."""
+"""Kill bazelw at random moments while it builds its tree: the next call builds a complete tree."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TIMES = 15
 
 
 def test_at_random_moments(machine: Machine, server: Files) -> None:
-    """Prevents: a tree with half a package in it, one that is never finished, and leftovers."""
+    """Prevents: a tree with a partial package, a tree that is never finished, or leftovers."""
     server.content = mirror("snapshot/20261030T140801Z", *PACKAGES)
     roots = machine.directory / "roots"
     start = time.monotonic()
     result = machine.run(MAKE)
-    lasted = time.monotonic() - start
+    duration = time.monotonic() - start
     assert result.returncode == 0, result.stderr
     whole = read(roots / "tree")
     assert set(PACKAGES) <= {name.rpartition("/")[2] for name in whole}
-    chance = random.Random(1)
+    rng = random.Random(1)
     seen = set()
     for _ in range(TIMES):
         shutil.rmtree(roots)
-        machine.killed(MAKE, chance.uniform(0, 1.1 * lasted))
+        machine.run_and_kill(MAKE, rng.uniform(0, 1.1 * duration))
         left = {path.name for path in roots.iterdir()} if roots.is_dir() else set()
         seen.add(frozenset(left))
         assert "tree" not in left or read(roots / "tree") == whole
@@ -36,5 +36,5 @@ def test_at_random_moments(machine: Machine, server: Files) -> None:
         assert result.returncode == 0, result.stderr
         assert read(roots / "tree") == whole
         assert {path.name for path in roots.iterdir()} == {"tree", "tree.lock"}
-    # Some were killed before it was whole, with something there.
+    # Some runs were killed with a partial tree.
     assert frozenset({"tree.partial", "tree.lock"}) in seen

@@ -1,4 +1,4 @@
-"""tools/setup/make_registry.py: the registry that stands in for the Bazel Central Registry."""
+"""tools/setup/make_registry.py: the local registry that replaces the Bazel Central Registry."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MODULES = [
 
 
 def test_golden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents an unnoticed change of what every build in a tree resolves."""
+    """Prevents: an unnoticed change of the modules that builds in a tree resolve."""
     few = {"platforms": ("0.0.4",), "rules_cc": ("0.0.9",)}
     monkeypatch.setattr(make_registry, "RELEASES", few)
     files = make_registry.registry(MODULES, BAZEL_TOOLS, "/usr/share/qola/registry")
@@ -54,20 +54,20 @@ def test_golden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text == (HERE / "golden/registry.txt").read_text()
 
 
-def test_version_is_all_that_changes() -> None:
-    """Prevents a MODULE.bazel that Bazel refuses because its version is not the directory's."""
+def test_only_the_version_changes() -> None:
+    """Prevents: Bazel rejects a MODULE.bazel whose version differs from its directory."""
     assert make_registry.with_version(RULES_CC, "0.0.9") == RULES_CC.replace("0.0.11", "0.0.9")
     added = make_registry.with_version(PLATFORMS, "0.0.4")
     assert added == 'module(version = "0.0.4", name = "platforms")\n'
 
 
-def test_development_dependencies_are_not_asked_for() -> None:
-    """Prevents a registry that demands modules (stardoc) no build of a consumer ever loads."""
+def test_development_dependencies_are_ignored() -> None:
+    """Prevents: the registry needs modules (stardoc) that a consumer's build never loads."""
     assert make_registry.dependencies(RULES_CC) == {("platforms", "0.0.10")}
 
 
-def test_every_served_module_parses_and_names_itself() -> None:
-    """Prevents a file Bazel cannot read, for each module and version served."""
+def test_every_served_module_has_its_name_and_version() -> None:
+    """Prevents: Bazel cannot read a served MODULE.bazel."""
     files = make_registry.registry(MODULES, 'bazel_dep(name = "zlib", version = "1")', "/r")
     served = [name for name in files if name.startswith("modules/") and name.endswith(".bazel")]
     for name in ("rules_cc", "platforms"):
@@ -76,14 +76,14 @@ def test_every_served_module_parses_and_names_itself() -> None:
     assert "0.0.9" in make_registry.RELEASES["rules_cc"]
     for name in served:
         _, module_name, version, _ = name.split("/")
-        # The first is that of module().
+        # The first call is module().
         call = next(n for n in ast.walk(ast.parse(files[name])) if isinstance(n, ast.Call))
         keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
         assert (keywords["name"], keywords["version"]) == (module_name, version)
 
 
 def test_missing_module_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents a half registry, which would fail only later and elsewhere."""
+    """Prevents: an incomplete registry, which fails later and elsewhere."""
     debian = _debian(tmp_path / "bazel", {"rules/cc": RULES_CC})
     code = make_registry.main(["--bazel", str(debian), "--out", str(tmp_path / "out")])
     assert code == 1
@@ -95,7 +95,7 @@ def test_missing_module_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_written_registry_points_at_the_packaged_sources(tmp_path: Path) -> None:
-    """Prevents paths of the build machine in the registry."""
+    """Prevents: the registry contains paths of the build machine."""
     debian = _debian(tmp_path / "bazel", {"rules/cc": RULES_CC, "tools/platforms": PLATFORMS})
     assert make_registry.main(["--bazel", str(debian), "--out", str(tmp_path / "out")]) == 0
     source = (tmp_path / "out/modules/rules_cc/0.0.11/source.json").read_text()
@@ -106,7 +106,7 @@ def test_written_registry_points_at_the_packaged_sources(tmp_path: Path) -> None
     not Path("/usr/share/qola/registry").is_dir(), reason="runs in the private tree only"
 )
 def test_registry_of_this_tree_is_current() -> None:
-    """Prevents a tree whose registry another version of the script made."""
+    """Prevents: another version of the script wrote the registry of the tree."""
     bazel, out = Path("/usr/share/bazel"), Path("/usr/share/qola/registry")
     tools = (bazel / "embedded_tools/MODULE.bazel").read_text()
     for name, text in make_registry.registry(

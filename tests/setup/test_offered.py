@@ -1,4 +1,4 @@
-"""A mirror that moved on: newer packages in signed suites, and the locked ones nowhere."""
+"""A mirror with newer packages in signed suites, but without the locked packages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Archive:
-    """An archive of one suite, built with dpkg's tools and signed."""
+    """An archive with one suite, built with dpkg's tools and signed."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.directory = directory
@@ -71,13 +71,13 @@ class Archive:
         replace(machine.workspace / "tools/setup/resolve.sh", KEYRING, str(keyring))
 
     def call(self, *command: str) -> None:
-        """Run a program that has to succeed."""
+        """Run a program that must succeed."""
         subprocess.run(command, check=True, capture_output=True)
 
     def add(
         self, name: str, version: str, files: dict[str, str], architecture: str = "all"
     ) -> None:
-        """Build a package and put it into the suite."""
+        """Build a package and add it to the suite."""
         source = self.directory / name
         for path, text in files.items():
             (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -114,8 +114,8 @@ class Archive:
 
 
 @pytest.fixture
-def moved(machine: Machine, tmp_path: Path) -> Archive:
-    """A machine whose mirror has newer versions alone, and which reaches no snapshot."""
+def updated_mirror(machine: Machine, tmp_path: Path) -> Archive:
+    """A machine whose mirror has only newer versions, and which cannot reach a snapshot."""
     (tmp_path / "archive").mkdir()
     archive = Archive(tmp_path / "archive", machine)
     archive.add("alpha", "1:2-1", {"usr/lib/alpha": "new"})
@@ -134,19 +134,19 @@ def moved(machine: Machine, tmp_path: Path) -> Archive:
     return archive
 
 
-def offered(machine: Machine, name: str) -> Path:
-    """Where the lock is that stands in for a checkout's."""
+def replacement_lock(machine: Machine, name: str) -> Path:
+    """Return the directory of the lock that replaces a lock of the checkout."""
     home = machine.variables.get("QOLA_CACHE_HOME", str(machine.directory / ".cache/qola"))
     return Path(home) / f"offered/third_party-{name}-{TIME}"
 
 
-def test_the_tree_goes_on_with_what_suites_offer(moved: Archive) -> None:
-    """Prevents: a README whose first command fails once a mirror has moved on."""
-    machine = moved.machine
-    # A cache in the checkout, as CI has it.
+def test_the_tree_uses_newer_packages(updated_mirror: Archive) -> None:
+    """Prevents: the README's first command fails after a mirror deleted the locked packages."""
+    machine = updated_mirror.machine
+    # A cache in the checkout, as in CI.
     machine.variables["QOLA_CACHE_HOME"] = str(machine.workspace / ".cache/qola")
     pinned = (machine.workspace / "third_party/debian/packages.lock").read_text()
-    # What the tree's own programs would do needs Debian's.
+    # The last step needs programs of Debian, which this tree lacks.
     finish = "tree_finish() { :; }; old=$TREE; "
     result = machine.run(
         f'{finish} make_some_tree; echo "$old"; echo "$TREE"; cat "$TREE/usr/lib/alpha"'
@@ -154,30 +154,33 @@ def test_the_tree_goes_on_with_what_suites_offer(moved: Archive) -> None:
     assert result.returncode == 0, result.stderr
     old, tree, text = result.stdout.splitlines()
     assert text == "new"
-    assert old != tree, "another lock is another tree"
+    assert old != tree, "another lock must have another tree"
     assert "3 of 3 packages that third_party/debian/packages.lock pins" in result.stderr
     assert "WARNING: NOT the packages that third_party/debian/packages.lock pins" in result.stderr
     assert (machine.workspace / "third_party/debian/packages.lock").read_text() == pinned
-    found = (offered(machine, "debian") / "packages.lock").read_text()
+    new_lock = (replacement_lock(machine, "debian") / "packages.lock").read_text()
     assert re.search(
-        r"^alpha 1:2-1 [0-9a-f]{64} forky \d+ pool/main/alpha_2-1_all.deb all$", found, re.M
+        r"^alpha 1:2-1 [0-9a-f]{64} forky \d+ pool/main/alpha_2-1_all.deb all$", new_lock, re.M
     )
-    # The next call knows.
+    # The next call uses the replacement lock.
     result = machine.run('warn_of_offered; echo "$TREE"')
     assert result.stdout == f"{tree}\n"
-    assert f"to try the pinned ones again: rm -r {offered(machine, 'debian')}" in result.stderr
+    assert (
+        f"to try the pinned ones again: rm -r {replacement_lock(machine, 'debian')}"
+        in result.stderr
+    )
 
 
-def test_suites_that_nobody_signed_are_refused(moved: Archive) -> None:
-    """Prevents: a compiler from whoever stands in for a mirror, once the pinned one is nowhere."""
-    content = moved.machine.server.content
+def test_suites_without_a_valid_signature_are_refused(updated_mirror: Archive) -> None:
+    """Prevents: a manipulated mirror can supply a compiler when the pinned one is missing."""
+    content = updated_mirror.machine.server.content
     content["/own/dists/forky/InRelease"] = content["/own/dists/forky/InRelease"].replace(
         b"2026", b"2027"
     )
-    result = moved.machine.run("offer third_party/debian")
+    result = updated_mirror.machine.run("offer third_party/debian")
     assert result.returncode == 36
     assert "no mirror serves Debian's suites: forky" in result.stderr
-    assert not (offered(moved.machine, "debian") / "packages.lock").exists()
+    assert not (replacement_lock(updated_mirror.machine, "debian") / "packages.lock").exists()
 
 
 BAZEL = """#!/bin/sh
@@ -188,11 +191,11 @@ exit 7
 """
 
 
-def test_bazel_runs_again_with_another_compiler(moved: Archive, tmp_path: Path) -> None:
-    """Prevents: a build that stops where a rule finds the pinned compiler nowhere."""
-    machine = moved.machine
+def test_bazel_runs_again_with_another_compiler(updated_mirror: Archive, tmp_path: Path) -> None:
+    """Prevents: a build stops because no server has the pinned compiler."""
+    machine = updated_mirror.machine
     bazel = tmp_path / "bazel"
-    bazel.write_text(BAZEL.format(place=offered(machine, "rocm")))
+    bazel.write_text(BAZEL.format(place=replacement_lock(machine, "rocm")))
     bazel.chmod(0o755)
     machine.variables["QOLA_BAZEL"] = str(bazel)
     result = machine.run('"$WORKSPACE/bazelw" build "//a b" && cat calls')
@@ -201,28 +204,28 @@ def test_bazel_runs_again_with_another_compiler(moved: Archive, tmp_path: Path) 
         line.split("--bazelrc")[-1].split(" ", 1)[1] for line in result.stdout.splitlines()
     ] == ["build //a b"] * 2
     assert "WARNING: NOT the packages that third_party/rocm/packages.lock pins" in result.stderr
-    sdk = json.loads((offered(machine, "rocm") / "sdk.json").read_text())
+    sdk = json.loads((replacement_lock(machine, "rocm") / "sdk.json").read_text())
     assert sdk == {
         "clang_version": "31.2.4",
         "hip_version": "9.8.7",
         "rocm_version": "9.8.1",
         "optional_flags": ["-f"],
     }
-    # With a compiler from before, packages that are first asked for later count as well.
-    for name in ("calls", str(offered(machine, "rocm_headers") / "packages.lock")):
+    # bazelw also replaces packages that a later build requests, after the compiler.
+    for name in ("calls", str(replacement_lock(machine, "rocm_headers") / "packages.lock")):
         (machine.workspace / name).unlink(missing_ok=True)
-    (offered(machine, "rocm") / "fetched").touch()
-    bazel.write_text(BAZEL.format(place=offered(machine, "rocm_headers")))
+    (replacement_lock(machine, "rocm") / "fetched").touch()
+    bazel.write_text(BAZEL.format(place=replacement_lock(machine, "rocm_headers")))
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 7
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 0
-    # Another failure is passed on as it is.
+    # bazelw returns the exit code of other failures.
     bazel.write_text("#!/bin/sh\nexit 5\n")
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 5
 
 
-def test_refresh_updates_what_depends_on_the_lock(moved: Archive) -> None:
-    """Prevents: a refreshed lock beside versions, dates and figures of the old one."""
-    machine = moved.machine
+def test_refresh_updates_all_files_that_depend_on_the_lock(updated_mirror: Archive) -> None:
+    """Prevents: after a refresh, versions, dates and sizes belong to the old lock."""
+    machine = updated_mirror.machine
     docs = machine.workspace / "docs/guide"
     docs.mkdir(parents=True)
     (docs / "setup.md").write_text("| Download | 436 MB, 338 packages |\n")
@@ -246,7 +249,7 @@ def test_refresh_updates_what_depends_on_the_lock(moved: Archive) -> None:
     assert "but for optional_flags: ./bazelw test //tests/setup:test_sdk" in result.stderr
     assert (docs / "setup.md").read_text() == "| Download | 0 MB, 2 packages |\n"
     assert (docs / "bazel.md").read_text() == "It is fetched (0 MB) when\n"
-    # What a refresh that was ended left behind.
+    # State after an interrupted refresh.
     (machine.workspace / "third_party/rocm/sdk.json").write_text(json.dumps(SDK, indent=2) + "\n")
     result = machine.run("refresh-lock")
     assert "third_party/rocm/packages.lock is up to date" in result.stderr

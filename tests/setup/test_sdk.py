@@ -1,4 +1,4 @@
-"""The pinned ROCm: runs from a relative path, reads the SDK alone, is what sdk.json says."""
+"""The pinned ROCm: runs from a relative path, reads only the SDK, and matches sdk.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SDK = CLANG.parent.parent
 FLAGS = Path(os.environ["QOLA_TEST_FLAGS"]).read_text(encoding="utf-8")
 KNOWN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_SDK_JSON"]).read_text())
 
-PLACES = [
+SDK_PATHS = [
     "-no-canonical-prefixes",
     "--sysroot=here/sysroot",
     "--rocm-path=here/rocm",
@@ -41,44 +41,44 @@ extern "C" int run(float* p, int n) {
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A directory that knows the SDK by a relative path alone."""
+    """A directory that refers to the SDK only by a relative path."""
     (tmp_path / "here").symlink_to(SDK)
     (tmp_path / "program.cpp").write_text(PROGRAM, encoding="utf-8")
     return tmp_path
 
 
 def run(work: Path, program: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """Start one of the SDK's programs with an empty environment."""
+    """Run a program of the SDK with an empty environment."""
     command = [f"here/bin/{program}", *args]
     return subprocess.run(command, cwd=work, env={}, text=True, capture_output=True, check=False)
 
 
 def starlark_list(name: str) -> Any:
-    """A list literal of flags.bzl, which Python reads as well."""
+    """Return a list literal of flags.bzl, which is also valid Python."""
     for statement in ast.parse(FLAGS).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
             return ast.literal_eval(statement.value)
     raise AssertionError(f"flags.bzl has no {name}")
 
 
-def test_compile_and_link_read_the_sdk_alone(work: Path) -> None:
-    """Prevents: a header or library of the machine in a kernel, found by the compiler's habits."""
-    compiled = run(work, "clang++", *PLACES, *HIP, "-MD", "-c", "program.cpp", "-o", "program.o")
+def test_compile_and_link_read_only_the_sdk(work: Path) -> None:
+    """Prevents: the compiler's default paths add a header or library of the host to a kernel."""
+    compiled = run(work, "clang++", *SDK_PATHS, *HIP, "-MD", "-c", "program.cpp", "-o", "program.o")
     assert compiled.returncode == 0, compiled.stderr
     read = (work / "program.d").read_text().replace("\\\n", " ").split()[1:]
     assert "here/rocm/include/hip/hip_runtime.h" in read
     assert [path for path in read if not path.startswith("here/")] == ["program.cpp"]
 
-    link = ["-shared", "-fuse-ld=lld", *PLACES[:2], "-Lhere/rocm/lib", "-lamdhip64"]
+    link = ["-shared", "-fuse-ld=lld", *SDK_PATHS[:2], "-Lhere/rocm/lib", "-lamdhip64"]
     linked = run(work, "clang++", *link, "program.o", "-o", "it.so", "-Wl,--trace", "-Wl,-z,defs")
     assert linked.returncode == 0, linked.stderr
     assert [path for path in linked.stdout.split() if not path.startswith("here/")] == ["program.o"]
 
 
 def test_libraries_load_on_older_systems(work: Path) -> None:
-    """Prevents: a library that asks for the C library of the compiler's own system."""
-    run(work, "clang++", *PLACES, *HIP, "-c", "program.cpp", "-o", "program.o")
-    link = ["-shared", "-fuse-ld=lld", *PLACES[:2], "-Lhere/rocm/lib", "-lamdhip64"]
+    """Prevents: a library needs the glibc of the compiler's system."""
+    run(work, "clang++", *SDK_PATHS, *HIP, "-c", "program.cpp", "-o", "program.o")
+    link = ["-shared", "-fuse-ld=lld", *SDK_PATHS[:2], "-Lhere/rocm/lib", "-lamdhip64"]
     run(work, "clang++", *link, "program.o", "-o", "it.so")
     needs = run(work, "llvm-readelf", "-V", "it.so").stdout
     glibc = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", needs)}
@@ -88,7 +88,7 @@ def test_libraries_load_on_older_systems(work: Path) -> None:
 
 
 def test_versions(work: Path) -> None:
-    """Prevents: a plan or a bundle that names another compiler than the one that made it."""
+    """Prevents: a plan or a bundle names another compiler version than was used."""
     assert f"clang version {KNOWN['clang_version']} " in run(work, "clang++", "--version").stdout
     version = dict(
         line.split("=", 1)
@@ -99,23 +99,23 @@ def test_versions(work: Path) -> None:
     assert KNOWN["hip_version"] == ".".join(parts)
 
 
-def test_optional_flags_are_those_the_compiler_takes(work: Path) -> None:
-    """Prevents: kernels without a flag AITER wants, or with one that the compiler refuses."""
-    taken = []
+def test_the_compiler_accepts_the_optional_flags(work: Path) -> None:
+    """Prevents: kernels lack a flag of AITER, or get a flag that the compiler rejects."""
+    accepted = []
     amd_only = starlark_list("AMD_CLANG_ONLY")
     for flag in starlark_list("OPTIONAL_FLAGS"):
         if flag in amd_only:
             continue
-        probe = [*PLACES, *HIP, *flag, "-E", "/dev/null", "-o", "/dev/null"]
+        probe = [*SDK_PATHS, *HIP, *flag, "-E", "/dev/null", "-o", "/dev/null"]
         if run(work, "clang++", *probe).returncode == 0:
-            taken += flag
-    assert taken == KNOWN["optional_flags"]
+            accepted += flag
+    assert accepted == KNOWN["optional_flags"]
 
 
 @pytest.mark.parametrize("program", sorted(path.name for path in (SDK / "bin").iterdir()))
 def test_programs_run(work: Path, program: str) -> None:
-    """Prevents: a program whose library was not packed with it."""
-    answer = run(work, program, "--version")
-    # lld wants to be called by the name of a linker.
-    assert answer.returncode == 0 or program == "lld", answer.stderr
-    assert "error while loading shared libraries" not in answer.stderr
+    """Prevents: the SDK lacks a library of one of its programs."""
+    result = run(work, program, "--version")
+    # lld runs only under the name of a linker.
+    assert result.returncode == 0 or program == "lld", result.stderr
+    assert "error while loading shared libraries" not in result.stderr
