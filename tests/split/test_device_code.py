@@ -1,4 +1,4 @@
-"""Device code of one arch, selected from that of a program for two."""
+"""Device code of one arch, selected from the device code of a program for two archs."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ ARCHS = ("gfx942", "gfx950")
 
 @pytest.fixture
 def bundler(monkeypatch: pytest.MonkeyPatch) -> Bundler:
-    """The pinned program, which writes the format of the libraries."""
+    """The pinned clang-offload-bundler, with the bundle format of the libraries."""
     monkeypatch.setenv("COMPRESSED_BUNDLE_FORMAT_VERSION", "2")
     return Bundler(Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent / "clang-offload-bundler")
 
 
-def code_of(program: str) -> list[DeviceCode]:
+def read_bundles(program: str) -> list[DeviceCode]:
     """Return the bundles of a program."""
-    found = registered_bundles(Elf(PROGRAMS[program].read_bytes()))
-    codes = [DeviceCode(BUNDLES, at, rest[: bundle_size(rest)]) for at, rest in found]
+    registered = registered_bundles(Elf(PROGRAMS[program].read_bytes()))
+    codes = [DeviceCode(BUNDLES, offset, rest[: bundle_size(rest)]) for offset, rest in registered]
     assert codes
     return codes
 
@@ -53,7 +53,7 @@ def code_of(program: str) -> list[DeviceCode]:
 @pytest.mark.parametrize("program", ["both", "compressed"])
 def test_selects_one_arch(program: str, bundler: Bundler) -> None:
     """Prevents: changed code, code of another arch in a pack, or a bundle that HIP cannot read."""
-    for code in code_of(program):
+    for code in read_bundles(program):
         whole = dict(read_bundle(code.bundle))
         assert sorted(map(arch_of, whole)) == list(ARCHS)
         assert is_compressed(code.bundle) == (program == "compressed")
@@ -62,7 +62,7 @@ def test_selects_one_arch(program: str, bundler: Bundler) -> None:
             assert data == code.select(arch, bundler)
             assert is_compressed(memoryview(data)) == is_compressed(code.bundle)
             assert dict(read_bundle(memoryview(data))) == {
-                target: own for target, own in whole.items() if arch_of(target) == arch
+                target: content for target, content in whole.items() if arch_of(target) == arch
             }
             if program == "both":
                 # HIP uses the code in place.
@@ -70,9 +70,9 @@ def test_selects_one_arch(program: str, bundler: Bundler) -> None:
                 assert offset % 4096 == 0
 
 
-def test_code_of_one_arch_stays_as_it_is(bundler: Bundler) -> None:
-    """Prevents: a bundle of one arch that is bundled again, or an arch without code in a pack."""
-    for code in code_of("gfx942"):
+def test_code_of_one_arch_is_unchanged(bundler: Bundler) -> None:
+    """Prevents: a bundle of one arch is bundled again, or a pack has an arch without code."""
+    for code in read_bundles("gfx942"):
         assert code.select("gfx942", bundler) == bytes(code.bundle)
         assert code.select("gfx950", bundler) == b""
     embedded = DeviceCode(CODE_OBJECTS, 8, memoryview(b"code"), "gfx950")
@@ -81,11 +81,11 @@ def test_code_of_one_arch_stays_as_it_is(bundler: Bundler) -> None:
 
 
 def test_a_pack_and_its_rows(bundler: Bundler, tmp_path: Path) -> None:
-    """Prevents: a table out of order or with digests that the pack lacks; code not at a page."""
-    codes = [*code_of("both"), DeviceCode(CODE_OBJECTS, 0, memoryview(b"CCOB 942"), "gfx942")]
-    data, found = make_pack(reversed(codes), "gfx942", bundler)
-    assert found.arch == "gfx942"
-    assert [(row.section, row.offset) for row in found.rows] == [
+    """Prevents: an unsorted table, digests that the pack lacks, or code not aligned to a page."""
+    codes = [*read_bundles("both"), DeviceCode(CODE_OBJECTS, 0, memoryview(b"CCOB 942"), "gfx942")]
+    data, arch_rows = make_pack(reversed(codes), "gfx942", bundler)
+    assert arch_rows.arch == "gfx942"
+    assert [(row.section, row.offset) for row in arch_rows.rows] == [
         (code.section, code.offset) for code in codes
     ]
     file = tmp_path / "a.qpack"
@@ -93,13 +93,13 @@ def test_a_pack_and_its_rows(bundler: Bundler, tmp_path: Path) -> None:
     packed = dict(kernels_of_pack(file, file.name))
     assert set(packed) == {f"{code.name} gfx942" for code in codes}
     _, count, _ = struct.unpack_from("<8sII", data)
-    rows = [struct.unpack_from("<32sQQ", data, 16 + 48 * at) for at in range(count)]
-    assert {key.hex() for key, _, _ in rows} == {row.key for row in found.rows}
+    rows = [struct.unpack_from("<32sQQ", data, 16 + 48 * number) for number in range(count)]
+    assert {key.hex() for key, _, _ in rows} == {row.key for row in arch_rows.rows}
     assert [offset % 4096 for _, offset, _ in rows] == [0] * len(codes)
 
 
 def test_a_program_that_cannot_be_split() -> None:
-    """Prevents: a library that looks for device code by address in its host part, at run time."""
+    """Prevents: a library searches its host part for device code by address at run time."""
     with pytest.raises(BundleError, match=r"probe_both\n +found +calls hipGetFuncBySymbol, which"):
         read_device_code(PROGRAMS["both"])
     with pytest.raises(BundleError, match="not a library that can be read"):
@@ -107,19 +107,19 @@ def test_a_program_that_cannot_be_split() -> None:
 
 
 def test_functions_that_need_device_code_inside() -> None:
-    """Prevents: a split library whose call fails at run time, since HIP has no code for it."""
-    lacking = [
+    """Prevents: a call of a split library fails at run time because HIP has no device code."""
+    unsupported = [
         *("__hipRegisterVar", "hipExtLaunchKernel", "hipFuncGetAttributes", "hipGetProcAddress"),
         *("hipGraphAddKernelNode", "hipGraphAddNode", "hipGraphExecNodeSetParams"),
         *("hipLaunchByPtr", "hipLaunchKernel_spt", "hipMemcpyToSymbol", "hipModuleLoadDataEx"),
     ]
-    served = ["__hipRegisterFunction", "hipLaunchKernel", "hipModuleLoadData"]
+    supported = ["__hipRegisterFunction", "hipLaunchKernel", "hipModuleLoadData"]
     others = ["hipGraphAddMemcpyNode", "hipGraphLaunch", "hipLaunchHostFunc", "hipModuleLoad"]
-    assert unserved([*others, *reversed(lacking), *served, "memcpy"]) == lacking
+    assert unserved([*others, *reversed(unsupported), *supported, "memcpy"]) == unsupported
 
 
 def test_the_table() -> None:
-    """Prevents: a table whose addresses are not sorted, or which does not compile without code."""
+    """Prevents: a table with unsorted addresses, or a table without code that does not compile."""
     text = table(
         "ns_libmha_fwd",
         [
