@@ -1,4 +1,4 @@
-"""The functions of QOLA_TEST_WHEEL, and the emulated device that they launch on."""
+"""Fixtures: the functions of QOLA_TEST_WHEEL, and the emulated device of their launches."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def ops(tmp_path_factory: pytest.TempPathFactory, emulated: Device) -> Any:
 def device(ops: Any, emulated: Device) -> Iterator[Device]:
     emulated.launches.clear()
     yield emulated
-    # A kernel's own fault says more than that a call of HIP failed.
+    # The error of the kernel is more specific than the error of the HIP call.
     emulated.raise_error()

@@ -1,4 +1,4 @@
-"""Prints the errors of calls of attention: python -m tests.jax.missing_code SITE PACKAGE..."""
+"""Print the errors of attention calls: python -m tests.jax.missing_code SITE PACKAGE..."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.jax.on_emulator import Device, random
 
 
 def main() -> None:
-    """Print the errors as JSON, by package."""
+    """Print the errors by package as JSON."""
     site, device = Path(sys.argv[1]), Device()
-    found = {}
+    errors = {}
     for package in sys.argv[2:]:
         ops = device.load_package(site, package)
         try:
             ops.attention(*[random(1, 32, 1, 32)] * 3).block_until_ready()
         except jax.errors.JaxRuntimeError as error:
-            found[package] = str(error)
-    print(json.dumps([found, len(device.launches)]))
+            errors[package] = str(error)
+    print(json.dumps([errors, len(device.launches)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""JAX's CPU build with a wheel's functions: handlers of host_handlers.cpp, and the emulator."""
+"""JAX's CPU build with a wheel's functions, the handlers of host_handlers.cpp, and the emulator."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ jax.config.update("jax_num_cpu_devices", 2)
 
 
 class Device(Hip):
-    """The emulator, for which buffers of the running FFI call are memory of the device."""
+    """The emulator; buffers of the running FFI call count as device memory."""
 
     def __init__(self) -> None:
         super().__init__(FAKE, "gfx950")
         self._handlers: list[ctypes.CDLL] = []
 
     def load_package(self, site: Path, package: str) -> Any:
-        """Import the JAX functions of a package, whose calls run on this device."""
+        """Import the JAX functions of a package; calls run on this device."""
         if str(site) not in sys.path:
             sys.path.insert(0, str(site))
-        found = importlib.import_module(f"{package}.jax")
-        # A copy for each package: the library keeps the names of one package's libraries.
-        own = Path(shutil.copy(HANDLERS, site / package))
-        found._register(own, "cpu")
-        self._handlers.append(ctypes.CDLL(str(own)))
+        module = importlib.import_module(f"{package}.jax")
+        # Copy the handlers for each package: they store the library names of only one package.
+        handlers = Path(shutil.copy(HANDLERS, site / package))
+        module._register(handlers, "cpu")
+        self._handlers.append(ctypes.CDLL(str(handlers)))
         self._handlers[-1].noted_buffers.restype = ctypes.c_size_t
-        return found
+        return module
 
     def allocations(self) -> list[tuple[int, int]]:
-        """Take the buffers for memory of the device, too."""
-        ours: dict[int, int] = {}
+        """Return device memory, including the buffers of the running FFI call."""
+        buffers: dict[int, int] = {}
         for handlers in self._handlers:
             pairs = (ctypes.c_uint64 * 64)()
             count = handlers.noted_buffers(pairs, ctypes.c_size_t(32))
-            ours |= {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
-        return [*super().allocations(), *ours.items()]
+            buffers |= {pairs[2 * n]: pairs[2 * n + 1] for n in range(count) if pairs[2 * n + 1]}
+        return [*super().allocations(), *buffers.items()]
 
 
 def unpack(wheels: Iterable[Path], site: Path) -> None:
-    """Unpack wheels into a directory, as pip does."""
+    """Unpack wheels into a directory in the way of pip."""
     for wheel in wheels:
         with ZipFile(wheel) as files:
             files.extractall(site)
@@ -65,36 +65,38 @@ def random(*shape: int, seed: int = 0, dtype: Any = jnp.float16) -> jax.Array:
     return jax.random.normal(jax.random.key(seed + sum(shape)), shape).astype(dtype)
 
 
-def near(found: Any, wanted: Any, tolerance: float = 4e-3) -> None:
-    def compare(one: jax.Array, right: jax.Array) -> None:
-        assert one.shape == right.shape
+def assert_close(actual: Any, expected: Any, tolerance: float = 4e-3) -> None:
+    def compare(array: jax.Array, expected_array: jax.Array) -> None:
+        assert array.shape == expected_array.shape
         np.testing.assert_allclose(
-            np.asarray(one, float), np.asarray(right, float), tolerance, tolerance
+            np.asarray(array, float), np.asarray(expected_array, float), tolerance, tolerance
         )
 
-    jax.tree.map(compare, found, wanted)
+    jax.tree.map(compare, actual, expected)
 
 
-def exact(*arrays: jax.Array, **more: Any) -> Any:
-    """Compute jax.nn's attention in float32."""
+def exact(*arrays: jax.Array, **options: Any) -> Any:
+    """Compute attention with jax.nn in float32."""
     wide = [array.astype(jnp.float32) for array in arrays]
     with jax.default_matmul_precision("float32"):
-        return jax.nn.dot_product_attention(*wide, **more)
+        return jax.nn.dot_product_attention(*wide, **options)
 
 
 def gradients(function: Callable[..., Any], arrays: list[jax.Array], shape: Any = None) -> Any:
     """Return the gradients of a weighted sum of results."""
 
-    def total(*given: jax.Array) -> jax.Array:
-        out = function(*given)
+    def total(*arguments: jax.Array) -> jax.Array:
+        out = function(*arguments)
         return (out.astype(jnp.float32) * random(*out.shape, seed=9)).sum()
 
     return jax.jit(jax.grad(total, tuple(range(len(arrays)))))(*arrays)
 
 
-def compare(ops: Any, arrays: list[jax.Array], tolerance: float = 4e-3, **more: Any) -> None:
-    """Compare results, and gradients with 2.5 times their tolerance, with jax.nn's."""
-    near(jax.jit(partial(ops.attention, **more))(*arrays), exact(*arrays, **more), tolerance)
-    found = gradients(partial(ops.attention, **more), arrays)
-    assert [one.dtype for one in found] == [one.dtype for one in arrays]
-    near(found, gradients(partial(exact, **more), arrays), 2.5 * tolerance)
+def compare(ops: Any, arrays: list[jax.Array], tolerance: float = 4e-3, **options: Any) -> None:
+    """Compare results with jax.nn, and gradients with 2.5 times the tolerance."""
+    assert_close(
+        jax.jit(partial(ops.attention, **options))(*arrays), exact(*arrays, **options), tolerance
+    )
+    actual = gradients(partial(ops.attention, **options), arrays)
+    assert [gradient.dtype for gradient in actual] == [gradient.dtype for gradient in arrays]
+    assert_close(actual, gradients(partial(exact, **options), arrays), 2.5 * tolerance)

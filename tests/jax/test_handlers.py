@@ -1,4 +1,4 @@
-"""The FFI handlers of wheels, called as XLA calls them on a GPU, on the fake HIP runtime."""
+"""FFI handlers of wheels, called in the way of XLA on a GPU, on the fake HIP runtime."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def call(log: Path, dtype: str, library: Path = LIBRARY, namespace: str = "forwa
     """Return the lines that the program prints."""
     fake = FakeHip(FAKE.absolute(), "gfx950", (HANDLERS.parent,))
     command = [CALL, str(HANDLERS), str(library), f"qola_{namespace}_mha_fwd", dtype]
-    done = fake.run(command, log)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    result = fake.run(command, log)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
 
 
 def test_a_call_launches_on_the_stream_of_xla(tmp_path: Path) -> None:
-    """Prevents: kernels on another stream than XLA's, buffers as other tensors, a newer FFI."""
+    """Prevents: a kernel runs on a wrong stream or with swapped buffers, or needs a newer FFI."""
     assert call(tmp_path / "log", FP16) == ["FFI 0.1"]
     (launch,) = read_log(tmp_path / "log")
     assert "FmhaFwdKernel" in launch.kernel
@@ -34,7 +34,7 @@ def test_a_call_launches_on_the_stream_of_xla(tmp_path: Path) -> None:
 
 
 def test_errors_reach_xla(tmp_path: Path) -> None:
-    """Prevents: a failed launch that XLA takes for a result."""
+    """Prevents: XLA uses the result of a failed launch."""
     _, line = call(tmp_path / "log", BF16)
     assert line.startswith("qola_forward_mha_fwd: no kernel of the library serves the problem")
     _, line = call(tmp_path / "log", FP16, tmp_path / "absent.so")
@@ -42,15 +42,15 @@ def test_errors_reach_xla(tmp_path: Path) -> None:
     assert read_log(tmp_path / "log") == []
 
 
-def test_xla_learns_which_part_is_missing(tmp_path: Path) -> None:
-    """Prevents: an error of XLA that refers to standard error, which a notebook does not show."""
+def test_errors_name_the_missing_pack(tmp_path: Path) -> None:
+    """Prevents: an XLA error refers only to standard error, which a notebook does not show."""
     library = Path(shutil.copy(SPLIT / "lib/ci_libmha_fwd.so", tmp_path))
     _, line = call(tmp_path / "log", FP16, library, "ci")
     pack = "ci_libmha_fwd-gfx950.qpack"
     start = f"qola_ci_mha_fwd: {library.name} has no device code for gfx950: {pack} is missing; "
     assert line.startswith(start)
     assert f"; fix: copy {pack} of the same build to {tmp_path}" in line
-    # Other processes do not remember that it was missing.
+    # A new process finds the copied pack.
     shutil.copy(SPLIT / "lib" / pack, tmp_path)
     assert call(tmp_path / "log", FP16, library, "ci") == ["FFI 0.1"]
     assert len(read_log(tmp_path / "log")) == 1

@@ -1,4 +1,4 @@
-"""JAX's attention in bfloat16, with the wheel of the quickstart manifest."""
+"""JAX attention in bfloat16, with the wheel of the quickstart manifest."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from tests.jax.on_emulator import Device, compare, exact, near, random
+from tests.jax.on_emulator import Device, assert_close, compare, exact, random
 
 pytest_plugins = ["tests.jax.fixtures"]
 
-# bfloat16 has 8 bits of precision; the kernels round probabilities to it.
+# bfloat16 has 8 bits of precision; the kernels round probabilities to bfloat16.
 TOLERANCE = 2e-2
 
 ARRAYS = [
@@ -21,15 +21,15 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_bfloat16_and_its_gradients_are_those_of_jax(
+def test_bfloat16_and_gradients_equal_those_of_jax(
     ops: Any, device: Device, is_causal: bool
 ) -> None:
-    """Prevents: a kernel of another type, and bits of bfloat16 taken for those of float16."""
+    """Prevents: a kernel of another type reads bfloat16 data as float16."""
     compare(ops, ARRAYS, TOLERANCE, is_causal=is_causal)
     assert any("bwd" in launch.kernel.lower() for launch in device.launches)
 
 
 def test_lengths_in_bfloat16(ops: Any, device: Device) -> None:
-    """Prevents: strides of packed rows that are right for one type only."""
-    more = {"key_value_seq_lengths": jnp.array([33], jnp.int32)}
-    near(ops.attention(*ARRAYS, **more), exact(*ARRAYS, **more), TOLERANCE)
+    """Prevents: strides of packed rows are correct for only one type."""
+    options = {"key_value_seq_lengths": jnp.array([33], jnp.int32)}
+    assert_close(ops.attention(*ARRAYS, **options), exact(*ARRAYS, **options), TOLERANCE)

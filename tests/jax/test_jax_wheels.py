@@ -20,8 +20,8 @@ PACKAGES = ["qola_ci", "qola_ci_lazy"]
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Device, dict[str, Any]]:
-    """Return the device, and each package's functions: host and gfx950 wheel, and the lazy one."""
-    # Kernels come from the lazy wheel's pack, and from nowhere else.
+    """Return the device, and functions by package: host and gfx950 wheel, and lazy wheel."""
+    # Kernels can come only from the lazy wheel's pack.
     os.environ |= {"QOLA_LAZY": "never", "QOLA_CACHE": str(tmp_path_factory.mktemp("cache"))}
     site, device = tmp_path_factory.mktemp("site"), Device()
     unpack([*(wheel for wheel in SPLIT if "gfx942" not in wheel.name), LAZY], site)
@@ -30,7 +30,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Device, dict[str
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_results_and_gradients(packages: tuple[Device, dict[str, Any]], package: str) -> None:
-    """Prevents: kernels from packs that run for PyTorch and C alone."""
+    """Prevents: kernels of packs run only for PyTorch and C."""
     device, ops = packages
     device.launches.clear()
     compare(ops[package], [random(1, 32, heads, 32, seed=heads) for heads in (2, 1, 1)])
@@ -41,7 +41,7 @@ def test_results_and_gradients(packages: tuple[Device, dict[str, Any]], package:
 
 
 def test_missing_code_is_named(tmp_path: Path) -> None:
-    """Prevents: an error of XLA without the missing file, or the command that installs it."""
+    """Prevents: an XLA error does not name the missing file or the command that installs it."""
     unpack([*(wheel for wheel in SPLIT if "gfx950" not in wheel.name), LAZY], tmp_path)
     (pack,) = tmp_path.glob("qola_ci_lazy/share/qola/ci/packs/*")
     pack.unlink()
@@ -52,9 +52,9 @@ def test_missing_code_is_named(tmp_path: Path) -> None:
         "QOLA_CACHE": str(tmp_path / "cache"),
         "QOLA_LAZY": "never",
     }
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    errors, launches = json.loads(done.stdout)
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    errors, launches = json.loads(result.stdout)
     assert launches == 0
     # XLA adds to the message.
     for text in (
