@@ -1,8 +1,8 @@
-"""The recorder of AITER's requests, with AITER's own JIT, which is its Python of the wheel.
+"""The recorder of AITER's requests, with the JIT in the AITER wheel.
 
-AITER's core.py works without PyTorch's library; its functions are then plain Python. Stand-ins are
-AITER's package around it, torch, setuptools, hipconfig, hipcc, jinja2, and psutil, which
-ends a build before the compiler is called.
+AITER's core.py works without PyTorch's library; its functions are then plain Python. The tests
+replace AITER's package around core.py, torch, setuptools, hipconfig, hipcc, jinja2 and psutil. The
+psutil module ends a build before the compiler is called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from qola.manifest.toml import parse_toml
 
 RECORDER = Path(__file__).parents[2] / "qola/aiter_record.py"
 
-#: Requests of a module, of variants, of a function, and of what is installed.
+#: Requests of an installed module, of variants and of functions.
 OPS = """\
 import aiter.jit.core as core
 def variant(x): return {"md_name": f"mha_fwd_{x}_nbias"}
@@ -60,7 +60,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def environ(tmp_path: Path, aiter_tree: Path) -> dict[str, str]:
-    """Return variables of a process that imports AITER's own JIT."""
+    """Return variables of a process that imports AITER's JIT."""
     root = tmp_path / "site"
     for place in ("aiter", "bin", "jit"):
         (root / place).mkdir(parents=True)
@@ -85,11 +85,11 @@ def environ(tmp_path: Path, aiter_tree: Path) -> dict[str, str]:
         program = root / "bin" / name
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
-    # The stand-in for an installed module.
+    # A fake installed module.
     (root / "jit/module_custom.py").write_text("def wvSpltK(x):\n 'wvSpltK(x: str) -> None'\n")
     return {
         "PATH": f"{root / 'bin'}:/usr/bin:/bin",
-        # Of a Bazel test, packaging is in a directory of its own.
+        # In a Bazel test, packaging is in a separate directory.
         "PYTHONPATH": f"{root}:{Path(packaging.__file__).parents[1]}",
         "HOME": str(tmp_path),
         "GPU_ARCHS": "gfx942",
@@ -100,7 +100,7 @@ def environ(tmp_path: Path, aiter_tree: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, environ: dict[str, str]) -> Run:
-    """Return a function that records a program's text in a directory of the test's own."""
+    """Return a function that runs and records the text of a program in a separate directory."""
     work = tmp_path / "work"
     work.mkdir()
 
@@ -130,12 +130,12 @@ def names(file: Path) -> list[str]:
 
 
 def test_modules_and_variants(run: Run, tmp_path: Path) -> None:
-    """Prevents: a manifest without a module that the server then compiles for minutes."""
+    """Prevents: the manifest lacks a module, and the server then compiles it for minutes."""
     program = "import ops\nfor f in (ops.mha_fwd, ops.wvSpltK, ops.quant): print(ops.call(f, 'a'))"
-    ran = run(program)
-    assert ran.returncode == 0, ran.stderr
-    # The calls end as without a recorder: the build by the stand-in's error, the other by AITER's.
-    assert ran.stdout.count("the build ends here") == 2
+    result = run(program)
+    assert result.returncode == 0, result.stderr
+    # Calls end as without the recorder: builds with the error of psutil, others with AITER's error.
+    assert result.stdout.count("the build ends here") == 2
     file = tmp_path / "work/aiter.toml"
     assert tables(file)["build"] == {"architectures": ["gfx942"], "mode": "aiter"}
     assert tables(file)["qola"] == {"aiter_commit": "0.1.7.post2.dev18"}
@@ -146,35 +146,35 @@ def test_modules_and_variants(run: Run, tmp_path: Path) -> None:
         "module_mha_fwd",
         ("mha_fwd_a_nbias",),
     )
-    assert "3 modules, 2 variants, 0 functions" in ran.stderr
+    assert "3 modules, 2 variants, 0 functions" in result.stderr
 
 
 def test_functions_of_the_second_jit(run: Run, tmp_path: Path) -> None:
-    """Prevents: paged attention that a manifest lacks, or requests with other arguments."""
+    """Prevents: the manifest lacks paged attention, or has other arguments than the request."""
     program = (
         "import pa\nprint(pa.pa(gqa_ratio=8, dtype='_Float16', alibi_enabled=False))\n"
         "print(pa.utils.get_default_func_name('asm_mla', (16, 1)))\n"
         "from csrc.cpp_itfs.sampling.top_p_sampling_from_probs import compile\n"
         "try:\n compile(128256, deterministic=True)\nexcept Exception as error: print(error)\n"
     )
-    ran = run(program)
-    assert ran.returncode == 0, ran.stderr
+    result = run(program)
+    assert result.returncode == 0, result.stderr
     file = tmp_path / "work/aiter.toml"
     lines = file.read_text("utf-8").splitlines()
-    # Only a function of AITER's own files, made from its template alone, can be requested.
+    # A manifest can only request functions of AITER's files that need only their template.
     (function,) = load(file).functions
     assert function.name == "top_p_sampling_from_probs"
     assert dict(function.arguments) == {"d": 128256, "deterministic": True}
     (mla, other) = [line for line in lines if line.startswith(("# pa_v1_", "# asm_mla_"))]
-    # The name is AITER's: the digest of the arguments.
+    # AITER's name contains the digest of the arguments.
     assert other == "# pa_v1_12640dc81ee8369d7762eb22109d88ad: " + (
         "gqa_ratio=8 dtype=_Float16 alibi_enabled=False"
     )
-    assert mla == f"# {ran.stdout.splitlines()[1]}: 16 1"
+    assert mla == f"# {result.stdout.splitlines()[1]}: 16 1"
 
 
 def test_child_processes(run: Run, tmp_path: Path) -> None:
-    """Prevents: ranks whose modules are missing: servers spawn a process for each GPU."""
+    """Prevents: the manifest lacks modules of the processes that a server starts for each GPU."""
     program = """if 1:
         import multiprocessing, os, subprocess, sys
         code = "import ops; ops.call(ops.quant, 'shell')"
@@ -187,34 +187,42 @@ def test_child_processes(run: Run, tmp_path: Path) -> None:
         for job in jobs: job.join()
         print([job.exitcode for job in jobs])
         """
-    ran = run(program)
-    assert (ran.returncode, ran.stdout) == (0, "[0, 0, 0]\n"), ran.stderr
+    result = run(program)
+    assert (result.returncode, result.stdout) == (0, "[0, 0, 0]\n"), result.stderr
     text = (tmp_path / "work/aiter.toml").read_text("utf-8")
     for name in ("shell", "spawn", "spawn2", "fork"):
         assert f"_{name}" in text
     assert names(tmp_path / "work/aiter.toml") == ["module_mha_fwd", "module_quant"]
 
 
-def test_a_killed_process_loses_nothing(run: Run, tmp_path: Path) -> None:
-    """Prevents: a record that is empty when a watchdog kills the server."""
-    ran = run("import ops, os; ops.call(ops.mha_fwd, 'x'); os.kill(os.getpid(), 9)")
-    assert ran.returncode == 128 + signal.SIGKILL
+def test_a_killed_process_keeps_the_record(run: Run, tmp_path: Path) -> None:
+    """Prevents: the record is empty after a watchdog killed the server."""
+    result = run("import ops, os; ops.call(ops.mha_fwd, 'x'); os.kill(os.getpid(), 9)")
+    assert result.returncode == 128 + signal.SIGKILL
     assert names(tmp_path / "work/aiter.toml") == ["module_mha_fwd"]
 
 
 def test_a_killed_recorder_leaves_the_record(environ: dict[str, str], tmp_path: Path) -> None:
-    """Prevents: hours of a run that are lost with the process that started it."""
+    """Prevents: hours of records are lost if the recorder is killed."""
     program = "import ops, time; ops.call(ops.mha_fwd, 'x'); print('called', flush=True)"
     command = [sys.executable, str(RECORDER), "-o", "a.toml", "--", sys.executable, "-c", program]
-    started = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
-    assert started.stdout is not None
-    assert started.stdout.readline() == b"called\n"
-    started.kill()
-    started.wait()
-    started.stdout.close()
+    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"called\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
     (tmp_path / "a.toml").unlink(missing_ok=True)
-    again = [sys.executable, str(RECORDER), "--from", "a.jsonl", "-o", "a.toml", "--arch=gfx950"]
-    subprocess.run(again, cwd=tmp_path, env=environ, check=True)
+    command_from_record = [
+        sys.executable,
+        str(RECORDER),
+        "--from",
+        "a.jsonl",
+        "-o",
+        "a.toml",
+        "--arch=gfx950",
+    ]
+    subprocess.run(command_from_record, cwd=tmp_path, env=environ, check=True)
     assert names(tmp_path / "a.toml") == ["module_mha_fwd"]
     assert tables(tmp_path / "a.toml")["build"]["architectures"] == ["gfx950"]
 
@@ -223,48 +231,48 @@ def test_a_killed_recorder_leaves_the_record(environ: dict[str, str], tmp_path: 
     ("program", "code"), [("raise SystemExit(7)", 7), ("import os; os.abort()", 128 + 6)]
 )
 def test_the_exit_code_is_the_programs(run: Run, program: str, code: int) -> None:
-    """Prevents: CI that passes a server that failed."""
+    """Prevents: CI passes although the server failed."""
     assert run(program).returncode == code
 
 
 def test_a_command_that_does_not_exist(environ: dict[str, str], tmp_path: Path) -> None:
-    """Prevents: a traceback in place of the shell's exit codes."""
+    """Prevents: a traceback instead of the shell's exit code."""
     command = [sys.executable, str(RECORDER), "--", "no-such-program", "--option"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
-    assert ran.returncode == 127
-    assert b"no-such-program: No such file" in ran.stderr
+    result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
+    assert result.returncode == 127
+    assert b"no-such-program: No such file" in result.stderr
 
 
 def test_signals_reach_the_program(environ: dict[str, str], tmp_path: Path) -> None:
-    """Prevents: a server that survives the signal which was to end it."""
+    """Prevents: a server continues to run after the recorder gets SIGTERM."""
     program = (
         "import signal, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: exit(5))\nprint('up', flush=True)\n"
         "time.sleep(60)"
     )
     command = [sys.executable, str(RECORDER), "--", sys.executable, "-c", program]
-    started = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
-    assert started.stdout is not None
-    started.stdout.readline()
+    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
     begin = time.monotonic()
-    started.terminate()
-    assert started.wait() == 5
-    started.stdout.close()
+    process.terminate()
+    assert process.wait() == 5
+    process.stdout.close()
     assert time.monotonic() - begin < 30
 
 
 def test_nothing_else_changes(run: Run, environ: dict[str, str], tmp_path: Path) -> None:
-    """Prevents: a recorder that hides the sitecustomize of an image, or shows up in a program."""
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("marker = 'own'\n")
+    """Prevents: the recorder hides an image's sitecustomize, or changes a program's output."""
+    directory = tmp_path / "own"
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text("marker = 'own'\n")
     program = (
         "import sys, sitecustomize, inspect, aiter.jit.core as core\n"
         "print(sitecustomize.marker, sys.path, type(core.__loader__).__name__,\n"
         " core.__spec__.loader is core.__loader__, vars(core.__loader__).keys(),\n"
         " inspect.signature(core.compile_ops), core.get_module.cache_info(), core.__file__)"
     )
-    env = {"PYTHONPATH": f"{own}:{environ['PYTHONPATH']}"}
+    env = {"PYTHONPATH": f"{directory}:{environ['PYTHONPATH']}"}
     recorded = run(program, env=env)
     plain = subprocess.run(
         [sys.executable, "-c", program],
@@ -279,46 +287,46 @@ def test_nothing_else_changes(run: Run, environ: dict[str, str], tmp_path: Path)
 
 
 def test_a_record_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """Prevents: a server that ends, or runs for nothing, because of the record's place."""
-    ran = run("print('ran')", "--record", "/proc/no.jsonl")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "nothing was run" in ran.stderr
-    assert "--record /tmp/aiter.jsonl" in ran.stderr
-    ran = run("print('ran')", "-o", "/proc/no.toml", "--record", str(tmp_path / "r.jsonl"))
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "-o /tmp/aiter.toml" in ran.stderr
-    # It vanishes while the program runs.
-    gone = {"QOLA_AITER_RECORD": "/proc/no.jsonl"}
-    program = f"import os, subprocess, sys; os.environ.update({gone!r})\n" + (
+    """Prevents: an unwritable record stops a running server, or a run is not recorded."""
+    result = run("print('ran')", "--record", "/proc/no.jsonl")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "nothing was run" in result.stderr
+    assert "--record /tmp/aiter.jsonl" in result.stderr
+    result = run("print('ran')", "-o", "/proc/no.toml", "--record", str(tmp_path / "r.jsonl"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "-o /tmp/aiter.toml" in result.stderr
+    # The directory of the record disappears while the program runs.
+    unwritable = {"QOLA_AITER_RECORD": "/proc/no.jsonl"}
+    program = f"import os, subprocess, sys; os.environ.update({unwritable!r})\n" + (
         "code = 'import ops; print(ops.call(ops.mha_fwd, 1))'\n"
         "subprocess.run([sys.executable, '-c', code], check=True)"
     )
-    ran = run(program)
-    assert ran.returncode == 0
-    assert "the build ends here" in ran.stdout
-    assert ran.stderr.count("/proc/no.jsonl") == 1
+    result = run(program)
+    assert result.returncode == 0
+    assert "the build ends here" in result.stdout
+    assert result.stderr.count("/proc/no.jsonl") == 1
 
 
-def test_files_of_others_are_kept(run: Run, tmp_path: Path) -> None:
-    """Prevents: a manifest that somebody wrote, replaced by a record."""
+def test_a_manifest_of_the_user_is_kept(run: Run, tmp_path: Path) -> None:
+    """Prevents: a record replaces a user's manifest."""
     (tmp_path / "work/aiter.toml").write_text("[build]\n")
-    ran = run("print('ran')")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "-o OTHER.toml" in ran.stderr
+    result = run("print('ran')")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "-o OTHER.toml" in result.stderr
     (tmp_path / "work/aiter.toml").unlink()
     for argument in ("first", "second"):
-        ran = run(f"import ops; ops.call(ops.mha_fwd, '{argument}')")
-        assert ran.returncode == 0, ran.stderr
-    # A second run adds to the first one.
+        result = run(f"import ops; ops.call(ops.mha_fwd, '{argument}')")
+        assert result.returncode == 0, result.stderr
+    # A second run adds to the record of the first run.
     text = (tmp_path / "work/aiter.toml").read_text("utf-8")
     assert all(f"mha_fwd_{argument}_nbias" in text for argument in ("first", "second"))
 
 
-def test_the_record_is_no_manifest(run: Run, tmp_path: Path) -> None:
-    """Prevents: a record that its own manifest replaces."""
-    ran = run("print('ran')", "-o", "aiter.jsonl")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "found     the record's own file" in ran.stderr
+def test_record_and_manifest_are_different_files(run: Run, tmp_path: Path) -> None:
+    """Prevents: the manifest replaces its record."""
+    result = run("print('ran')", "-o", "aiter.jsonl")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "found     the record's own file" in result.stderr
     record = tmp_path / "a.jsonl"
     record.write_text(json.dumps({"event": "module", "name": "module_norm"}), "utf-8")
     assert aiter_record.main(["--from", str(record), "-o", str(record)]) == 2
@@ -326,13 +334,13 @@ def test_the_record_is_no_manifest(run: Run, tmp_path: Path) -> None:
 
 
 def test_programs_without_aiter(run: Run) -> None:
-    """Prevents: a manifest without modules, and no word of the reason."""
+    """Prevents: a manifest without modules, and no message with the reason."""
     assert "nothing to build: no process imported AITER" in run("print()").stderr
     assert "nothing to build: send requests to the server" in run("import ops").stderr
 
 
 def test_archs_may_be_a_list(tmp_path: Path) -> None:
-    """Prevents: one arch of two names, which every later command refuses."""
+    """Prevents: two archs are written as one name, which each later command rejects."""
     record, output = tmp_path / "a.jsonl", tmp_path / "a.toml"
     record.write_text(json.dumps({"event": "module", "name": "module_norm"}), "utf-8")
     options = ["--arch", "gfx942,gfx950", "--arch=gfx90a"]
@@ -341,23 +349,23 @@ def test_archs_may_be_a_list(tmp_path: Path) -> None:
 
 
 def test_the_hook(environ: dict[str, str], tmp_path: Path) -> None:
-    """Prevents: servers that something else starts, such as Kubernetes, and nobody can record."""
+    """Prevents: a server that another program starts, such as Kubernetes, cannot be recorded."""
     command = [sys.executable, str(RECORDER), "--hook", "hook", "--record", "a.jsonl"]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )
     program = "import ops; ops.call(ops.mha_fwd, 'x')"
-    script = f'{done.stdout}\ncd / && exec "$0" -c "{program}"'
+    script = f'{result.stdout}\ncd / && exec "$0" -c "{program}"'
     subprocess.run(["sh", "-c", script, sys.executable], env=environ, check=True)
     assert Record((tmp_path / "a.jsonl").read_bytes()).modules == ["module_mha_fwd"]
 
 
 def test_garbage_in_a_record() -> None:
-    """Prevents: a record that one torn line makes useless, or that injects keys into a manifest."""
-    good = json.dumps({"event": "module", "name": "module_norm"})
+    """Prevents: one torn line makes a record unusable, or a record adds keys to a manifest."""
+    valid = json.dumps({"event": "module", "name": "module_norm"})
     lines = [
-        good,
-        good[:20],
+        valid,
+        valid[:20],
         "\x00\xff",
         "[]",
         "{}",
@@ -401,7 +409,7 @@ def test_garbage_in_a_record() -> None:
     ],
 )
 def test_the_source_of_the_recorded_aiter(versions: list[str], source: str | None) -> None:
-    """Prevents: modules built from another AITER than the recorded one, without a word."""
+    """Prevents: modules are silently built from another AITER than the recorded one."""
     events = [{"event": "module", "name": "module_norm"}] + [
         {"event": "aiter", "version": version, "python": "3.12", "torch": "2.9", "archs": []}
         for version in versions
@@ -411,7 +419,7 @@ def test_the_source_of_the_recorded_aiter(versions: list[str], source: str | Non
 
 
 def test_later_trees() -> None:
-    """Prevents: modules that AITER opens with ctypes, and variants of later trees, left out."""
+    """Prevents: a record omits modules that AITER opens with ctypes, or variants of later trees."""
     source = """if 1:
         import types
         def _ctypes_call(func, fc_name, md_name):
