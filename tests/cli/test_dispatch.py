@@ -182,7 +182,7 @@ def test_invalid_problems(dispatch: Dispatch, arguments: str, messages: list[str
 def test_a_program_that_fails(
     dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, json_output: bool
 ) -> None:
-    """Prevents: a failed build prints no JSON error, or an additional empty line."""
+    """Prevents: after a failed build, --json prints no error, or the output has an extra line."""
     arguments = f"--problems=sweep {'--json' * json_output}"
     program = BuiltProgram(None, "m.cpp:3: no such tile")
     monkeypatch.setattr(command, "build_program", lambda *_: program)
