@@ -17,7 +17,7 @@ from tests.setup.cache_rule import give_away
 def test_entry_of_another_user(warm: Toy) -> None:
     """Prevents: a kernel of another user is loaded."""
     give_away(warm.entry(SCALE))
-    answer = warm.gets(SCALE)
+    answer = warm.check_available(SCALE)
     assert "is another user's (mode 0600, owner 4321); chown 0" in answer.errors
     assert warm.entry(SCALE).stat().st_uid == 0
 
@@ -25,7 +25,7 @@ def test_entry_of_another_user(warm: Toy) -> None:
 def test_wrong_owner_of_the_root(warm: Toy) -> None:
     """Prevents: `verify` does not report a cache of another user."""
     give_away(warm.cache)
-    result = warm.ends(1, "verify")
+    result = warm.check_tool(1, "verify")
     assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
 
 
@@ -35,7 +35,7 @@ def test_cache_below_another_users_directory(warm: Toy) -> None:
     cache.parent.mkdir()
     warm.cache.rename(cache)
     give_away(cache.parent)
-    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
+    answer = warm.check_available(SCALE, QOLA_CACHE=str(cache))
     assert f"{cache.parent} is another user's (mode 0755, owner 4321)" in answer.errors
     assert "not kept" in answer.errors
 
@@ -44,9 +44,9 @@ def test_link_of_another_user(warm: Toy) -> None:
     """Prevents: the owner of a symbolic link to the cache can redirect it."""
     warm.cache.rename(warm.path / "real")
     warm.cache.symlink_to(warm.path / "real")
-    warm.gets(SCALE, QOLA_LAZY="never")
+    warm.check_available(SCALE, QOLA_LAZY="never")
     give_away(warm.cache)
-    answer = warm.lacks(SCALE, QOLA_LAZY="never")
+    answer = warm.check_unavailable(SCALE, QOLA_LAZY="never")
     assert f"{warm.cache} is another user's symbolic link (mode 0777, owner " in answer.errors
 
 
@@ -55,10 +55,10 @@ def test_sources_of_another_user(toy: Toy, file: str) -> None:
     """Prevents: another user can change sources, or flags in the index."""
     path = (toy.root / file).resolve()
     give_away(path)
-    assert f"{path} is another user's (mode" in toy.lacks(SCALE).errors
+    assert f"{path} is another user's (mode" in toy.check_unavailable(SCALE).errors
     assert toy.compiles() == 0
-    assert f"{path} is another user's (mode" in toy.ends(1, "verify").stdout
-    assert f"{path} is another user's (mode" in toy.ends(1, "build", SCALE).stderr
+    assert f"{path} is another user's (mode" in toy.check_tool(1, "verify").stdout
+    assert f"{path} is another user's (mode" in toy.check_tool(1, "build", SCALE).stderr
 
 
 def ask_with_mounted_cache(toy: Toy, options: str) -> Answer:

@@ -15,7 +15,7 @@ COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(toy: Toy, command: str) -> None:
     """Prevents: a command without --help, or missing in the help of the tool."""
-    result = toy.ends(0, command, "--help")
+    result = toy.check_tool(0, command, "--help")
     assert result.stdout.startswith(f"usage: qola-kernels {command} ")
     assert f"\n  {command} " in toy.tool("--help").stdout
 
@@ -40,20 +40,20 @@ def test_help(toy: Toy, command: str) -> None:
 )
 def test_usage(toy: Toy, arguments: list[str], message: str) -> None:
     """Prevents: a wrong command line has an effect."""
-    result = toy.ends(2, *arguments)
+    result = toy.check_tool(2, *arguments)
     assert message in result.stderr
     assert not toy.cache.exists()
 
 
 def test_list(warm: Toy) -> None:
     """Prevents: `list` shows a wrong state of a kernel, or hides an unknown kernel name."""
-    result = warm.ends(0, "list")
+    result = warm.check_tool(0, "list")
     assert result.stdout.splitlines() == [
         f"{SCALE} {ARCH}  cache {warm.entry(SCALE)}",
         f"{FILL} {ARCH}  cache {warm.entry(FILL)}",
         f"{BROKEN} {ARCH}  not there yet",
     ]
-    result = warm.ends(1, "list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
+    result = warm.check_tool(1, "list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     assert "no kernel toy_nobody below" in result.stderr
     assert warm.tool("list", "--arch", "gfx950").stdout == ""
@@ -72,32 +72,32 @@ def test_selection(toy: Toy) -> None:
         f"{FILL}/{ARCH}-{digits}.so",
         f"{FILL}/{ARCH}-{digits}.so.tmp.12.0",
     ]
-    result = toy.ends(0, "list", "--format", "list", "--list", "-", stdin="\n".join(lines))
+    result = toy.check_tool(0, "list", "--format", "list", "--list", "-", stdin="\n".join(lines))
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     assert "2 lines name temporary files" in result.stderr
     (toy.path / "record").write_text(f"{SCALE} {ARCH}\n{FILL} gfx000\n")
-    result = toy.ends(1, "list", "--format=blob-list", "--record", "record")
+    result = toy.check_tool(1, "list", "--format=blob-list", "--record", "record")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}"]
     assert f"no kernel {FILL} gfx000 below" in result.stderr
     result = toy.tool("list", "--format", "list", "--blob", SCALE, "--blob-list", "-", stdin=FILL)
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
-    result = toy.ends(1, "list", "--list", "-", stdin="one two three")
+    result = toy.check_tool(1, "list", "--list", "-", stdin="one two three")
     assert "-:1: expected a kernel's name and optionally an arch" in result.stderr
-    toy.ends(1, "list", "--list", "/nowhere")
+    toy.check_tool(1, "list", "--list", "/nowhere")
 
 
 def test_build(toy: Toy) -> None:
     """Prevents: `build` compiles cached kernels again, or hides failures."""
-    result = toy.ends(0, "build", "--jobs", "2", SCALE, FILL)
+    result = toy.check_tool(0, "build", "--jobs", "2", SCALE, FILL)
     assert result.stdout.splitlines()[-1] == "2 compiled, 0 cached, 0 failed"
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [str(VALUES[SCALE])]
     result = toy.tool("build", SCALE, FILL, QOLA_LAZY="never")
     assert result.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
     assert toy.compiles() == 2
-    result = toy.ends(1, "build", "--all")
+    result = toy.check_tool(1, "build", "--all")
     assert result.stdout.splitlines()[-1] == "0 compiled, 2 cached, 1 failed"
     assert "this kernel is broken on purpose" in result.stderr
-    result = toy.ends(1, "build", SCALE, "toy_nobody")
+    result = toy.check_tool(1, "build", SCALE, "toy_nobody")
     assert result.stdout.splitlines()[-1] == "0 compiled, 1 cached, 0 failed, 1 unknown"
     compiles = toy.compiles()
     result = toy.tool("build", "--force", SCALE)
@@ -117,7 +117,7 @@ def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
     (rocm / "bin/amdclang++").symlink_to("../lib/llvm/bin/clang++")
     shutil.copy(toy.compiler(), rocm / "lib/llvm/bin/clang++")
     shutil.copy(toy.compiler(), rocm / "bin/hipcc")
-    result = toy.ends(1, "build", BROKEN, QOLA_COMPILER=str(rocm / program))
+    result = toy.check_tool(1, "build", BROKEN, QOLA_COMPILER=str(rocm / program))
     assert f" -L{rocm}/lib -lamdhip64 " in result.stderr
     result = toy.tool("build", BROKEN, QOLA_COMPILER=str(rocm / program), ROCM_PATH="/other")
     assert " -L/other/lib -lamdhip64 " in result.stderr
@@ -125,8 +125,8 @@ def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
 
 def test_build_into_a_pack(toy: Toy) -> None:
     """Prevents: `build --output` writes a pack without a requested kernel."""
-    toy.ends(0, "build", SCALE, FILL, "--output", "x.qpack")
-    toy.ends(1, "build", SCALE, BROKEN, "--output", "y.qpack")
+    toy.check_tool(0, "build", SCALE, FILL, "--output", "x.qpack")
+    toy.check_tool(1, "build", SCALE, BROKEN, "--output", "y.qpack")
     assert not (toy.path / "y.qpack").exists()
     settings = {"QOLA_PACKS": f"{toy.path}/x.qpack", "QOLA_CACHE": "/proc/qola"}
     assert toy.ask(SCALE, FILL, QOLA_LAZY="never", **settings).values == [
@@ -137,7 +137,7 @@ def test_build_into_a_pack(toy: Toy) -> None:
 
 def test_build_that_cannot_store(toy: Toy) -> None:
     """Prevents: `build` succeeds although it cannot store the kernel."""
-    result = toy.ends(1, "--cache-dir", "/proc/qola", "build", SCALE)
+    result = toy.check_tool(1, "--cache-dir", "/proc/qola", "build", SCALE)
     assert "was compiled, but could not be stored" in result.stderr
 
 
@@ -150,11 +150,11 @@ def test_export(warm: Toy) -> None:
         ([SCALE], 0),
         ([], 0),
     ):
-        warm.ends(code, "export", "--output", "x.qpack", *arguments)
+        warm.check_tool(code, "export", "--output", "x.qpack", *arguments)
         assert (warm.path / "x.qpack").exists() == (code == 0)
         (warm.path / "x.qpack").unlink(missing_ok=True)
     assert warm.compiles() == 0
-    warm.ends(1, "--cache-dir", "empty", "export", "--output", "x.qpack")
+    warm.check_tool(1, "--cache-dir", "empty", "export", "--output", "x.qpack")
     assert list(warm.path.glob("x.qpack*")) == []
 
 
@@ -168,7 +168,7 @@ def test_verify(warm: Toy) -> None:
     warm.entry(FILL).rename(warm.cache / FILL / f"{ARCH}-{'0' * 32}.so")
     (warm.cache / FILL / "notes.txt").write_text("")
     (warm.cache / FILL).chmod(0o775)
-    result = warm.ends(1, "verify")
+    result = warm.check_tool(1, "verify")
     assert len(result.stdout.splitlines()) == 4
     for finding in (
         f"{warm.entry(SCALE)} is damaged",
@@ -177,7 +177,7 @@ def test_verify(warm: Toy) -> None:
         f"{warm.cache / FILL} is writable by others (mode 0775",
     ):
         assert finding in result.stdout
-    warm.ends(1, "verify", "/nowhere.qpack")
+    warm.check_tool(1, "verify", "/nowhere.qpack")
 
 
 def test_clean(warm: Toy) -> None:
@@ -226,13 +226,13 @@ def test_kernels_of_the_installed_compiler_are_current(warm: Toy) -> None:
 
 def test_cache(warm: Toy) -> None:
     """Prevents: another machine cannot build from the list that `cache` writes."""
-    result = warm.ends(0, "cache")
+    result = warm.check_tool(0, "cache")
     size = sum(path.stat().st_size for path in warm.entries())
     assert result.stdout.splitlines()[-1] == f"2 kernels, {size} bytes"
     listed = warm.tool("cache", "--format", "list", "--write-list", "list.txt")
     assert listed.stdout.splitlines() == [f"{FILL} {ARCH}", f"{SCALE} {ARCH}"]
     assert (warm.path / "list.txt").read_text() == listed.stdout
-    warm.ends(0, "cache", "--write-blob-list", "old.txt")
+    warm.check_tool(0, "cache", "--write-blob-list", "old.txt")
     assert (warm.path / "old.txt").read_text() == listed.stdout
     selected = warm.tool("cache", "--format", "list", "--arch", "gfx000")
     assert (selected.returncode, selected.stdout) == (0, "")
@@ -248,13 +248,13 @@ def test_root(toy: Toy) -> None:
     (other / "libother").mkdir(parents=True)
     index = (toy.root / "kernels.index").read_text()
     (other / "libother/kernels.index").write_text(index)
-    toy.ends(2, "list")
-    toy.ends(0, "list", QOLA_ROOT=str(other))
-    toy.ends(0, "--root", str(other), "list")
+    toy.check_tool(2, "list")
+    toy.check_tool(0, "list", QOLA_ROOT=str(other))
+    toy.check_tool(0, "--root", str(other), "list")
     (other / "libother/kernels.index").write_text(
         index.replace("qola-kernels\t1", "qola-kernels\t2")
     )
-    result = toy.ends(1, "--root", str(other), "list")
+    result = toy.check_tool(1, "--root", str(other), "list")
     assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
 
 

@@ -16,7 +16,7 @@ from tests.lazy.lazy import ARCH, BROKEN, FILL, FILLED, MODULE, SCALE, SCALED, U
 def packed(warm: Toy) -> Toy:
     """A module without a cache, whose two kernels are in kernels.qpack and the directory pack."""
     for output in ("kernels.qpack", "pack"):
-        warm.ends(0, "export", "--output", output)
+        warm.check_tool(0, "export", "--output", output)
     shutil.rmtree(warm.cache)
     return warm
 
@@ -38,7 +38,7 @@ def test_packs_in_order(packed: Toy) -> None:
     (other / FILL).mkdir(parents=True)
     shutil.move(packed.path / "pack" / FILL / packed.entry(FILL).name, other / FILL)
     packs = f"{packed.path}/nowhere.qpack:{packed.path}/pack:{other}"
-    answer = packed.gets(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
+    answer = packed.check_available(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
     assert answer.errors == f"qola: QOLA_PACKS: no file {packed.path}/nowhere.qpack\n"
 
 
@@ -46,7 +46,7 @@ def test_same_bytes(packed: Toy) -> None:
     """Prevents: packs of the same kernels differ."""
     settings = {"QOLA_PACKS": str(packed.path / "pack")}
     for names, output in (((SCALE, FILL), "a.qpack"), ((FILL, SCALE), "b.qpack")):
-        packed.ends(0, "export", *names, "--output", output, **settings)
+        packed.check_tool(0, "export", *names, "--output", output, **settings)
     content = (packed.path / "kernels.qpack").read_bytes()
     assert (packed.path / "a.qpack").read_bytes() == content
     assert (packed.path / "b.qpack").read_bytes() == content
@@ -68,10 +68,10 @@ def test_damaged_pack(packed: Toy, damage: str) -> None:
     """Prevents: a damaged pack crashes a process, or makes a kernel unavailable."""
     pack = packed.path / "kernels.qpack"
     pack.write_bytes(DAMAGES[damage](pack.read_bytes()))
-    answer = packed.gets(SCALE, FILL, QOLA_PACKS=str(pack))
+    answer = packed.check_available(SCALE, FILL, QOLA_PACKS=str(pack))
     assert packed.compiles() == 2
     assert answer.errors.count(f"{pack} is not a whole pack: ") == 1
-    verified = packed.ends(1, "verify", pack)
+    verified = packed.check_tool(1, "verify", pack)
     assert f"{pack} is not a whole pack: " in verified.stdout
 
 
@@ -81,7 +81,7 @@ def test_damaged_entry_of_a_pack(packed: Toy) -> None:
     content = bytearray(pack.read_bytes())
     content[-2000] ^= 1
     pack.write_bytes(content)
-    answer = packed.gets(SCALE, FILL, QOLA_PACKS=str(pack))
+    answer = packed.check_available(SCALE, FILL, QOLA_PACKS=str(pack))
     assert packed.compiles() == 1
     assert answer.errors.count(" is damaged: its bytes have the digest ") == 1
 
@@ -92,9 +92,9 @@ def test_writable_pack(packed: Toy, form: str) -> None:
     path = packed.path / form
     path.chmod(0o777)
     settings = {"QOLA_PACKS": str(path)}
-    never = packed.lacks(SCALE, QOLA_LAZY="never", **settings)
+    never = packed.check_unavailable(SCALE, QOLA_LAZY="never", **settings)
     assert f"{path} is writable by others (mode 0777, owner " in never.errors
-    packed.ends(1, "verify", path)
+    packed.check_tool(1, "verify", path)
 
 
 def test_pack_of_another_compiler(toy: Toy) -> None:
@@ -103,21 +103,21 @@ def test_pack_of_another_compiler(toy: Toy) -> None:
     toy.write()
     warning = "not of the libraries' compiler"
     for output in ("kernels.qpack", "pack"):
-        result = toy.ends(0, "build", SCALE, "--output", output)
+        result = toy.check_tool(0, "build", SCALE, "--output", output)
         assert (warning in result.stderr) == (output == "pack")
     shutil.rmtree(toy.cache)
     settings = {"QOLA_LAZY": "never", "QOLA_COMPILER": "/nowhere/clang++"}
     pack = str(toy.path / "kernels.qpack")
     answer = toy.ask(SCALE, FILL, QOLA_PACKS=pack, **settings)
     assert answer.values == [SCALED, UNAVAILABLE]
-    toy.lacks(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings)
+    toy.check_unavailable(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings)
     # An export of the pack names the same compiler.
-    toy.ends(0, "export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
+    toy.check_tool(0, "export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
     assert (toy.path / "x.qpack").read_bytes() == (toy.path / "kernels.qpack").read_bytes()
     # Changed sources make another kernel.
     toy.headers[SCALE] = "#define VALUE 70\n"
     toy.write()
-    toy.lacks(SCALE, QOLA_PACKS=pack, **settings)
+    toy.check_unavailable(SCALE, QOLA_PACKS=pack, **settings)
 
 
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
@@ -131,16 +131,16 @@ def test_installed_pack(packed: Toy, form: str) -> None:
         (packed.path / form).rename(packs / "any.qpack")
     installed = [packs, *packs.rglob("*")]
     settings = {"QOLA_LAZY": "never"}
-    packed.gets(SCALE, FILL, **settings)
+    packed.check_available(SCALE, FILL, **settings)
     for path in installed:
         path.chmod(path.stat().st_mode | 0o020)
-    packed.gets(SCALE, FILL, **settings)
+    packed.check_available(SCALE, FILL, **settings)
     try:
         for path in [*installed, packed.path / "lib/ask"]:
             os.chown(path, 4321, 4321)
     except OSError as error:
         pytest.skip(f"files cannot be given away here: {error}")
-    packed.gets(SCALE, FILL, **settings)
+    packed.check_available(SCALE, FILL, **settings)
     # Only the owner of the library is trusted.
     os.chown(packed.path / "lib/ask", 4322, 4322)
     refused = packed.ask(SCALE, **settings)
@@ -162,8 +162,8 @@ def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:
     index = str(packed.root / "kernels.index")
     operands = [index, *(f"{name}:{ARCH}={path}" for name, path in libraries.items())]
     (tmp_path / "named").write_text("".join(f"{operand}\n" for operand in operands))
-    packed.ends(0, "pack", "--output", "x.qpack", *operands)
-    packed.ends(0, "pack", "--output", "y", f"@{tmp_path}/named")
+    packed.check_tool(0, "pack", "--output", "x.qpack", *operands)
+    packed.check_tool(0, "pack", "--output", "y", f"@{tmp_path}/named")
     expected = (packed.path / "kernels.qpack").read_bytes()
     assert (packed.path / "x.qpack").read_bytes() == expected
     files = {
@@ -179,5 +179,5 @@ def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:
         result = packed.tool("pack", "--output", "z.qpack", index, *wrong)
         assert (result.returncode, message in result.stderr) == (2, True)
     missing = f"{SCALE}:{ARCH}=/nowhere.so"
-    packed.ends(1, "pack", "--output", "z.qpack", index, missing)
+    packed.check_tool(1, "pack", "--output", "z.qpack", index, missing)
     assert not (packed.path / "z.qpack").exists()

@@ -19,11 +19,11 @@ from tests.support.waiting import wait_for
 
 def test_compiled_once_then_loaded(toy: Toy) -> None:
     """Prevents: each process compiles the kernel again, or loads it slowly."""
-    cold = toy.gets(SCALE, FILL)
+    cold = toy.check_available(SCALE, FILL)
     assert toy.compiles() == 2
     assert toy.entries() == sorted([toy.entry(SCALE), toy.entry(FILL)])
     assert toy.leftovers() == []
-    again = toy.gets(SCALE, FILL, QOLA_COMPILER="/nowhere/clang++")
+    again = toy.check_available(SCALE, FILL, QOLA_COMPILER="/nowhere/clang++")
     assert again.errors == ""
     assert toy.compiles() == 2
     print(f"cold {cold.milliseconds} ms, warm {again.milliseconds} ms")
@@ -55,7 +55,7 @@ def test_environment_of_the_compiler(toy: Toy) -> None:
     output = toy.path / "told"
     compiler = toy.compiler(f'echo "$LD_PRELOAD|$TMPDIR|$PWD" > {output}')
     preloaded = toy.tools.hip
-    toy.gets(SCALE, QOLA_COMPILER=compiler, LD_PRELOAD=str(preloaded))
+    toy.check_available(SCALE, QOLA_COMPILER=compiler, LD_PRELOAD=str(preloaded))
     preload, temporary, directory = output.read_text().strip().split("|")
     assert preload == ""
     assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
@@ -75,7 +75,7 @@ def test_variables_that_would_change_the_code(toy: Toy) -> None:
         "CCC_OVERRIDE_OPTIONS": "+-no-such-option",
         "QOLA_COMPILER": str(clang),
     }
-    toy.gets(SCALE, **settings)
+    toy.check_available(SCALE, **settings)
     assert " --no-default-config " in toy.log.read_text()
 
 
@@ -93,7 +93,7 @@ int memfd_create(const char* name, unsigned flags)
 }
 """,
     )
-    toy.gets(SCALE, FILL, LD_PRELOAD=shim, QOLA_CACHE="/proc/qola")
+    toy.check_available(SCALE, FILL, LD_PRELOAD=shim, QOLA_CACHE="/proc/qola")
     assert toy.leftovers() == []
 
 
@@ -110,14 +110,14 @@ def of_another_arch(toy: Toy, entry: bytes) -> bytes:
 
 def check_refused(warm: Toy, reason: str, stored: bool = True) -> None:
     """Check that the entry of SCALE is not loaded, and is replaced once if possible."""
-    never = warm.lacks(SCALE, QOLA_LAZY="never")
+    never = warm.check_unavailable(SCALE, QOLA_LAZY="never")
     assert reason in never.errors
-    answer = warm.gets(SCALE)
+    answer = warm.check_available(SCALE)
     assert reason in answer.errors
     assert str(warm.entry(SCALE)) in answer.errors
     assert warm.compiles() == 1
     if stored:
-        assert warm.gets(SCALE).errors == ""
+        assert warm.check_available(SCALE).errors == ""
         assert warm.compiles() == 1
 
 
@@ -175,12 +175,12 @@ def test_writable_directory(warm: Toy, which: str) -> None:
     warm.cache.rename(cache)
     paths = {"root": cache, "kernel": cache / SCALE, "above": cache.parent}
     paths[which].chmod(0o777)
-    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
+    answer = warm.check_available(SCALE, QOLA_CACHE=str(cache))
     assert warm.compiles() == 1
     assert f"{paths[which]} is writable by" in answer.errors
     assert f"w {paths[which]}" in answer.errors
     assert "kernels compiled now are not kept" in answer.errors
-    warm.lacks(SCALE, QOLA_LAZY="never", QOLA_CACHE=str(cache))
+    warm.check_unavailable(SCALE, QOLA_LAZY="never", QOLA_CACHE=str(cache))
     assert [*cache.glob("*/*.tmp.*"), *warm.leftovers()] == []
 
 
@@ -192,12 +192,12 @@ def test_writable_temporary_directory(toy: Toy) -> None:
     settings = {"QOLA_CACHE": "/proc/qola", "TMPDIR": str(temporary)}
     output = toy.path / "told"
     settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {output}")
-    answer = toy.gets(SCALE, **settings)
+    answer = toy.check_available(SCALE, **settings)
     assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
     assert "(TMPDIR); /tmp is used\n" in answer.errors
     assert output.read_text().startswith("/tmp/qola-lazy-")
     temporary.chmod(0o1777)
-    toy.gets(SCALE, **settings)
+    toy.check_available(SCALE, **settings)
     assert output.read_text().startswith(f"{temporary}/qola-lazy-")
 
 
@@ -205,7 +205,7 @@ def test_cache_that_cannot_be_created(toy: Toy) -> None:
     """Prevents: a process without a writable cache gets no kernel."""
     (toy.path / "file").write_text("")
     for cache in (f"{toy.path}/file/cache", "/proc/qola"):
-        answer = toy.gets(SCALE, FILL, QOLA_CACHE=cache)
+        answer = toy.check_available(SCALE, FILL, QOLA_CACHE=cache)
         assert answer.errors.count("kernels compiled now are not kept") == 1
     assert toy.leftovers() == []
 
@@ -213,7 +213,7 @@ def test_cache_that_cannot_be_created(toy: Toy) -> None:
 def test_no_writable_directory(toy: Toy) -> None:
     """Prevents: a crash if no directory is writable."""
     shim = "#include <errno.h>\nchar* mkdtemp(char* path) { errno = ENOSPC; return 0; }\n"
-    answer = toy.lacks(SCALE, QOLA_CACHE="/proc/qola", LD_PRELOAD=preloaded(toy, shim))
+    answer = toy.check_unavailable(SCALE, QOLA_CACHE="/proc/qola", LD_PRELOAD=preloaded(toy, shim))
     assert "no place for temporary files (TMPDIR): mkdtemp" in answer.errors
     assert "; mkdtemp /tmp/qola-lazy-XXXXXX: No space left on device" in answer.errors
 
@@ -222,7 +222,7 @@ def test_no_writable_directory(toy: Toy) -> None:
 def test_temporary_directory_that_does_not_exist(toy: Toy, directory: str) -> None:
     """Prevents: no kernel is available after a job scheduler deleted TMPDIR."""
     temporary = str(toy.path / directory)
-    answer = toy.gets(SCALE, QOLA_CACHE="/proc/qola", TMPDIR=temporary)
+    answer = toy.check_available(SCALE, QOLA_CACHE="/proc/qola", TMPDIR=temporary)
     assert f"{temporary}" in answer.errors
     assert "(TMPDIR); /tmp is used\n" in answer.errors
 
@@ -238,11 +238,11 @@ def test_leftovers_of_a_killed_process(toy: Toy) -> None:
         kill(owners[0])
         assert len(toy.leftovers()) == 3
         # The other process still uses its directory.
-        toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+        toy.check_available(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
         assert len(toy.leftovers()) == 2
     finally:
         kill(owners[1])
-    toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+    toy.check_available(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
     assert toy.leftovers() == [unrelated]
 
 
@@ -269,7 +269,7 @@ def test_tampered_source(toy: Toy, file: str) -> None:
     """Prevents: a kernel is compiled from other sources than those of its key."""
     with (toy.root / file).open("a") as stream:
         stream.write("// another line\n")
-    answer = toy.lacks(SCALE)
+    answer = toy.check_unavailable(SCALE)
     assert re.search(
         rf"{file} (differs from|belongs to) .* digest is [0-9a-f]{{64}}, expected [0-9a-f]{{64}}",
         answer.errors,
@@ -283,11 +283,11 @@ def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
     changed = (toy.root / f"include/{SCALE}/{SCALE}.h", toy.root / f"src/toys/{SCALE}.h")
     commands = "; ".join(f"echo '#define VALUE 70' > {header}" for header in changed)
     settings = {"QOLA_COMPILER": toy.compiler(commands), "QOLA_CACHE": cache or str(toy.cache)}
-    toy.gets(SCALE, **settings)
+    toy.check_available(SCALE, **settings)
     assert toy.compiles() == 1
     assert toy.leftovers() == []
     # The sources now belong to another version.
-    toy.lacks(FILL, **settings)
+    toy.check_unavailable(FILL, **settings)
 
 
 @pytest.mark.quick(2)
@@ -306,10 +306,10 @@ def test_unlisted_file(toy: Toy, file: str) -> None:
     reported = planted if planted.parent.is_dir() else planted.parent
     planted.parent.mkdir(exist_ok=True)
     planted.write_text("#undef VALUE\n#define VALUE 70\n")
-    answer = toy.lacks(SCALE)
+    answer = toy.check_unavailable(SCALE)
     assert f"{reported} is not among the files of {toy.root}/kernels.index" in answer.errors
     assert toy.compiles() == 0
-    verified = toy.ends(1, "verify")
+    verified = toy.check_tool(1, "verify")
     assert verified.stdout.startswith(f"{reported} is not among the files of ")
     assert len(verified.stdout.splitlines()) == 1
 
@@ -320,18 +320,18 @@ def test_sources_that_others_may_write(toy: Toy, file: str) -> None:
     """Prevents: a user with write access changes sources, or flags in the index."""
     path = (toy.root / file).resolve()
     path.chmod(0o777)
-    assert f"{path} is writable by " in toy.lacks(SCALE).errors
+    assert f"{path} is writable by " in toy.check_unavailable(SCALE).errors
     assert toy.compiles() == 0
-    assert f"{path} is writable by " in toy.ends(1, "verify").stdout
-    assert f"{path} is writable by " in toy.ends(1, "build", SCALE).stderr
+    assert f"{path} is writable by " in toy.check_tool(1, "verify").stdout
+    assert f"{path} is writable by " in toy.check_tool(1, "build", SCALE).stderr
 
 
 def test_sources_of_a_group(toy: Toy) -> None:
     """Prevents: the runtime rejects sources that pip installed under umask 2."""
     for path in (toy.root, *toy.root.rglob("*")):
         path.chmod(path.stat().st_mode | 0o020)
-    toy.gets(SCALE)
-    toy.ends(0, "verify")
+    toy.check_available(SCALE)
+    toy.check_tool(0, "verify")
 
 
 def test_index_that_was_edited(toy: Toy) -> None:
@@ -350,7 +350,7 @@ def test_index_that_was_edited(toy: Toy) -> None:
         if new == sha256_of_text(header):
             (toy.root / f"include/{SCALE}/{SCALE}.h").write_text(header)
         for command in (("build", SCALE), ("verify",)):
-            result = toy.ends(1, *command)
+            result = toy.check_tool(1, *command)
             assert " has the digest " in result.stdout + result.stderr
             assert f"expected {toy.codes()[SCALE]}" in result.stdout + result.stderr
     assert toy.compiles() == 0
@@ -365,7 +365,7 @@ def test_index_with_paths_outside(toy: Toy) -> None:
         headers = Headers(index.headers[SCALE].dirs, files)
         other = replace(index, headers={**index.headers, SCALE: headers})
         (toy.root / "kernels.index").write_text(render_index(other))
-        result = toy.ends(1, "build", SCALE)
+        result = toy.check_tool(1, "build", SCALE)
         assert f"has the path {path}, which is not below its directory" in result.stderr
     assert toy.compiles() == 0
 
@@ -373,7 +373,7 @@ def test_index_with_paths_outside(toy: Toy) -> None:
 def test_missing_sources(toy: Toy) -> None:
     """Prevents: a library without sources does not report what is missing."""
     shutil.rmtree(toy.root)
-    answer = toy.lacks(SCALE)
+    answer = toy.check_unavailable(SCALE)
     assert "its sources are not there to be compiled" in answer.errors
     assert "QOLA_ROOT" in answer.errors
 

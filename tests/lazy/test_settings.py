@@ -52,16 +52,16 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 )
 def test_wrong_settings(warm: Toy, name: str, value: str, expected: str) -> None:
     """Prevents: a misspelt setting is read as another setting."""
-    answer = warm.lacks(SCALE, FILL, **{name: value})
+    answer = warm.check_unavailable(SCALE, FILL, **{name: value})
     assert answer.errors.count(f"{name}={value} is invalid: expected ") == 1
     assert expected in answer.errors
-    tool = warm.ends(2, "list", **{name: value})
+    tool = warm.check_tool(2, "list", **{name: value})
     assert expected in tool.stderr
 
 
 def test_deprecated_names(warm: Toy) -> None:
     """Prevents: settings of ck-jit users silently have no effect."""
-    answer = warm.gets(
+    answer = warm.check_available(
         SCALE,
         QOLA_CACHE="",
         CK_JIT_CACHE_DIR=str(warm.cache),
@@ -75,7 +75,7 @@ def test_deprecated_names(warm: Toy) -> None:
     ):
         assert answer.errors.count(f"qola: {old} is deprecated, use {new}\n") == 1
     assert f"{SCALE} for {ARCH}: cache {warm.entry(SCALE)}, " in answer.errors
-    quiet = warm.gets(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
+    quiet = warm.check_available(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
     assert quiet.errors == ""
 
 
@@ -120,7 +120,7 @@ def test_record(toy: Toy) -> None:
     assert sorted(record.read_text().splitlines()) == [f"{BROKEN} {ARCH}", f"{SCALE} {ARCH}"]
     toy.ask(FILL, QOLA_LAZY="never", **settings)
     assert record.read_text().splitlines()[2:] == [f"{FILL} {ARCH}"]
-    answer = toy.gets(SCALE, QOLA_RECORD="/proc/qola/record")
+    answer = toy.check_available(SCALE, QOLA_RECORD="/proc/qola/record")
     assert "QOLA_RECORD: open /proc/qola/record" in answer.errors
 
 
@@ -128,10 +128,10 @@ def test_caches_in_order(warm: Toy) -> None:
     """Prevents: a shared cache is not read, or is written to."""
     private = warm.path / "own"
     settings = {"QOLA_CACHE": f"{private}:{warm.cache}", "QOLA_COMPILER": warm.compiler()}
-    warm.gets(SCALE, **settings)
+    warm.check_available(SCALE, **settings)
     assert (warm.compiles(), private.exists()) == (0, False)
     warm.entry(FILL).unlink()
-    warm.gets(FILL, **settings)
+    warm.check_available(FILL, **settings)
     assert not warm.entry(FILL).exists()
     (entry,) = private.glob("*/*.so")
     modes = [oct(path.stat().st_mode & 0o777) for path in (private, entry.parent, entry)]
@@ -143,7 +143,7 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
     toy.cache.mkdir(mode=0o755)
     previous = os.umask(0o077)
     try:
-        toy.gets(SCALE)
+        toy.check_available(SCALE)
     finally:
         os.umask(previous)
     entry = toy.entry(SCALE)
@@ -180,7 +180,7 @@ int getpwuid_r(uid_t user, struct passwd* entry, char* text, size_t size, struct
         assert toy.ask(SCALE, QOLA_LAZY="never", **settings).values == [SCALED], environ
         shutil.rmtree(kernels.parent)
     # New kernels are written to this cache too.
-    toy.gets(SCALE, QOLA_CACHE="", HOME="", LD_PRELOAD=shim)
+    toy.check_available(SCALE, QOLA_CACHE="", HOME="", LD_PRELOAD=shim)
     assert len(list((passwd / ".cache/qola/kernels").glob("*/*.so"))) == 1
 
 
@@ -189,14 +189,14 @@ def test_other_compiler(toy: Toy) -> None:
     identity = toy.identity
     toy.identity = "some other compiler"
     toy.write()
-    answer = toy.gets(SCALE, FILL)
+    answer = toy.check_available(SCALE, FILL)
     assert (
         answer.errors.count("is not the one the library was built with (some other compiler)") == 1
     )
     assert toy.entries() == sorted(toy.entry(name, identity) for name in (SCALE, FILL))
-    toy.gets(SCALE, FILL)
+    toy.check_available(SCALE, FILL)
     assert toy.compiles() == 2
-    toy.lacks(SCALE, QOLA_LAZY="never")
+    toy.check_unavailable(SCALE, QOLA_LAZY="never")
 
 
 def test_arguments_of_the_compiler(toy: Toy) -> None:
@@ -204,10 +204,10 @@ def test_arguments_of_the_compiler(toy: Toy) -> None:
     settings = {
         "QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"
     }
-    toy.gets(SCALE, **settings)
+    toy.check_available(SCALE, **settings)
     assert toy.entries() == [toy.entry(SCALE)]
     settings["QOLA_COMPILER"] += " -ffast-math"
-    toy.gets(SCALE, FILL, **settings)
+    toy.check_available(SCALE, FILL, **settings)
     assert toy.entry(FILL, f"{toy.identity} -ffast-math") in toy.entries()
     assert not toy.entry(FILL).exists()
 
@@ -243,7 +243,7 @@ def test_search_for_compilers(toy: Toy) -> None:
     if not Path("/opt/rocm/llvm/bin/clang++").exists():
         assert used(PATH=path) == "b/amdclang++"
         assert used(PATH=f"{toy.path}/a") == "a/hipcc"
-        answer = toy.lacks(SCALE, QOLA_COMPILER="", PATH="/nowhere")
+        answer = toy.check_unavailable(SCALE, QOLA_COMPILER="", PATH="/nowhere")
         places = "/opt/rocm/llvm/bin/clang++, /nowhere/amdclang++, /nowhere/hipcc"
         assert f"here there is none of {places} (QOLA_COMPILER names another)" in answer.errors
 
@@ -255,6 +255,6 @@ def test_wrong_compiler(toy: Toy) -> None:
         ("false", "cannot preprocess HIP (exit code 1)"),
         ("true", "/identity.txt: No such file or directory"),
     ):
-        answer = toy.lacks(SCALE, FILL, QOLA_COMPILER=compiler)
+        answer = toy.check_unavailable(SCALE, FILL, QOLA_COMPILER=compiler)
         assert answer.errors.count(message) == 1
         assert answer.errors.count("neither a cache nor a pack has") == 2

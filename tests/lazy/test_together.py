@@ -122,7 +122,7 @@ def test_owner_killed_whose_child_lives(toy: Toy) -> None:
         fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         for host, settings in ((socket.gethostname(), {}), ("another.host", {"QOLA_WAIT": "1"})):
             lock.write_text(f"process {gone.pid} on {host}\n")
-            answer = toy.gets(SCALE, **settings)
+            answer = toy.check_available(SCALE, **settings)
             assert f"not kept: {'waited 1 s for ' if settings else ''}{lock}" in answer.errors
             assert f"process {gone.pid} on {host}" in answer.errors
     assert toy.entries() == []
@@ -152,7 +152,7 @@ def test_killed_and_cleaned(toy: Toy) -> None:
             killed_in = rng.choice([rng.random(), 1000.0])
             running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
         if rng.random() < 0.2:
-            toy.ends(0, "clean", "--all")
+            toy.check_tool(0, "clean", "--all")
         for process, killed_at in list(running):
             if process.poll() is not None:
                 answers.append(finish(process))
@@ -174,7 +174,7 @@ def test_killed_and_cleaned(toy: Toy) -> None:
 def test_compile_timeout(toy: Toy) -> None:
     """Prevents: a compiler that hangs also hangs the process."""
     slow = toy.compiler("sleep 1234.5 & wait")
-    answer = toy.lacks(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
+    answer = toy.check_unavailable(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
     assert "no end within 1 s (QOLA_COMPILE_TIMEOUT)" in answer.errors
     wait_for(lambda: not processes_with("sleep 1234.5"))
     assert toy.leftovers() == []
@@ -217,8 +217,8 @@ def test_without_locks(toy: Toy) -> None:
     answers = [finish(process) for process in running]
     assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
     assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
-    toy.gets(SCALE, QOLA_LAZY="never")
-    toy.ends(0, "verify")
+    toy.check_available(SCALE, QOLA_LAZY="never")
+    toy.check_tool(0, "verify")
 
 
 def test_without_locks_overlapping_compiles(toy: Toy) -> None:
@@ -229,7 +229,7 @@ def test_without_locks_overlapping_compiles(toy: Toy) -> None:
     # The first process ends while the second still compiles.
     second = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 5"), LD_PRELOAD=shim)
     wait_for(lambda: toy.compiles() == 2)
-    toy.ends(0, "clean", "--stalled", LD_PRELOAD=shim)
+    toy.check_tool(0, "clean", "--stalled", LD_PRELOAD=shim)
     for process in (first, second):
         answer = finish(process)
         assert answer.values == [SCALED]
@@ -250,7 +250,7 @@ def test_leftovers_of_other_machines(toy: Toy) -> None:
     for path in (local, young, old):
         path.mkdir()
     os.utime(old, (0, 0))
-    toy.gets(SCALE)
+    toy.check_available(SCALE)
     assert toy.leftovers() == [young]
     toy.tool("clean", "--stalled")
     assert toy.leftovers() == [young]
