@@ -1,4 +1,4 @@
-"""Directions that a manifest adds to libmha_fwd: what is planned of them, and what is refused."""
+"""Directions that a manifest adds to libmha_fwd: their plans, and errors for invalid requests."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from qola.verify.launches import make_problems
 from tests.support.plans import plan_text
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'
-BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'
-ALONE = 'drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]\nhsa_subdirs = []\n'
+ADD_BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'
+NO_DEFAULT_DIRECTIONS = (
+    'drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]\nhsa_subdirs = []\n'
+)
 VARIANT = (
     '[[mha_fwd_variants]]\ndtype = "fp16"\nhdim = 128\nhas_mask = true\n'
     "has_bias = false\nhas_alibi = false\n"
 )
 
 
-Planning = Callable[[str], Plan]
+PlanFunction = Callable[[str], Plan]
 
 
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path) -> Planning:
+def plan(tree: AiterTree, tmp_path: Path) -> PlanFunction:
     return lambda text: plan_text(text, tree, tmp_path)
 
 
@@ -36,13 +38,13 @@ def roles(plan: Plan) -> Counter[str]:
     return Counter(kernel.role for kernel in plan.kernels)
 
 
-def test_kernels_functions_and_dispatch(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: kernels without a function, or a function that a program cannot find or call."""
-    made = plan(HEAD + BOTH + ALONE + VARIANT)
-    # Paged prefill with a soft cap and without, in batch mode for any rows of K and whole tiles.
-    assert roles(made) == {"pagedkv": 6, "appendkv": 12}
-    assert made.warnings == ()
-    (module,) = made.modules
+def test_kernels_functions_and_dispatch(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: kernels without a function, or a function that is not declared or dispatched."""
+    result = plan(HEAD + ADD_BOTH + NO_DEFAULT_DIRECTIONS + VARIANT)
+    # Paged prefill with and without a soft cap; in batch mode for any seqlen_k and for whole tiles.
+    assert roles(result) == {"pagedkv": 6, "appendkv": 12}
+    assert result.warnings == ()
+    (module,) = result.modules
     required = {entry.name: entry.required for entry in module.entries}
     assert required == {
         "mha_fwd_pagedkv": (
@@ -64,27 +66,27 @@ def test_kernels_functions_and_dispatch(plan: Planning, tmp_path: Path) -> None:
     assert sorted(text.count("\nQOLA_STUB_0(") for text in stubs) == [6, 12]
 
 
-def test_each_kernels_words_become_a_problem(plan: Planning) -> None:
-    """Prevents: a launch test that asks for no rotation, or for nothing in pages."""
-    made = plan(HEAD + BOTH + ALONE + VARIANT)
-    (module,) = made.modules
-    paged = make_problems(made, module, "pagedkv_prefill")
+def test_kernel_fields_become_problems(plan: PlanFunction) -> None:
+    """Prevents: launch tests that never use RoPE or paged K and V."""
+    result = plan(HEAD + ADD_BOTH + NO_DEFAULT_DIRECTIONS + VARIANT)
+    (module,) = result.modules
+    paged = make_problems(result, module, "pagedkv_prefill")
     assert {(p.mode, p.logits_soft_cap > 0, p.mask_type) for p in paged} == {
         (mode, logits, "bottom_right") for mode in ("batch", "group") for logits in (False, True)
     }
     assert all(p.layout.page_block_size for p in paged)
-    appended = make_problems(made, module, "fwd_appendkv")
+    appended = make_problems(result, module, "fwd_appendkv")
     assert {(p.layout.page_block_size, p.rope_type) for p in appended} == {
         (page, rope) for page in (0, 128) for rope in ("no", "inter", "half")
     }
 
 
-def test_beside_aiters_directions_with_te(plan: Planning) -> None:
-    """Prevents: a receipt that says nothing of them taken for one that has none."""
+def test_added_direction_with_receipt_te(plan: PlanFunction) -> None:
+    """Prevents: an added direction without kernels, since receipt te does not mention it."""
     variant = VARIANT + 'has_dropout = false\nmode = "batch"\n'
-    made = plan(f'{HEAD}receipt = "te"\nadd_directions = ["fwd_appendkv"]\n{variant}')
-    assert roles(made) == {"fwd": 2, "appendkv": 12, **asm_roles(made)}
-    (module,) = made.modules
+    result = plan(f'{HEAD}receipt = "te"\nadd_directions = ["fwd_appendkv"]\n{variant}')
+    assert roles(result) == {"fwd": 2, "appendkv": 12, **asm_roles(result)}
+    (module,) = result.modules
     assert [entry.name for entry in module.entries] == ["mha_fwd", "mha_fwd_appendkv"]
 
 
@@ -93,10 +95,10 @@ def asm_roles(plan: Plan) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "messages"),
     [
         (
-            HEAD + BOTH + VARIANT + "has_lse = true\n",
+            HEAD + ADD_BOTH + VARIANT + "has_lse = true\n",
             [
                 "m.toml:6 [[modules]].add_directions",
                 "pagedkv_prefill, of which no kernel is kept",
@@ -105,11 +107,11 @@ def asm_roles(plan: Plan) -> dict[str, int]:
             ],
         ),
         (
-            HEAD + BOTH + 'add_flags_extra_cc = ["-DENABLE_CK=0"]\n',
+            HEAD + ADD_BOTH + 'add_flags_extra_cc = ["-DENABLE_CK=0"]\n',
             ["m.toml:6 [[modules]].add_directions", "a library without Composable Kernel"],
         ),
         (
-            HEAD.replace("fwd", "bwd") + BOTH,
+            HEAD.replace("fwd", "bwd") + ADD_BOTH,
             [
                 "m.toml:6 [[modules]].add_directions",
                 "fwd_appendkv, pagedkv_prefill added to libmha_bwd",
@@ -117,7 +119,7 @@ def asm_roles(plan: Plan) -> dict[str, int]:
             ],
         ),
         (
-            HEAD + BOTH + 'drop_directions = ["fwd_appendkv"]\n',
+            HEAD + ADD_BOTH + 'drop_directions = ["fwd_appendkv"]\n',
             ["fwd_appendkv, which drop_directions leaves out", "a direction in one of the two"],
         ),
         (
@@ -126,26 +128,31 @@ def asm_roles(plan: Plan) -> dict[str, int]:
         ),
     ],
 )
-def test_what_cannot_be_added_is_told(plan: Planning, text: str, said: list[str]) -> None:
-    """Prevents: a library without a function that its manifest asks for by name."""
+def test_invalid_directions_are_refused(plan: PlanFunction, text: str, messages: list[str]) -> None:
+    """Prevents: a library without a function that its manifest requests."""
     with pytest.raises(QolaError) as error:
         plan(text)
-    for words in said:
-        assert words in str(error.value)
+    for message in messages:
+        assert message in str(error.value)
 
 
 @pytest.mark.thorough
-def test_kernels_by_name_alone(plan: Planning) -> None:
-    """Prevents: a kernel of an added direction that no manifest can ask for by itself."""
-    (of_ck, *_) = plan(HEAD + BOTH + ALONE + VARIANT).kernels
-    name = KernelConfig.from_fields(of_ck.direction, of_ck.role, of_ck.fields).name
-    named = f'{ALONE}add_directions = ["{of_ck.direction}"]\n[[kernels]]\nnames = ["{name}"]\n'
-    made = plan(HEAD + named)
-    assert [kernel.name for kernel in made.kernels] == [of_ck.name]
-    assert made.warnings == ()
+def test_named_kernel_of_an_added_direction(plan: PlanFunction) -> None:
+    """Prevents: a kernel of an added direction that [[kernels]] cannot select."""
+    (kernel_of_ck, *_) = plan(HEAD + ADD_BOTH + NO_DEFAULT_DIRECTIONS + VARIANT).kernels
+    name = KernelConfig.from_fields(
+        kernel_of_ck.direction, kernel_of_ck.role, kernel_of_ck.fields
+    ).name
+    direction = f'{NO_DEFAULT_DIRECTIONS}add_directions = ["{kernel_of_ck.direction}"]\n'
+    kernel_text = f'{direction}[[kernels]]\nnames = ["{name}"]\n'
+    result = plan(HEAD + kernel_text)
+    assert [kernel.name for kernel in result.kernels] == [kernel_of_ck.name]
+    assert result.warnings == ()
     (warning,) = [
-        one
-        for one in plan(HEAD.replace('"gfx942"', '"gfx1201", "gfx942"') + named).warnings
-        if one.place == f"direction {of_ck.direction}"
+        candidate
+        for candidate in plan(
+            HEAD.replace('"gfx942"', '"gfx1201", "gfx942"') + kernel_text
+        ).warnings
+        if candidate.place == f"direction {kernel_of_ck.direction}"
     ]
     assert "no requested kernel is for gfx1201" in warning.found

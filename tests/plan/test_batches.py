@@ -1,4 +1,4 @@
-"""Batches: which kernel instances are compiled together, and the source that does it."""
+"""Batches: which kernel instances are compiled together, and the source of a batch."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ float fmha_fwd_<trait_0, ck_tile::gfx950_t>(const ck_tile::stream_config& s, fmh
 """
 
 
-def test_names_of_a_file_are_found() -> None:
-    """Prevents: two files of a batch that define the same name."""
+def test_local_names_of_a_file() -> None:
+    """Prevents: a name that two files of a batch define."""
     names = local_names(SOURCE)
     assert names == ("fmha_dtype_0", "fmha_shape_0", "instance", "run_instance")
 
 
-def test_a_template_is_not_taken_for_a_record() -> None:
-    """Prevents: names behind a function template with "class" in its parameters overlooked."""
+def test_template_parameters_are_not_records() -> None:
+    """Prevents: "class" in template parameters that hides the names after a function template."""
     text = "template <class T> void f(T x) {}\nvoid g() {}\nstruct Z { int x; };\n"
     assert local_names(text) == ("Z", "f", "g")
     assert local_names("#pragma clang diagnostic push\nusing a = int;\n") == ("a",)
 
 
 def test_constants_and_macros_of_headers() -> None:
-    """Prevents: a MoE instance compiled alone, or a constant that two files of a batch define."""
+    """Prevents: MoE instances compiled separately, or a constant defined twice in a batch."""
     header = (
         "#define GEMM(A, \\\n  B) \\\n template void gemm<A, B>(int);\n"
         "#define TABLE(x) template struct t<x>; int table_##x[4];\n"
@@ -96,13 +96,13 @@ def test_constants_and_macros_of_headers() -> None:
         "#ifdef X\n#include <vector>\n#endif\n",
     ],
 )
-def test_what_is_not_understood_is_compiled_alone(text: str) -> None:
-    """Prevents: a batch that does not compile, or means something else, by a guess at its names."""
+def test_unknown_syntax_is_compiled_separately(text: str) -> None:
+    """Prevents: a batch that does not compile, or changes its meaning, by guessed names."""
     assert local_names(SOURCE + text) is None
 
 
-def test_the_source_of_a_batch() -> None:
-    """Prevents: a header read under a file's renamed names, or a kernel left out."""
+def test_source_of_a_batch() -> None:
+    """Prevents: a header included after the names of a file are renamed, or a missing kernel."""
     includes = included([SOURCE, SOURCE])
     assert includes == ['"fmha_fwd.hpp"', "<iostream>"]
     lines = batch_source(["k1", "k2"], includes, ["instance"]).splitlines()
@@ -116,8 +116,8 @@ def test_the_source_of_a_batch() -> None:
     assert lines[-2] == '#include "../k2.cpp"'
 
 
-def test_a_batch_replaces_the_names_that_ck_composes() -> None:
-    """Prevents: 7 kB of host code per kernel instance for a name in a log."""
+def test_batch_replaces_get_name() -> None:
+    """Prevents: 7 kB of host code for each kernel instance to compose its name."""
     lines = batch_source(["k1", "k2"], ['"fmha_fwd.hpp"'], [], named=True).splitlines()
     assert lines.index("#include <string>") < lines.index("#ifndef __HIP_DEVICE_COMPILE__")
     defined, header, called = (
@@ -135,8 +135,8 @@ def test_a_batch_replaces_the_names_that_ck_composes() -> None:
     ]
 
 
-def test_names_are_replaced_only_if_all_uses_are_understood() -> None:
-    """Prevents: a batch that does not compile with another Composable Kernel."""
+def test_get_name_is_replaced_only_in_known_uses() -> None:
+    """Prevents: a batch that does not compile with another version of Composable Kernel."""
     definition = "  CK_TILE_HOST static std::string GetName()\n  {\n"
     constant = "  [[nodiscard]] static const std::string GetName() {\n"
     assert only_defines_name(["", definition, f"// GetName()\n{constant}"])
@@ -147,8 +147,13 @@ def test_names_are_replaced_only_if_all_uses_are_understood() -> None:
 
 
 def kernel(name: str, **fields: FieldValue) -> KernelInstance:
-    of: dict[str, FieldValue] = {"dtype": "bf16", "tile": "b1", "pipeline": "qr", "mask": False}
-    return KernelInstance(name, "fwd", "fwd", ("gfx950",), "", {**of, **fields})
+    defaults: dict[str, FieldValue] = {
+        "dtype": "bf16",
+        "tile": "b1",
+        "pipeline": "qr",
+        "mask": False,
+    }
+    return KernelInstance(name, "fwd", "fwd", ("gfx950",), "", {**defaults, **fields})
 
 
 def names(kernels: list[KernelInstance], size: int) -> list[tuple[str, ...]]:
@@ -158,8 +163,8 @@ def names(kernels: list[KernelInstance], size: int) -> list[tuple[str, ...]]:
 FAMILY = [kernel(f"k{mask}{n:03}", mask=mask, spad=bool(n % 2)) for mask in "ny" for n in range(60)]
 
 
-def test_each_kernel_is_in_one_batch() -> None:
-    """Prevents: a kernel twice in a library, or in none; a batch beyond what memory holds."""
+def test_each_kernel_is_in_exactly_one_batch() -> None:
+    """Prevents: a duplicate or missing kernel in a library, or a batch that exceeds the memory."""
     batches = names(FAMILY, 16)
     assert sorted(name for batch in batches for name in batch) == [k.name for k in FAMILY]
     assert all(8 <= len(batch) <= 16 for batch in batches[:-1])
@@ -168,8 +173,8 @@ def test_each_kernel_is_in_one_batch() -> None:
     assert names(FAMILY, 1) == [(k.name,) for k in in_order(FAMILY)]
 
 
-def test_a_variant_more_changes_what_it_falls_into() -> None:
-    """Prevents: every batch of a family compiled anew for a variant more."""
+def test_additional_variant_changes_few_batches() -> None:
+    """Prevents: all batches of a family recompiled after a variant is added."""
     before, after = {*names(FAMILY, 16)}, {*names([*FAMILY, *MORE], 16)}
     assert len(before - after) <= 2
     assert len(after - before) <= len(MORE) // 8 + 3
@@ -178,21 +183,21 @@ def test_a_variant_more_changes_what_it_falls_into() -> None:
 MORE = [kernel(f"m{n:03}", mask="n", bias="alibi", spad=bool(n % 2)) for n in range(20)]
 
 
-@pytest.mark.parametrize("others", [1, 3, 5, 7, 40])
-def test_a_family_has_the_same_batches_beside_others(others: int) -> None:
-    """Prevents: a family compiled anew because a manifest wants another one too."""
-    beside = [kernel(f"a{n}", tile="b0") for n in range(others)]
-    assert {*names(FAMILY[:40], 16)} <= {*names(beside + FAMILY[:40], 16)}
+@pytest.mark.parametrize("other_kernels", [1, 3, 5, 7, 40])
+def test_batches_do_not_depend_on_other_families(other_kernels: int) -> None:
+    """Prevents: a family recompiled because a manifest adds kernels of another family."""
+    other_family = [kernel(f"a{n}", tile="b0") for n in range(other_kernels)]
+    assert {*names(FAMILY[:40], 16)} <= {*names(other_family + FAMILY[:40], 16)}
 
 
-def test_no_batch_is_left_small_without_need() -> None:
-    """Prevents: a compile of two kernels beside one that had room for them."""
+def test_small_batches_are_merged() -> None:
+    """Prevents: a separate compile of few kernels that fit into another batch."""
     batches = names([kernel(f"k{n}") for n in range(10)], 16)
     assert [len(batch) for batch in batches] == [10]
 
 
-def test_families_are_not_mixed_without_need() -> None:
-    """Prevents: templates of two tiles in one compile where each has kernels enough for its own."""
+def test_large_families_are_not_mixed() -> None:
+    """Prevents: a batch with templates of two tiles although each tile has enough kernels."""
     other = [kernel(f"o{n}", tile="b2") for n in range(9)]
     small = [kernel(f"s{n}", tile="b3") for n in range(2)]
     batches = names([kernel(f"k{n}") for n in range(9)] + other + small, 16)
@@ -201,19 +206,19 @@ def test_families_are_not_mixed_without_need() -> None:
     assert len(both) == 1, "a compile of two kernels costs nearly as much as one of four"
 
 
-def test_a_further_pipeline_leaves_the_batch_of_another() -> None:
-    """Prevents: a large `batch` whose small families all change for one more pipeline."""
+def test_additional_pipeline_keeps_other_batches() -> None:
+    """Prevents: with a large `batch`, all small families recompiled for an additional pipeline."""
     qr = [kernel(f"q{n}", tile=f"b{n // 4}") for n in range(12)]
-    # Their tile sorts them between those of the other pipeline.
+    # Their tile sorts the added kernels between the kernels of pipeline qr.
     added = [kernel(f"a{n}", tile="b1", pipeline="qr_async") for n in range(8)]
     assert [len(batch) for batch in names(qr, 32)] == [12]
     assert {*names([*qr, *added], 32)} == {*names(qr, 32), *names(added, 32)}
     assert len(names([*qr, *added[:2]], 32)) == 1, "a compile for two kernels of a pipeline"
 
 
-def test_a_name_stands_for_its_kernels() -> None:
+def test_batch_names_are_unique() -> None:
     """Prevents: two batches of one name in the repository that manifests share."""
-    one, two = FAMILY[:1], FAMILY[:2]
-    assert batch_name(one) == one[0].name
-    assert batch_name(two).startswith("fwd_bf16_2_")
-    assert batch_name(two) != batch_name(FAMILY[1:3])
+    single, first_pair = FAMILY[:1], FAMILY[:2]
+    assert batch_name(single) == single[0].name
+    assert batch_name(first_pair).startswith("fwd_bf16_2_")
+    assert batch_name(first_pair) != batch_name(FAMILY[1:3])

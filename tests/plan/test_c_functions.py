@@ -1,4 +1,4 @@
-"""The C functions' part of an entry source; that of the wheel is in tests/golden/plan."""
+"""The C functions in an entry source. The source for the wheel is in tests/golden/plan."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def kernel(name: str, role: str, **fields: FieldValue) -> KernelInstance:
     return KernelInstance(name, "bwd", role, ("gfx942", "gfx950"), "", fields)
 
 
-def test_kernels_stand_with_their_archs_and_splits() -> None:
-    """Prevents: accumulators for fewer splits of K than a deterministic kernel has."""
+def test_kernel_table_lists_archs_and_splits() -> None:
+    """Prevents: too few dQ accumulators for the K splits of a deterministic kernel."""
     kernels = KernelSet(
         (
             kernel("two", "dq_dk_dv", deterministic=True, hdim_q=128, tile="b32x64x128_r1"),
@@ -34,11 +34,11 @@ def test_kernels_stand_with_their_archs_and_splits() -> None:
         (),
         code_objects=(CodeObject("hsa/gfx950/k.co", "f", "gfx950", "", 1),),
     )
-    made = c_functions([entry()], kernels, "bwd")
-    assert made.warnings == ()
-    assert '"two"' not in made.source
+    result = c_functions([entry()], kernels, "bwd")
+    assert result.warnings == ()
+    assert '"two"' not in result.source
     assert [
-        line.strip() for line in made.kernels.splitlines() if line.strip().startswith('{"')
+        line.strip() for line in result.kernels.splitlines() if line.strip().startswith('{"')
     ] == [
         '{"two", "gfx942,gfx950", 128, 64},',
         '{"one", "gfx942,gfx950"},',
@@ -49,22 +49,22 @@ def test_kernels_stand_with_their_archs_and_splits() -> None:
     assert "k.co" not in c_functions([entry()], kernels, "fwd").kernels
 
 
-def test_parameters_that_nobody_knows() -> None:
+def test_unknown_parameters_of_aiters_functions() -> None:
     """Prevents: a library that does not compile because AITER's function has a new parameter."""
     lse, new = Parameter("bool", "has_lse", ""), Parameter("int", "new", "")
     optional = Parameter("int", "new", "0")
-    made = c_functions([entry(lse, optional, lse)], KernelSet((), ()), "bwd")
-    assert "QOLA_NS(mha_bwd)(args, stream, more.has_lse);" in made.source
-    assert made.warnings == ()
-    made = c_functions([entry(lse, new)], KernelSet((), ()), "bwd")
-    assert made.source == ""
-    assert "mha_bwd(new)" in made.warnings[0].place
-    made = c_functions([entry(name="mha_bwd_size")], KernelSet((), ()), "bwd")
-    assert (made.source, made.warnings) == ("", ())
+    result = c_functions([entry(lse, optional, lse)], KernelSet((), ()), "bwd")
+    assert "QOLA_NS(mha_bwd)(args, stream, more.has_lse);" in result.source
+    assert result.warnings == ()
+    result = c_functions([entry(lse, new)], KernelSet((), ()), "bwd")
+    assert result.source == ""
+    assert "mha_bwd(new)" in result.warnings[0].place
+    result = c_functions([entry(name="mha_bwd_size")], KernelSet((), ()), "bwd")
+    assert (result.source, result.warnings) == ("", ())
 
 
-def test_known_parameters_have_values(repo_root: Path) -> None:
-    """Prevents: a name that is passed on, and that the C++ has no member of."""
+def test_known_parameters_are_members_in_c(repo_root: Path) -> None:
+    """Prevents: a parameter that the entry source passes and the C++ struct Parameters lacks."""
     text = (repo_root / "cc/api/qola_c_members.h").read_text(encoding="utf-8")
     (body,) = re.findall(r"struct Parameters\n\{(.*?)\n\};", text, re.DOTALL)
     body = re.sub(r"\s*= nullptr", "", body)

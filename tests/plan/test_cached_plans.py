@@ -1,4 +1,4 @@
-"""Cached plans and explanations: which requests share one."""
+"""Cached plans and explanations: which requests share a cache entry."""
 
 from __future__ import annotations
 
@@ -42,35 +42,39 @@ SMALL = plan(
 
 
 class Planner:
-    """Plans a request, and counts how often a plan is made."""
+    """Plans requests, and counts calls of make_plan."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = AnswerCache(root / "cache", lambda: "state")
         tree = read_tree(write(root / "tree", TREE))
         self.request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
         self.runs = 0
-        monkeypatch.setattr(planner, "make_plan", self._make)
+        monkeypatch.setattr(planner, "make_plan", self._make_plan)
 
     def count(self, **changes: object) -> int:
-        """Plan a changed request, and return how many plans were made for it."""
+        """Plan a changed request, and return the number of calls of make_plan."""
         before = self.runs
         request = replace(self.request, **changes)  # type: ignore[arg-type]
         assert planner.plan(request) == SMALL
         return self.runs - before
 
-    def _make(self, *_: object) -> object:
+    def _make_plan(self, *_: object) -> object:
         self.runs += 1
         return SMALL
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
     return Planner(tmp_path, monkeypatch)
 
 
-def test_a_plan_is_cached(made: Planner) -> None:
-    """Prevents: a plan that is made twice, or differs the second time."""
-    assert [made.count(), made.count(), made.count(answers=NO_ANSWERS)] == [1, 0, 1]
+def test_plan_is_cached(counter: Planner) -> None:
+    """Prevents: an unchanged request that is planned twice, or a cached plan that differs."""
+    assert [counter.count(), counter.count(), counter.count(answers=NO_ANSWERS)] == [
+        1,
+        0,
+        1,
+    ]
 
 
 def no_gpu() -> tuple[str, ...]:
@@ -100,27 +104,27 @@ CHANGES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_request_has_another_plan(made: Planner, change: str) -> None:
-    """Prevents: the plan of another manifest, or findings with another manifest's places."""
-    made.count()
-    assert [made.count(**CHANGES[change]) for _ in range(2)] == [1, 0]
+def test_changed_request_is_planned_again(counter: Planner, change: str) -> None:
+    """Prevents: a cached plan of another request, or findings with places of another manifest."""
+    counter.count()
+    assert [counter.count(**CHANGES[change]) for _ in range(2)] == [1, 0]
 
 
-def test_archs_of_this_machine_are_read_each_time(made: Planner) -> None:
-    """Prevents: kernels for a GPU that is no longer there."""
+def test_native_archs_are_detected_each_time(counter: Planner) -> None:
+    """Prevents: a cached plan for a GPU that the machine does not have any more."""
     for archs, runs in ((("gfx950",), 1), (("gfx942",), 1), (("gfx950",), 0)):
-        assert made.count(spec=BuildSpec(("native",)), native=lambda archs=archs: archs) == runs
-    assert made.count(spec=BuildSpec(("native",)), native=no_gpu) == 1
+        assert counter.count(spec=BuildSpec(("native",)), native=lambda archs=archs: archs) == runs
+    assert counter.count(spec=BuildSpec(("native",)), native=no_gpu) == 1
 
 
-def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: reasons of another manifest, or a field that is lost in the cache."""
+def test_explanations_are_cached(counter: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: cached reasons of another manifest, or a field that the cache loses."""
     fields = {"hdim_q": 64, "mask": True, "pipeline": None}
     explanations = tuple(
         Explanation(f"k{number}", "fwd", "fwd", ("gfx950",), fields, kept_by, dropped_by)
         for number, (kept_by, dropped_by) in enumerate([((0, 1), ""), ((), "no variant has it")])
     )
-    specs = made.request.manifest.modules
+    specs = counter.request.manifest.modules
     modules = [SimpleNamespace(spec=spec) for spec in specs]
     kernels = SimpleNamespace(explanations=explanations)
     runs: list[object] = []
@@ -132,6 +136,6 @@ def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planner, "resolve", lambda _: SimpleNamespace(attention=modules))
     monkeypatch.setattr(planner, "generate_module", generate)
     for _ in range(2):
-        found = planner.explain(made.request)
+        found = planner.explain(counter.request)
         assert found == tuple((spec, explanations) for spec in specs)
     assert runs == modules

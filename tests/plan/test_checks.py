@@ -1,4 +1,4 @@
-"""Checks of a manifest against tree and toolchain, before anything is built."""
+"""Checks of a manifest against the AITER tree and the toolchain, before a build."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(
     rocm_version: str | None = "7.2.4",
     spec: BuildSpec = BuildSpec(),  # noqa: B008
 ) -> tuple[Finding, ...]:
-    """Check a manifest against a tree with some modules, receipts and sources."""
+    """Check a manifest against a fake tree with three modules, and return the findings."""
     names = ("libmha_fwd", "libmha_bwd", "module_norm")
     tree: Any = SimpleNamespace(module_names=lambda: names, version="", unknown_keys=dict)
     config: Any = SimpleNamespace(srcs=srcs)
@@ -52,8 +52,8 @@ def check(
             return error.findings
 
 
-def test_what_fits_gives_no_finding() -> None:
-    """Prevents: noise on a manifest that is right in every respect."""
+def test_valid_manifest_has_no_findings() -> None:
+    """Prevents: warnings or errors for a correct manifest."""
     text = (
         '[qola]\naiter_commit = "d32b0cb62"\nrocm_versions = ["6", "7.2"]\n'
         '[build]\narchitectures = ["gfx942", "gfx950"]\n'
@@ -91,8 +91,8 @@ def test_what_fits_gives_no_finding() -> None:
         ),
     ],
 )
-def test_each_mismatch_is_named(text: str, place: str, found: str, expected: str, fix: str) -> None:
-    """Prevents: a mismatch found only when the compiler or a user meets it."""
+def test_mismatch_is_reported(text: str, place: str, found: str, expected: str, fix: str) -> None:
+    """Prevents: a module, commit or ROCm version mismatch that shows only during the build."""
     (finding,) = check(text)
     assert (finding.place, finding.severity) == (f"m.toml:{place}", "error")
     assert found in finding.found
@@ -107,8 +107,8 @@ def test_each_mismatch_is_named(text: str, place: str, found: str, expected: str
         (f'[build]\nmode = "cpp_itfs"\n{NO_MODE}mode = "pybind"', "5 [[modules]].mode"),
     ],
 )
-def test_a_library_in_mode_pybind_is_a_library_still(text: str, place: str) -> None:
-    """Prevents: a manifest of ROCm/QoLA's that leaves the mode out and so cannot be planned."""
+def test_library_in_mode_pybind_is_a_warning(text: str, place: str) -> None:
+    """Prevents: a planning error for ROCm/QoLA manifests that omit the mode of libmha_fwd."""
     (finding,) = check(text)
     assert (finding.place, finding.severity) == (f"m.toml:{place}", "warning")
     assert 'write mode = "cpp_itfs" in the [[modules]] table of libmha_fwd' in finding.fix
@@ -122,8 +122,8 @@ def test_a_library_in_mode_pybind_is_a_library_still(text: str, place: str) -> N
         (f"{FWD}{BWD}[[mha_bwd_variants]]\nreceipt = 5", "8 [[mha_bwd_variants]]", 5, ""),
     ],
 )
-def test_each_unknown_receipt_is_named(text: str, place: str, receipt: int, fix: str) -> None:
-    """Prevents: a receipt of another CK, which makes no kernels, found only by the compiler."""
+def test_unknown_receipt_is_reported(text: str, place: str, receipt: int, fix: str) -> None:
+    """Prevents: a receipt that this CK does not know, reported only by the compiler."""
     (finding,) = check(text)
     assert (finding.place, finding.severity) == (f"m.toml:{place}.receipt", "error")
     assert f"receipt {receipt}, unknown to this CK" in finding.found
@@ -132,7 +132,7 @@ def test_each_unknown_receipt_is_named(text: str, place: str, receipt: int, fix:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "aiter_id", "same"),
+    ("required", "aiter_id", "matches"),
     [
         ("d32b0cb62", COMMIT, True),
         ("D32B0CB", COMMIT, True),
@@ -148,14 +148,14 @@ def test_each_unknown_receipt_is_named(text: str, place: str, receipt: int, fix:
         ("main", COMMIT, False),
     ],
 )
-def test_when_two_names_mean_one_source(wanted: str, aiter_id: str, same: bool) -> None:
-    """Prevents: an abbreviated commit refused, or a version taken for another by its prefix."""
-    findings = check(f'[qola]\naiter_commit = "{wanted}"\n{FWD}', aiter_id=aiter_id)
-    assert bool(findings) is not same
+def test_aiter_commit_matches_tree_id(required: str, aiter_id: str, matches: bool) -> None:
+    """Prevents: an abbreviated commit refused, or versions compared only by their prefixes."""
+    findings = check(f'[qola]\naiter_commit = "{required}"\n{FWD}', aiter_id=aiter_id)
+    assert bool(findings) is not matches
 
 
-def test_an_override_is_named_and_goes_on() -> None:
-    """Prevents: an overridden commit either refused or passed over in silence."""
+def test_overridden_commit_is_a_warning() -> None:
+    """Prevents: an error for an overridden commit, or an override without a warning."""
     text = f'[qola]\naiter_commit = "33f2e6af5"\n{FWD}'
     (finding,) = check(text, spec=BuildSpec(override_aiter_commit=True))
     assert finding.severity == "warning"
@@ -165,36 +165,38 @@ def test_an_override_is_named_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "version", "fits"),
+    ("required", "version", "matches"),
     [("7", "7.2.4", True), ("7.2", "7.2", True), ("7", "70.1", False), ("7.2", "7.20.1", False)],
 )
-def test_rocm_versions_are_compared_part_by_part(wanted: str, version: str, fits: bool) -> None:
-    """Prevents: ROCm 7.20 taken for 7.2."""
-    text = f'[qola]\nrocm_versions = ["{wanted}"]\n{FWD}'
-    assert bool(check(text, rocm_version=version)) is not fits
+def test_rocm_versions_are_compared_by_component(
+    required: str, version: str, matches: bool
+) -> None:
+    """Prevents: ROCm 7.20 accepted where the manifest requires 7.2."""
+    text = f'[qola]\nrocm_versions = ["{required}"]\n{FWD}'
+    assert bool(check(text, rocm_version=version)) is not matches
 
 
-def test_receipts_may_depend_on_the_module() -> None:
+def test_receipts_depend_on_the_module() -> None:
     """Prevents: a forward receipt accepted for the backward module."""
     known = {"libmha_fwd": (5,), "libmha_bwd": (3,)}
     (finding,) = check(f"{FWD}receipt = 5\n{BWD}receipt = 5", receipts=known.__getitem__)
     assert finding.place == "m.toml:8 [[modules]].receipt"
 
 
-def test_command_line_mode_counts() -> None:
-    """Prevents: --mode cpp_itfs refused because of [build].mode."""
+def test_mode_option_overrides_the_manifest() -> None:
+    """Prevents: a warning about the mode although --mode cpp_itfs is passed."""
     assert check(NO_MODE, spec=BuildSpec(mode="cpp_itfs")) == ()
 
 
-def test_an_unknown_module_is_reported_once() -> None:
-    """Prevents: follow-up findings about the mode or sources of a module that is not there."""
+def test_unknown_module_is_reported_once() -> None:
+    """Prevents: additional findings about the mode or sources of a module that does not exist."""
     text = '[[modules]]\nname = "zzz"\nreceipt = 1234\ndrop_srcs = ["a"]\n'
     (finding,) = check(text)
     assert "unknown module" in finding.found
 
 
-def test_a_source_that_is_not_there_cannot_be_dropped() -> None:
-    """Prevents: a source built in silence; no alternatives listed (the wheel's libmha_fwd)."""
+def test_unknown_source_in_drop_srcs_is_a_warning() -> None:
+    """Prevents: a misspelt drop_srcs entry without a warning that suggests a correction."""
     (finding,) = check(f'{FWD}drop_srcs = ["mha_fwd_splt.cu"]')
     assert (finding.place, finding.severity) == ("m.toml:4 [[modules]].drop_srcs", "warning")
     assert '"mha_fwd_splt.cu", which libmha_fwd does not have' in finding.found
@@ -204,22 +206,22 @@ def test_a_source_that_is_not_there_cannot_be_dropped() -> None:
     assert (finding.fix, finding.severity) == ('remove "q.hpp"', "warning")
 
 
-def test_nothing_to_drop() -> None:
-    """Prevents: warnings about a line that every manifest of ROCm/QoLA's has, with the wheel."""
+def test_drop_srcs_without_sources_is_silent() -> None:
+    """Prevents: warnings about drop_srcs, which every ROCm/QoLA manifest has, with the wheel."""
     text = f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n'
     assert check(text, srcs=()) == ()
 
 
-def test_every_optcompilerconfig_key_may_stand_in_a_module(aiter_tree: Path) -> None:
-    """Prevents: an override AITER knows being called unknown."""
+def test_every_optcompilerconfig_key_is_known(aiter_tree: Path) -> None:
+    """Prevents: "unknown key" for a key of AITER's optCompilerConfig.json."""
     config = json.loads((aiter_tree / "aiter/jit/optCompilerConfig.json").read_text())
     keys = {key for entry in config.values() for key in entry}
     assert keys
     assert keys <= set(MODULES.by_key)
 
 
-def test_dtypes_are_cks(aiter_tree: Path) -> None:
-    """Prevents: a data type CK can generate that a manifest cannot name."""
+def test_dtypes_include_those_of_ck(aiter_tree: Path) -> None:
+    """Prevents: a data type that CK can generate and a manifest cannot select."""
     ck = aiter_tree / "aiter_meta/3rdparty/composable_kernel"
     if not ck.is_dir():
         ck = aiter_tree / "3rdparty/composable_kernel"
@@ -230,15 +232,15 @@ def test_dtypes_are_cks(aiter_tree: Path) -> None:
         assert [dtype for dtype in known if dtype in symbols[name]] == list(symbols[name])
 
 
-def test_names_of_receipts_are_numbers() -> None:
-    """Prevents: a profile by name that builds another set than CK's number for it."""
+def test_receipt_names_stand_for_numbers() -> None:
+    """Prevents: a receipt name that selects other kernels than its number."""
     for name, number in PROFILES.items():
-        named, numbered = (
-            loads(f"{FWD}receipt = {of}\n{VARIANTS}receipt = {of}\n", file="m.toml")
-            for of in (f'"{name}"', number)
+        by_name, by_number = (
+            loads(f"{FWD}receipt = {receipt}\n{VARIANTS}receipt = {receipt}\n", file="m.toml")
+            for receipt in (f'"{name}"', number)
         )
-        assert named == numbered
-        assert named.modules[0].receipt == named.fwd_variants[0].receipt == number
+        assert by_name == by_number
+        assert by_name.modules[0].receipt == by_name.fwd_variants[0].receipt == number
     known = [number for number in RECEIPTS if number != 300]
     (finding,) = check(f'{FWD}receipt = "aiter_bwd_batch"', receipts=lambda _: known)
     assert finding.found == "receipt 300 (aiter_bwd_batch), unknown to this CK"
@@ -246,13 +248,13 @@ def test_names_of_receipts_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "fix"),
+    ("name", "fix"),
     [("TE", 'did you mean "te"?'), ("flash", 'did you mean "flash_fwd"?'), ("", "")],
 )
-def test_names_of_no_receipt(word: str, fix: str) -> None:
-    """Prevents: a misspelt profile taken for CK's default, which is nearly everything."""
+def test_unknown_receipt_name_is_refused(name: str, fix: str) -> None:
+    """Prevents: a misspelt receipt name that selects CK's default, most of its kernels."""
     with pytest.raises(ManifestError) as error:
-        loads(f'{FWD}receipt = "{word}"', file="m.toml")
+        loads(f'{FWD}receipt = "{name}"', file="m.toml")
     (finding,) = error.value.findings
     assert "pytorch, aiter_batch" in finding.expected
     assert finding.fix == fix

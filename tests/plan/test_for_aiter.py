@@ -1,4 +1,4 @@
-"""Manifests in mode aiter: the names by which AITER's own Python finds modules."""
+"""Mode aiter: modules have the names that AITER's Python code imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def request(module: str, tree: AiterTree) -> Request:
 
 
 def test_modules_have_aiters_names(tree: AiterTree) -> None:
-    """Prevents: a module under a name, or with an init function, that AITER does not look for."""
+    """Prevents: a file name or init function that AITER does not look for."""
     plan = build_plan(resolve(request("module_aiter_unary", tree)), Folder())
     (module,) = plan.torch_modules
     assert (module.library, module.symbol) == (
@@ -36,23 +36,23 @@ def test_modules_have_aiters_names(tree: AiterTree) -> None:
     assert plan.manifest["mode"] == "aiter"
 
 
-def test_the_build_file_has_the_names_of_variants(tmp_path: Path) -> None:
+def test_build_file_lists_names_of_variants(tmp_path: Path) -> None:
     """Prevents: a bundle without modules, or a module without the names of its variants."""
     tree = read_tree(write_pybind_tree(tmp_path))
     text = f'{TEXT.format("module_custom")}names = ["custom_fp16", "custom_bf16"]\n'
-    wanted = Request("serve", loads(text, file="serve.toml"), tree)
-    plan = build_plan(resolve(wanted), Folder())
+    variants_request = Request("serve", loads(text, file="serve.toml"), tree)
+    plan = build_plan(resolve(variants_request), Folder())
     file = manifest_build_file(plan, source="serve.toml", aiter="aiter")
     assert 'names = [\n        "custom_bf16",\n        "custom_fp16",\n    ],' in file
     assert 'aiter_targets(\n    name = "serve",\n    modules = [' in file
     assert "torch_wheel" not in file
 
 
-def test_another_mode_is_refused(tmp_path: Path) -> None:
-    """Prevents: an option that leaves a server without the directory that AITER looks into."""
-    wanted = request("module_custom", read_tree(write_pybind_tree(tmp_path)))
+def test_mode_option_must_match_aiter(tmp_path: Path) -> None:
+    """Prevents: --mode pybind accepted, which builds no directory that AITER searches."""
+    aiter_request = request("module_custom", read_tree(write_pybind_tree(tmp_path)))
     with pytest.raises(ManifestError) as caught:
-        resolve(replace(wanted, spec=BuildSpec(mode="pybind")))
+        resolve(replace(aiter_request, spec=BuildSpec(mode="pybind")))
     (finding,) = caught.value.findings
     assert finding.place == "serve.toml:3 [build].mode"
     assert finding.found == "mode aiter, and --mode pybind"

@@ -1,4 +1,4 @@
-"""Functions of AITER's second JIT, csrc/cpp_itfs, in a manifest."""
+"""[[functions]] in a manifest: functions of AITER's second JIT, csrc/cpp_itfs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ MLA = (
 )
 
 
-def planned(tree: AiterTree, text: str) -> tuple[Plan, Folder]:
+def plan_functions(tree: AiterTree, text: str) -> tuple[Plan, Folder]:
     output = Folder()
     request = Request("serve", loads(HEAD + text, file="m.toml"), tree)
     return build_plan(resolve(request), output), output
 
 
-def errors(tree: AiterTree, text: str) -> tuple[Finding, ...]:
+def plan_errors(tree: AiterTree, text: str) -> tuple[Finding, ...]:
     with pytest.raises((ManifestError, PlanError)) as caught:
-        planned(tree, text)
+        plan_functions(tree, text)
     return caught.value.findings
 
 
-def test_a_library_for_each_combination(tree: AiterTree) -> None:
-    """Prevents: an argument of a list that is left out, or a library that AITER cannot load."""
+def test_each_argument_combination_has_a_library(tree: AiterTree) -> None:
+    """Prevents: a missing library for an argument value, or one that AITER cannot load."""
     lists = "arguments = { d = [128256, 32000], deterministic = [true, false] }\n"
-    plan, output = planned(tree, SAMPLING + lists)
+    plan, output = plan_functions(tree, SAMPLING + lists)
     assert len({module.name for module in plan.functions}) == 4
     (module,) = (module for module in plan.functions if module.name == NAME)
     assert module.call == "top_p_sampling_from_probs(d=128256, deterministic=False)"
@@ -56,9 +56,9 @@ def test_a_library_for_each_combination(tree: AiterTree) -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_the_build_file_has_the_functions(tree: AiterTree) -> None:
-    """Prevents: functions that a bundle lacks, or that are compiled with Python's headers."""
-    plan, _ = planned(tree, SAMPLING + "arguments = { d = 128256, deterministic = false }\n")
+def test_build_file_has_function_libraries(tree: AiterTree) -> None:
+    """Prevents: a bundle without its functions, or functions compiled with Python's headers."""
+    plan, _ = plan_functions(tree, SAMPLING + "arguments = { d = 128256, deterministic = false }\n")
     file = manifest_build_file(plan, source="serve.toml", aiter="aiter")
     assert f'function_libraries(\n    name = "functions",\n    libraries = [":{NAME}"],' in (
         file.replace(f'[\n        ":{NAME}",\n    ]', f'[":{NAME}"]')
@@ -115,11 +115,11 @@ def test_the_build_file_has_the_functions(tree: AiterTree) -> None:
     ],
     ids=("name", "argument", "type", "missing", "twice", "triton"),
 )
-def test_errors(
+def test_invalid_functions_are_refused(
     tree: AiterTree, text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: a function that nobody calls, compiled without a word."""
-    (finding,) = errors(tree, text)
+    """Prevents: a library compiled for a function or arguments that AITER never requests."""
+    (finding,) = plan_errors(tree, text)
     assert finding.place == f"m.toml:{place}"
     assert found in finding.found
     assert expected in finding.expected

@@ -1,4 +1,4 @@
-"""Torch modules beside attention: AITER's sources, and what its generators make."""
+"""Torch modules other than attention: AITER's sources and generated sources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.folders import write
 from tests.support.later_tree import add_modules, embed_code_objects, write_later_tree
 from tests.support.plans import plan_text
 
-Planning = Callable[..., Plan]
+PlanFunction = Callable[..., Plan]
 
 
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path) -> Planning:
-    """Return a function that plans a module, whose files go to the test's directory."""
+def plan(tree: AiterTree, tmp_path: Path) -> PlanFunction:
+    """Return a function that plans a module and writes its files to the test's directory."""
 
     def run(name: str, archs: str = '"gfx942"', more: str = "") -> Plan:
         text = f'[qola]\nnamespace = "ns"\n[build]\narchitectures = [{archs}]\n{more}\n'
@@ -33,10 +33,10 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
     return run
 
 
-def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: a module of plain sources that is refused, or whose file Python does not find."""
-    found = plan("module_activation")
-    (module,) = found.torch_modules
+def test_module_of_plain_sources(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: a refused module without generators, or a file name that Python does not find."""
+    result = plan("module_activation")
+    (module,) = result.torch_modules
     assert (module.library, module.symbol) == (
         "ns_module_activation.so",
         "PyInit_ns_module_activation",
@@ -49,16 +49,16 @@ def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> Non
     assert (module.init, module.host_only) == (("activation_pybind",), ("activation_pybind",))
     assert not [*module.kernels, *module.generated, *module.code_objects]
     assert all((tmp_path / source.file).is_file() for source in module.sources)
-    assert Plan.from_json(found.to_json()) == found
+    assert Plan.from_json(result.to_json()) == result
 
 
-def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: a generator's source that nothing compiles, or that two compiles have."""
-    found = plan("module_norm")
-    (module,) = found.torch_modules
+def test_generated_sources_are_compiled_in_batches(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: a generated source that no action compiles, or that two actions compile."""
+    result = plan("module_norm")
+    (module,) = result.torch_modules
     batches = [source for source in module.sources if source.role == "batch"]
-    # Not AITER's headers, which the other sources include.
-    headers = found.header_set(module.batch_headers).files
+    # Batches do not depend on AITER's headers, which only the other sources include.
+    headers = result.header_set(module.batch_headers).files
     assert headers
     assert not [file for file in headers if "/csrc/" in file]
     assert module.batch_files.keys() == {source.name for source in batches}
@@ -76,27 +76,27 @@ def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path)
     ]
 
 
-def test_sources_that_include_pytorch(plan: Planning) -> None:
-    """Prevents: PyTorch's headers parsed by each source, or used with flags that change them."""
+def test_sources_that_include_pytorch(plan: PlanFunction) -> None:
+    """Prevents: PyTorch's headers parsed for each source, or precompiled with conflicting flags."""
     (norm,) = plan("module_norm").torch_modules
     assert norm.with_torch == ("asm_layernorm", "norm_kernels", "norm_pybind")
-    # Batches, whose members include PyTorch by a header of the generator.
+    # The members of these batches include PyTorch through a generated header.
     (gemm,) = plan("module_gemm_a8w8").torch_modules
     assert {*gemm.with_torch} == {source.name for source in gemm.sources}
-    # -ffast-math is part of the language.
+    # -ffast-math changes language options, so that a precompiled header does not fit.
     (activation,) = plan("module_activation").torch_modules
     assert not activation.with_torch
 
 
-def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
-    """Prevents: `batch = 1` without effect on what generators of other modules write."""
+def test_batch_1_compiles_sources_separately(plan: PlanFunction) -> None:
+    """Prevents: `batch = 1` without effect on generated sources of torch modules."""
     (module,) = plan("module_norm", more="batch = 1").torch_modules
     assert not [source for source in module.sources if source.role == "batch"]
     assert len(module.sources) == 392 + 4
 
 
-def test_gemms_of_a_tile_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: a header included twice; every GEMM anew for one more tile in a table."""
+def test_gemms_of_a_tile_are_one_batch(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: a header included twice, or all GEMMs recompiled for an additional tile."""
     (module,) = plan("module_gemm_a8w8").torch_modules
     batches = [source for source in module.sources if source.role == "batch"]
     assert len(batches) == len([f for f in module.generated if f.name.startswith("impl/")]) == 34
@@ -110,7 +110,7 @@ def test_gemms_of_a_tile_are_compiled_together(plan: Planning, tmp_path: Path) -
         assert all(f'#include "{header}"' in (folder / name).read_text("utf-8") for name in members)
         once = (folder / "once" / header).read_text("utf-8")
         assert once == f'#pragma once\n#include "../../{header}"\n'
-        # The lookup table is not among them: it changes with every other tile.
+        # A batch must not read the lookup table, which changes with every tile.
         read = {
             Path(file).relative_to("module_gemm_a8w8/generated").as_posix()
             for file in module.batch_files[source.name]
@@ -118,8 +118,8 @@ def test_gemms_of_a_tile_are_compiled_together(plan: Planning, tmp_path: Path) -
         assert read == {*members, header, f"once/{header}"}
 
 
-def test_instances_by_macros_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: MoE instances alone, since they have constants and a macro of AITER's."""
+def test_macro_instances_are_compiled_in_batches(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: MoE instances compiled separately because they use constants and AITER's macro."""
     (module,) = plan("module_moe_ck2stages").torch_modules
     batches = [source for source in module.sources if source.role == "batch"]
     texts = [(tmp_path / source.file).read_text("utf-8") for source in batches]
@@ -129,38 +129,38 @@ def test_instances_by_macros_are_compiled_together(plan: Planning, tmp_path: Pat
     assert not any("CK_MOE_STAGE1_GEMM_DEFINE" in text for text in texts)
 
 
-def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: a GEMM for none of the problems that AITER was tuned for."""
+def test_tuning_table_reaches_the_generator(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: a GEMM module without kernels for the problems that AITER tuned."""
     (module,) = plan("module_gemm_a8w8").torch_modules
     table = (tmp_path / "module_gemm_a8w8/generated/gemm_a8w8_lookup.h").read_text("utf-8")
     assert table.count("a8w8_rowwise_") > 100
-    assert any(found.name.startswith("impl/a8w8_rowwise_") for found in module.generated)
+    assert any(file.name.startswith("impl/a8w8_rowwise_") for file in module.generated)
 
 
-def test_merged_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: GEMMs of the default table alone, or an unwatched table of a model."""
-    found = plan("module_gemm_a8w8_blockscale")
+def test_merged_tuning_tables_reach_the_generator(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: GEMMs only from the default table, or a model's table that is not watched."""
+    result = plan("module_gemm_a8w8_blockscale")
     text = tmp_path / "module_gemm_a8w8_blockscale/generated/gemm_a8w8_blockscale_lookup.h"
     problems = re.findall(r"\{\{(\d+), *(\d+), *(\d+)\}", text.read_text("utf-8"))
-    # 847 rows in two tables; of a problem's rows, the fastest is in the merged one.
+    # Two tables have 847 rows; the merged table contains the fastest row of each problem.
     assert len(problems) == len(set(problems)) == 616
     assert {
         "aiter/configs/a8w8_blockscale_tuned_gemm.csv",
         "aiter/configs/a8w8_blockscale_untuned_gemm.csv",
         "aiter/configs/model_configs/a8w8_blockscale_tuned_gemm_ds_v3.csv",
-    } < {*found.inputs}
+    } < {*result.inputs}
 
 
-def test_flags_that_query_pytorch_and_name_the_tree(plan: Planning) -> None:
-    """Prevents: flags of another ROCm, or objects that depend on the place of the tree."""
+def test_flags_that_query_pytorch_and_name_the_tree(plan: PlanFunction) -> None:
+    """Prevents: flags for another ROCm, or objects that contain the path of the AITER tree."""
     (module,) = plan("module_moe_ck2stages").torch_modules
     assert ("-mllvm", "--misched-prera-direction=bottomup") in {*pairwise(module.copts)}
-    # No source uses AITER's macro with a path of the tree.
+    # AITER's macro contains a path in the tree, and no source uses it.
     assert not [flag for flag in module.copts if "MOE_STAGE2_ASM_DIR" in flag]
 
 
-def test_what_decides_a_module_is_watched(plan: Planning) -> None:
-    """Prevents: a changed generator or tuning table by which nothing is planned anew."""
+def test_inputs_of_a_module_are_watched(plan: PlanFunction) -> None:
+    """Prevents: a changed generator or tuning table that does not cause a new plan."""
     inputs = plan("module_gemm_a8w8").inputs
     assert "aiter/configs/a8w8_tuned_gemm.csv" in inputs
     assert "aiter_meta/csrc/ck_gemm_a8w8/gen_instances.py" in inputs
@@ -168,22 +168,22 @@ def test_what_decides_a_module_is_watched(plan: Planning) -> None:
     assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8.cu" in inputs
 
 
-def test_assembly_kernels_are_embedded(plan: Planning) -> None:
-    """Prevents: modules that need hsa/ on disk, by names in their sources or generated tables."""
+def test_assembly_kernels_are_embedded(plan: PlanFunction) -> None:
+    """Prevents: modules that read code objects from hsa/ on disk instead of embedded ones."""
     (module,) = plan("module_mla_asm", archs='"gfx942", "gfx950"').torch_modules
-    keys = [found.key for found in module.code_objects]
+    keys = [code_object.key for code_object in module.code_objects]
     assert len(keys) == len({*keys}) == 32
     assert {key.split("/")[2] for key in keys} == {"mla"}
-    found = plan("module_gemm_a8w8_asm")
-    assert [code_object.key for code_object in found.torch_modules[0].code_objects] == [
+    result = plan("module_gemm_a8w8_asm")
+    assert [code_object.key for code_object in result.torch_modules[0].code_objects] == [
         f"hsa/gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_{tile}.co"
         for tile in ("128x128", "192x128")
     ]
-    build = manifest_build_file(found, source="m.toml", aiter="aiter")
+    build = manifest_build_file(result, source="m.toml", aiter="aiter")
     assert "    asm_files = True," in build
     assert "/hsa/gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co" in build
-    none = plan("module_activation")
-    assert "asm_files" not in manifest_build_file(none, source="m.toml", aiter="aiter")
+    without_assembly = plan("module_activation")
+    assert "asm_files" not in manifest_build_file(without_assembly, source="m.toml", aiter="aiter")
 
 
 @pytest.mark.parametrize(
@@ -195,26 +195,28 @@ def test_assembly_kernels_are_embedded(plan: Planning) -> None:
         ("module_moe_asm", "asm_moe_2stage_configs.hpp"),
     ],
 )
-def test_tables_of_several_archs(plan: Planning, tmp_path: Path, name: str, header: str) -> None:
-    """Prevents: a module for two archs with the tables, or the code objects, of one of them."""
+def test_tables_of_several_archs(
+    plan: PlanFunction, tmp_path: Path, name: str, header: str
+) -> None:
+    """Prevents: a module for two archs with the tables or the code objects of only one of them."""
     archs = ("gfx942", "gfx950")
     entries, keys = {}, {}
     for arch in archs:
         (module,) = plan(name, archs=f'"{arch}"').torch_modules
         text = (tmp_path / name / "generated" / header).read_text("utf-8")
         entries[arch] = re.findall(r"^ +(ADD_CFG\(.+)", text, re.MULTILINE)
-        keys[arch] = {found.key for found in module.code_objects}
+        keys[arch] = {code_object.key for code_object in module.code_objects}
     (module,) = plan(name, archs='"gfx942", "gfx950"').torch_modules
     text = (tmp_path / name / "generated" / header).read_text("utf-8")
     for arch in archs:
         tables = re.findall(rf"^static CFG qola_{arch}_\w+ = {{(.*?)}};", text, re.M | re.DOTALL)
-        own = re.findall(r"^ +(ADD_CFG\(.+)", "".join(tables), re.MULTILINE)
-        assert sorted(own) == sorted(entries[arch])
+        arch_entries = re.findall(r"^ +(ADD_CFG\(.+)", "".join(tables), re.MULTILINE)
+        assert sorted(arch_entries) == sorted(entries[arch])
     assert {found.key for found in module.code_objects} == keys["gfx942"] | keys["gfx950"]
 
 
 def test_headers_that_differ_in_more_than_tables() -> None:
-    """Prevents: a type or a function of one arch taken for those of all."""
+    """Prevents: a type or function of one arch used for all archs."""
     table = 'struct A {};\nstatic CFG cfg_a = {\n  ADD_CFG(1, "a"),\n};'
     other = table.replace("1", "2") + "\nstatic CFG cfg_b = {};\n"
     merged = merge_headers({"gfx942": table, "gfx950": other})
@@ -226,12 +228,14 @@ def test_headers_that_differ_in_more_than_tables() -> None:
     assert merge_headers({"gfx942": "int a = 1;", "gfx950": "int a = 2;"}) == ""
 
 
-def test_a_generator_for_one_arch(plan: Planning) -> None:
-    """Prevents: a module for two archs with the kernels of one."""
-    one = plan("module_moe_cktile2stages").torch_modules[0]
+def test_generator_that_ignores_archs(plan: PlanFunction) -> None:
+    """Prevents: a module for two archs that is planned with other sources than for one of them."""
+    single = plan("module_moe_cktile2stages").torch_modules[0]
     both = plan("module_moe_cktile2stages", archs='"gfx942", "gfx950"').torch_modules[0]
-    assert both.generated == one.generated
-    assert [source.sha256 for source in both.sources] == [source.sha256 for source in one.sources]
+    assert both.generated == single.generated
+    assert [source.sha256 for source in both.sources] == [
+        source.sha256 for source in single.sources
+    ]
     assert not both.per_arch
 
 
@@ -240,8 +244,8 @@ MOE = "{AITER_CSRC_DIR}/ck_gemm_moe_2stages_codegen/gen_instances.py"
 FEW = "-a f8 -b f8 -c b16 -q per_tensor -act silu -m 2 --working_path {{}}"
 
 
-def test_sources_that_differ_from_arch_to_arch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a module for two archs that is refused, or has other sources than one for each."""
+def test_sources_that_depend_on_the_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a refused module for two archs, or sources unlike those of single archs."""
     text = '[build]\nmode = "aiter"\narchitectures = [{}]\n[[modules]]\n{}\n'
     texts: dict[str, dict[str, set[str]]] = {}
     plans = {}
@@ -249,8 +253,8 @@ def test_sources_that_differ_from_arch_to_arch(tree: AiterTree, tmp_path: Path) 
         listed = ", ".join(f'"{arch}"' for arch in archs)
         module = f'name = "module_moe_ck2stages"\nblob_gen_cmd = "f\'{MOE} {FEW}\'"'
         folder = tmp_path / "_".join(archs)
-        found = plans[archs] = plan_text(text.format(listed, module), tree, folder)
-        (moe,) = found.torch_modules
+        result = plans[archs] = plan_text(text.format(listed, module), tree, folder)
+        (moe,) = result.torch_modules
         assert moe.per_arch == (len(archs) > 1)
         for arch in archs:
             files = [source.file for source in moe.sources if source.archs in ((), (arch,))]
@@ -262,7 +266,7 @@ def test_sources_that_differ_from_arch_to_arch(tree: AiterTree, tmp_path: Path) 
     assert texts["gfx942"]["gfx942"] != texts["gfx950"]["gfx950"]
     build = manifest_build_file(plans["gfx942", "gfx950"], source="m.toml", aiter="aiter")
     assert "    per_arch = True," in build
-    # Bazel compiles the same batch of instances for each arch, with its own files only.
+    # Bazel compiles a batch of instances for each arch, only with files of this arch.
     batches = re.findall(
         r"^        \"(batch_\w+)_(gfx\d+)\": \[\n(.*?)^        \]", build, re.M | re.S
     )
@@ -271,12 +275,12 @@ def test_sources_that_differ_from_arch_to_arch(tree: AiterTree, tmp_path: Path) 
         assert files.count("/generated/") == files.count(f"/generated/{arch}/")
     sources = build[build.index("    sources = {") :]
     assert re.findall(r'^        "(gfx[^"]+)": {', sources, re.M) == ["gfx942", "gfx950"]
-    one = manifest_build_file(plans["gfx942",], source="m.toml", aiter="aiter")
-    assert "per_arch" not in one
+    single = manifest_build_file(plans["gfx942",], source="m.toml", aiter="aiter")
+    assert "per_arch" not in single
 
 
-def test_sources_per_arch_without_torch(tmp_path: Path) -> None:
-    """Prevents: a library of C functions for two archs with the kernels of the first."""
+def test_sources_per_arch_without_torch_are_refused(tmp_path: Path) -> None:
+    """Prevents: a library of C functions for two archs with kernels of only the first one."""
     root = write_gemm(tmp_path / "later")
     script = root / "csrc/gemm/gen.py"
     text = script.read_text("utf-8").replace("import get_gfx_list", "import get_gfx")
@@ -286,15 +290,15 @@ def test_sources_per_arch_without_torch(tmp_path: Path) -> None:
         plan_gemm(read_tree(root), tmp_path)
 
 
-def test_a_build_file_has_what_is_generated(plan: Planning) -> None:
-    """Prevents: generated headers that no compile may read."""
+def test_build_file_lists_generated_headers(plan: PlanFunction) -> None:
+    """Prevents: generated headers that are not inputs of the compile actions."""
     text = manifest_build_file(plan("module_norm"), source="m.toml", aiter="aiter")
     assert '"module_norm/generated/layernorm2d_fwd_api_common.hpp",' in text
     assert 'host_only = ["norm_pybind"],' in text
     assert "kernels = {\n    }," in text
 
 
-#: As later ones are: AITER's own functions read the tuning table, for archs that it is told of.
+#: Files of a later tree: AITER's functions read the tuning table for the archs in GPU_ARCHS.
 TUNED = {
     "aiter/jit/utils/chip_info.py": """\
 import os
@@ -329,7 +333,7 @@ with open(os.path.join(sys.argv[1], "gemm.h"), "w") as file:
 
 
 def write_gemm(root: Path) -> Path:
-    """Write a later tree with such a module."""
+    """Write a later tree with module_gemm, whose generator reads a tuning table."""
     write(write_later_tree(root), TUNED)
     sources, command = "f'{AITER_CSRC_DIR}/gemm/gemm.cu'", "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'"
     add_modules(root, {"module_gemm": {"srcs": [sources], "blob_gen_cmd": command}})
@@ -337,13 +341,13 @@ def write_gemm(root: Path) -> Path:
 
 
 def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
-    """Plan it, with files below a directory."""
+    """Plan module_gemm, and write its files below a directory."""
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
     return plan_text(f'{text}[[modules]]\nname = "module_gemm"\n', tree, directory / "out")
 
 
-def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
-    """Prevents: GEMMs of later trees that cannot be planned, or have kernels of other archs."""
+def test_aiters_functions_read_tuning_tables(tmp_path: Path) -> None:
+    """Prevents: later GEMM modules that cannot be planned, or kernels for other archs."""
     tree = read_tree(write_gemm(tmp_path / "later"))
     plan = plan_gemm(tree, tmp_path)
     (module,) = plan.python_modules
@@ -356,8 +360,8 @@ def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
     assert {*TUNED} <= {*module.inputs}
 
 
-def test_aiters_chip_info_runs_only_where_it_is_asked(tmp_path: Path) -> None:
-    """Prevents: generators that ask for archs alone, and fail for what AITER's file imports."""
+def test_chip_info_runs_only_if_generators_need_it(tmp_path: Path) -> None:
+    """Prevents: a failing import of AITER's chip_info in generators that only need the archs."""
     root = write_gemm(tmp_path / "later")
     (root / "aiter/jit/utils/chip_info.py").write_text("import packaging_of_tomorrow\n", "utf-8")
     script = root / "csrc/gemm/gen.py"
@@ -395,14 +399,14 @@ def test_flags_are_split_as_by_a_shell(tree: AiterTree, tmp_path: Path) -> None:
         )
 
 
-def test_sources_have_flags_of_their_own(tmp_path: Path) -> None:
-    """Prevents: device code that compiles with another's flags, alone or in a batch with it."""
+def test_flags_per_source(tmp_path: Path) -> None:
+    """Prevents: device code compiled with flags of another source, separately or in a batch."""
     root = write_gemm(tmp_path / "later")
     (root / "csrc/gemm/gen.py").write_text(_DEVICE_CODE, "utf-8")
     (root / "csrc/gemm/gemm.cu").write_text(
         'extern "C" __attribute__((visibility("default")))\nint gemm() { return 0; }\n', "utf-8"
     )
-    # As AITER's opus_gemm: a file of the generator's own is outside of its output folder.
+    # Like AITER's opus_gemm, the generator also writes a file outside of its output directory.
     command = "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}} --sidecar={{0}}/../../kept.json'"
     flags = {"*a.device.cu": ["-DA", "-mllvm -x"], "*.device.cu": ["-DB"], "/*/c.cu": ["-DC"]}
     entry = {"blob_gen_cmd": command, "flags_extra_hip_per_source": flags}
@@ -419,8 +423,8 @@ def test_sources_have_flags_of_their_own(tmp_path: Path) -> None:
     assert 'source_copts = {\n        "a.device"' in build
 
 
-def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
-    """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
+def test_c_functions_of_later_trees(tmp_path: Path) -> None:
+    """Prevents: a ctypes library that exports no functions or reads code objects from disk."""
     root = write_later_tree(tmp_path / "later")
     sources = "f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"
     command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'"

@@ -45,16 +45,16 @@ FUNCTIONS = (
 )
 
 
-def test_an_interface_has_what_the_dispatch_names() -> None:
-    """Prevents: a stub for other template arguments than those that the dispatch asks for."""
-    found = read_interface("k", SOURCE)
-    assert found.functions == FUNCTIONS
-    assert found.written == "convert_dq_trait_0, ck_tile::gfx950_t"
-    assert found.arguments == (
+def test_interface_expands_template_arguments() -> None:
+    """Prevents: a stub with other template arguments than the dispatch calls."""
+    interface = read_interface("k", SOURCE)
+    assert interface.functions == FUNCTIONS
+    assert interface.written == "convert_dq_trait_0, ck_tile::gfx950_t"
+    assert interface.arguments == (
         "fmha_bwd_traits_<32, FmhaBwdFp16, ck_tile::SimplifiedGenericAttentionMask<false>, "
         "(8 > 0)>, ck_tile::gfx950_t"
     )
-    assert [function.arguments for function in found.functions] == ["s, a", ""]
+    assert [function.arguments for function in interface.functions] == ["s, a", ""]
 
 
 @pytest.mark.parametrize(
@@ -66,37 +66,37 @@ def test_an_interface_has_what_the_dispatch_names() -> None:
         (SOURCE + "template <>\nstruct Trait<trait_0>\n{\n};\n", "3 specialisations"),
     ],
 )
-def test_another_form_of_source_is_refused(changed: str, why: str) -> None:
-    """Prevents: a lazy library that lacks a function because a generator writes it otherwise."""
+def test_unknown_source_format_is_refused(changed: str, why: str) -> None:
+    """Prevents: a lazy library without a function that the generator writes in a new format."""
     with pytest.raises(CodegenError, match=why) as error:
         read_interface("some_kernel", changed)
     assert "kernel instance some_kernel" in str(error.value)
 
 
-def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
-    """Prevents: a stub that calls another function of its kernel than its own."""
-    found = read_interface("k", SOURCE)
-    text = stubs_source([(0, 1, found), (1, 2, found)], [SOURCE])
+def test_stubs_index_functions_as_the_entry_source_does() -> None:
+    """Prevents: a stub that calls the wrong function of its kernel."""
+    interface = read_interface("k", SOURCE)
+    text = stubs_source([(0, 1, interface), (1, 2, interface)], [SOURCE])
     assert text.startswith("// Written by qola")
     includes = [line for line in text.splitlines() if line.startswith("#include")]
     assert includes == ['#include "fmha_bwd.hpp"', "#include <iostream>", '#include "qola_lazy.h"']
     assert text.count("#define QOLA_STUB_") == 1
-    asked = ("found", "qola_lazy::functions(row, count)")
+    lookups = ("found", "qola_lazy::functions(row, count)")
     for position, function in enumerate(FUNCTIONS):
         body = text[text.index(f"{function.result} {function.name}<__VA_ARGS__>") :]
         body = body[: body.index("}")]
-        assert f"{asked[position]}[{position}])({function.arguments})" in body
+        assert f"{lookups[position]}[{position}])({function.arguments})" in body
     assert text.splitlines()[-2:] == [
-        f"QOLA_STUB_0(0, 1, {found.arguments})",
-        f"QOLA_STUB_0(1, 2, {found.arguments})",
+        f"QOLA_STUB_0(0, 1, {interface.arguments})",
+        f"QOLA_STUB_0(1, 2, {interface.arguments})",
     ]
-    assert [line for line in kernel_entry_source(found).splitlines() if "FUNCTION" in line] == [
-        f"QOLA_KERNEL_FUNCTION({function.name}<{found.written}>)" for function in FUNCTIONS
+    assert [line for line in kernel_entry_source(interface).splitlines() if "FUNCTION" in line] == [
+        f"QOLA_KERNEL_FUNCTION({function.name}<{interface.written}>)" for function in FUNCTIONS
     ]
 
 
-def test_what_launches_is_only_noted_while_a_call_is_recorded() -> None:
-    """Prevents: a recorded call that launches, or a dispatch that decides without an answer."""
+def test_only_launching_stubs_are_recorded() -> None:
+    """Prevents: a kernel launch while a call is recorded, or a stub that returns no name."""
     text = stubs_source([(0, 1, read_interface("k", SOURCE))], [SOURCE])
     launches, name = text.split("std::string fmha_bwd_get_name_<__VA_ARGS__>", 1)
     assert "found = qola_lazy::launching(row, count);" in launches

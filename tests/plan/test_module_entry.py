@@ -1,4 +1,4 @@
-"""What leaves a library of a later tree, and what a plan says of macros and headers of it."""
+"""Public header, entry source, macros and warnings of a library from a later AITER tree."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ V3_ALONE = KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a tree of the later form, written here, whose modules call no generator."""
+    """Write a later AITER tree whose modules call no generator, and return its path."""
     entry = {"blob_gen_cmd": "''", "flags_extra_hip": ["'-DOWN_SWITCH=3'", "'-DNOBODY_ASKS=1'"]}
     config = {
         f"libmha_{d}": {**entry, "srcs": [f"f'{{AITER_CSRC_DIR}}/cpp_itfs/mha_{d}.cu'"]}
@@ -110,12 +110,12 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "tree", files)
 
 
-Making = Callable[..., ModuleEntry]
+MakeEntry = Callable[..., ModuleEntry]
 
 
 @pytest.fixture
-def make(root: Path, tmp_path: Path) -> Making:
-    """Return a function that writes what leaves a module's library."""
+def make(root: Path, tmp_path: Path) -> MakeEntry:
+    """Return a function that writes the public header and the entry source of a module."""
 
     def run(
         direction: str = "fwd",
@@ -129,8 +129,10 @@ def make(root: Path, tmp_path: Path) -> Making:
         spec = loaded.modules[0]
         config = configure(tree, loaded, spec)
         source = f"sources/mha_{direction}.cpp"
-        made = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
-        module = GeneratedModule(spec, config, kernels=replace(kernels, sources=(made,)))
+        generated_source = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
+        module = GeneratedModule(
+            spec, config, kernels=replace(kernels, sources=(generated_source,))
+        )
         text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
         headers = find_headers(tree, config, spec.name, [f"mha_{direction}.h"])
         resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())
@@ -148,8 +150,8 @@ def bwd(**changes: object) -> KernelSet:
     return replace(KernelSet((kernel,), (), headers=headers), **changes)  # type: ignore[arg-type]
 
 
-def test_the_texts_of_a_later_tree(make: Making, tmp_path: Path) -> None:
-    """Prevents: other functions in the header than in the source, or other files than named."""
+def test_header_and_entry_source_of_a_later_tree(make: MakeEntry, tmp_path: Path) -> None:
+    """Prevents: a header and a source with different functions, or wrong file names."""
     entry = make()
     assert [(e.name, e.parameters) for e in entry.entries] == [("mha_fwd", 2)]
     header = (tmp_path / "out" / entry.header.file).read_text()
@@ -162,17 +164,19 @@ def test_the_texts_of_a_later_tree(make: Making, tmp_path: Path) -> None:
     assert entry.source.file == "libmha_fwd/entry/mha_fwd.cpp"
 
 
-def test_aiters_checks_are_told_to_throw(make: Making, root: Path, tmp_path: Path) -> None:
-    """Prevents: a check of AITER's that ends the process of whoever calls."""
+def test_entry_source_makes_aiters_checks_throw(
+    make: MakeEntry, root: Path, tmp_path: Path
+) -> None:
+    """Prevents: a failed check in AITER that ends the caller's process."""
     common = root / "csrc/include/aiter_hip_common.h"
-    said = "inline thread_local bool g_aiter_can_throw%s;\n"
+    declaration = "inline thread_local bool g_aiter_can_throw%s;\n"
     use = "namespace aiter_detail { void f() { g_aiter_can_throw = true; } }"
     for text, throws in {
-        f"#pragma once\nnamespace aiter_detail {{\n{said % ' = false'}}}": True,
-        f"namespace aiter_detail {{ {said % '{false}'}}}": True,
-        said % " = false": False,
-        f"// g_aiter_can_throw\nnamespace aiter_detail {{ /* {said % ''} */ }}": False,
-        f"namespace aiter_detail {{\n#if 0\n{said % ''}#endif\n}}": False,
+        f"#pragma once\nnamespace aiter_detail {{\n{declaration % ' = false'}}}": True,
+        f"namespace aiter_detail {{ {declaration % '{false}'}}}": True,
+        declaration % " = false": False,
+        f"// g_aiter_can_throw\nnamespace aiter_detail {{ /* {declaration % ''} */ }}": False,
+        f"namespace aiter_detail {{\n#if 0\n{declaration % ''}#endif\n}}": False,
         use: False,
     }.items():
         common.write_text(text)
@@ -189,28 +193,28 @@ def test_aiters_checks_are_told_to_throw(make: Making, root: Path, tmp_path: Pat
         (V3_ALONE, ("-DFAV3_ON=1",)),
     ],
 )
-def test_switches_of_the_forward(make: Making, kernels: KernelSet, flags: tuple[str, ...]) -> None:
-    """Prevents: a library whose forward answers -1 to everything, on a tree that needs FAV2_ON."""
+def test_forward_switches(make: MakeEntry, kernels: KernelSet, flags: tuple[str, ...]) -> None:
+    """Prevents: a forward library that returns -1 for every problem because FAV2_ON is not set."""
     assert make(kernels=kernels).flags == flags
 
 
-def test_the_switch_of_the_backward(make: Making) -> None:
-    """Prevents: Composable Kernel's backward never asked, or asked where there is none."""
+def test_backward_switch(make: MakeEntry) -> None:
+    """Prevents: a backward library that never calls CK, or calls it without having CK kernels."""
     assert make("bwd", kernels=bwd()).flags == ()
     alone = bwd(kernels=(), code_objects=(CODE_OBJECT,))
     assert make("bwd", kernels=alone).flags == ("-DONLY_FAV3=1",)
 
 
-def test_flags_win(make: Making) -> None:
-    """Prevents: a manifest that says what a switch is, and is not heard."""
+def test_flags_of_the_manifest_override_switches(make: MakeEntry) -> None:
+    """Prevents: a macro that a manifest sets in flags and qola sets to another value."""
     flags = 'add_flags_extra_cc = ["-DFAV2_ON=0", "-DFAV1250_ON=0"]'
     entry = make(manifest=flags, arch="gfx942")
     assert entry.flags == ()
     assert entry.warnings == ()
 
 
-def test_a_switch_that_nobody_knows(make: Making, root: Path) -> None:
-    """Prevents: a path of AITER's that is left out without a word."""
+def test_unknown_switch_is_a_warning(make: MakeEntry, root: Path) -> None:
+    """Prevents: code of AITER that an undefined macro disables, without a warning."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     source.write_text(FWD.replace("FAV1250_ON", "FAV_NATIVE_ON"))
     config = json.loads((root / CONFIG).read_text())
@@ -226,8 +230,8 @@ def test_a_switch_that_nobody_knows(make: Making, root: Path) -> None:
 NO_V3 = "hsa_subdirs = []"
 
 
-def test_a_macro_that_a_header_defines(make: Making, root: Path) -> None:
-    """Prevents: a function that is there called missing, or a warning of what is defined."""
+def test_macro_defined_by_a_header(make: MakeEntry, root: Path) -> None:
+    """Prevents: a function reported missing, or a warning, although a header defines the macro."""
     (root / "csrc/include/aiter_hip_common.h").write_text(
         "#ifndef ENABLE_FOO\n#define ENABLE_FOO 1\n#endif\n"
     )
@@ -242,15 +246,15 @@ def test_a_macro_that_a_header_defines(make: Making, root: Path) -> None:
         assert not {"ENABLE_FOO", "HIP_VERSION", "HIP_FP8"} & {*entry.macros}
 
 
-def test_a_macro_with_a_default_in_its_source(make: Making, root: Path) -> None:
-    """Prevents: a warning of a macro that its source defines where nobody else does."""
+def test_macro_with_a_default_in_its_source(make: MakeEntry, root: Path) -> None:
+    """Prevents: a warning about a macro that has a default, or none in a source without it."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     default = "#ifndef USE_FAST\n#define USE_FAST 1\n#endif\n#if USE_FAST\nnamespace aiter"
     source.write_text(FWD.replace("namespace aiter", default) + "#endif\n")
     entry = make(manifest=NO_V3)
     assert [e.name for e in entry.entries] == ["mha_fwd"]
     assert entry.warnings == ()
-    # Another source that asks for it has no such default.
+    # Another source tests the macro without a default.
     config = json.loads((root / CONFIG).read_text())
     config["libmha_fwd"]["srcs"].append("f'{AITER_CSRC_DIR}/cpp_itfs/more.cu'")
     (root / CONFIG).write_text(json.dumps(config))
@@ -259,16 +263,16 @@ def test_a_macro_with_a_default_in_its_source(make: Making, root: Path) -> None:
     assert warning.place == "csrc/cpp_itfs/more.cu:1"
 
 
-def test_a_number_that_is_no_arch(make: Making, root: Path) -> None:
-    """Prevents: lines left out without a word, because a macro has a number in its name."""
+def test_number_in_a_macro_name_is_not_an_arch(make: MakeEntry, root: Path) -> None:
+    """Prevents: no warning about an undefined macro because its name contains a number."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     source.write_text(FWD.replace("FAV1250_ON", "USE_RING_1024"))
     (warning,) = make(manifest=NO_V3).warnings
     assert "#if USE_RING_1024" in warning.found
 
 
-def test_a_missing_assembly_path_is_told(make: Making) -> None:
-    """Prevents: v3 off without a word; a warning about gfx1250 in every plan for gfx950."""
+def test_missing_assembly_tables_are_a_warning(make: MakeEntry) -> None:
+    """Prevents: v3 kernels disabled without a warning, or a warning for archs that have none."""
     (warning,) = make().warnings
     assert warning.place == "libmha_fwd.blob_gen_cmd"
     assert "code objects: 1 in hsa/gfx950/fmha_v3_fwd" in warning.found
@@ -277,31 +281,31 @@ def test_a_missing_assembly_path_is_told(make: Making) -> None:
     assert make(arch="gfx942").warnings == ()
 
 
-def test_macros_that_users_need(make: Making) -> None:
-    """Prevents: a user whose structs differ from the library's, or who gets macros for nothing."""
+def test_macros_for_users_of_the_header(make: MakeEntry) -> None:
+    """Prevents: struct layouts that differ between user and library, or unneeded macros."""
     entry = make()
     assert entry.macros == {"ENABLE_CK": "1", "OWN_SWITCH": "3"}
     without = make(manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
     assert without.macros["ENABLE_CK"] == "0"
 
 
-def test_modules_of_one_manifest_agree(make: Making) -> None:
-    """Prevents: one program that reads AITER's headers in two meanings."""
-    fwd, other = make(), make("bwd", kernels=bwd())
-    check_agreement({"libmha_fwd": fwd, "libmha_bwd": other})
-    free = make("bwd", kernels=bwd(), manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
+def test_modules_of_a_manifest_have_equal_macros(make: MakeEntry) -> None:
+    """Prevents: a program that includes AITER's headers with two values of ENABLE_CK."""
+    fwd, backward = make(), make("bwd", kernels=bwd())
+    check_agreement({"libmha_fwd": fwd, "libmha_bwd": backward})
+    without_ck = make("bwd", kernels=bwd(), manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
     with pytest.raises(PlanError, match="1 in libmha_fwd, 0 in libmha_bwd") as error:
-        check_agreement({"libmha_fwd": fwd, "libmha_bwd": free})
+        check_agreement({"libmha_fwd": fwd, "libmha_bwd": without_ck})
     assert "qola_config.h ENABLE_CK" in str(error.value)
 
 
-def test_a_header_that_no_generator_makes(make: Making, root: Path) -> None:
-    """Prevents: a plan that says yes to sources which do not compile."""
+def test_header_that_no_generator_writes(make: MakeEntry, root: Path) -> None:
+    """Prevents: a plan for sources that do not compile because an included header is missing."""
     with pytest.raises(PlanError, match="asm_fmha_v3_bwd_configs") as error:
         make("bwd", kernels=bwd(headers=()))
     assert "error: csrc/cpp_itfs/mha_bwd.cu:2" in str(error.value)
     assert "blob_gen_cmd" in str(error.value)
-    # The forward includes its own where FAV3_ON is set, and only there.
+    # The forward source includes its table header only if FAV3_ON is set.
     asm = KernelSet((CK_KERNEL,), (), code_objects=(CODE_OBJECT,))
     with pytest.raises(PlanError, match=r"mha_fwd\.cu:3"):
         make(kernels=asm)
@@ -310,8 +314,8 @@ def test_a_header_that_no_generator_makes(make: Making, root: Path) -> None:
         make()
 
 
-def test_another_composable_kernel(make: Making, root: Path) -> None:
-    """Prevents: AITER with another Composable Kernel than its own planned, and not compiled."""
+def test_other_composable_kernel_version(make: MakeEntry, root: Path) -> None:
+    """Prevents: a plan for sources that use names which this Composable Kernel does not declare."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     use = "ck_tile::index_t n; quant_scale_enum q; ck_tile::LayoutEnum l;"
     source.write_text(f"{FWD}\n#if FAV2_ON\n{use}\n#endif\n")
@@ -322,12 +326,12 @@ def test_another_composable_kernel(make: Making, root: Path) -> None:
         make()
     assert "LayoutEnum, which neither AITER nor the Composable Kernel at hand" in str(error.value)
     assert "quant_scale_enum" not in str(error.value)
-    # Of lines that nobody compiles nothing is asked.
+    # Names in disabled code are not checked.
     assert make(kernels=V3_ALONE).entries
 
 
-def test_a_name_that_is_no_type(make: Making, root: Path) -> None:
-    """Prevents: a variable that happens to end in _enum called a missing type."""
+def test_only_types_are_reported_missing(make: MakeEntry, root: Path) -> None:
+    """Prevents: a variable whose name ends in _enum reported as a missing type."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     use = "if (kind_enum) f(kind_enum, other_enum);"
     text = f"{FWD}static int kind_enum = 0;\nvoid g(bool other_enum, int&) {{ {use} }}\n"
@@ -339,16 +343,16 @@ def test_a_name_that_is_no_type(make: Making, root: Path) -> None:
     assert "quant_enum, which neither" in str(error.value)
 
 
-def test_nothing_leaves_the_library(make: Making) -> None:
-    """Prevents: a library without a function, or one that the linker does not find."""
+def test_library_without_functions_is_refused(make: MakeEntry) -> None:
+    """Prevents: a library without kernels, or without the declaration of an entry function."""
     with pytest.raises(PlanError, match="without any kernel instance"):
         make(kernels=KernelSet((), ()))
     with pytest.raises(AiterError, match="no declaration of mha_fwd_splitkv"):
         make(kernels=KernelSet((CK_KERNEL, replace(CK_KERNEL, direction="fwd_splitkv")), ()))
 
 
-def test_unknown_keys_are_told(root: Path) -> None:
-    """Prevents: what AITER does for a key that nobody here follows, missed without a word."""
+def test_unknown_config_keys_are_reported(root: Path) -> None:
+    """Prevents: a key of AITER's configuration that qola ignores without a warning."""
     manifest = loads(MANIFEST % ("gfx950", "fwd", ""), file="m.toml")
     assert resolve(Request("m", manifest, read_tree(root))).warnings == ()
     config = json.loads((root / CONFIG).read_text())

@@ -1,4 +1,4 @@
-"""What is reported of the modules of small trees."""
+"""Reports about the modules of small AITER trees."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.later_tree import (
 )
 
 
-def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
-    """Prevents: a module that is called out of reach since another arch was tried, or not why."""
+def test_modules_for_a_single_arch_are_built(tmp_path: Path) -> None:
+    """Prevents: a buildable module reported as not built, or a failure without its reason."""
     root = write_later_tree(tmp_path)
     embed_code_objects(root)
     codegen = "f'{AITER_META_DIR}/hsa/codegen.py -m %s --output_dir {{}}'"
@@ -40,25 +40,26 @@ def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
     )
 
 
-def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
-    """Prevents: a module "built" that has no PyInit function, or lacks kernels of CK."""
-    found = {
+def test_modules_that_cannot_be_built(tmp_path: Path) -> None:
+    """Prevents: "built" for a module without a PyInit function or without Composable Kernel."""
+    reports = {
         report.name: report for report in module_reports(read_tree(write_pybind_tree(tmp_path)))
     }
-    assert {name for name, report in found.items() if report.built} == {
+    assert {name for name, report in reports.items() if report.built} == {
         "module_custom",
         "module_literal",
     }
     assert (
-        "PyInit_module_another, while Python calls PyInit_module_other" in found["module_other"].why
+        "PyInit_module_another, while Python calls PyInit_module_other"
+        in reports["module_other"].why
     )
     missing = "no Composable Kernel in 3rdparty/composable_kernel: git clone --recurse-submodules"
-    assert found["libmha_fwd"].cause == found["libmha_bwd"].cause
-    assert found["libmha_fwd"].cause.startswith(missing)
+    assert reports["libmha_fwd"].cause == reports["libmha_bwd"].cause
+    assert reports["libmha_fwd"].cause.startswith(missing)
 
 
-def test_causes_have_no_names_of_modules(tmp_path: Path) -> None:
-    """Prevents: "module the module" in manifests and reports, or a cause for each module."""
+def test_causes_contain_no_module_names(tmp_path: Path) -> None:
+    """Prevents: a separate cause per module, so that equal failures are not grouped."""
     root = write_later_tree(tmp_path)
     embed_code_objects(root)
     command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'"
@@ -70,7 +71,7 @@ def test_causes_have_no_names_of_modules(tmp_path: Path) -> None:
 
 
 def test_progress_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Prevents: a command that is silent for two minutes."""
+    """Prevents: no output for two minutes."""
     caplog.set_level(logging.INFO)
     module_reports(read_tree(write_pybind_tree(tmp_path)))
     assert caplog.messages == [

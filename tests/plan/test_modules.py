@@ -1,4 +1,4 @@
-"""What is said of each module of a tree."""
+"""Reports about the modules of an AITER tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def reports(aiter_tree: Path) -> dict[str, ModuleReport]:
 
 
 def test_each_module_is_reported(reports: dict[str, ModuleReport], aiter_tree: Path) -> None:
-    """Prevents: a module of the tree that nobody says anything of."""
+    """Prevents: a module of the tree without a report."""
     entries = json.loads((aiter_tree / CONFIG_FILE).read_text("utf-8"))
     assert list(reports) == list(entries)
     assert len(reports) == 65
@@ -26,8 +26,8 @@ def test_each_module_is_reported(reports: dict[str, ModuleReport], aiter_tree: P
     assert {name: report.why for name, report in reports.items() if not report.built} == {}
 
 
-def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> None:
-    """Prevents: a need that a user finds out about when a build fails."""
+def test_report_lists_requirements(reports: dict[str, ModuleReport]) -> None:
+    """Prevents: a requirement of a module that shows only when the build fails."""
     assert reports["module_gemm_a8w8"] == ModuleReport(
         "module_gemm_a8w8",
         "torch module",

@@ -1,4 +1,4 @@
-"""plan.json: its form, its version, and that docs/reference/plan.md describes it."""
+"""The format and schema version of plan.json, and its description in docs/reference/plan.md."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ names = ["fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w3
 """
 
 
-#: A direction that the manifest adds.
+#: A manifest with an added direction.
 ADDED = """\
 [build]
 architectures = ["gfx942"]
@@ -79,7 +79,7 @@ drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]
 hdim = 32
 dtype = "fp16"
 """
-#: Tables that AITER's own sources include, and Triton.
+#: A later AITER tree, whose sources include assembly tables; a Triton kernel; launch orders.
 LATER = """\
 [build]
 refuse_proven_faults = true
@@ -127,8 +127,8 @@ PLAN = plans.plan(
 )
 
 
-def test_the_text_has_a_kernel_a_line() -> None:
-    """Prevents: two plans whose difference cannot be read with diff."""
+def test_text_has_one_kernel_per_line() -> None:
+    """Prevents: plans that diff cannot compare line by line."""
     text = PLAN.to_json()
     assert text.splitlines()[:14] == [
         "{",
@@ -159,8 +159,8 @@ def test_the_text_has_a_kernel_a_line() -> None:
     assert text.endswith("\n}\n")
 
 
-def test_what_is_written_is_read() -> None:
-    """Prevents: a field of the plan that is lost on the way to Bazel, or of another type there."""
+def test_plan_survives_a_round_trip() -> None:
+    """Prevents: a field that plan.json loses, or that has another type after reading."""
     text = PLAN.to_json()
     read = Plan.from_json(text)
     assert read == PLAN
@@ -168,16 +168,16 @@ def test_what_is_written_is_read() -> None:
     assert json.loads(text).keys() == {*vars(PLAN), "schema"}
 
 
-def test_more_keys_can_be_added() -> None:
-    """Prevents: `plan --json --estimate` that is not a plan any more."""
+def test_extra_keys_are_ignored_by_the_reader() -> None:
+    """Prevents: output of `plan --json --estimate` that cannot be read as a plan."""
     text = PLAN.to_json(estimate={"cores": 2})
     assert json.loads(text)["estimate"] == {"cores": 2}
     assert Plan.from_json(text) == PLAN
 
 
 @pytest.mark.parametrize("schema", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "1"])
-def test_another_schema_is_refused(schema: object) -> None:
-    """Prevents: a plan of another qola misread without a word."""
+def test_other_schema_versions_are_refused(schema: object) -> None:
+    """Prevents: a plan of another qola version that is read with wrong meanings."""
     with pytest.raises(PlanError, match=re.escape(f"{schema!r}; this qola reads {SCHEMA_VERSION}")):
         Plan.from_json(json.dumps({"schema": schema}))
 
@@ -197,22 +197,22 @@ def changed(**changes: Any) -> str:
         (changed(kernels=[{}]), ".kernels: no name"),
     ],
 )
-def test_another_file_is_refused(text: str, message: str) -> None:
-    """Prevents: a traceback for a plan.json of another qola, or one that was cut short."""
+def test_invalid_plan_files_are_refused(text: str, message: str) -> None:
+    """Prevents: a traceback for a damaged plan.json, instead of a PlanError."""
     with pytest.raises(PlanError) as caught:
         Plan.from_json(text)
     assert message in str(caught.value)
 
 
-def test_what_a_plan_does_not_have_is_an_error() -> None:
-    """Prevents: StopIteration for a module or headers that only one part of a plan names."""
-    for ask in (PLAN.module, PLAN.header_set):
+def test_absent_names_are_errors() -> None:
+    """Prevents: StopIteration when the plan does not contain a requested module or header set."""
+    for lookup in (PLAN.module, PLAN.header_set):
         with pytest.raises(PlanError, match="no entry with the name absent"):
-            ask("absent")
+            lookup("absent")
 
 
-def test_names_of_libraries() -> None:
-    """Prevents: a stray underscore where the manifest has no namespace."""
+def test_library_file_names() -> None:
+    """Prevents: a leading underscore in file names of libraries without a namespace."""
     assert library_file("te", "libmha_fwd") == "te_libmha_fwd.so"
     assert library_file("", "libmha_fwd") == "libmha_fwd.so"
 
@@ -229,7 +229,7 @@ arguments = { d = 8 }
 
 @pytest.fixture(scope="module")
 def documented(repo_root: Path) -> dict[str, set[str]]:
-    """Return the keys that docs/reference/plan.md describes, by the heading above them."""
+    """Return the documented keys of docs/reference/plan.md, by section title."""
     page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
     sections = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
     return {
@@ -242,7 +242,7 @@ def documented(repo_root: Path) -> dict[str, set[str]]:
     }
 
 
-_NAMED = (
+_FREE_KEYS = (
     "aiter_python",
     "manifest.functions.arguments",
     "manifest.modules.overrides",
@@ -255,7 +255,7 @@ _NAMED = (
 
 
 def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object below `data` with its place: kernels.fields, modules.sources."""
+    """Yield each JSON object in `data` with its path, such as kernels.fields or modules.sources."""
     if isinstance(data, list):
         for item in data:
             yield from objects(item, path)
@@ -263,20 +263,23 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, data
         for key, value in data.items():
             below = f"{path}.{key}" if path != "Top level" else key
-            # The keys of these are names that the user or AITER chose.
+            # Keys of the skipped objects are names from the manifest or from AITER.
             if below == "kernel_groups":
                 yield from objects(list(value.values()), below)
-            elif below not in _NAMED and key not in ("choices", "signature"):
+            elif below not in _FREE_KEYS and key not in ("choices", "signature"):
                 yield from objects(value, below)
 
 
-def test_the_documentation_is_complete(
+def test_documentation_is_complete(
     documented: dict[str, set[str]], tree: AiterTree, tmp_path: Path
 ) -> None:
-    """Prevents: a key of plan.json without a description, or a description without its key."""
+    """Prevents: a key of plan.json without a description, or a documented key that no plan has."""
     later = read_tree(write_later_tree(tmp_path / "later"))
     texts = {MANIFEST: tree, LATER: later, ADDED: tree, FUNCTIONS: tree}
-    data, *more = [json.loads(plans.plan_text(text, of).to_json()) for text, of in texts.items()]
+    data, *more = [
+        json.loads(plans.plan_text(text, aiter_tree).to_json())
+        for text, aiter_tree in texts.items()
+    ]
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}
     for plan in (data, *more):
@@ -286,7 +289,7 @@ def test_the_documentation_is_complete(
     assert len(roles) == 9, "every role's fields are to be looked at"
     for path, keys in found.items():
         assert keys - documented[path] == set(), f"docs/reference/plan.md, {path}: not described"
-        # What fields there are depends on CK: the page may know more.
+        # The fields depend on CK: the page may describe additional ones.
         if path != "kernels.fields":
             assert documented[path] - keys == set(), (
                 f"docs/reference/plan.md, {path}: not in the plan"
@@ -294,7 +297,7 @@ def test_the_documentation_is_complete(
     assert set(documented) - set(found) == {"The command line's JSON"}
 
 
-def test_the_documentation_names_the_version(repo_root: Path) -> None:
-    """Prevents: a schema version raised in the program alone."""
+def test_documentation_states_the_schema_version(repo_root: Path) -> None:
+    """Prevents: a page with an outdated schema version."""
     page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
     assert f"`schema` is the version of what this page describes, now {SCHEMA_VERSION}." in page

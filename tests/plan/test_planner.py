@@ -1,4 +1,4 @@
-"""The planner: what it brings together, and everything it refuses before it begins."""
+"""The planner: contents of plans, and errors before any file is generated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qola.fetch.pins import PatchPin
 from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan import resolve as resolve_module
-from qola.plan.configure import configure as configured
+from qola.plan.configure import configure as configure_module
 from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan, explain
@@ -49,18 +49,18 @@ has_dropout = false
 TEXT = HEAD + VARIANT
 
 
-Planning = Callable[..., Plan]
+PlanFunction = Callable[..., Plan]
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
-    """Return a cache of generators' answers: these tests are about what is made of them."""
+    """Return a cache of generator answers, which the tests of this file share."""
     return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
 
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path, answers: AnswerCache) -> Planning:
-    """Return a function that plans a manifest's text."""
+def plan(tree: AiterTree, tmp_path: Path, answers: AnswerCache) -> PlanFunction:
+    """Return a function that plans the text of a manifest."""
 
     def run(text: str = TEXT, **changes: object) -> Plan:
         return plan_text(text, tree, tmp_path, answers=answers, **changes)
@@ -69,97 +69,99 @@ def plan(tree: AiterTree, tmp_path: Path, answers: AnswerCache) -> Planning:
 
 
 @pytest.mark.thorough
-def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: targets without a file, and generated files that nothing compiles."""
-    made = plan()
-    (module,) = made.modules
-    named = {f"libmha_fwd/kernels/{made.kernels[i].name}.cpp" for i in module.kernels}
-    named |= {source.file for source in module.sources}
-    named |= {batch.file for batch in made.batches}
-    named |= {source.file for source in (*module.stubs, *module.entry_sources)}
-    named |= {module.entry_source.file, module.kernel_names.file, module.public_header.file}
+def test_plan_lists_every_generated_file(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: targets without a file, and generated files that no action compiles."""
+    result = plan()
+    (module,) = result.modules
+    listed = {f"libmha_fwd/kernels/{result.kernels[i].name}.cpp" for i in module.kernels}
+    listed |= {source.file for source in module.sources}
+    listed |= {batch.file for batch in result.batches}
+    listed |= {source.file for source in (*module.stubs, *module.entry_sources)}
+    listed |= {module.entry_source.file, module.kernel_names.file, module.public_header.file}
     assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
-    named.add("libmha_fwd/include/qola_asm_domain.h")
+    listed.add("libmha_fwd/include/qola_asm_domain.h")
     found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
-    assert found == named
+    assert found == listed
     assert len(module.kernels) == 2
     assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
 
 
-def test_batches_replace_the_names_that_ck_composes(plan: Planning, tmp_path: Path) -> None:
-    """Prevents: larger libraries without a word, because a header of AITER says more of GetName."""
+def test_batches_replace_get_name(plan: PlanFunction, tmp_path: Path) -> None:
+    """Prevents: larger libraries because a new use of GetName disables its replacement."""
     (batch,) = plan().batches
     text = (tmp_path / batch.file).read_text("utf-8")
     assert text.count("#define QOLA_NAME ") == len(batch.kernels) == 2
 
 
-def test_a_kernel_more_leaves_the_entry_points_alone(plan: Planning) -> None:
-    """Prevents: templates around the entry points compiled once more for each changed variant."""
+def test_additional_kernels_keep_the_entry_source(plan: PlanFunction) -> None:
+    """Prevents: templates of entry points recompiled for each changed variant."""
     without = TEXT.replace("receipt = 700", "receipt = 700\nhsa_subdirs = []")
-    one, two = plan(without), plan(without.replace('mode = "group"', ""))
-    (before,), (after,) = one.modules, two.modules
+    few, many = plan(without), plan(without.replace('mode = "group"', ""))
+    (before,), (after,) = few.modules, many.modules
     assert len(before.kernels) < len(after.kernels)
     assert before.kernel_names != after.kernel_names
-    for of in ("entry_source", "public_header", "copts", "macros", "headers", "entries"):
-        assert getattr(before, of) == getattr(after, of)
-    assert one.header_set(before.headers) == two.header_set(after.headers)
+    for attribute in ("entry_source", "public_header", "copts", "macros", "headers", "entries"):
+        assert getattr(before, attribute) == getattr(after, attribute)
+    assert few.header_set(before.headers) == many.header_set(after.headers)
 
 
 @pytest.mark.thorough
-def test_archs_of_one_tag_do_not_meet_in_a_kernel_group(plan: Planning) -> None:
-    """Prevents: a library of two archs with objects that another manifest wants for one."""
+def test_kernel_group_determines_the_archs(plan: PlanFunction) -> None:
+    """Prevents: objects for two archs in a library of a manifest with a single arch."""
     texts = [
         TEXT.replace('"gfx950"', archs) for archs in ('"gfx942"', '"gfx90a"', '"gfx90a", "gfx942"')
     ]
     archs: dict[tuple[str, str], tuple[str, ...]] = {}
-    for made in map(plan, texts):
-        for kernel in made.kernels:
-            of = (kernel.kernel_group, kernel.name)
-            assert archs.setdefault(of, kernel.archs) == kernel.archs
+    for result in map(plan, texts):
+        for kernel in result.kernels:
+            key = (kernel.kernel_group, kernel.name)
+            assert archs.setdefault(key, kernel.archs) == kernel.archs
 
 
-def test_header_sets_hold_what_sources_include(plan: Planning, tree: AiterTree) -> None:
-    """Prevents: a compile in a sandbox without CK's headers, or with all of AITER's."""
-    made = plan()
-    sets = {h.name: h for h in made.header_sets}
+def test_header_sets_contain_included_headers(plan: PlanFunction, tree: AiterTree) -> None:
+    """Prevents: a sandboxed compile without CK's headers, or with all headers of AITER."""
+    result = plan()
+    sets = {h.name: h for h in result.header_sets}
     assert set(sets) == {"fwd", "libmha_fwd"}
     assert f"{tree.fmha_dir}/fmha_fwd.hpp" in sets["fwd"].files
     assert f"{tree.csrc_dir}/include/mha_fwd.h" in sets["libmha_fwd"].files
     assert f"{tree.csrc_dir}/include/mha_fwd.h" not in sets["fwd"].files
     assert 100 < len(sets["fwd"].files) < 500
-    for found in sets.values():
-        assert all(any(f.startswith(f"{d}/") for f in found.files) for d in found.include_dirs)
-        assert set(found.files) <= set(made.inputs)
-    assert list(made.inputs) == sorted(made.inputs)
-    assert all((tree.root / file).is_file() for file in made.inputs)
+    for header_set in sets.values():
+        assert all(
+            any(f.startswith(f"{d}/") for f in header_set.files) for d in header_set.include_dirs
+        )
+        assert set(header_set.files) <= set(result.inputs)
+    assert list(result.inputs) == sorted(result.inputs)
+    assert all((tree.root / file).is_file() for file in result.inputs)
 
 
-def test_archs_asked_for_replace_the_manifests(plan: Planning) -> None:
-    """Prevents: --arch that is ignored, or a foreign arch in the manifest getting in its way."""
-    made = plan(TEXT.replace("gfx950", "gfx90a"), spec=BuildSpec(("gfx942", "gfx942")))
-    assert made.archs == ("gfx942",)
-    assert {k.archs for k in made.kernels} == {("gfx942",)}
+def test_requested_archs_replace_the_manifests(plan: PlanFunction) -> None:
+    """Prevents: --arch ignored, or refused because of an unsupported arch in the manifest."""
+    result = plan(TEXT.replace("gfx950", "gfx90a"), spec=BuildSpec(("gfx942", "gfx942")))
+    assert result.archs == ("gfx942",)
+    assert {k.archs for k in result.kernels} == {("gfx942",)}
 
 
 @pytest.mark.thorough
-def test_a_source_for_several_archs_is_one_kernel(plan: Planning) -> None:
+def test_source_for_several_archs_is_one_kernel(plan: PlanFunction) -> None:
     """Prevents: split-KV kernels planned once per arch, which define the same symbols twice."""
     text = TEXT.replace("receipt = 700", 'receipt = 600\ndrop_directions = ["fwd"]')
-    made = plan(
+    result = plan(
         text.replace('"gfx950"', '"gfx950", "gfx942"') + "has_lse = true\nhas_mask = true\n"
     )
-    names = [k.name for k in made.kernels]
+    names = [k.name for k in result.kernels]
     assert len(set(names)) == len(names)
-    assert {k.kernel_group for k in made.kernels if k.direction == "fwd_splitkv"} == {
+    assert {k.kernel_group for k in result.kernels if k.direction == "fwd_splitkv"} == {
         "fwd_splitkv_gfx942_gfx950"
     }
-    assert {k.archs for k in made.kernels} == {("gfx942", "gfx950")}
+    assert {k.archs for k in result.kernels} == {("gfx942", "gfx950")}
 
 
 @pytest.mark.thorough
-def test_changed_flags_make_another_kernel_group(plan: Planning) -> None:
-    """Prevents: a kernel with changed flags taken for the one every manifest shares."""
-    own, added, replaced, included = (
+def test_changed_flags_make_another_kernel_group(plan: PlanFunction) -> None:
+    """Prevents: a kernel with changed flags in the kernel group that other manifests share."""
+    default, added, replaced, included = (
         plan(TEXT.replace("receipt = 700", f"receipt = 700\n{line}"))
         for line in (
             "verbose = true",
@@ -168,11 +170,11 @@ def test_changed_flags_make_another_kernel_group(plan: Planning) -> None:
             'add_includes = ["aiter_meta/csrc/include/ck_tile"]',
         )
     )
-    groups = [next(iter(p.kernel_groups)) for p in (own, added, replaced, included)]
+    groups = [next(iter(p.kernel_groups)) for p in (default, added, replaced, included)]
     assert groups[0] == "fwd"
     assert len(set(groups)) == 4
     assert all(re.fullmatch("fwd_[0-9a-f]{8}", name) for name in groups[1:])
-    copts = own.modules[0].copts
+    copts = default.modules[0].copts
     assert added.modules[0].copts == (*copts, "-DADDED")
     assert added.kernel_groups[groups[1]].copts == (*copts, "-DADDED")
     assert replaced.modules[0].copts == ("-DALONE",)
@@ -180,7 +182,7 @@ def test_changed_flags_make_another_kernel_group(plan: Planning) -> None:
 
 
 def test_include_directories_of_a_manifest_come_first(tree: AiterTree) -> None:
-    """Prevents: AITER's own header found instead of the one the manifest adds."""
+    """Prevents: AITER's header included instead of the header from the manifest's directory."""
     config = replace(tree.module("libmha_fwd"), include_dirs=("mine", tree.fmha_dir))
     dirs = include_dirs(tree, config)
     assert dirs[-2:] == ("mine", tree.fmha_dir)
@@ -189,43 +191,43 @@ def test_include_directories_of_a_manifest_come_first(tree: AiterTree) -> None:
 
 @pytest.mark.thorough
 def test_sources_of_the_module_are_compiled(
-    plan: Planning, tree: AiterTree, tmp_path: Path
+    plan: PlanFunction, tree: AiterTree, tmp_path: Path
 ) -> None:
-    """Prevents: an entry point that AITER keeps in a .cu file missing at link."""
+    """Prevents: a link error because a .cu file with an entry point is not compiled."""
     folder = f"{tree.csrc_dir}/kernels"
     names = sorted(p.name for p in (tree.root / folder).iterdir() if p.suffix == ".cu")[:2]
     srcs = ", ".join(f"\"f'{{AITER_CSRC_DIR}}/kernels/{name}'\"" for name in names)
     more = f'receipt = 700\nsrcs = [{srcs}]\ndrop_srcs = ["{names[1]}"]'
     more += f'\nadd_includes = ["{tree.csrc_dir}/include/ck_tile"]'
-    made = plan(TEXT.replace("receipt = 700", more))
+    result = plan(TEXT.replace("receipt = 700", more))
     stem = names[0].removesuffix(".cu")
-    (source,) = (s for s in made.modules[0].sources if "/sources/" in s.file)
+    (source,) = (s for s in result.modules[0].sources if "/sources/" in s.file)
     assert (source.name, source.role) == (stem, "entry")
     assert source.file == f"libmha_fwd/sources/{stem}.cpp"
     assert (tmp_path / source.file).read_bytes() == (tree.root / folder / names[0]).read_bytes()
-    assert "drop_srcs" not in " ".join(w.place for w in made.warnings)
+    assert "drop_srcs" not in " ".join(w.place for w in result.warnings)
 
 
-def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: headers and sources of a machine in a library, by a link in its AITER tree."""
+def test_paths_must_lie_in_the_tree(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: headers and sources outside of the AITER tree in a library, through a link."""
     root, outside = tmp_path / "tree", tmp_path / "outside"
     write(outside, {"a.h": "", "a.cu": "", "generate.py": ""})
     root.mkdir()
-    # As a repository of Bazel's has a local tree: its directories are links into it.
+    # Bazel's repository of a local tree has links to the directories of the tree.
     for entry in tree.root.iterdir():
         (root / entry.name).symlink_to(entry)
     (root / "mine").symlink_to(outside)
-    # Another AITER tree is elsewhere too.
+    # Another AITER tree is outside of this tree, too.
     write(outside / "other", {CONFIG_FILE: "{}", "csrc/a.h": ""})
     (root / "other").symlink_to(outside / "other")
     linked = read_tree(root)
 
     def configure(line: str) -> ModuleConfig:
         manifest = loads(TEXT.replace("receipt = 700", line), file="m.toml")
-        return configured(linked, manifest, manifest.modules[0])
+        return configure_module(linked, manifest, manifest.modules[0])
 
-    found = configure(f'add_includes = ["{tree.csrc_dir}/include/ck_tile", "{tree.fmha_dir}"]')
-    assert found.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
+    config = configure(f'add_includes = ["{tree.csrc_dir}/include/ck_tile", "{tree.fmha_dir}"]')
+    assert config.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
     for line in (
         'add_includes = ["mine"]',
         'add_includes = ["other/csrc"]',
@@ -236,64 +238,64 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
         with pytest.raises(ManifestError, match="a link that leads out of the tree") as caught:
             configure(line)
         assert f"m.toml:7 [[modules]].{line.split()[0]}\n" in str(caught.value)
-    # What a patch changes is a file of the repository's own, in directories of its own.
+    # Patched files are regular files of Bazel's repository, in regular directories.
     (root / "aiter").unlink()
     write(root, {CONFIG_FILE: (tree.root / CONFIG_FILE).read_text("utf-8")})
     linked = read_tree(root)
     assert configure(f'add_includes = ["{tree.fmha_dir}"]').include_dirs[0] == tree.fmha_dir
 
 
-def test_a_module_is_evaluated_once(
+def test_module_is_configured_once(
     tree: AiterTree, answers: AnswerCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a plan, its watched directories and its check with different ideas of a module."""
-    asked: list[str] = []
+    """Prevents: a plan, watched directories and checks with different configurations."""
+    configured_names: list[str] = []
 
     def configure(*args: Any, **kwargs: Any) -> ModuleConfig:
-        asked.append(args[2].name)
-        return configured(*args, **kwargs)
+        configured_names.append(args[2].name)
+        return configure_module(*args, **kwargs)
 
     monkeypatch.setattr(resolve_module, "configure", configure)
     text = TEXT.replace("receipt = 700", 'receipt = 700\ndrop_srcs = ["gone.cu"]')
     resolved = resolve(Request("m", loads(text, file="m.toml"), tree, answers=answers))
     build_plan(resolved, Folder(tmp_path))
     watched_dirs(resolved)
-    assert asked == ["libmha_fwd"]
+    assert configured_names == ["libmha_fwd"]
 
 
 def test_explain_agrees_with_the_plan(
-    plan: Planning, tree: AiterTree, tmp_path: Path, logged: list[str]
+    plan: PlanFunction, tree: AiterTree, tmp_path: Path, logged: list[str]
 ) -> None:
-    """Prevents: an explanation that says "in" of a kernel the library lacks, or no progress."""
-    made = plan()
+    """Prevents: "in" for a kernel that the library lacks, or no progress messages."""
+    result = plan()
     with AnswerCache(tmp_path / "own", lambda: "this tree") as answers:
         request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
         ((spec, explanations),) = explain(request)
     assert logged == ["m: comparing with every kernel of the receipts in use"]
     assert spec.name == "libmha_fwd"
-    kept = {e.name: e for e in explanations if not e.dropped_by}
-    assert {k.name for k in made.kernels} == set(kept)
-    for kernel in made.kernels:
-        assert dict(kept[kernel.name].fields) == dict(kernel.fields)
-        assert kept[kernel.name].archs == kernel.archs
-        assert kept[kernel.name].kept_by == kernel.variants == (0,)
-    assert all(e.dropped_by and not e.kept_by for e in explanations if e.name not in kept)
+    included = {e.name: e for e in explanations if not e.dropped_by}
+    assert {k.name for k in result.kernels} == set(included)
+    for kernel in result.kernels:
+        assert dict(included[kernel.name].fields) == dict(kernel.fields)
+        assert included[kernel.name].archs == kernel.archs
+        assert included[kernel.name].kept_by == kernel.variants == (0,)
+    assert all(e.dropped_by and not e.kept_by for e in explanations if e.name not in included)
 
 
-def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
-    """Prevents: a plan refused, or equal to an unpatched one, although the tree has the patches."""
+def test_plan_records_patches_of_the_tree(plan: PlanFunction) -> None:
+    """Prevents: a refused plan for a patched tree, or a plan that omits the patches."""
     text = TEXT.replace("[qola]", '[qola]\npatches_dir = "patches"')
-    made = plan(text, patches=PINS, aiter_patches=PINS)
-    assert made.aiter.patches == PINS
+    result = plan(text, patches=PINS, aiter_patches=PINS)
+    assert result.aiter.patches == PINS
     assert plan(aiter_patches=PINS[:1]).aiter.patches == PINS[:1]
 
 
-def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
-    """Prevents: a doubtful manifest that builds without a word."""
+def test_plan_contains_warnings(plan: PlanFunction) -> None:
+    """Prevents: a questionable manifest that builds without a warning."""
     text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
-    made = plan(text + VARIANT, spec=BuildSpec(override_aiter_commit=True))
-    assert {w.severity for w in made.warnings} == {"warning"}
-    found = {w.place.partition(" ")[2]: w for w in made.warnings}
+    result = plan(text + VARIANT, spec=BuildSpec(override_aiter_commit=True))
+    assert {w.severity for w in result.warnings} == {"warning"}
+    found = {w.place.partition(" ")[2]: w for w in result.warnings}
     assert "overridden" in found["[qola].aiter_commit"].found
     assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:18 ")
 
@@ -345,10 +347,10 @@ CK = "aiter_meta/3rdparty/composable_kernel"
         ),
     ],
 )
-def test_keys_that_cannot_be_planned_are_refused(
-    plan: Planning, tmp_path: Path, line: str, error: type[QolaError], found: str, fix: str
+def test_unsupported_keys_are_refused(
+    plan: PlanFunction, tmp_path: Path, line: str, error: type[QolaError], found: str, fix: str
 ) -> None:
-    """Prevents: a library that is another one than asked for, or an error without a way out."""
+    """Prevents: a library that ignores a key of the manifest, or an error without a correction."""
     with pytest.raises(error) as caught:
         plan(HEAD.replace("receipt = 700", line))
     assert type(caught.value) is error
@@ -359,8 +361,8 @@ def test_keys_that_cannot_be_planned_are_refused(
     assert list(tmp_path.iterdir()) == [], "something was generated first"
 
 
-def test_a_module_without_a_c_interface_is_refused(plan: Planning) -> None:
-    """Prevents: a C++ library asked for of a module that has none."""
+def test_module_without_a_cpp_interface_is_refused(plan: PlanFunction) -> None:
+    """Prevents: mode cpp_itfs accepted for a module without a C++ interface."""
     with pytest.raises(
         PlanError, match=r"m.toml:5 \[\[modules\]\].mode\n.*in mode cpp_itfs"
     ) as caught:
@@ -379,9 +381,9 @@ def test_a_module_without_a_c_interface_is_refused(plan: Planning) -> None:
     ],
 )
 def test_unknown_archs_are_refused(
-    plan: Planning, archs: str, changes: dict[str, object], place: str, found: str, fix: str
+    plan: PlanFunction, archs: str, changes: dict[str, object], place: str, found: str, fix: str
 ) -> None:
-    """Prevents: a library for an arch that nobody has, or a message about another origin of it."""
+    """Prevents: a library for an unknown arch, or an error with a wrong origin of the arch."""
     line = 'architectures = ["gfx950"]'
     with pytest.raises(PlanError) as caught:
         plan(HEAD if archs else HEAD.replace(line, ""), **changes)
@@ -404,10 +406,10 @@ def test_unknown_archs_are_refused(
         (PINS, PINS[::-1], "2 patches: the same in another order"),
     ],
 )
-def test_other_patches_are_refused(
-    plan: Planning, patches: tuple[PatchPin, ...], applied: tuple[PatchPin, ...], found: str
+def test_different_patches_are_refused(
+    plan: PlanFunction, patches: tuple[PatchPin, ...], applied: tuple[PatchPin, ...], found: str
 ) -> None:
-    """Prevents: a library of another source than the manifest names."""
+    """Prevents: a library from a source that has other patches than the manifest's."""
     text = HEAD.replace("[qola]", '[qola]\npatches_dir = "../patches"')
     with pytest.raises(PlanError) as caught:
         plan(text, patches=patches, aiter_patches=applied)
@@ -422,7 +424,7 @@ def test_other_patches_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("named", "changes", "expected"),
+    ("listed", "changes", "expected"),
     [
         ('["gfx950"]', {"spec": BuildSpec(archs=("gfx942",))}, ("gfx942",)),
         ('["gfx950"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
@@ -432,27 +434,27 @@ def test_other_patches_are_refused(
         ('["gfx942"]', {"spec": BuildSpec(archs=("native",))}, ("gfx950",)),
     ],
 )
-def test_whose_archs_win(
-    tree: AiterTree, named: str, changes: dict[str, object], expected: tuple[str, ...]
+def test_precedence_of_archs(
+    tree: AiterTree, listed: str, changes: dict[str, object], expected: tuple[str, ...]
 ) -> None:
-    """Prevents: --arch, [build].architectures, GPU_ARCHS and native in another order."""
-    text = HEAD.replace('architectures = ["gfx950"]', f"architectures = {named}" if named else "")
+    """Prevents: a wrong precedence of --arch, [build].architectures, GPU_ARCHS and native."""
+    text = HEAD.replace('architectures = ["gfx950"]', f"architectures = {listed}" if listed else "")
     request = Request("m", loads(text, file="m.toml"), tree, native=lambda: ("gfx950",))
     assert resolve(replace(request, **changes)).archs == expected  # type: ignore[arg-type]
 
 
-def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> None:
-    """Prevents: a plan that looks at the machine although the manifest names its archs."""
+def test_gpus_are_detected_only_for_native(tree: AiterTree) -> None:
+    """Prevents: a plan that detects GPUs although the manifest lists its archs."""
 
-    def asked() -> tuple[str, ...]:
+    def detect() -> tuple[str, ...]:
         raise AssertionError
 
-    request = Request("m", loads(HEAD, file="m.toml"), tree, native=asked)
+    request = Request("m", loads(HEAD, file="m.toml"), tree, native=detect)
     assert resolve(request).archs == ("gfx950",)
 
 
-def test_all_findings_come_at_once(plan: Planning) -> None:
-    """Prevents: a manifest corrected one error at a time."""
+def test_all_findings_are_reported_together(plan: PlanFunction) -> None:
+    """Prevents: a manifest that users must correct one error at a time."""
     keys = 'receipt = 700\nextra_ldflags = ["-lm"]\nhipify = true\nmd_name = "x"'
     with pytest.raises(PlanError) as caught:
         plan(HEAD.replace("receipt = 700", keys))
@@ -461,27 +463,27 @@ def test_all_findings_come_at_once(plan: Planning) -> None:
         for line, key in ((8, "extra_ldflags"), (9, "hipify"), (10, "md_name"))
     ]
     keys = '[qola]\naiter_commit = "33f2e6af5"\nrocm_versions = ["6.4"]'
-    with pytest.raises(ManifestError) as other:
+    with pytest.raises(ManifestError) as invalid:
         plan(HEAD.replace("700", "601").replace("[qola]", keys), rocm_version="7.2.4")
-    assert len(other.value.findings) == 3
+    assert len(invalid.value.findings) == 3
 
 
-def test_a_tree_without_headers_is_refused(plan: Planning, tree: AiterTree) -> None:
-    """Prevents: targets without headers out of a tree whose layout is not the known one."""
-    lost = replace(tree, csrc_dir="elsewhere", ck_dir=tree.ck_dir)
+def test_tree_without_headers_is_refused(plan: PlanFunction, tree: AiterTree) -> None:
+    """Prevents: targets without headers, from a tree with an unknown layout."""
+    moved = replace(tree, csrc_dir="elsewhere", ck_dir=tree.ck_dir)
     with pytest.raises(AiterError) as caught:
-        plan(tree=lost)
+        plan(tree=moved)
     assert isinstance(caught.value.findings[0], Finding)
     assert "elsewhere/include/mha_fwd.h" in str(caught.value)
 
 
 @pytest.mark.thorough
-def test_archs_are_a_matter_of_the_tree(plan: Planning) -> None:
-    """Prevents: an arch refused that this CK has kernels for, or taken that it has none for."""
-    made = plan(HEAD.replace("gfx950", "gfx1201") + VARIANT)
-    assert {kernel.archs for kernel in made.kernels} == {("gfx1201",)}
+def test_supported_archs_depend_on_the_tree(plan: PlanFunction) -> None:
+    """Prevents: an arch refused although CK has kernels for it, or accepted without kernels."""
+    result = plan(HEAD.replace("gfx950", "gfx1201") + VARIANT)
+    assert {kernel.archs for kernel in result.kernels} == {("gfx1201",)}
     partly = "gfx1201, for which qola's tests build only forward kernels"
-    untested = [w for w in made.warnings if w.found == partly]
+    untested = [w for w in result.warnings if w.found == partly]
     assert [w.place for w in untested] == ["m.toml:3 [build].architectures"]
     with pytest.raises(QolaError) as caught:
         plan(HEAD.replace("gfx950", "gfx1100") + VARIANT)

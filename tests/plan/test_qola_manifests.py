@@ -1,7 +1,7 @@
-"""Manifests in the form of ROCm/QoLA's users: they load unchanged, their attention modules plan.
+"""Manifests of ROCm/QoLA load unchanged, and their attention modules can be planned.
 
-The files below data/qola_manifests have the keys and values of manifests that ROCm/QoLA and
-TransformerEngine use, in words of our own.
+The files in qola_manifests have the keys and values of manifests that ROCm/QoLA and
+TransformerEngine use, rewritten for these tests.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ FOLDER = Path(__file__).parent / "qola_manifests"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
-def manifest_of(name: str) -> Manifest:
+def load_manifest(name: str) -> Manifest:
     return load(FOLDER / f"{name}.toml", display=f"{name}.toml")
 
 
-def plan_of(manifest: Manifest, tree: AiterTree) -> Plan:
-    """Plan against a tree that is not the one the manifest names."""
+def plan_manifest(manifest: Manifest, tree: AiterTree) -> Plan:
+    """Plan with another AITER tree than the manifest names."""
     return plan_text(manifest, tree, spec=BuildSpec(override_aiter_commit=True))
 
 
 def directions(plan: Plan) -> dict[str, int]:
-    """Number of kernel instances by header set: those of assembly kernels have one of their own."""
+    """Count kernel instances by header set; helper kernels of assembly kernels use bwd_asm."""
     headers = (plan.kernel_groups[kernel.kernel_group].headers for kernel in plan.kernels)
     return dict(sorted(Counter(headers).items()))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_loads_without_a_word(name: str) -> None:
-    """Prevents: a user of ROCm/QoLA who has to change a manifest, or is told to."""
-    manifest = manifest_of(name)
+def test_manifest_loads_without_warnings(name: str) -> None:
+    """Prevents: ROCm/QoLA users who must change a manifest, or get warnings about it."""
+    manifest = load_manifest(name)
     assert manifest.warnings == ()
     assert manifest.namespace.startswith("te")
     assert manifest.aiter_commit
 
 
-def test_the_example_plans(tree: AiterTree) -> None:
-    """Prevents: another set of kernels than TransformerEngine's out of its own manifest."""
-    plan = plan_of(manifest_of("te_example"), tree)
+def test_example_selects_transformer_engines_kernels(tree: AiterTree) -> None:
+    """Prevents: TransformerEngine's manifest with another set of kernels."""
+    plan = plan_manifest(load_manifest("te_example"), tree)
     assert [module.library for module in plan.modules] == ["te_libmha_fwd.so", "te_libmha_bwd.so"]
     assert directions(plan) == {"bwd": 3320, "bwd_asm": 40, "fwd": 528}
     keys = [w.place.rpartition(".")[2] for w in plan.warnings if ".toml:" in w.place]
-    # The wheel's module lists no sources, so that drop_srcs has nothing to drop: no warning.
+    # The wheel's module lists no sources, so that an unused drop_srcs is not a warning.
     assert keys == ["aiter_commit"]
 
 
-def test_two_archs_without_a_receipt_plan(tree: AiterTree) -> None:
-    """Prevents: a default receipt other than AITER's, or an arch that gets no kernels."""
-    plan = plan_of(manifest_of("te_two_archs"), tree)
+def test_two_archs_with_the_default_receipt(tree: AiterTree) -> None:
+    """Prevents: a default receipt other than AITER's, or an arch without kernels."""
+    plan = plan_manifest(load_manifest("te_two_archs"), tree)
     assert plan.archs == ("gfx942", "gfx950")
-    found = directions(plan)
-    assert set(found) == {"bwd", "bwd_asm", "fwd"}
-    assert found["fwd"] == 5480 - 24
-    # AITER's own set has more, which no call of gfx950's dispatch reaches: by buckets, by rows.
-    assert found["bwd"] == 14784 + 120 + 252 - 2760 - 576
+    counts = directions(plan)
+    assert set(counts) == {"bwd", "bwd_asm", "fwd"}
+    assert counts["fwd"] == 5480 - 24
+    # Without kernels of AITER that gfx950's dispatch never calls, by head dim buckets and by rows.
+    assert counts["bwd"] == 14784 + 120 + 252 - 2760 - 576
 
 
-def test_a_group_of_modules_plans(tree: AiterTree) -> None:
-    """Prevents: a host flag that is refused, or that does not reach the sources it is for."""
-    whole = manifest_of("te_groups")
-    own = tuple(module for module in whole.modules if module.group == "ck_fused_attn")
-    plan = plan_of(replace(whole, modules=own), tree)
+def test_group_of_modules_is_planned(tree: AiterTree) -> None:
+    """Prevents: a host flag that is refused, or that its sources do not get."""
+    whole = load_manifest("te_groups")
+    group_modules = tuple(module for module in whole.modules if module.group == "ck_fused_attn")
+    plan = plan_manifest(replace(whole, modules=group_modules), tree)
     assert directions(plan) == {"bwd": 4660 + 3320, "bwd_asm": 44, "fwd": 1020}
     forward, backward = plan.modules
     # AITER passes flags_extra_cc to HIP sources as well, before flags_extra_hip.
@@ -81,10 +81,10 @@ def test_a_group_of_modules_plans(tree: AiterTree) -> None:
     assert "-DFA_WITH_NATIVE_SPLITKV=1" not in backward.copts
 
 
-def test_modules_of_another_aiter_are_named(tree: AiterTree) -> None:
-    """Prevents: a module silently left out because this AITER does not have it."""
+def test_modules_of_another_aiter_are_errors(tree: AiterTree) -> None:
+    """Prevents: a module silently omitted because this AITER does not have it."""
     with pytest.raises(ManifestError) as caught:
-        plan_of(manifest_of("te_groups"), tree)
+        plan_manifest(load_manifest("te_groups"), tree)
     errors = [f for f in caught.value.findings if f.severity == "error"]
     assert [f.found for f in errors] == [
         'unknown module "libgemm_a4w4_blockscale"',
@@ -92,21 +92,21 @@ def test_modules_of_another_aiter_are_named(tree: AiterTree) -> None:
     ]
 
 
-def test_gemms_for_python_plan(tree: AiterTree) -> None:
-    """Prevents: a manifest of modules beside attention, which ROCm/QoLA builds, refused."""
-    plan = plan_of(manifest_of("te_f4gemm"), tree)
+def test_gemm_modules_are_planned(tree: AiterTree) -> None:
+    """Prevents: GEMM modules refused, which ROCm/QoLA builds."""
+    plan = plan_manifest(load_manifest("te_f4gemm"), tree)
     assert [module.library for module in plan.torch_modules] == [
         "te_module_gemm_a4w4_asm.so",
         "te_module_gemm_a4w4_blockscale.so",
     ]
 
 
-def test_an_arch_without_kernels_is_named(tree: AiterTree) -> None:
-    """Prevents: a library for gfx1250 out of an AITER that has no kernels for it."""
+def test_arch_without_kernels_is_an_error(tree: AiterTree) -> None:
+    """Prevents: a gfx1250 library from an AITER tree without kernels for gfx1250."""
     with pytest.raises(ManifestError) as caught:
-        plan_of(manifest_of("te_gfx1250"), tree)
+        plan_manifest(load_manifest("te_gfx1250"), tree)
     errors = [f for f in caught.value.findings if f.severity == "error"]
-    # An AITER that has them has a script for their tables.
+    # AITER trees with gfx1250 kernels have a script that writes their tables.
     assert (errors[0].place, errors[0].found) == (
         "te_gfx1250.toml:23 [[modules]].blob_gen_cmd",
         "aiter_meta/hsa/codegen.py is not in the tree",

@@ -1,4 +1,4 @@
-"""Requests of plans: BuildSpec as JSON, watched directories, and [[kernels]] by name."""
+"""Plan requests: BuildSpec as JSON, watched directories, and [[kernels]] by name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qola.plan.resolve import requested_kernels, resolve
 from qola.plan.spec import BuildSpec
 
 
-def test_a_spec_is_read_as_it_was_written() -> None:
-    """Prevents: an option that Bazel plans without."""
+def test_spec_survives_a_round_trip() -> None:
+    """Prevents: a plan in Bazel that ignores an option."""
     spec = BuildSpec(("gfx942", "gfx950"), "pybind", "linked", override_aiter_commit=True)
     assert BuildSpec.from_json(spec.to_json(), "m.toml") == spec
     assert BuildSpec.from_json(BuildSpec().to_json(), "m.toml") == BuildSpec()
@@ -32,7 +32,7 @@ def test_a_spec_is_read_as_it_was_written() -> None:
         ({"require": "all"}, ".require: 'all', expected 'opaque' or"),
     ],
 )
-def test_a_wrong_spec_is_refused(change: dict[str, object], found: str) -> None:
+def test_invalid_spec_is_refused(change: dict[str, object], found: str) -> None:
     """Prevents: a traceback in Bazel, or a plan with another spec."""
     text = json.dumps({**json.loads(BuildSpec().to_json()), **change})
     with pytest.raises(ManifestError) as error:
@@ -60,8 +60,8 @@ SOURCES = "aiter_meta/csrc/cpp_itfs"
         ("hsa_subdirs = []\nsrcs = [\"f'{AITER_CSRC_DIR}/cpp_itfs'\"]", ["aiter/configs", SOURCES]),
     ],
 )
-def test_directories_that_decide_a_plan(aiter_tree: Path, fwd: str, expected: list[str]) -> None:
-    """Prevents: a code object, table or source added to a local tree that no plan takes up."""
+def test_watched_directories(aiter_tree: Path, fwd: str, expected: list[str]) -> None:
+    """Prevents: a new code object, table or source in a local tree without a new plan."""
     manifest = loads(MODULES.format(fwd=fwd), file="m.toml")
     archs = ("gfx942", "gfx950")
     request = Request("m", manifest, read_tree(aiter_tree), BuildSpec(archs, "cpp_itfs"))
@@ -81,53 +81,57 @@ def manifest(*names: str, head: str = HEAD) -> Manifest:
     return loads(f"{head}[[kernels]]\nnames = {json.dumps(names)}\n", file="m.toml")
 
 
-def refused(*names: str) -> list[Finding]:
+def findings_of(*names: str) -> list[Finding]:
     with pytest.raises(ManifestError) as error:
         manifest(*names)
     return list(error.value.findings)
 
 
 def test_kernels_by_name() -> None:
-    """Prevents: a kernel that is read as another one, or that a plan's key does not have."""
+    """Prevents: a kernel name with a wrong meaning, or missing in the key of a plan."""
     read = manifest(FORWARD)
     (spec,) = read.kernels
     assert spec.config.name == FORWARD
     assert spec.label == "[[kernels]] #1 (line 4)"
     assert read.to_json()["kernels"] == [FORWARD]
-    # Others are digested as before.
+    # Manifests without [[kernels]] keep their digest.
     assert "kernels" not in loads(HEAD, file="m.toml").to_json()
     assert manifest(FORWARD) != loads(HEAD, file="m.toml")
-    (asked,) = requested_kernels(read, "libmha_fwd")
-    assert (asked.config.direction, asked.config.role) == ("fwd", "fwd")
-    assert asked.config.arch == "gfx950"
+    (requested,) = requested_kernels(read, "libmha_fwd")
+    assert (requested.config.direction, requested.config.role) == ("fwd", "fwd")
+    assert requested.config.arch == "gfx950"
     assert requested_kernels(read, "libmha_bwd") == ()
     assert list(check_requested(read)) == []
 
 
-def test_names_that_are_none() -> None:
-    """Prevents: a misspelt kernel that is left out, or told without its place."""
-    odd = FORWARD.replace(".nmask", ".nmusk")
-    found = refused(odd, FORWARD, FORWARD, FORWARD.replace("b64x64", "b64x"))
-    repeated, unknown, other = found
-    assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
+def test_invalid_kernel_names_are_refused() -> None:
+    """Prevents: a misspelt kernel that is omitted, or reported without its line."""
+    misspelt = FORWARD.replace(".nmask", ".nmusk")
+    findings = findings_of(misspelt, FORWARD, FORWARD, FORWARD.replace("b64x64", "b64x"))
+    repeated, unknown, invalid_tile = findings
+    assert {finding.place for finding in findings} == {"m.toml:5 [[kernels]].names"}
     assert "more than once" in repeated.found
     assert "musk an unknown key" in unknown.found
-    assert "expected a tile" in other.found
-    (pattern,) = refused("bf16")
+    assert "expected a tile" in invalid_tile.found
+    (pattern,) = findings_of("bf16")
     assert "KernelConfig.name" in pattern.expected
     table = f"[[kernels]]\nnames = {json.dumps([FORWARD])}\n"
     with pytest.raises(ManifestError, match="line 5 names already"):
         loads(HEAD + table + table, file="m.toml")
 
 
-def test_what_no_library_has_and_broken_rules() -> None:
-    """Prevents: a kernel that a plan leaves out, and rules that are told one at a time."""
+def test_unbuildable_kernels_are_reported_together() -> None:
+    """Prevents: a requested kernel that the plan omits, or errors reported one at a time."""
     wrong = FORWARD.replace("_w16x16x32_w16", "_w16x16x16_w16").replace(".spad.", ".nspad.")
-    found = list(check_requested(manifest(wrong, APPEND)))
-    texts = [one.found for one in found]
-    assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
+    findings = list(check_requested(manifest(wrong, APPEND)))
+    texts = [finding.found for finding in findings]
+    assert {finding.place for finding in findings} == {"m.toml:5 [[kernels]].names"}
     assert any("breaks the rule async_padding" in text for text in texts)
-    (lacking,) = [one for one in found if "direction fwd_appendkv, which libmha_fwd" in one.found]
+    (lacking,) = [
+        finding
+        for finding in findings
+        if "direction fwd_appendkv, which libmha_fwd" in finding.found
+    ]
     assert lacking.fix == 'add_directions = ["fwd_appendkv"]'
     added = HEAD + 'add_directions = ["fwd_appendkv"]\n'
     assert list(check_requested(manifest(APPEND, head=added))) == []

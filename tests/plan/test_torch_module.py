@@ -1,4 +1,4 @@
-"""Torch modules: AITER's own sources, and the kernel instances that the libraries have."""
+"""Torch modules of attention: AITER's sources, and kernel instances shared with libraries."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ has_mask = false
 has_dropout = false
 deterministic = false
 """
-Planning = Callable[..., Plan]
+PlanFunction = Callable[..., Plan]
 
 
 @pytest.fixture(scope="module")
-def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
-    """Return a function that plans modules, each with its mode, in a namespace.
+def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> PlanFunction:
+    """Return a function that plans modules in a namespace, libraries in mode cpp_itfs.
 
-    The same are planned once, by cached answers of generators: tests only read plans.
+    Calls with equal arguments return the cached plan: tests only read plans.
     """
     answers = AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
@@ -59,15 +59,15 @@ def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
     ) -> Plan:
         text = f'[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx950"]\n{build}\n'
         for name in modules:
-            own = 'mode = "cpp_itfs"\n' if name.startswith("lib") else ""
-            text += f'[[modules]]\nname = "{name}"\n{own}'
+            mode_line = 'mode = "cpp_itfs"\n' if name.startswith("lib") else ""
+            text += f'[[modules]]\nname = "{name}"\n{mode_line}'
         return plan_text(text + more, tree, spec=BuildSpec(mode=mode), answers=answers)
 
     return run
 
 
-def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) -> set[str]:
-    """Return the labels of what is linked of a direction."""
+def linked_labels(plan: Plan, module: PlannedModule | TorchModule, direction: str) -> set[str]:
+    """Return the labels of the kernel instances of a direction that a module links."""
     return {
         f"{kernel.kernel_group}:{name}"
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True)
@@ -77,10 +77,10 @@ def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) ->
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("name", sorted(TORCH_ATTENTION))
-def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
-    """Prevents: one of AITER's torch modules whose sources or generators are not followed."""
-    found = plan(name)
-    module = found.torch_modules[0]
+def test_each_attention_module_is_planned(plan: PlanFunction, name: str) -> None:
+    """Prevents: a torch module of AITER with sources or generators that qola does not support."""
+    result = plan(name)
+    module = result.torch_modules[0]
     assert (module.name, module.entry) == (name, name)
     assert (module.library, module.symbol) == (f"ns_{name}.so", f"PyInit_ns_{name}")
     assert any(source.name == "mha_common" for source in module.sources)
@@ -92,7 +92,7 @@ def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
     else:
         assert module.kernels
         assert not module.code_objects
-    assert Plan.from_json(found.to_json()) == found
+    assert Plan.from_json(result.to_json()) == result
 
 
 @pytest.mark.quick(1)
@@ -104,40 +104,42 @@ def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
         ("module_mha_varlen_fwd", "fwd_splitkv"),
     ],
 )
-def test_kernel_instances_are_those_of_the_library(
-    plan: Planning, name: str, direction: str
+def test_kernel_instances_are_shared_with_the_library(
+    plan: PlanFunction, name: str, direction: str
 ) -> None:
-    """Prevents: kernel instances that are compiled once more for Python."""
+    """Prevents: kernel instances compiled a second time for the torch module."""
     both = plan("libmha_fwd", name, more=FWD)
     (library,), (module,) = both.modules, both.torch_modules
-    assert compiled(both, module, direction) == compiled(both, library, direction) != set()
-    # Although AITER's flags differ.
+    assert (
+        linked_labels(both, module, direction) == linked_labels(both, library, direction) != set()
+    )
+    # The flags of AITER's two modules differ nevertheless.
     splitkv = "-DCK_TILE_FMHA_FWD_SPLITKV_API=1"
     assert splitkv in library.copts
     assert splitkv not in module.copts
 
 
-def test_no_action_is_added_to_those_of_the_library(plan: Planning) -> None:
-    """Prevents: a manifest for Python that fills the cache a second time."""
+def test_compile_actions_are_shared_with_the_library(plan: PlanFunction) -> None:
+    """Prevents: a manifest with torch modules that fills the cache a second time."""
     library, python = plan("libmha_fwd", more=FWD), plan("module_mha_varlen_fwd", more=FWD)
     assert library.header_set("fwd") == python.header_set("fwd")
     keys = [
         {
-            (batch.name, batch.sha256, one.kernel_groups[batch.kernel_group].copts)
-            for batch in one.batches
+            (batch.name, batch.sha256, result.kernel_groups[batch.kernel_group].copts)
+            for batch in result.batches
         }
-        for one in (library, python)
+        for result in (library, python)
     ]
     assert keys[1] != set()
     assert keys[1] <= keys[0]
 
 
 @pytest.mark.thorough
-def test_other_flags_make_other_kernel_instances(plan: Planning) -> None:
-    """Prevents: kernel instances of a library in a module for which AITER rounds otherwise."""
+def test_rounding_flags_separate_kernel_instances(plan: PlanFunction) -> None:
+    """Prevents: shared kernel instances although AITER rounds differently in the torch module."""
     both = plan("libmha_bwd", "module_mha_bwd", more=BWD)
     (library,), (module,) = both.modules, both.torch_modules
-    assert not compiled(both, module, "bwd") & compiled(both, library, "bwd")
+    assert not linked_labels(both, module, "bwd") & linked_labels(both, library, "bwd")
     (group,) = {kernel.kernel_group for kernel in both.kernels_of(module)}
     assert both.kernel_groups[group].copts == module.copts
     assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=2" in module.copts
@@ -145,26 +147,26 @@ def test_other_flags_make_other_kernel_instances(plan: Planning) -> None:
 
 
 @pytest.mark.thorough
-def test_forward_variants_become_modules(plan: Planning) -> None:
-    """Prevents: a manifest of ROCm/QoLA's with variants alone that builds nothing."""
+def test_forward_variants_become_modules(plan: PlanFunction) -> None:
+    """Prevents: a ROCm/QoLA manifest that contains only variants and builds nothing."""
     more = FWD.replace("has_lse = true", "") + FWD.replace("hdim = 32", "hdim = 64")
-    found = plan(more=more)
+    result = plan(more=more)
     names = [f"mha_varlen_fwd_fp16_nbias_nmask_{lse}_ndropout_nskip_nsink" for lse in LSE]
-    assert [module.name for module in found.torch_modules] == names
-    assert [module.library for module in found.torch_modules] == [f"ns_{n}.so" for n in names]
-    for module, lse in zip(found.torch_modules, LSE, strict=True):
-        kernels = found.kernels_of(module)
+    assert [module.name for module in result.torch_modules] == names
+    assert [module.library for module in result.torch_modules] == [f"ns_{n}.so" for n in names]
+    for module, lse in zip(result.torch_modules, LSE, strict=True):
+        kernels = result.kernels_of(module)
         assert {kernel.direction for kernel in kernels} == {"fwd"}
         assert {kernel.fields["lse"] for kernel in kernels} == {lse == "lse"}
-    # Two tables name the second: it has the kernels of both.
-    assert {k.fields["hdim_q"] for k in found.kernels_of(found.torch_modules[0])} == {32, 64}
+    # Both variants select the module with LSE: it has the kernels of both.
+    assert {k.fields["hdim_q"] for k in result.kernels_of(result.torch_modules[0])} == {32, 64}
 
 
 LSE = ("lse", "nlse")
 
 
-def test_a_variant_without_values_is_all_combinations() -> None:
-    """Prevents: fewer modules than ROCm/QoLA makes of a table that leaves keys out."""
+def test_empty_variant_selects_all_combinations() -> None:
+    """Prevents: fewer modules than ROCm/QoLA builds for a table that omits keys."""
     (variant,) = loads("[[mha_fwd_variants]]\n", file="m.toml").fwd_variants
     names = list(expand_variants([variant, variant]))
     assert len(names) == 2 * 3 * 2**5
@@ -180,28 +182,28 @@ def test_a_variant_without_values_is_all_combinations() -> None:
         ("libmha_bwd", "", "cpp_itfs"),
     ],
 )
-def test_modules_that_variants_select_of_stay_alone(
+def test_variants_of_listed_modules_add_no_modules(
     module: str, build: str, mode: BuildMode | None
 ) -> None:
-    """Prevents: a module for each variant beside the one that was asked for."""
+    """Prevents: an additional module for each variant besides the listed module."""
     text = f'[build]\n{build}\n[[modules]]\nname = "{module}"\n{FWD}'
     assert specs(loads(text, file="m.toml"), mode) == ()
 
 
-def test_a_torch_module_has_kernels(plan: Planning) -> None:
-    """Prevents: a module that answers -1 to whatever it is asked."""
+def test_torch_module_without_kernels_is_refused(plan: PlanFunction) -> None:
+    """Prevents: a module that returns -1 for every problem."""
     with pytest.raises(PlanError, match="module_mha_fwd without any kernel instance"):
         plan("module_mha_fwd", more='drop_directions = ["fwd"]\n')
 
 
-def test_a_torch_module_is_none_of_cpp_itfs(plan: Planning) -> None:
-    """Prevents: a torch module where a C++ interface is asked for."""
+def test_torch_module_in_mode_cpp_itfs_is_refused(plan: PlanFunction) -> None:
+    """Prevents: a torch module built although the manifest requests a C++ interface."""
     with pytest.raises(PlanError, match="module_mha_fwd in mode cpp_itfs"):
         plan("module_mha_fwd", mode="cpp_itfs")
 
 
-def test_a_build_file_has_what_is_linked(plan: Planning) -> None:
-    """Prevents: a torch module that Bazel is not told of."""
+def test_build_file_has_the_torch_module(plan: PlanFunction) -> None:
+    """Prevents: a planned torch module without a Bazel target."""
     text = manifest_build_file(plan("module_mha_fwd"), source="m.toml", aiter="aiter")
     assert "torch_module(" in text
     assert '":module_mha_fwd/fwd/fwd_fp16_' in text

@@ -1,4 +1,4 @@
-"""Kernels in Triton, from a table of the manifest to a target."""
+"""Triton kernels, from the table in a manifest to the Bazel target."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ NAMES = ("scale", "parts")
 SIGNED = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
 
 
-def of_commit(remote: object, commit: str) -> str:
-    """Return a manifest with a kernel of a commit."""
+def commit_manifest(remote: object, commit: str) -> str:
+    """Return a manifest whose kernel is in a file of a commit."""
     more = f'remote = "{remote}"\ncommit = "{commit}"'
     return SCALE.replace("timeout = 60", more) + SIGNED
 
@@ -64,8 +64,8 @@ def tree(tmp_path: Path) -> AiterTree:
     return read_tree(write_later_tree(tmp_path / "tree"))
 
 
-def committed(repository: Path, files: dict[str, str]) -> str:
-    """Commit files to a repository of git; return the commit."""
+def commit_files(repository: Path, files: dict[str, str]) -> str:
+    """Commit files to a git repository, and return the commit."""
     write(repository, files)
     git(repository, "init", "-q")
     git(repository, "add", ".")
@@ -73,7 +73,7 @@ def committed(repository: Path, files: dict[str, str]) -> str:
     return git(repository, "rev-parse", "HEAD")
 
 
-def planned(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
+def plan_triton(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
     write(tmp_path, FILES)
     loaded = loads(text, file="m.toml")
     files = triton_files(loaded, tmp_path / "m.toml")
@@ -81,8 +81,8 @@ def planned(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
 
 
 def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a combination of the manifest's that is not compiled; files nobody has."""
-    plan = planned(tree, tmp_path, OWN)
+    """Prevents: a combination that is not compiled, or copies of qola's own kernel files."""
+    plan = plan_triton(tree, tmp_path, OWN)
     (kernel,) = plan.triton
     assert kernel.own
     assert [file.file for file in kernel.files] == [
@@ -95,7 +95,7 @@ def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
             (0, 2), (64, 128), (False, True), ("gfx950", "gfx1100")
         )
     }
-    assert {one.name for one in kernel.instances} == expected
+    assert {instance.name for instance in kernel.instances} == expected
     assert not (tmp_path / "out/triton").exists()
     again = Plan.from_json(plan.to_json())
     assert again.to_json() == plan.to_json()
@@ -106,10 +106,10 @@ def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
 
 
 def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a user's kernel for other archs than the manifest's, or without what it imports."""
-    plan = planned(tree, tmp_path, SCALE)
+    """Prevents: a user's kernel for other archs than the manifest's, or without imported files."""
+    plan = plan_triton(tree, tmp_path, SCALE)
     (kernel,) = plan.triton
-    assert [one.name for one in kernel.instances] == ["scale-BLOCK_256-gfx942"]
+    assert [instance.name for instance in kernel.instances] == ["scale-BLOCK_256-gfx942"]
     for file, path in zip(kernel.files, FILES, strict=True):
         assert (tmp_path / "out" / file.file).read_text("utf-8") == FILES[path]
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
@@ -129,13 +129,13 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
 def test_kernels_of_a_commit(
     tree: AiterTree, tmp_path: Path, request: pytest.FixtureRequest, logged: list[str]
 ) -> None:
-    """Prevents: another tree than the pinned one; a fetch for every plan; types that are lost."""
-    # What a group may write is not trusted, where it was qola that made it.
+    """Prevents: files of another commit, a fetch for every plan, or lost types of parameters."""
+    # qola distrusts group-writable directories: it must create private ones despite this umask.
     request.addfinalizer(partial(os.umask, os.umask(0o002)))
-    repository, other = tmp_path / "other", '(y, x: "*fp32:16", n: "i32", WIDTH: "constexpr",'
-    text = FILES["kernels/scale.py"].replace('(x: "*fp32:16", n: "i32",', other)
-    commit = committed(repository, {"kernels/scale.py": text, "kernels/parts.py": "# theirs\n"})
-    committed(repository, {"kernels/scale.py": "later"})
+    repository, signature = tmp_path / "other", '(y, x: "*fp32:16", n: "i32", WIDTH: "constexpr",'
+    text = FILES["kernels/scale.py"].replace('(x: "*fp32:16", n: "i32",', signature)
+    commit = commit_files(repository, {"kernels/scale.py": text, "kernels/parts.py": "# theirs\n"})
+    commit_files(repository, {"kernels/scale.py": "later"})
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def plan(manifest: str) -> Plan:
@@ -143,17 +143,17 @@ def test_kernels_of_a_commit(
         files = triton_files(loaded, tmp_path / "m.toml", triton_trees(loaded, environ))
         return plan_text(loaded, tree, tmp_path / "out", triton=files)
 
-    manifest = of_commit(repository, commit)
+    manifest = commit_manifest(repository, commit)
     (kernel,) = plan(manifest).triton
-    assert [one.name for one in kernel.instances] == ["scale-BLOCK_256-gfx942"]
+    assert [instance.name for instance in kernel.instances] == ["scale-BLOCK_256-gfx942"]
     assert (tmp_path / "out/triton/scale/scale.py").read_text("utf-8") == text
     assert (tmp_path / "out/triton/scale/parts.py").read_text("utf-8") == "# theirs\n"
-    # It is kept: nobody asks the repository again.
+    # The fetched commit is cached: the next plan does not read the repository.
     repository.rename(tmp_path / "gone")
     again = plan(manifest)
     assert logged == [f"fetching commit {commit} of {repository}"]
     assert Plan.from_json(again.to_json()).triton == again.triton
-    # Where it was fetched from is this machine's, and may have a password in it.
+    # The plan must not contain the URL, which may contain a password.
     assert str(repository) not in again.to_json()
     build = manifest_build_file(again, source="m.toml", aiter="aiter")
     assert '"WIDTH": "=8",\n        "y": "*fp32:16",' in build
@@ -163,24 +163,26 @@ def test_kernels_of_a_commit(
     with pytest.raises(
         AiterError, match=r"m.toml:9 \[\[triton\]\].commit(.*\n)+.*f{40} of /nowhere"
     ):
-        plan(of_commit("/nowhere", "f" * 40))
+        plan(commit_manifest("/nowhere", "f" * 40))
 
 
-def test_a_file_at_the_root_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a BUILD file whose label is none, with the commit in it."""
+def test_file_at_the_root_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an invalid label in the BUILD file, which contains the commit."""
     write(tmp_path / "there", {Path(path).name: text for path, text in FILES.items()})
-    loaded = loads(of_commit("/r", "a" * 40).replace("kernels/", "").replace(SIGNED, ""), file="m")
+    loaded = loads(
+        commit_manifest("/r", "a" * 40).replace("kernels/", "").replace(SIGNED, ""), file="m"
+    )
     files = triton_files(loaded, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
     plan = plan_text(loaded, tree, triton=files)
     assert [file.file for file in plan.triton[0].files] == [f"triton/scale/{n}.py" for n in NAMES]
 
 
-def test_a_link_out_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a file of this machine that somebody else's repository has compiled."""
+def test_link_that_leaves_a_commit_is_refused(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: another repository's link that makes qola compile a file of this machine."""
     (tmp_path / "there").mkdir()
     (tmp_path / "there/kernels").symlink_to(tmp_path)
     (tmp_path / "scale.py").write_text("")
-    manifest = loads(of_commit("/r", "a" * 40), file="m.toml")
+    manifest = loads(commit_manifest("/r", "a" * 40), file="m.toml")
     with pytest.raises(ManifestError, match="a link that leads out of the tree"):
         triton_files(manifest, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
     (tmp_path / "there/kernels").unlink()
@@ -189,37 +191,37 @@ def test_a_link_out_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
         triton_files(manifest, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
 
 
-def test_queries_find_them(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: kernels that are compiled and that `qola list` does not know."""
-    items = items_of(planned(tree, tmp_path, OWN))
+def test_queries_find_triton_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: compiled kernels that `qola list` does not show."""
+    items = items_of(plan_triton(tree, tmp_path, OWN))
     assert len(items) == 16
     assert len(select(items, ["hdim=64", "arch=gfx950", "dtype=fp16"])) == 4
     assert len(select(items, ["causal=2", "module=triton", "*-gfx1100"])) == 4
 
 
-def test_the_order_of_kernels(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: an order in the manifest that programs do not see; a kind twice."""
+def test_launch_order(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an [order] that generated headers lack, or a repeated kernel kind."""
     text = OWN + '[order]\nforward = ["triton", "assembly", "triton"]\n'
-    plan = planned(tree, tmp_path, text)
+    plan = plan_triton(tree, tmp_path, text)
     assert plan.manifest["order"] == {"forward": ["triton", "assembly"]}
     header = config_header(plan, source="m.toml")
     assert "#define QOLA_ORDER_FORWARD Kind::triton, Kind::assembly\n" in header
     assert "QOLA_ORDER_BACKWARD" not in header
-    assert "QOLA_ORDER" not in config_header(planned(tree, tmp_path, OWN), source="m.toml")
+    assert "QOLA_ORDER" not in config_header(plan_triton(tree, tmp_path, OWN), source="m.toml")
 
 
-def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a kernel in the plan of which `qola explain` says nothing."""
+def test_explanations_name_the_table(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a planned kernel that `qola explain` does not show."""
     text = OWN + '[[triton]]\nkernels = ["attention_forward"]\nname = "more"\nhdims = 32\n'
     text += 'dtypes = "bf16"\n'
-    found = triton_verdicts(loads(text, file="m.toml"), planned(tree, tmp_path, text).triton)
-    assert len(found) == 17
-    by_table = Counter((verdict.reasons, verdict.word) for verdict in found)
+    verdicts = triton_verdicts(loads(text, file="m.toml"), plan_triton(tree, tmp_path, text).triton)
+    assert len(verdicts) == 17
+    by_table = Counter((verdict.reasons, verdict.word) for verdict in verdicts)
     assert by_table == {(("m.toml:3 [[triton]]",), "in"): 16, (("m.toml:10 [[triton]]",), "in"): 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "place", "message"),
     [
         (OWN.replace("forward", "foward"), "m.toml:4 [[triton]].kernels", "attention_foward"),
         (OWN.replace("VARLEN", "VARLN"), "m.toml:4 [[triton]].kernels: attention_f", "VARLN"),
@@ -237,12 +239,12 @@ def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None
         ),
         (OWN + 'deps = ["a.py"]\n' + OWN.partition("[[")[2].join(("[[", "")), "m.toml:", "already"),
         (
-            of_commit("/r", "main"),
+            commit_manifest("/r", "main"),
             "m.toml:9 [[triton]].commit",
             '"main"',
         ),
         *(
-            (of_commit(remote, "a" * 40), "m.toml:8 [[triton]].remote", f'"{remote}"')
+            (commit_manifest(remote, "a" * 40), "m.toml:8 [[triton]].remote", f'"{remote}"')
             for remote in ("--x", "some/directory", "fd::1", "ext::sh -c id", "git://host/x")
         ),
         (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without remote"),
@@ -255,23 +257,23 @@ def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None
         (OWN.replace("num_warps", "HDIM"), "m.toml:6 [[triton]].hdims", "HDIM in choices"),
     ],
 )
-def test_what_is_refused(
-    tree: AiterTree, tmp_path: Path, text: str, place: str, words: str
+def test_invalid_tables_are_refused(
+    tree: AiterTree, tmp_path: Path, text: str, place: str, message: str
 ) -> None:
-    """Prevents: a slip in the manifest that shows only when it is compiled, or nowhere."""
+    """Prevents: a mistake in the manifest that is reported only by the compiler, or never."""
     with pytest.raises(ManifestError) as caught:
-        planned(tree, tmp_path, text)
-    told = [(one.place, one.found) for one in caught.value.findings]
-    assert any(place in where and words in found for where, found in told), told
+        plan_triton(tree, tmp_path, text)
+    findings = [(finding.place, finding.found) for finding in caught.value.findings]
+    assert any(place in where and message in found for where, found in findings), findings
 
 
-def test_every_own_kernel_is_offered() -> None:
-    """Prevents: a kernel that comes with qola and that no manifest can name."""
-    every = {
+def test_every_kernel_of_qola_is_registered() -> None:
+    """Prevents: a Triton kernel of qola that no manifest can select."""
+    kernels = {
         node.name: file.name
         for file in own.DIRECTORY.glob("*.py")
         for node in ast.parse(file.read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
         if not node.name.startswith("_") and file.name not in own.PARTS
     }
-    assert every == own.FILES
+    assert kernels == own.FILES

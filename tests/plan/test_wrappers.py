@@ -1,4 +1,4 @@
-"""The C++ around entry points: exact texts. Those of the wheel are in tests/golden/plan."""
+"""C++ of public headers and entry sources. The texts for the wheel are in tests/golden/plan."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ QOLA_NS_END
 """
 
 
-def test_the_later_form() -> None:
-    """Prevents: other C++ than TransformerEngine calls, or an exception that leaves a library."""
+def test_header_and_source_of_a_later_tree() -> None:
+    """Prevents: a changed C++ API for TransformerEngine, or exceptions that leave the library."""
     header = public_header("mha_fwd.h", (FWD, SIZE))
     source = entry_source("mha_fwd.h", (FWD, SIZE), throws=True)
     assert header[header.index("#pragma") :] == HEADER
@@ -85,19 +85,19 @@ def test_the_later_form() -> None:
     assert "throwing" not in entry_source("mha_fwd.h", (FWD, SIZE))
 
 
-def test_assembly_kernels_need_what_decides_who_serves_a_problem() -> None:
-    """Prevents: problems given to assembly kernels that the manifest gives to others."""
+def test_assembly_selection_needs_all_parameters() -> None:
+    """Prevents: assembly kernels that run problems which the manifest assigns to CK."""
     asm = Parameter("bool", "use_ext_asm", "")
     function = EntryFunction("mha_fwd", "float", (ARGS, asm), "fwd", "::aiter::mha_fwd")
     with pytest.raises(AiterError, match="mha_fwd has use_ext_asm, and no q_dtype_str"):
         entry_source("mha_fwd.h", (function,))
-    # Of a direction without assembly kernels it is a parameter like any other.
+    # In directions without assembly kernels, use_ext_asm has no special meaning.
     prefill = EntryFunction("p", "float", (ARGS, asm), "batch_prefill", "::aiter::p")
     assert "::aiter::p(args, use_ext_asm);" in entry_source("mha_fwd.h", (prefill,))
 
 
-def test_a_direction_that_aiter_has_no_function_for() -> None:
-    """Prevents: a function over Composable Kernel's called otherwise than it is declared."""
+def test_direction_without_a_function_of_aiter() -> None:
+    """Prevents: a call of a CK function that does not match its declaration."""
     functions = (FWD, added_entry("fwd_appendkv"))
     header = public_header("mha_fwd.h", functions)
     source = entry_source("mha_fwd.h", functions)
