@@ -1,4 +1,4 @@
-"""AITER trees whose Composable Kernel is fakes/generate.py, with switches."""
+"""AITER trees whose Composable Kernel is fakes/generate.py. Switches change its behaviour."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ SWITCHES = (
 
 def make_tree(
     root: Path,
-    *on: str,
+    *switches: str,
     ck: str = "3rdparty/composable_kernel",
-    own: str = "example/ck_tile/01_fmha",
-    named: str = "{CK_DIR}",
+    generator_dir: str = "example/ck_tile/01_fmha",
+    entry_ck_dir: str = "{CK_DIR}",
 ) -> AiterTree:
-    """Write an AITER tree whose Composable Kernel is the fake with these switches on.
+    """Write an AITER tree whose Composable Kernel is the fake with the given switches on.
 
     Args:
-        own: the generator's directory in Composable Kernel.
-        named: Composable Kernel's directory as the module's entry has it.
+        generator_dir: directory of generate.py in Composable Kernel.
+        entry_ck_dir: Composable Kernel's directory in the module's blob_gen_cmd.
     """
-    fmha = root / ck / own
+    fmha = root / ck / generator_dir
+    script = f"{entry_ck_dir}/{generator_dir}/generate.py"
     entry = {
         "srcs": ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"],
-        "blob_gen_cmd": f"f'{named}/{own}/generate.py -d fwd --receipt 600 --output_dir {{{{}}}}'",
+        "blob_gen_cmd": f"f'{script} -d fwd --receipt 600 --output_dir {{{{}}}}'",
     }
     files = {
         root / "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),
@@ -40,7 +41,7 @@ def make_tree(
         root / "csrc/include/mha_fwd.h": "",
         root / "csrc/cpp_itfs/mha_fwd.cu": "",
         root / "hsa/codegen.py": "",
-        fmha / "switches.py": "".join(f"{name} = {name in on}\n" for name in SWITCHES),
+        fmha / "switches.py": "".join(f"{name} = {name in switches}\n" for name in SWITCHES),
     }
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)

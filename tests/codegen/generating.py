@@ -1,4 +1,4 @@
-"""Kernel generation on the real tree, as tests ask for it."""
+"""Helpers that generate kernels from the real AITER tree."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ def roles(kernels: KernelSet) -> Counter[str]:
     return Counter(kernel.role for kernel in kernels.kernels)
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def own_output(tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str) -> Path:
-    """Run CK's generate.py as AITER does, with the targets given."""
+def run_generate_py(
+    tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str
+) -> Path:
+    """Run CK's generate.py as AITER does, and return the output directory."""
     folder.mkdir()
     script = tree.root / tree.fmha_dir / "generate.py"
     options = ["-d", direction, "--receipt", str(receipt), "--targets", targets]

@@ -24,7 +24,7 @@ from qola.manifest.load import loads
 
 BOTH = ("gfx942", "gfx950")
 
-#: Kernels of [hdim 96, bf16, batch, no mask]: they are padded into the bucket of 128.
+#: Selects head dim 96, bf16, batch mode, no mask. AITER pads the problem to head dim 128.
 SMALL = (
     '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n'
     "has_dropout = false\n"
@@ -38,7 +38,7 @@ def tree(aiter_tree: Path) -> AiterTree:
 
 @pytest.fixture
 def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
-    """Return a copy of the parts of the real tree that the v3 path comes from, to be damaged."""
+    """Return a writable copy of the files of the real tree that the v3 path reads."""
     root = tmp_path / "tree"
     for part in ("include", "py_itfs_cu", "cpp_itfs"):
         shutil.copytree(tree.root / tree.csrc_dir / part, root / tree.csrc_dir / part)
@@ -72,7 +72,7 @@ def run(
     return generate_asm(tree, module, calls, archs, variants, Folder(out))
 
 
-def test_everything_forward(tree: AiterTree, tmp_path: Path) -> None:
+def test_all_forward_kernels(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a forward kernel without its code object for MI300, MI308 or gfx950."""
     asm = run(tree, tmp_path, "libmha_fwd")
     assert asm.archs == BOTH
@@ -87,12 +87,12 @@ def test_everything_forward(tree: AiterTree, tmp_path: Path) -> None:
     assert (asm.kernels, asm.stubs) == ((), ())
 
 
-def test_everything_backward(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a backward launch without its code object, or its kernels before and after."""
+def test_all_backward_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a backward launch without its code object or its helper kernels."""
     asm = run(tree, tmp_path, "libmha_bwd")
     assert Counter(co.arch for co in asm.code_objects) == {"gfx942": 120, "gfx950": 95}
     assert sum("dq_shuffle" in co.key for co in asm.code_objects) == 3
-    # Of the 96 that AITER's generator writes.
+    # AITER's generator writes 96 helper kernels, of which launches use these 44.
     assert Counter(k.role for k in asm.kernels) == {"asm_dot_do_o": 22, "asm_convert_dq": 22}
     assert asm.stubs == ()
     assert all(k.archs == BOTH and k.variants == () for k in asm.kernels)
@@ -104,13 +104,11 @@ _BUF = re.compile(r"^template<> struct Fmha\w+V3Buf<\w+<(.*?)>>.*?\"([\w.]+)\"",
 
 
 @pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
-def test_code_objects_have_the_kernels_asked_of_them(
-    tree: AiterTree, tmp_path: Path, module: str
-) -> None:
-    """Prevents: a code object under the key of another: hipModuleGetFunction would fail."""
+def test_code_objects_contain_their_kernels(tree: AiterTree, tmp_path: Path, module: str) -> None:
+    """Prevents: a code object under a wrong key, for which hipModuleGetFunction fails."""
     asm = run(tree, tmp_path, module)
     files = {co.key: (tree.root / co.file).read_bytes() for co in asm.code_objects}
-    asked = set()
+    loaded_keys = set()
     for source in asm.sources:
         text = (tmp_path / source.file).read_text()
         arch = source.name.removesuffix(".cpp").rpartition("_")[2]
@@ -120,13 +118,13 @@ def test_code_objects_have_the_kernels_asked_of_them(
             for key in (
                 k for k in files if k.startswith(f"hsa/{arch}/") and k.endswith(f"/{file}")
             ):
-                asked.add(key)
+                loaded_keys.add(key)
                 assert f"_ZN5aiter{len(name)}{name}E".encode() in files[key]
-    assert {key for key in files if "dq_shuffle" not in key} == asked
+    assert {key for key in files if "dq_shuffle" not in key} == loaded_keys
 
 
-def test_a_probe_answers_for_what_is_embedded(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a promise of a kernel that AITER's table names and AITER does not ship."""
+def test_api_check_needs_the_embedded_code_object(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a positive v3 API check for a code object that AITER does not ship."""
     (source,) = (s for s in run(tree, tmp_path, "libmha_bwd").sources if "gfx950" in s.name)
     text = (tmp_path / source.file).read_text()
     probes = re.findall(r"if *\(is_v3_api_check\)[\s{]*return ([^;]*);", text)
@@ -136,14 +134,14 @@ def test_a_probe_answers_for_what_is_embedded(tree: AiterTree, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
-def test_sources_load_what_is_embedded(tree: AiterTree, tmp_path: Path, module: str) -> None:
-    """Prevents: AITER_ASM_DIR read, the process ended by exit(), a wrong MI300 or MI308."""
+def test_sources_load_embedded_code_objects(tree: AiterTree, tmp_path: Path, module: str) -> None:
+    """Prevents: AITER_ASM_DIR read, a call of exit(), or code objects of the wrong GPU."""
     before = {p: p.read_bytes() for p in (tree.root / tree.hsa_dir).rglob("codegen.py")}
     for source in run(tree, tmp_path, module).sources:
         text = (tmp_path / source.file).read_text()
         arch = source.name.removesuffix(".cpp").rpartition("_")[2]
-        for gone in ("getenv", "AITER_ASM_DIR", "hipModuleLoad(", "get_num_cu_func", "exit("):
-            assert gone not in text
+        for removed in ("getenv", "AITER_ASM_DIR", "hipModuleLoad(", "get_num_cu_func", "exit("):
+            assert removed not in text
         head = f'#include "mha_{source.direction}.h"\n#include "qola_asm.h"\n'
         assert head in text
         classes = text.count("HIP_CALL(hipModuleGetFunction(")
@@ -156,8 +154,8 @@ def test_sources_load_what_is_embedded(tree: AiterTree, tmp_path: Path, module: 
     assert {p: p.read_bytes() for p in before} == before
 
 
-def test_every_pinned_patch_is_for_the_pinned_wheel(tree: AiterTree) -> None:
-    """Prevents: v3 that goes off with a new AITER pin, or patches and pins that drift apart."""
+def test_patches_fit_the_pinned_wheel(tree: AiterTree) -> None:
+    """Prevents: v3 kernels disabled by a new AITER pin, or patches that differ from pins.json."""
     pins = json.loads((PATCHES / "pins.json").read_text())
     patches = {pin["patch"] for versions in pins.values() for pin in versions.values()}
     assert patches == {path.name for path in PATCHES.glob("*.patch")}
@@ -166,8 +164,8 @@ def test_every_pinned_patch_is_for_the_pinned_wheel(tree: AiterTree) -> None:
         assert hashlib.sha256(data).hexdigest() in versions
 
 
-def test_variants_narrow_what_is_embedded(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: megabytes of code objects that no problem of the manifest can reach."""
+def test_variants_select_code_objects(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: megabytes of code objects that no problem of the manifest uses."""
     asm = run(tree, tmp_path, "libmha_bwd", SMALL)
     assert Counter(co.arch for co in asm.code_objects) == {"gfx942": 12, "gfx950": 3}
     names = {co.key.rpartition("/")[2] for co in asm.code_objects}
@@ -178,21 +176,23 @@ def test_variants_narrow_what_is_embedded(tree: AiterTree, tmp_path: Path) -> No
     assert {k.variants for k in asm.kernels} == {(0,)}
 
 
-def test_helpers_that_are_left_out_are_defined(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a library that does not link because its dispatch names kernels nobody plans."""
+def test_omitted_helper_kernels_have_stubs(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a link error because the dispatch calls helper kernels that are not planned."""
     everything = run(tree, tmp_path / "all", "libmha_bwd")
     asm = run(tree, tmp_path / "small", "libmha_bwd", SMALL)
     (stub,) = asm.stubs
     text = (tmp_path / "small" / stub.file).read_text()
     assert stub.file == "dispatch/asm_unplanned.cpp"
     assert text.count("_oneshot_<") == text.count("_get_name_<") == len(everything.kernels) - 8
-    named = {line.strip() for line in text.splitlines() if "not_planned(" in line}
-    assert any("fmha_bwd_dot_do_o_traits_<256, FmhaBwdFp16, true, true, true>" in n for n in named)
-    assert not any("<128, FmhaBwdBf16, false" in n for n in named)
+    stub_lines = {line.strip() for line in text.splitlines() if "not_planned(" in line}
+    assert any(
+        "fmha_bwd_dot_do_o_traits_<256, FmhaBwdFp16, true, true, true>" in n for n in stub_lines
+    )
+    assert not any("<128, FmhaBwdBf16, false" in n for n in stub_lines)
 
 
 def test_stubs_are_golden(repo_root: Path) -> None:
-    """Prevents: stubs that change their signatures or text unnoticed."""
+    """Prevents: unnoticed changes of stubs."""
     types = [
         "fmha_bwd_dot_do_o_traits_<64, FmhaBwdBf16, true, true, false>",
         "fmha_bwd_convert_dq_traits_<128, FmhaBwdFp16, false, true, true, false, 0>",
@@ -201,16 +201,16 @@ def test_stubs_are_golden(repo_root: Path) -> None:
     assert unplanned_source(types) == golden.read_text()
 
 
-def test_nothing_left_is_off(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a v3 dispatch compiled, and asked, for problems it never serves."""
-    # v3 takes 128 and [192, 128] forward.
+def test_v3_is_off_without_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a v3 dispatch compiled and called for problems that it never serves."""
+    # The forward v3 kernels have head dims 128 and [192, 128].
     variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 64\n'
     assert run(tree, tmp_path, "libmha_fwd", variant) == AsmSet()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_arch_may_be_off_alone(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: gfx942 asked for [192, 128], which only gfx950 has forward."""
+def test_v3_is_off_for_a_single_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: v3 called on gfx942 for [192, 128], which only gfx950 supports."""
     asm = run(tree, tmp_path, "libmha_fwd", "[[mha_fwd_variants]]\nhdim = [[192, 128]]\n")
     assert asm.archs == ("gfx950",)
     assert [s.name for s in asm.sources] == ["asm_fmha_fwd_v3_gfx950.cpp"]
@@ -218,8 +218,8 @@ def test_an_arch_may_be_off_alone(tree: AiterTree, tmp_path: Path) -> None:
     assert all("/fwd_hd192_hd128_bf16" in co.key for co in asm.code_objects)
 
 
-def test_an_unknown_script_is_off_and_named(changeable: AiterTree, tmp_path: Path) -> None:
-    """Prevents: an AITER that reads AITER_ASM_DIR after all, because its script is not patched."""
+def test_unknown_script_is_off_with_a_warning(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an AITER that reads AITER_ASM_DIR because its script is not patched."""
     script = changeable.root / changeable.hsa_dir / "gfx942/fmha_v3_fwd/codegen.py"
     script.write_text(script.read_text() + "# later\n")
     asm = run(changeable, tmp_path / "out", "libmha_fwd")
@@ -231,10 +231,10 @@ def test_an_unknown_script_is_off_and_named(changeable: AiterTree, tmp_path: Pat
     assert "9f918bb37c8a2d31" in finding.expected
 
 
-def test_a_patch_that_does_not_fit_fails(
+def test_patch_that_does_not_apply_is_an_error(
     tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a source half patched, which crashes when it launches."""
+    """Prevents: a partially patched source, which crashes when it launches."""
     patches = tmp_path / "patches"
     shutil.copytree(PATCHES, patches)
     patch = patches / "gfx950-fmha_v3_fwd-embedded.patch"
@@ -245,14 +245,14 @@ def test_a_patch_that_does_not_fit_fails(
         run(tree, tmp_path / "out", "libmha_fwd")
 
 
-def test_what_has_no_v3_is_off_and_named(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a later AITER's generator run as this one's; a plan for another arch that fails."""
+def test_unsupported_v3_is_off_with_a_warning(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a later AITER's script run like the wheel's, or a failed plan for another arch."""
     call = GeneratorCall("hsa/codegen.py", ("-m", "fmha_v3_fwd", "--output_dir", "{}"))
     later = run(tree, tmp_path, "libmha_fwd", calls=[call])
-    other = run(tree, tmp_path, "libmha_bwd", archs=("gfx90a",))
+    without_v3 = run(tree, tmp_path, "libmha_bwd", archs=("gfx90a",))
     for asm, place, found in (
         (later, "hsa/codegen.py -m fmha_v3_fwd", "cannot make embed its kernels"),
-        (other, "aiter_meta/hsa/gfx90a", "no assembly (v3) kernels for gfx90a"),
+        (without_v3, "aiter_meta/hsa/gfx90a", "no assembly (v3) kernels for gfx90a"),
     ):
         (finding,) = asm.findings
         assert asm == AsmSet(findings=(finding,))
@@ -260,8 +260,8 @@ def test_what_has_no_v3_is_off_and_named(tree: AiterTree, tmp_path: Path) -> Non
         assert found in finding.found
 
 
-def test_a_lost_code_object_is_named(changeable: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a launch that fails at run time without a word at plan time."""
+def test_missing_code_object_is_a_warning(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a launch that fails at run time without a warning at plan time."""
     name = "bwd_hd128_dq_shuffle.co"
     (changeable.root / changeable.hsa_dir / "gfx950/fmha_v3_bwd" / name).unlink()
     asm = run(changeable, tmp_path / "out", "libmha_bwd")
@@ -270,7 +270,7 @@ def test_a_lost_code_object_is_named(changeable: AiterTree, tmp_path: Path) -> N
 
 
 def test_integrity_of_the_wheel(tree: AiterTree) -> None:
-    """Prevents: rows without a file, or files without a row, that nobody hears of."""
+    """Prevents: table rows without a file, or files without a row, that are not reported."""
     found = {
         (arch, d): tuple(integrity(tree, f"{tree.hsa_dir}/{arch}/fmha_v3_{d}"))
         for arch in BOTH
@@ -286,8 +286,8 @@ def test_integrity_of_the_wheel(tree: AiterTree) -> None:
     assert "bwd_hd192_hd128_fp16_causal_br_a32_pssk.co" in missing.found
 
 
-def test_a_folder_is_listed_once(tree: AiterTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a folder of thousands of code objects that is walked twice."""
+def test_directory_is_listed_once(tree: AiterTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a directory of thousands of code objects that is listed twice."""
     listed: list[str] = []
     rglob = Path.rglob
 
@@ -304,10 +304,10 @@ def test_a_folder_is_listed_once(tree: AiterTree, monkeypatch: pytest.MonkeyPatc
     ("archs", "calls"),
     [((), []), (("gfx950",), ["gfx950"]), (BOTH, ["gfx942", "gfx950"])],
 )
-def test_entry_points_call_v3_for_the_archs_given(
+def test_entry_points_call_v3_of_available_archs(
     tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], calls: list[str]
 ) -> None:
-    """Prevents: an entry point that calls the v3 dispatch of an arch that has none."""
+    """Prevents: an entry point that calls the v3 dispatch of an arch without v3 kernels."""
     (tmp_path / "dispatch").mkdir()
     (call,) = (
         c for c in tree.module("libmha_bwd").generators if c.script.endswith("mha_bwd_generate.py")

@@ -1,6 +1,6 @@
-"""The stand-in for pandas: the text that `hsa/codegen.py` prints for a table.
+"""qola's replacement for pandas: the text that `hsa/codegen.py` prints for a table.
 
-The expected texts in tests/golden/asm/frames.json are from pandas 3.1.
+The expected texts in tests/golden/asm/frames.json are the output of pandas 3.1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from qola.codegen.asm import frames
 
-#: Tables by name, as files that the script puts together.
+#: Tables by name. A table consists of files that the script concatenates.
 TABLES: dict[str, tuple[str, ...]] = {
     "numbers and names": ("dtype,hdim,co\nbf16,128,a.co\nfp16,64,b.co\n",),
     "two of one form": ("a,b\n1,x\n", "a,b\n2,y\n"),
@@ -52,8 +52,8 @@ TABLES: dict[str, tuple[str, ...]] = {
 GOLDEN = Path(__file__).parents[1] / "golden/asm/frames.json"
 
 
-def printed(pandas: Any, numpy: Any, files: Sequence[str]) -> str:
-    """Return the text that the script prints for the tables in some files: columns, types, rows."""
+def print_tables(pandas: Any, numpy: Any, files: Sequence[str]) -> str:
+    """Return the text that the script prints for tables in files: columns, types, rows."""
     pandas.set_option("display.width", 200)
     parts = []
     for number, text in enumerate(files):
@@ -92,9 +92,9 @@ vars(PANDAS).update(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_as_pandas_did(name: str) -> None:
-    """Prevents: a kernel's row with another number or type than AITER's own build gives it."""
-    assert printed(PANDAS, NUMPY, TABLES[name]) == json.loads(GOLDEN.read_text())[name]
+def test_output_equals_pandas(name: str) -> None:
+    """Prevents: a table row with another number or type than in AITER's build."""
+    assert print_tables(PANDAS, NUMPY, TABLES[name]) == json.loads(GOLDEN.read_text())[name]
 
 
 TUNED = """gfx,cu_num,M,kernelName,us
@@ -105,23 +105,23 @@ gfx950,256,4,,2
 """
 
 
-def selected(pandas: Any, text: str) -> list[list[Any]]:
-    """Return the rows that AITER's `filter_tune_df`, and a script after it, keep of a table."""
+def select_rows(pandas: Any, text: str) -> list[list[Any]]:
+    """Return the rows of a table that AITER's `filter_tune_df` and a script select."""
     table = pandas.read_csv(io.StringIO(text))
     mask = pandas.Series([False] * len(table), index=table.index)
     for gfx, cu_num in (("gfx942", 304), ("gfx950", 256)):
         mask |= (table["gfx"] == gfx) & (table["cu_num"] == cu_num)
-    kept = table[mask]
-    kept = kept[~kept["kernelName"].astype(str).str.startswith("_ZN")]
-    found = [[number, int(row["M"]), str(row["kernelName"])] for number, row in kept.iterrows()]
-    assert len(kept) == len(found)
-    assert list(kept.index) == [number for number, *_ in found]
-    return found
+    filtered = table[mask]
+    filtered = filtered[~filtered["kernelName"].astype(str).str.startswith("_ZN")]
+    rows = [[number, int(row["M"]), str(row["kernelName"])] for number, row in filtered.iterrows()]
+    assert len(filtered) == len(rows)
+    assert list(filtered.index) == [number for number, *_ in rows]
+    return rows
 
 
-def test_rows_are_selected_as_pandas_did() -> None:
-    """Prevents: a GEMM of another GPU's tuning, or none, in a dispatch."""
-    assert selected(PANDAS, TUNED) == [[0, 1, "a"], [3, 4, "nan"]]
+def test_selected_rows_equal_pandas() -> None:
+    """Prevents: GEMM kernels tuned for another GPU, or none, in a dispatch."""
+    assert select_rows(PANDAS, TUNED) == [[0, 1, "a"], [3, 4, "nan"]]
     frame = frames.read_csv(io.StringIO(TUNED))
     with pytest.raises(frames.FrameError, match="loc of selected rows"):
         frame[frame["M"] == 2].loc[1, "M"]
@@ -140,7 +140,7 @@ OPUS = """M,kernelId,solidx,libtype
 """
 
 
-def combined(pandas: Any, text: str, folder: Path) -> str:
+def combine(pandas: Any, text: str, folder: Path) -> str:
     """Return the table that AITER's opus_gemm/gen_instances.py writes and reads again."""
     table = pandas.read_csv(io.StringIO(text))
     table = table[table["libtype"] == "opus"]
@@ -156,14 +156,14 @@ def combined(pandas: Any, text: str, folder: Path) -> str:
     return (folder / "t").read_text("utf-8")
 
 
-def test_a_table_is_written_as_pandas_did(tmp_path: Path) -> None:
-    """Prevents: GEMMs of later trees that are generated for no tuned problem, or for others."""
+def test_written_table_equals_pandas(tmp_path: Path) -> None:
+    """Prevents: GEMM kernels of later trees for no tuned problem, or for wrong problems."""
     vars(PANDAS).update(to_numeric=frames.to_numeric, isna=frames.is_gap)
-    assert combined(PANDAS, OPUS, tmp_path) == "M,solidx,lib\n1,7,opus\n2,9,opus\n"
+    assert combine(PANDAS, OPUS, tmp_path) == "M,solidx,lib\n1,7,opus\n2,9,opus\n"
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("operation", "message"),
     [
         (lambda frame: frame["M"].astype(float), "a column as <class 'float'>"),
         (lambda frame: frame["kernelName"].astype(int), "a column as <class 'int'>"),
@@ -184,12 +184,12 @@ def test_a_table_is_written_as_pandas_did(tmp_path: Path) -> None:
         (lambda frame: frames.concat([frame]), "keeps the index"),
     ],
 )
-def test_rows_it_would_select_otherwise_are_refused(
-    ask: Callable[[frames.Frame], object], message: str
+def test_unsupported_operations_are_refused(
+    operation: Callable[[frames.Frame], object], message: str
 ) -> None:
-    """Prevents: all rows, or others than pandas selects, without a word."""
+    """Prevents: all rows, or other rows than pandas selects, without an error."""
     with pytest.raises(frames.FrameError, match=message):
-        ask(frames.read_csv(io.StringIO(TUNED)))
+        operation(frames.read_csv(io.StringIO(TUNED)))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_rows_it_would_select_otherwise_are_refused(
         ("a,\n1,2\n", "columns without a name"),
     ],
 )
-def test_a_table_it_would_read_otherwise_is_refused(text: str, message: str) -> None:
-    """Prevents: columns that slip, since pandas renames or shifts where this cannot."""
+def test_unsupported_tables_are_refused(text: str, message: str) -> None:
+    """Prevents: shifted columns in files that pandas reads by other rules."""
     with pytest.raises(frames.FrameError) as error:
         frames.read_csv(io.StringIO(text))
     assert message in str(error.value)
@@ -216,23 +216,23 @@ VALUES: dict[str, list[list[Any]]] = {
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_rows_as_an_array(text: str) -> None:
-    """Prevents: a tile's size printed with a fraction, or without, unlike by AITER's own build."""
-    # In an array numbers have one type, and in a column of a table their own.
+def test_values_have_a_common_type(text: str) -> None:
+    """Prevents: a tile size printed with or without a fraction, unlike in AITER's build."""
+    # Numbers of an array have a common type; each column of a table has a separate type.
     frame = frames.read_csv(io.StringIO(text))
     assert repr([list(row) for row in frame.values]) == repr(VALUES[text])
     assert frame.loc[1, "a"] == VALUES[text][1][0]
     assert repr(frame.loc[1, "a"]) == text.splitlines()[2].partition(",")[0]
 
 
-def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Prevents: the first column called by a name with a mark before it."""
+def test_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Prevents: a byte order mark in the name of the first column."""
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
     assert frames.read_csv(tmp_path / "t.csv").columns.tolist() == ["a", "b"]
 
 
-def test_it_is_what_a_script_imports() -> None:
-    """Prevents: the stand-in passed by, where a machine has pandas or has none."""
+def test_scripts_import_the_replacement() -> None:
+    """Prevents: a script that imports an installed pandas, or fails without pandas."""
     code = (
         "from qola.codegen.asm import frames; frames.install(); import pandas as pd, numpy as np;"
         "assert pd.read_csv is frames.read_csv and isinstance(1, np.integer); pd.set_option('a', 1)"

@@ -1,4 +1,4 @@
-"""The assembly path of AITER's later trees: tables, code objects, libraries without CK."""
+"""The assembly path of later AITER trees: tables, code objects, libraries without CK."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(
     flags: Sequence[str] = (),
     embedded: Sequence[str] | None = None,
 ) -> KernelSet:
-    """Generate a library without CK; `more` are additional sources."""
+    """Generate a library without CK. `more` are additional sources."""
     parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     config = tree.module(module, more_flags=NO_CK[module])
@@ -59,41 +59,41 @@ def run(
     return generate(tree, config, selection, archs, Folder(tree.root.parent / "out"))
 
 
-def rows_of(tree: AiterTree, header: str) -> list[str]:
+def read_rows(tree: AiterTree, header: str) -> list[str]:
     text = (tree.root.parent / "out" / "include" / header).read_text()
     return [line.strip() for line in text.splitlines() if line.startswith("    ")]
 
 
-def keys_of(made: KernelSet) -> list[str]:
-    return [code_object.key.removeprefix("hsa/") for code_object in made.code_objects]
+def list_keys(kernels: KernelSet) -> list[str]:
+    return [code_object.key.removeprefix("hsa/") for code_object in kernels.code_objects]
 
 
-def test_a_library_has_what_its_tables_name(tree: AiterTree) -> None:
-    """Prevents: a row without its code object, a code object only for MI300, or a stale digest."""
-    made = run(tree, "libmha_fwd", GFX9)
-    assert (made.kernels, made.sources, made.warnings) == ((), (), ())
-    assert made.headers == ("asm_fmha_v3_fwd_configs.hpp",)
-    assert keys_of(made) == [
+def test_library_matches_its_tables(tree: AiterTree) -> None:
+    """Prevents: a row without its code object, missing MI308 code objects, or a wrong digest."""
+    result = run(tree, "libmha_fwd", GFX9)
+    assert (result.kernels, result.sources, result.warnings) == ((), (), ())
+    assert result.headers == ("asm_fmha_v3_fwd_configs.hpp",)
+    assert list_keys(result) == [
         *(f"gfx942/fmha_v3_fwd/{gpu}/{name}.co" for gpu in ("MI300", "MI308") for name in
           ("fwd_128", "fwd_128_causal", "fwd_128_group")),
         *(f"gfx950/fmha_v3_fwd/{name}.co" for name in ("fwd_128", "fwd_128_fp8", "fwd_192")),
     ]  # fmt: skip
-    for code_object in made.code_objects:
+    for code_object in result.code_objects:
         data = (tree.root / code_object.file).read_bytes()
         assert code_object.file == code_object.key
         assert code_object.sha256 == hashlib.sha256(data).hexdigest()
-    rows = rows_of(tree, made.headers[0])
+    rows = read_rows(tree, result.headers[0])
     assert len(rows) == 6
     assert {row.split(",")[0] for row in rows} == set(GFX9)
 
 
-def test_only_archs_asked_for_are_in_it(tree: AiterTree) -> None:
-    """Prevents: a library for one arch that carries the code objects of all."""
-    made = run(tree, "libmha_fwd", ["gfx950"])
-    assert {key.split("/")[0] for key in keys_of(made)} == {"gfx950"}
-    assert all(row.startswith("gfx950") for row in rows_of(tree, made.headers[0]))
-    # Their tables still decide columns and types, so that they are inputs of the plan.
-    assert "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv" in made.inputs
+def test_library_has_only_requested_archs(tree: AiterTree) -> None:
+    """Prevents: a library for one arch that contains the code objects of all archs."""
+    result = run(tree, "libmha_fwd", ["gfx950"])
+    assert {key.split("/")[0] for key in list_keys(result)} == {"gfx950"}
+    assert all(row.startswith("gfx950") for row in read_rows(tree, result.headers[0]))
+    # Tables of other archs determine columns and types, so that they are inputs of the plan.
+    assert "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv" in result.inputs
 
 
 @pytest.mark.parametrize(
@@ -111,31 +111,31 @@ def test_only_archs_asked_for_are_in_it(tree: AiterTree) -> None:
         ("has_sink = true", set()),
     ],
 )  # fmt: skip
-def test_variants_choose_rows(tree: AiterTree, variant: str, names: set[str]) -> None:
-    """Prevents: 4 MB of code objects in a library whose manifest asks for one head dim."""
+def test_variants_select_rows(tree: AiterTree, variant: str, names: set[str]) -> None:
+    """Prevents: 4 MB of code objects in a library whose manifest selects a single head dim."""
     parsed = loads(
         f'[[modules]]\nname = "libmha_fwd"\n[[mha_fwd_variants]]\n{variant}', file="m.toml"
     )
-    kept = {
+    selected = {
         Path(row.files[0]).stem
         for table in read_tables(tree, "fmha_v3_fwd")
         for row in table.rows
         if row_fits(parsed.fwd_variants[0], row, "fmha_v3_fwd", "fwd")
     }
-    assert kept == names
+    assert selected == names
 
 
-def test_backward_keeps_what_runs_before_and_after(tree: AiterTree) -> None:
-    """Prevents: a backward kernel without the kernels around it: AITER answers -1 for them all."""
+def test_backward_includes_helper_kernels(tree: AiterTree) -> None:
+    """Prevents: a backward kernel without its helper kernels, for which AITER returns -1."""
     text = '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nhas_mask = false\nmode = "batch"\n'
-    made = run(tree, "libmha_bwd", ["gfx942"], text)
-    assert keys_of(made) == [
+    result = run(tree, "libmha_bwd", ["gfx942"], text)
+    assert list_keys(result) == [
         f"gfx942/fmha_v3_bwd/{name}.co" for name in ("bwd_128", "convert_128", "odo_128")
     ]
 
 
-def test_a_helper_serves_every_dtype(tree: AiterTree) -> None:
-    """Prevents: fp16 without dq_shuffle, whose rows say bf16 and whose code moves bytes."""
+def test_helper_kernel_serves_every_dtype(tree: AiterTree) -> None:
+    """Prevents: fp16 without dq_shuffle, whose rows say bf16 although its code only moves bytes."""
     (table,) = (t for t in read_tables(tree, "fmha_v3_bwd") if "gfx950" in t.file)
     parsed = loads(
         '[[modules]]\nname = "libmha_bwd"\n[[mha_bwd_variants]]\ndtype = "fp16"\nhdim = 128',
@@ -159,84 +159,86 @@ def test_a_helper_serves_every_dtype(tree: AiterTree) -> None:
 def test_head_dims_are_padded_as_by_aiter(
     direction: str, hdim: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    """Prevents: the row of a padded problem dropped."""
+    """Prevents: the row of a padded problem omitted."""
     assert padded(direction, *hdim) == expected
 
 
-def test_a_row_without_a_file_is_dropped(tree: AiterTree) -> None:
-    """Prevents: a process that ends where AITER loads a code object it does not ship."""
+def test_row_without_a_file_is_omitted(tree: AiterTree) -> None:
+    """Prevents: AITER ends the process because a code object does not exist."""
     (tree.root / "hsa/gfx950/fmha_v3_fwd/fwd_192.co").unlink()
     (tree.root / "hsa/gfx942/fmha_v3_fwd/MI308/fwd_128.co").unlink()
-    made = run(tree, "libmha_fwd", GFX9)
-    rows = rows_of(tree, made.headers[0])
+    result = run(tree, "libmha_fwd", GFX9)
+    rows = read_rows(tree, result.headers[0])
     assert [row for row in rows if "fwd_192" in row] == []
-    # Also where one of two GPUs lacks it: the table is the same for both.
+    # A file that only MI308 lacks removes the row, since MI300 and MI308 share the table.
     assert "gfx942, bf16, 128, fwd_128.co" not in rows
-    assert "gfx942/fmha_v3_fwd/MI300/fwd_128.co" not in keys_of(made)
-    lost = [w for w in made.warnings if "whose files are missing" in w.found]
-    assert [w.place for w in lost] == [f"hsa/{a}/fmha_v3_fwd/fmha_fwd.csv" for a in GFX9]
-    assert "MI308/fwd_128.co" in lost[0].found
-    assert "fwd_192.co" in lost[1].found
+    assert "gfx942/fmha_v3_fwd/MI300/fwd_128.co" not in list_keys(result)
+    missing = [w for w in result.warnings if "whose files are missing" in w.found]
+    assert [w.place for w in missing] == [f"hsa/{a}/fmha_v3_fwd/fmha_fwd.csv" for a in GFX9]
+    assert "MI308/fwd_128.co" in missing[0].found
+    assert "fwd_192.co" in missing[1].found
 
 
-def test_a_file_without_a_row_is_named(tree: AiterTree) -> None:
-    """Prevents: code objects that are shipped, and served by nothing, without a word."""
+def test_file_without_a_row_is_a_warning(tree: AiterTree) -> None:
+    """Prevents: code objects that the tree ships and no table uses, without a warning."""
     (tree.root / "hsa/gfx950/fmha_v3_fwd/extra.co").write_text("more")
-    made = run(tree, "libmha_fwd", GFX9)
-    (warning,) = made.warnings
+    result = run(tree, "libmha_fwd", GFX9)
+    (warning,) = result.warnings
     assert warning.place == "hsa/gfx950/fmha_v3_fwd"
     assert warning.found == "extra.co, which no row names: not embedded"
 
 
-def test_tables_of_folders_not_wanted_are_empty(tree: AiterTree) -> None:
-    """Prevents: hsa_subdirs ignored, or a row selected whose code object is left out by it."""
+def test_tables_of_excluded_subdirs_are_empty(tree: AiterTree) -> None:
+    """Prevents: hsa_subdirs ignored, or a row whose code object it excludes."""
     config = replace(tree.module("libmha_fwd", more_flags=["-DENABLE_CK=0"]), generators=())
     config = replace(config, srcs=(*config.srcs, SINK))
     for selection in (Selection(asm=False, embedded=()), Selection(asm=True, embedded=["none"])):
-        made = assembly_path(tree, config, (), selection, GFX9, Folder(tree.root.parent / "out"))
-        names = [table.name for table in made.tables]
+        result = assembly_path(tree, config, (), selection, GFX9, Folder(tree.root.parent / "out"))
+        names = [table.name for table in result.tables]
         assert names == ["asm_fmha_fwd_bf16_configs.hpp", "asm_fmha_v3_fwd_configs.hpp"]
-        assert [rows_of(tree, name) for name in names] == [[], []]
-        assert made.code_objects == ()
+        assert [read_rows(tree, name) for name in names] == [[], []]
+        assert result.code_objects == ()
 
 
-def test_gfx1250_needs_only_its_own_folder(tree: AiterTree) -> None:
-    """Prevents: TransformerEngine's gfx1250 manifest with kernels of other archs, or without."""
-    made = run(
+def test_gfx1250_needs_only_its_subdir(tree: AiterTree) -> None:
+    """Prevents: TransformerEngine's gfx1250 library without kernels, or with other archs."""
+    result = run(
         tree, "libmha_fwd", ["gfx1250"], more=[SINK], flags=["-DFAV1250_ON=1"],
         embedded=["fmha_fwd_bf16"],
     )  # fmt: skip
-    assert keys_of(made) == [f"gfx1250/fmha_fwd_bf16/{name}.co" for name in ("sink_128", "sink_64")]
-    assert made.warnings == ()
+    assert list_keys(result) == [
+        f"gfx1250/fmha_fwd_bf16/{name}.co" for name in ("sink_128", "sink_64")
+    ]
+    assert result.warnings == ()
     v3 = (tree.root.parent / "out/include/asm_fmha_v3_fwd_configs.hpp").read_text()
-    # No row for this arch, and yet the types that AITER's C++ is written for.
+    # The table has no row for gfx1250, but the field types that AITER's C++ expects.
     assert "cfg_fmha_fwd = {\n};" in v3
     assert "fmha_fwd.hdim_q: int" in v3
 
 
-def test_kernels_that_nothing_launches_are_named(tree: AiterTree) -> None:
-    """Prevents: a library that embeds kernels, answers -1 to everything, and was built well."""
+def test_kernels_without_a_launch_are_a_warning(tree: AiterTree) -> None:
+    """Prevents: a library with kernels that returns -1 for every problem, without a warning."""
     entry = tree.root / "csrc/cpp_itfs/mha_fwd.cu"
     entry.write_text(re.sub(r"(?s)#if FAV1250_ON.*?#endif\n", "", entry.read_text()))
-    made = run(tree, "libmha_fwd", ["gfx1250"], more=[SINK], embedded=["fmha_fwd_bf16"])
-    (warning,) = made.warnings
+    result = run(tree, "libmha_fwd", ["gfx1250"], more=[SINK], embedded=["fmha_fwd_bf16"])
+    (warning,) = result.warnings
     assert warning.place == SINK
     assert "with_sink, which mha_fwd in csrc/cpp_itfs/mha_fwd.cu does not call" in warning.found
 
 
-def test_the_tree_is_not_written_to(tree: AiterTree) -> None:
-    """Prevents: rows dropped in the user's own checkout."""
+def test_tree_is_not_modified(tree: AiterTree) -> None:
+    """Prevents: rows removed from tables in the user's checkout."""
     before = {p: p.stat().st_mtime_ns for p in tree.root.rglob("*")}
     run(tree, "libmha_bwd", ["gfx942"])
     assert {p: p.stat().st_mtime_ns for p in tree.root.rglob("*")} == before
 
 
-def test_a_directory_that_is_listed_backwards(tree: AiterTree, monkeypatch: object) -> None:
-    """Prevents: another header on another file system."""
+def test_header_does_not_depend_on_directory_order(tree: AiterTree, monkeypatch: object) -> None:
+    """Prevents: a header that differs between file systems."""
     run(tree, "libmha_fwd", GFX9)
     header = tree.root.parent / "out/include/asm_fmha_v3_fwd_configs.hpp"
     first = header.read_bytes()
-    for arch in (*GFX9, "gfx1250"):  # written in another order
+    for arch in (*GFX9, "gfx1250"):  # recreates the entry, in another order
         folder = tree.root / "hsa" / arch
         folder.rename(tree.root / "aside")
         (tree.root / "aside").rename(folder)
@@ -245,23 +247,23 @@ def test_a_directory_that_is_listed_backwards(tree: AiterTree, monkeypatch: obje
 
 
 def finding_of(tree: AiterTree, *arguments: Any, **more: Any) -> Finding:
-    """Return the only finding of a call of `run` that fails."""
+    """Return the only finding of a failing call of `run`."""
     with pytest.raises(CodegenError) as error:
         run(tree, *arguments, **more)
     (finding,) = error.value.findings
     return finding
 
 
-def test_an_arch_without_kernels_is_refused(tree: AiterTree) -> None:
-    """Prevents: an empty library for an arch that the tree has no assembly kernels for."""
+def test_arch_without_kernels_is_refused(tree: AiterTree) -> None:
+    """Prevents: an empty library for an arch without assembly kernels in the tree."""
     finding = finding_of(tree, "libmha_fwd", ["gfx1100", "gfx942"])
     assert finding.place == "module libmha_fwd, gfx1100"
     assert finding.found == "no assembly kernel for the manifest, and -DENABLE_CK=0"
     assert "remove gfx1100" in finding.fix
 
 
-def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
-    """Prevents: a library without CK that serves no problem of the manifest."""
+def test_variant_without_kernels_is_refused(tree: AiterTree) -> None:
+    """Prevents: a library without CK that serves no problem of a variant."""
     text = "[[mha_fwd_variants]]\nhdim = [128, 96]\n[[mha_fwd_variants]]\nhdim = 128"
     with pytest.raises(CodegenError) as error:
         run(tree, "libmha_fwd", GFX9, text + "\nhas_dropout = true\n")
@@ -273,8 +275,8 @@ def test_a_variant_without_kernels_is_refused(tree: AiterTree) -> None:
     assert second.place == "[[mha_fwd_variants]] #2 (line 5)"
 
 
-def test_a_folder_without_tables_is_refused(tree: AiterTree) -> None:
-    """Prevents: a compile that fails for a header without its types."""
+def test_subdir_without_tables_is_refused(tree: AiterTree) -> None:
+    """Prevents: a failing compile because a header does not declare its types."""
     (tree.root / "hsa/gfx1250/fmha_fwd_bf16/fmha_fwd_bf16.csv").unlink()
     finding = finding_of(tree, "libmha_fwd", ["gfx942"], more=[SINK])
     assert finding.place == "hsa/codegen.py -m fmha_fwd_bf16"
@@ -291,8 +293,8 @@ def test_a_folder_without_tables_is_refused(tree: AiterTree) -> None:
         (b'knl_name,co_name\n"' + b"a" * 200_000 + b'",a.co\n', "Error: field larger than"),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(tree: AiterTree, data: bytes, found: str) -> None:
-    """Prevents: kernels under the names of others, from columns that slipped; a traceback."""
+def test_invalid_table_is_refused(tree: AiterTree, data: bytes, found: str) -> None:
+    """Prevents: kernels with wrong names because of shifted columns, or a traceback."""
     (tree.root / "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv").write_bytes(data)
     finding = finding_of(tree, "libmha_fwd", ["gfx950"])
     assert finding.place == "hsa/gfx942/fmha_v3_fwd/fmha_fwd.csv"
@@ -300,7 +302,7 @@ def test_a_file_that_is_no_table_is_refused(tree: AiterTree, data: bytes, found:
 
 
 def test_comments_in_tables(tree: AiterTree) -> None:
-    """Prevents: a commented row read as a kernel: AITER's script reads them so, too."""
+    """Prevents: a commented row read as a kernel, unlike by AITER's script."""
     path = tree.root / "hsa/gfx950/fmha_v3_fwd/fmha_fwd.csv"
     header, first, *rest = path.read_text().splitlines()
     lines = ["// a table", header, f"{first} // the first", "/* not", *rest, "these */", "# end"]
@@ -310,8 +312,8 @@ def test_comments_in_tables(tree: AiterTree) -> None:
     assert next(csv.reader([table.text(table.rows).splitlines()[1]]))[0] == "bf16"
 
 
-def test_a_script_that_writes_something_else_is_refused(tree: AiterTree) -> None:
-    """Prevents: an output of another kind taken for the table."""
+def test_script_with_unexpected_output_is_refused(tree: AiterTree) -> None:
+    """Prevents: an unknown output file of AITER's script used as the table."""
     script = tree.root / "hsa/codegen.py"
     script.write_text(script.read_text().replace("asm_{args.module}_configs", "asm_{args.module}"))
     finding = finding_of(tree, "libmha_fwd", GFX9)
@@ -319,15 +321,15 @@ def test_a_script_that_writes_something_else_is_refused(tree: AiterTree) -> None
     assert finding.expected.startswith("asm_fmha_v3_fwd_configs.hpp")
 
 
-def test_a_tree_whose_sources_need_ck_is_refused(tree: AiterTree) -> None:
-    """Prevents: -DENABLE_CK=0 on an AITER that has no library without CK."""
+def test_tree_whose_sources_need_ck_is_refused(tree: AiterTree) -> None:
+    """Prevents: -DENABLE_CK=0 accepted for an AITER that cannot build libraries without CK."""
     (tree.root / "hsa/codegen.py").unlink()
     finding = finding_of(tree, "libmha_bwd", ["gfx942"])
     assert finding.found == "-DENABLE_CK=0, and no source that includes asm_*_configs.hpp"
 
 
-def test_a_direction_of_ck_that_stays_is_a_warning(tree: AiterTree) -> None:
-    """Prevents: kernels of CK missed in a library that was built without them."""
+def test_remaining_direction_of_ck_is_a_warning(tree: AiterTree) -> None:
+    """Prevents: kernels of CK missing in a library without CK, without a warning."""
     config = replace(
         tree.module("libmha_bwd", more_flags=["-DENABLE_CK=0"]), flags_hip=("-DENABLE_CK=0",)
     )
@@ -339,8 +341,8 @@ def test_a_direction_of_ck_that_stays_is_a_warning(tree: AiterTree) -> None:
     assert warning.fix == 'write "bwd" into drop_directions'
 
 
-def test_which_folders_a_library_launches(tree: AiterTree, aiter_tree: Path) -> None:
-    """Prevents: hsa_subdirs refused that the sources launch, or taken that nothing does."""
+def test_launched_subdirs(tree: AiterTree, aiter_tree: Path) -> None:
+    """Prevents: hsa_subdirs refused although sources launch them, or accepted without a launch."""
     config = tree.module("libmha_fwd", more_flags=["-DENABLE_CK=0"])
     assert launched_subdirs(tree, config) == ("fmha_v3_fwd",)
     with_sink = replace(config, srcs=(*config.srcs, SINK))
@@ -361,20 +363,20 @@ def test_which_folders_a_library_launches(tree: AiterTree, aiter_tree: Path) -> 
     ],
 )
 def test_without_ck(flags: tuple[str, ...], expected: bool) -> None:
-    """Prevents: CK's kernels left out of a library that is to have them."""
+    """Prevents: CK's kernels omitted from a library that needs them."""
     assert ModuleConfig("libmha_fwd", flags_cc=flags).without_ck is expected
 
 
 def test_numbers_of_a_row() -> None:
-    """Prevents: a gap in a table, which C++ sees as 0, read as a column that is not there."""
-    written = {"hdim_q": " 128", "hdim_v": "64.0", "mask": "", "mode": " 1. "}
-    row = ConfigRow("gfx942", "t", written, ())
-    assert [row.number(name) for name in (*written, "none")] == [128, 64, 0, 1, None]
+    """Prevents: an empty field, which C++ reads as 0, treated as an absent column."""
+    fields = {"hdim_q": " 128", "hdim_v": "64.0", "mask": "", "mode": " 1. "}
+    row = ConfigRow("gfx942", "t", fields, ())
+    assert [row.number(name) for name in (*fields, "none")] == [128, 64, 0, 1, None]
 
 
 @pytest.mark.parametrize("text", ["x", "0.5", "1e2", "nan", "."])
-def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) -> None:
-    """Prevents: a row chosen for every mask because its mask cannot be parsed."""
+def test_non_numeric_column_is_an_error(tree: AiterTree, text: str) -> None:
+    """Prevents: a row selected for every mask because its mask cannot be parsed."""
     folder = tree.root / "hsa/gfx942/fmha_v3_fwd"
     (folder / "more.csv").write_text(
         f"/* of\nlines */\nmask,knl_name,co_name # names\n\n1,a,a.co\n{text},b,b.co\n"
@@ -389,7 +391,7 @@ def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) 
     assert (finding.found, finding.expected.split(",")[0]) == (f"mask = {text}", "a whole number")
 
 
-def test_errors_are_of_codegen(tree: AiterTree) -> None:
-    """Prevents: a traceback in place of findings where the script itself fails."""
+def test_failing_script_is_a_codegen_error(tree: AiterTree) -> None:
+    """Prevents: a traceback instead of findings if AITER's script fails."""
     (tree.root / "hsa/codegen.py").write_text("import pandas\npandas.read_parquet('x')\n")
     assert "has no attribute 'read_parquet'" in finding_of(tree, "libmha_fwd", GFX9).found

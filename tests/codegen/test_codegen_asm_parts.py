@@ -1,4 +1,4 @@
-"""v3 tables and the problems variants ask for, apart from any tree."""
+"""Assembly (v3) tables and the problems that variants select, without an AITER tree."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def kernel(
     return AsmKernel("f", "gfx942", direction, hdim_q=hdim[0], hdim_v=hdim[1], **values)  # type: ignore[arg-type]
 
 
-def test_a_row_of_gfx942_forward_is_two_kernels() -> None:
-    """Prevents: MI308 without kernels, or with those of MI300."""
-    one, two = read_rows(ROW, HSA)
-    assert (one.file, two.file) == (f"{HSA}/MI300/k.co", f"{HSA}/MI308/k.co")
-    fields = (one.dtype, one.hdim_q, one.hdim_v, one.mode, one.mask)
+def test_gfx942_forward_row_has_two_kernels() -> None:
+    """Prevents: MI308 without kernels, or with the kernels of MI300."""
+    mi300, mi308 = read_rows(ROW, HSA)
+    assert (mi300.file, mi308.file) == (f"{HSA}/MI300/k.co", f"{HSA}/MI308/k.co")
+    fields = (mi300.dtype, mi300.hdim_q, mi300.hdim_v, mi300.mode, mi300.mask)
     assert fields == ("bf16", 128, 128, "group", True)
 
 
 def test_launches_are_matched_by_value() -> None:
-    """Prevents: true and 1, or an argument left at its default, taken for different kernels."""
+    """Prevents: true and 1, or an omitted default argument, treated as different kernels."""
     (call,) = read_calls(ROW + CALL + CALL, HSA)
     assert [k.file.rpartition("/")[2] for k in call.kernels] == ["k.co", "k.co"]
     short = ROW.replace("gfx942, 2,        true", "gfx942, 1")
@@ -60,14 +60,14 @@ def test_launches_are_matched_by_value() -> None:
         (ROW + CALL.replace(", 2, true", ", 1, true"), "without a table row"),
     ],
 )
-def test_what_is_not_understood_is_told(text: str, part: str) -> None:
-    """Prevents: a kernel that is not embedded because its launch was overlooked."""
+def test_unknown_launches_are_errors(text: str, part: str) -> None:
+    """Prevents: a kernel that is not embedded because its launch is not recognized."""
     with pytest.raises(CodegenError, match=part):
         read_calls(text, HSA)
 
 
-def test_a_launch_in_another_form_is_told() -> None:
-    """Prevents: a backward launch that another AITER writes in another way passed over."""
+def test_unknown_backward_launches_are_errors() -> None:
+    """Prevents: a backward launch with another syntax in a later AITER that is ignored."""
     row = (
         "template<> struct FmhaBwdV3Buf<fmha_bwd_dq_dk_dv_v3_traits_<64, 64, FmhaBwdBf16, 0, "
         "false, 0, false, false, false, GPUArch::gfx942>> { static constexpr const char * "
@@ -103,13 +103,15 @@ def test_a_launch_in_another_form_is_told() -> None:
         ("bwd", (128, 64), None),
     ],
 )
-def test_buckets(direction: str, problem: tuple[int, int], bucket: tuple[int, int] | None) -> None:
-    """Prevents: code objects embedded for other head dims than the dispatch picks."""
+def test_v3_buckets(
+    direction: str, problem: tuple[int, int], bucket: tuple[int, int] | None
+) -> None:
+    """Prevents: embedded code objects for other head dims than the dispatch selects."""
     assert v3_bucket(direction, *problem) == bucket
 
 
-def test_fits_looks_at_every_dimension() -> None:
-    """Prevents: a dimension of the manifest that does not narrow the embedded kernels."""
+def test_fits_checks_every_field() -> None:
+    """Prevents: a field of the manifest that does not restrict the embedded kernels."""
     (variant,) = variants(
         "bwd",
         '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n',
@@ -134,8 +136,8 @@ def test_fits_looks_at_every_dimension() -> None:
         "has_bias = true\nhas_alibi = false",
     ],
 )
-def test_v3_serves_no_such_problem(line: str) -> None:
-    """Prevents: kernels embedded for a variant that v3 turns away."""
+def test_v3_refuses_problems(line: str) -> None:
+    """Prevents: embedded kernels for a variant that v3 does not support."""
     (variant,) = variants("bwd", f"[[mha_bwd_variants]]\nhdim = 128\n{line}\n")
     assert not fits(variant, kernel())
     assert "if(" not in domain_header("libmha_bwd", [variant])
@@ -154,19 +156,19 @@ BWD = (
 
 @pytest.mark.parametrize(("module", "text"), [("fwd", FWD), ("bwd", BWD)])
 def test_domain_header_is_golden(repo_root: Path, module: str, text: str) -> None:
-    """Prevents: problems handed to v3 that the manifest does not ask for."""
+    """Prevents: v3 called for problems that the manifest does not select."""
     golden = repo_root / f"tests/golden/asm/domain_{module}.h"
     assert domain_header(f"libmha_{module}", variants(module, text)) == golden.read_text()
 
 
 @pytest.mark.parametrize("module", ["fwd", "bwd"])
-def test_without_variants_everything_is_asked_for(repo_root: Path, module: str) -> None:
-    """Prevents: a library with all kernels that uses none of its assembly ones."""
+def test_domain_header_without_variants(repo_root: Path, module: str) -> None:
+    """Prevents: a library with all kernels that never calls its assembly kernels."""
     golden = repo_root / f"tests/golden/asm/domain_{module}_all.h"
     assert domain_header(f"libmha_{module}", ()) == golden.read_text()
 
 
-def test_the_header_does_not_depend_on_line_numbers() -> None:
+def test_domain_header_ignores_line_numbers() -> None:
     """Prevents: libraries rebuilt because a comment was added to the manifest."""
     moved = domain_header("libmha_bwd", variants("bwd", "\n# comment\n" + BWD))
     assert moved == domain_header("libmha_bwd", variants("bwd", BWD))

@@ -1,4 +1,4 @@
-"""Kernel generation on the real tree, of whole receipts: identity with CK's own output, counts."""
+"""Kernel generation on the real tree, for whole receipts: equality with CK's output, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from tests.codegen.generating import BOTH, HEADER, files_of, own_output, roles, run
+from tests.codegen.generating import BOTH, HEADER, read_files, roles, run, run_generate_py
 
 BACKWARD = """
 [[modules]]
@@ -42,18 +42,20 @@ def tree(aiter_tree: Path) -> AiterTree:
         ("libmha_bwd", 801, BOTH, "gfx9,gfx950"),
     ],
 )
-def test_a_full_receipt_is_identical_to_ck(
+def test_full_receipt_is_identical_to_ck(
     tree: AiterTree, tmp_path: Path, module: str, receipt: int, archs: tuple[str, ...], targets: str
 ) -> None:
-    """Prevents: a kernel or a dispatch that differs from the one that AITER compiles."""
+    """Prevents: a kernel or a dispatch that differs from the files that AITER compiles."""
     forward = module == "libmha_fwd"
     directions = ("fwd", "fwd_splitkv", "batch_prefill") if forward else ("bwd",)
     expected: dict[str, bytes] = {}
     for direction in directions:
-        expected |= files_of(own_output(tree, tmp_path / direction, direction, receipt, targets))
+        expected |= read_files(
+            run_generate_py(tree, tmp_path / direction, direction, receipt, targets)
+        )
     out = tmp_path / "out"
     kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep=True)
-    found = {**files_of(tmp_path / "out/kernels"), **files_of(tmp_path / "out/dispatch")}
+    found = {**read_files(tmp_path / "out/kernels"), **read_files(tmp_path / "out/dispatch")}
     del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
     assert sorted(found) == sorted(expected)
     assert [name for name, data in expected.items() if found[name] != data] == []
@@ -66,8 +68,8 @@ def test_a_full_receipt_is_identical_to_ck(
         ("libmha_fwd", ("gfx942",), {"fwd": 492}),
         ("libmha_fwd", ("gfx950",), {"fwd": 528}),
         ("libmha_fwd", BOTH, {"fwd": 1020}),
-        # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more, and
-        # rows of gfx942's tiles behind those of its own: 384.
+        # Without unreachable kernels: gfx950's buckets 32 and 96 follow 64 and 128 (1,864 kernels),
+        # and rows with gfx942's tiles follow gfx950's rows (384 kernels).
         ("libmha_bwd", ("gfx942",), {"dq_dk_dv": 4480, "dot_do_o": 60, "convert_dq": 120}),
         ("libmha_bwd", ("gfx950",), {"dq_dk_dv": 3200, "dot_do_o": 36, "convert_dq": 84}),
     ],
@@ -75,43 +77,43 @@ def test_a_full_receipt_is_identical_to_ck(
 def test_receipt_700(
     tree: AiterTree, tmp_path: Path, module: str, archs: tuple[str, ...], expected: dict[str, int]
 ) -> None:
-    """Prevents: TransformerEngine's matrix missing kernels, or having idle ones."""
+    """Prevents: TransformerEngine's kernel set with missing or unreachable kernels."""
     kernels = run(tree, tmp_path, module=module, receipt=700, archs=archs)
     assert roles(kernels) == expected
-    own = ("bwd",) if module == "libmha_bwd" else ("fwd", "fwd_splitkv", "batch_prefill")
+    directions = ("bwd",) if module == "libmha_bwd" else ("fwd", "fwd_splitkv", "batch_prefill")
     assert [source.name for source in kernels.sources if source.archs == archs] == [
-        *(f"fmha_{direction}_api.cpp" for direction in own),
+        *(f"fmha_{direction}_api.cpp" for direction in directions),
         f"{module.removeprefix('lib')}.cpp",
     ]
-    # The other directions have no kernels, and a dispatch that links and answers -1.
-    for direction in own[1:]:
+    # The other directions have no kernels, and a dispatch that only returns -1.
+    for direction in directions[1:]:
         text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
         assert "(void)t; (void)s; (void)a;" in text
         assert "if(t." not in text
 
 
-def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
-    """Return the conditions of a dispatch of one arch and dtype on each head dim, by bucket."""
+def read_buckets(dispatch: Path) -> dict[tuple[int, int], str]:
+    """Return the rows of each head dim bucket in a dispatch of one arch and dtype."""
     head = r"if\(t\.hdim_q <= (\d+) && t\.hdim_v <= (\d+)\)"
     _, *parts = re.split(head, dispatch.read_text())
-    # What follows the last one ends the dispatch: brackets and -1.
+    # Braces and -1 follow the last bucket.
     texts = [re.sub(r"\s*else $", "", part).partition("\n            }")[0] for part in parts[2::3]]
     return {(int(q), int(v)): t for q, v, t in zip(parts[::3], parts[1::3], texts, strict=True)}
 
 
-def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: kernels built for nothing, and a problem that ends elsewhere without them."""
-    of: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
-    every = run(tree, tmp_path / "all", keep=True, **of)
-    reached = run(tree, tmp_path / "some", explain=True, **of)
-    before = buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
-    after = buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
+def test_unreachable_kernels_are_omitted(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: unreachable kernels in a library, or a problem that another kernel runs."""
+    request: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
+    complete = run(tree, tmp_path / "all", keep=True, **request)
+    reached = run(tree, tmp_path / "some", explain=True, **request)
+    before = read_buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
+    after = read_buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
     assert list(before) == [(64, 64), (128, 128), (32, 32), (96, 96), (256, 256)]
     assert list(after) == [(64, 64), (128, 128), (256, 256)]
     for bucket, text in after.items():
-        rows, left = (re.split(r"\bif\(\(", of) for of in (before[bucket], text))
+        rows, left = (re.split(r"\bif\(\(", part) for part in (before[bucket], text))
         assert [row.strip() for row in left if row not in rows] == []
-    gone = {k.name for k in every.kernels} - {k.name for k in reached.kernels}
+    gone = {k.name for k in complete.kernels} - {k.name for k in reached.kernels}
     reasons = {e.dropped_by for e in reached.explanations if e.name in gone}
     row = "unreachable: rows before it in the dispatch take all its problems: "
     bucket_ = "unreachable: the dispatch tests the {} bucket before that of {}, and it takes all"
@@ -119,29 +121,29 @@ def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> Non
     for start in starts:
         assert any(reason.startswith(start) for reason in reasons)
     assert all(reason.startswith(starts) for reason in reasons)
-    assert [w.fix for w in every.warnings if "unreachable" in w.found] == [
+    assert [w.fix for w in complete.warnings if "unreachable" in w.found] == [
         "leave keep_unreachable out of [build]"
     ] * 3
     assert reached.warnings == ()
 
 
-def test_a_library_of_one_arch_gets_that_arch_s_dispatch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a restricted library whose dispatch names kernels of the arch that is left out."""
+def test_single_arch_library_has_its_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a single-arch library whose dispatch calls kernels of another arch."""
     for module in ("libmha_fwd", "libmha_bwd"):
         run(tree, tmp_path / module, module=module, receipt=700, archs=BOTH)
         for arch in BOTH:
             run(tree, tmp_path / module / arch, module=module, receipt=700, archs=(arch,))
-            single = files_of(tmp_path / module / arch / "dispatch")
-            assert files_of(tmp_path / module / f"dispatch_{arch}") == single
+            single = read_files(tmp_path / module / arch / "dispatch")
+            assert read_files(tmp_path / module / f"dispatch_{arch}") == single
 
 
-def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: gfx942's assembly kernels launched on gfx950, or one arch's dispatch not linked."""
+def test_entry_calls_v3_of_the_device_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: gfx942's assembly kernels launched on gfx950, or a missing dispatch of an arch."""
     variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [{}]\nhas_mask = false\n'
     calls = {
-        # Both archs have v3 kernels: each is asked on its own device.
+        # Both archs have v3 kernels: the entry calls the dispatch of the device's arch.
         "128": {"": {"gfx942", "gfx950"}, "_gfx942": {"gfx942"}, "_gfx950": {"gfx950"}},
-        # Only gfx950 has: the library for both must still ask.
+        # Only gfx950 has v3 kernels: the library for both archs must check the device's arch.
         "[192, 128]": {"": {"gfx950"}, "_gfx942": set(), "_gfx950": {"gfx950"}},
     }
     for hdim, folders in calls.items():
@@ -152,8 +154,8 @@ def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path)
             entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
             assert set(re.findall(r"(gfx\d+)::fmha_fwd_v3", entry)) == archs
             assert ("get_gpu_arch()" in entry) == (folder == "")
-            chosen = BOTH if not folder else (folder[1:],)
-            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == chosen}
+            entry_archs = BOTH if not folder else (folder[1:],)
+            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == entry_archs}
             assert linked == {f"asm_fmha_fwd_v3_{arch}.cpp" for arch in archs}
         assert {c.arch for c in kernels.code_objects} == folders[""]
 
@@ -162,13 +164,13 @@ def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path)
     ("module", "hdim", "archs"),
     [("libmha_fwd", "[192, 128]", ("gfx950",)), ("libmha_bwd", "64", BOTH)],
 )
-def test_assembly_kernels_alone_will_do(
+def test_assembly_kernels_without_ck_kernels(
     tree: AiterTree, tmp_path: Path, module: str, hdim: str, archs: tuple[str, ...]
 ) -> None:
-    """Prevents: a variant refused that assembly kernels serve on every arch without CK's."""
+    """Prevents: a refused variant although assembly kernels serve it on every arch."""
     fwd = ("fwd", "fwd_splitkv", "batch_prefill")
     drop = fwd if module == "libmha_fwd" else ("bwd",)
     text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
     kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
-    assert {found.arch for found in kernels.code_objects} == set(archs)
+    assert {code_object.arch for code_object in kernels.code_objects} == set(archs)
     assert all(role.startswith("asm_") for role in roles(kernels))

@@ -1,4 +1,4 @@
-"""Kernel generation on the real tree: kernels, dispatch, and every failure."""
+"""Kernel generation on the real tree: kernels, dispatches, and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError
 from qola.folder import Folder
-from tests.codegen.generating import BOTH, HEADER, QUICKSTART, own_output, roles, run
+from tests.codegen.generating import BOTH, HEADER, QUICKSTART, roles, run, run_generate_py
 
 BACKWARD = (
     HEADER + '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
@@ -39,7 +39,7 @@ def tree(aiter_tree: Path) -> AiterTree:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
-    """Return a cache for tests of cached answers."""
+    """Return a cache of generator answers for tests that accept cached ones."""
     return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
 
@@ -50,10 +50,10 @@ def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) ->
     return str(error.value)
 
 
-def test_quickstart_is_14_kernels(
+def test_quickstart_has_14_kernels(
     tree: AiterTree, answers: AnswerCache, tmp_path: Path, repo_root: Path
 ) -> None:
-    """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
+    """Prevents: unnoticed changes of the kernels in the quickstart library."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
     golden = repo_root / "tests/golden/quickstart_kernels.txt"
     assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
@@ -71,8 +71,8 @@ def test_quickstart_is_14_kernels(
 
 
 @pytest.mark.thorough
-def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a second variant orphaning the kernels of the first."""
+def test_variants_share_a_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a second variant whose dispatch drops kernels of the first variant."""
     second = (
         '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_lse = true\nhas_bias = true\n'
         'has_dropout = false\nhas_mask = false\nmode = "batch"\n'
@@ -81,21 +81,25 @@ def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
     assert Counter(k.variants for k in kernels.kernels) == {(0,): 14, (1,): 2}
     api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
     assert api.count("using trait_ = ") == 16
-    # In CK's order: the full dispatch restricted to these, entry for entry.
-    own = own_output(tree, tmp_path / "own", "fwd", 600, "gfx950") / "fmha_fwd_api.cpp"
-    lines = [line.strip() for line in own.read_text().splitlines() if "using trait_ = " in line]
-    kept = [line.strip() for line in api.splitlines() if "using trait_ = " in line]
+    # Rows keep CK's order: they are a subsequence of the full dispatch.
+    full_dispatch = (
+        run_generate_py(tree, tmp_path / "own", "fwd", 600, "gfx950") / "fmha_fwd_api.cpp"
+    )
+    lines = [
+        line.strip() for line in full_dispatch.read_text().splitlines() if "using trait_ = " in line
+    ]
+    selected = [line.strip() for line in api.splitlines() if "using trait_ = " in line]
     remaining = iter(lines)
-    assert all(line in remaining for line in kept)
+    assert all(line in remaining for line in selected)
 
 
 @pytest.mark.thorough
-def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a kernel two variants want generated twice, or credited to one of them."""
+def test_overlapping_variants_with_receipts(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a shared kernel generated twice, or attributed to only one of its variants."""
     again = QUICKSTART.removeprefix(HEADER) + 'receipt = 100\nmode = "batch"\n'
     kernels = run(tree, tmp_path, QUICKSTART + again, receipt=700, drop=["batch_prefill"])
     counts = Counter((k.direction, k.variants) for k in kernels.kernels)
-    # Receipt 100 adds logits and skip, and split-KV kernels, which 700 has none of.
+    # Unlike receipt 700, receipt 100 has logits, skip and split-KV kernels.
     assert counts["fwd", (0, 1)] == 12
     assert counts["fwd", (0,)] == 2
     assert counts["fwd", (1,)] == 12
@@ -105,8 +109,8 @@ def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a split-KV dispatch that calls combine kernels nobody compiles."""
+def test_splitkv_includes_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a split-KV dispatch that calls combine kernels which are not compiled."""
     kernels = run(tree, tmp_path, QUICKSTART, archs=BOTH)
     split = [k for k in kernels.kernels if k.direction == "fwd_splitkv"]
     assert {k.role for k in split} == {"splitkv", "splitkv_combine"}
@@ -127,10 +131,10 @@ def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> 
     assert archs == {("gfx942",), ("gfx950",)}
 
 
-def test_backward_kernels_follow_their_rows(
+def test_backward_rows_include_helper_kernels(
     tree: AiterTree, answers: AnswerCache, tmp_path: Path
 ) -> None:
-    """Prevents: helper kernels of the backward missing for the rows that are kept."""
+    """Prevents: missing backward helper kernels for the selected rows."""
     kernels = backward(tree, tmp_path, answers)
     # 2 masks x 7 paddings: dpad and dvpad of 0, 8 or 1 each, without 8/0 and 8/1.
     assert roles(kernels) == {"dq_dk_dv": 14, "dot_do_o": 2, "convert_dq": 2}
@@ -142,11 +146,11 @@ def test_backward_kernels_follow_their_rows(
 def test_explanations_cover_every_kernel(
     tree: AiterTree, answers: AnswerCache, tmp_path: Path
 ) -> None:
-    """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
+    """Prevents: a kernel of the receipts in use without a reason why it is in or out."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
     assert {e.direction for e in kernels.explanations} == {"fwd", "fwd_splitkv", "batch_prefill"}
-    kept = {e.name for e in kernels.explanations if not e.dropped_by}
-    assert kept == {kernel.name for kernel in kernels.kernels}
+    included = {e.name for e in kernels.explanations if not e.dropped_by}
+    assert included == {kernel.name for kernel in kernels.kernels}
     reasons = {e.dropped_by for e in kernels.explanations}
     assert {
         "",
@@ -162,10 +166,10 @@ def test_explanations_cover_every_kernel(
 
 
 def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: "no variant has mask=yes" where one has it, only not with this dtype."""
-    one = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "bf16"\nhas_mask = false\n'
-    two = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "fp16"\nhas_mask = true\n'
-    kernels = run(tree, tmp_path, one + two, receipt=700, explain=True)
+    """Prevents: "no variant has mask=yes" although a variant has it with another dtype."""
+    bf16_variant = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "bf16"\nhas_mask = false\n'
+    fp16_variant = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "fp16"\nhas_mask = true\n'
+    kernels = run(tree, tmp_path, bf16_variant + fp16_variant, receipt=700, explain=True)
     reasons = {e.dropped_by for e in kernels.explanations}
     assert (
         "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 3), lacks mask=yes"
@@ -173,8 +177,8 @@ def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> N
     )
 
 
-def test_a_hole_in_the_dispatch_names_the_variant(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: hdim 64 with alibi answered by -1 in a library that has hdim 128 with alibi."""
+def test_dispatch_hole_names_the_variant(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: hdim 64 with alibi returns -1 in a library that has hdim 128 with alibi."""
     text = (
         '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [64, 128]\nhas_lse = true\n'
         "has_alibi = false\nhas_bias = false\n"
@@ -187,7 +191,7 @@ def test_a_hole_in_the_dispatch_names_the_variant(tree: AiterTree, tmp_path: Pat
 
 
 def test_known_receipts(tree: AiterTree) -> None:
-    """Prevents: a receipt of this CK refused, or a number it takes for "everything" accepted."""
+    """Prevents: a receipt of this CK refused, or an unknown number accepted as "all kernels"."""
     assert known_receipts(tree, "libmha_fwd") == (
         *(0, 1, 2, 3, 4, 100, 200, 600, 700, 800, 801, 888),
     )
@@ -249,7 +253,7 @@ def test_known_receipts(tree: AiterTree) -> None:
         ("", {"module": "module_cache"}, ["no call of CK's generate.py"]),
     ],
 )
-def test_what_cannot_be_generated_is_told(
+def test_invalid_requests_are_errors(
     tree: AiterTree, tmp_path: Path, manifest: str, arguments: dict[str, Any], parts: list[str]
 ) -> None:
     """Prevents: a wrong receipt, variant, arch or module silently building too much or nothing."""
@@ -259,7 +263,7 @@ def test_what_cannot_be_generated_is_told(
 
 
 def test_filters_on_names_are_refused(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: an overridden generator command whose --filter would quietly be ignored."""
+    """Prevents: an overridden generator command whose --filter is silently ignored."""
     command = f"f'{{CK_DIR}}/{tree.fmha_dir.partition('/composable_kernel/')[2]}/generate.py"
     command += ' -d fwd --filter "*bf16*" --output_dir {{}}\''
     module = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
@@ -293,7 +297,7 @@ sys.addaudithook(hook)
 """
 
 
-def test_the_pinned_generators_ask_nothing_of_the_machine(
+def test_pinned_generators_read_only_the_tree(
     tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: a cached plan of a pinned AITER that depends on a file outside of the tree."""
@@ -307,11 +311,11 @@ def test_the_pinned_generators_ask_nothing_of_the_machine(
     python = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
     python += [python[0].with_name(f"python{sysconfig.get_config_var('py_version_nodot')}.zip")]
     package = os.path.dirname(os.path.abspath(process.__file__))
-    own = [tree.root, scratch, Path(package).parent, Path("/dev/null"), log, *python]
-    places = {Path(real) for path in own for real in (path.absolute(), os.path.realpath(path))}
+    allowed = [tree.root, scratch, Path(package).parent, Path("/dev/null"), log, *python]
+    places = {Path(real) for path in allowed for real in (path.absolute(), os.path.realpath(path))}
     above = {parent for place in places for parent in place.parents}
-    looks = set(log.read_text().splitlines())
-    assert len(looks) > 100
-    for look in sorted(looks):
-        path = Path(os.path.normpath(look.split(" ", 1)[1]))
-        assert path in above or not places.isdisjoint((path, *path.parents)), look
+    accesses = set(log.read_text().splitlines())
+    assert len(accesses) > 100
+    for access in sorted(accesses):
+        path = Path(os.path.normpath(access.split(" ", 1)[1]))
+        assert path in above or not places.isdisjoint((path, *path.parents)), access

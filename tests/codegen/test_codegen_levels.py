@@ -1,4 +1,4 @@
-"""The level of each direction of different Composable Kernels, and the generated files."""
+"""The level that each direction of a Composable Kernel reaches, and the generated files."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def run(
     return generate(tree, tree.module("libmha_fwd"), selection, archs, Folder(out), explain=True)
 
 
-def plant_byte_code(source: Path) -> None:
-    """Write byte code that does not match its source, and that Python loads unchecked."""
+def write_wrong_byte_code(source: Path) -> None:
+    """Write byte code that differs from its source, and that Python loads without a check."""
     text = source.read_text()
     source.write_text("raise SystemExit('planted')\n")
     py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     source.write_text(text)
 
 
-def test_byte_code_is_not_read(tmp_path: Path) -> None:
-    """Prevents: generators that run code which is in no source and no digest of the tree."""
+def test_byte_code_is_ignored(tmp_path: Path) -> None:
+    """Prevents: a generator that runs code outside of its sources and of the tree's digest."""
     tree = make_tree(tmp_path / "tree")
     folder = tree.root / tree.fmha_dir
-    plant_byte_code(folder / "switches.py")
+    write_wrong_byte_code(folder / "switches.py")
     plain = [sys.executable, "-B", str(folder / "generate.py"), "--help"]
     result = subprocess.run(plain, capture_output=True, text=True, check=False, env={})
     assert result.stderr == "planted\n"
     assert run(tree, tmp_path / "out").kernels
-    # The same for AITER's scripts, and the programs that they start.
+    # AITER's scripts and their child processes must ignore byte code, too.
     child = [sys.executable, "-c", f"import sys; sys.path += [{str(folder)!r}]; import switches"]
     (folder / "asm.py").write_text(
         f"import subprocess, switches\nsubprocess.run({child}, check=True)\n"
@@ -64,8 +64,8 @@ def test_byte_code_is_not_read(tmp_path: Path) -> None:
     run_module("qola.codegen.asm.run_script", arguments, cwd=tmp_path, place="here")
 
 
-def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
-    """What the generator writes by itself."""
+def run_generate_py(tree: AiterTree, out: Path, *arguments: str) -> str:
+    """Run the fake's generate.py without qola, and return the text of its dispatch."""
     out.mkdir()
     script = tree.root / tree.fmha_dir / "generate.py"
     subprocess.run(
@@ -78,7 +78,7 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
 
 @pytest.mark.quick(4)
 @pytest.mark.parametrize(
-    ("on", "places", "archs", "kept"),
+    ("switches", "places", "archs", "count"),
     [
         (("TARGETS",), {}, 2, 4),
         ((), {}, 1, 2),
@@ -86,48 +86,55 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
         (("TARGETS", "NEW_MASKS"), {}, 2, 4),
         (("TARGETS", "NEW_FIELD", "RENDER"), {}, 2, 8),
         (("TARGETS",), {"ck": NESTED}, 2, 4),
-        (("TARGETS",), {"own": "tile/01_fmha"}, 2, 4),
+        (("TARGETS",), {"generator_dir": "tile/01_fmha"}, 2, 4),
         (("TARGETS", "KEYWORD"), {}, 2, 4),
         (("TARGETS", "ENUM"), {}, 2, 4),
         (("TARGETS", "RENAMED"), {}, 2, 4),
     ],
 )
 def test_variants_select_from_any_pool(
-    tmp_path: Path, on: tuple[str, ...], places: dict[str, str], archs: int, kept: int
+    tmp_path: Path, switches: tuple[str, ...], places: dict[str, str], archs: int, count: int
 ) -> None:
-    """Prevents: kernels or a dispatch that differ from those of this CK for a variant."""
-    tree = make_tree(tmp_path / "tree", *on, **places)
+    """Prevents: kernels or a dispatch that differ from this CK's output for a variant."""
+    tree = make_tree(tmp_path / "tree", *switches, **places)
     assert tree.has_ck
-    found = run(tree, tmp_path / "out")
-    (direction,) = found.directions
+    result = run(tree, tmp_path / "out")
+    (direction,) = result.directions
     assert (direction.level, direction.reason) == ("filtered", "")
-    fields = 2 if "NEW_FIELD" in on else 1
-    assert direction.rows == len(found.explanations) == 64 * archs * fields
-    assert len(found.kernels) == kept
+    fields = 2 if "NEW_FIELD" in switches else 1
+    assert direction.rows == len(result.explanations) == 64 * archs * fields
+    assert len(result.kernels) == count
     # Receipt 7 of the fake is this variant.
-    targets = ["--targets", ",".join(BOTH)] if "TARGETS" in on else []
-    own = own_dispatch(tree, tmp_path / "own", "--receipt", "7", *targets)
-    assert (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text() == own
+    targets = ["--targets", ",".join(BOTH)] if "TARGETS" in switches else []
+    expected_dispatch = run_generate_py(tree, tmp_path / "own", "--receipt", "7", *targets)
+    assert (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text() == expected_dispatch
     written = {p.name: p.read_bytes() for p in (tmp_path / "own").glob("fmha_fwd_1*")}
     assert {p.name: p.read_bytes() for p in (tmp_path / "out/kernels").iterdir()} == written
-    one = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "mask": False, "bias": "no", "lse": True}
-    assert all(one.items() <= dict(kernel.fields).items() for kernel in found.kernels)
-    assert {dict(k.fields).get("layout") for k in found.kernels} == {
-        "row" if "ENUM" in on else None
+    variant_fields = {
+        "dtype": "bf16",
+        "hdim_q": 128,
+        "hdim_v": 128,
+        "mask": False,
+        "bias": "no",
+        "lse": True,
     }
-    by_arch = {kernel.archs for kernel in found.kernels}
+    assert all(variant_fields.items() <= dict(kernel.fields).items() for kernel in result.kernels)
+    assert {dict(k.fields).get("layout") for k in result.kernels} == {
+        "row" if "ENUM" in switches else None
+    }
+    by_arch = {kernel.archs for kernel in result.kernels}
     assert by_arch == ({(arch,) for arch in BOTH} if archs > 1 else {BOTH})
-    assert direction.unknown == (("paged_v",) if "NEW_FIELD" in on else ())
-    warnings = [w.found for w in found.warnings]
-    if "NEW_FIELD" in on:
+    assert direction.unknown == (("paged_v",) if "NEW_FIELD" in switches else ())
+    warnings = [w.found for w in result.warnings]
+    if "NEW_FIELD" in switches:
         (warning,) = warnings
         assert "kernels differ in paged_v, which no variant can name" in warning
     else:
         assert warnings == []
 
 
-def test_a_causal_mask_is_one(tmp_path: Path) -> None:
-    """Prevents: masks of a CK with other words for them lost to variants that ask for a mask."""
+def test_causal_masks_match_has_mask(tmp_path: Path) -> None:
+    """Prevents: causal kernels omitted if a CK names its masks differently."""
     tree = make_tree(tmp_path / "tree", "TARGETS", "NEW_MASKS")
     masked = run(tree, tmp_path / "out", VARIANT.replace("has_mask = false", "has_mask = true"))
     assert len(masked.kernels) == 4
@@ -136,7 +143,7 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize(
-    ("on", "level", "reason"),
+    ("switches", "level", "reason"),
     [
         (("TARGETS", "NO_POOL"), "linked", "0 classes *ApiPool render a dispatch, not one"),
         (("TARGETS", "REWRITTEN"), "linked", "the texts of the pool are in 0 files, not in one"),
@@ -146,46 +153,48 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
         (("TARGETS", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
     ],
 )
-def test_a_step_down_builds_all_of_the_receipt(
-    tmp_path: Path, on: tuple[str, ...], level: str, reason: str
+def test_lower_levels_build_the_whole_receipt(
+    tmp_path: Path, switches: tuple[str, ...], level: str, reason: str
 ) -> None:
-    """Prevents: a CK that cannot be followed refused, or its variants believed."""
-    tree = make_tree(tmp_path / "tree", *on)
-    found = run(tree, tmp_path / "out")
-    (direction,) = found.directions
+    """Prevents: a CK that is refused because it cannot be parsed, or filtered without a check."""
+    tree = make_tree(tmp_path / "tree", *switches)
+    result = run(tree, tmp_path / "out")
+    (direction,) = result.directions
     assert direction.level == level
     assert reason in direction.reason
-    archs = 2 if "TARGETS" in on else 1
-    assert len(found.kernels) == 64 * archs
-    assert all(kernel.variants == () for kernel in found.kernels)
+    archs = 2 if "TARGETS" in switches else 1
+    assert len(result.kernels) == 64 * archs
+    assert all(kernel.variants == () for kernel in result.kernels)
     if level == "linked":
-        assert {kernel.archs for kernel in found.kernels} == {(arch,) for arch in BOTH}
-    (warning,) = found.warnings
+        assert {kernel.archs for kernel in result.kernels} == {(arch,) for arch in BOTH}
+    (warning,) = result.warnings
     assert warning.severity == "warning"
     assert f"level {level}: all of receipt 600 is built, whatever [[mha_fwd" in warning.found
-    for chosen in (BOTH, *((arch,) for arch in BOTH)):
-        targets = ["--targets", ",".join(chosen)] if "TARGETS" in on else []
-        own = own_dispatch(tree, tmp_path / "-".join(chosen), "--receipt", "600", *targets)
-        folder = "dispatch" if chosen == BOTH else f"dispatch_{chosen[0]}"
-        assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == own
+    for target_archs in (BOTH, *((arch,) for arch in BOTH)):
+        targets = ["--targets", ",".join(target_archs)] if "TARGETS" in switches else []
+        expected_dispatch = run_generate_py(
+            tree, tmp_path / "-".join(target_archs), "--receipt", "600", *targets
+        )
+        folder = "dispatch" if target_archs == BOTH else f"dispatch_{target_archs[0]}"
+        assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == expected_dispatch
     with pytest.raises(CodegenError, match="required level is not reached") as error:
         run(tree, tmp_path / "again", level="filtered")
     assert f"level {level}: " in str(error.value)
 
 
-@pytest.mark.parametrize("on", [("TARGETS",), ("TARGETS", "NO_POOL")])
-def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None:
-    """Prevents: an undefined symbol, or kernels, for a direction that is left out."""
-    tree = make_tree(tmp_path / "tree", *on)
-    found = run(tree, tmp_path / "out", "", drop_directions=frozenset({"fwd"}))
-    assert found.kernels == ()
-    reasons = {e.dropped_by for e in found.explanations}
-    assert reasons == ({"the direction is dropped"} if "NO_POOL" not in on else set())
+@pytest.mark.parametrize("switches", [("TARGETS",), ("TARGETS", "NO_POOL")])
+def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
+    """Prevents: kernels of a dropped direction, or a link error for its dispatch function."""
+    tree = make_tree(tmp_path / "tree", *switches)
+    result = run(tree, tmp_path / "out", "", drop_directions=frozenset({"fwd"}))
+    assert result.kernels == ()
+    reasons = {e.dropped_by for e in result.explanations}
+    assert reasons == ({"the direction is dropped"} if "NO_POOL" not in switches else set())
     assert "(void)t;" in (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text()
 
 
 @pytest.mark.parametrize(
-    ("on", "more", "parts"),
+    ("switches", "more", "parts"),
     [
         (
             ("TARGETS",),
@@ -222,21 +231,21 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
         ),
     ],
 )
-def test_what_cannot_be_told_apart_is_an_error(
-    tmp_path: Path, on: tuple[str, ...], more: dict[str, Any], parts: list[str]
+def test_unknown_fields_are_errors(
+    tmp_path: Path, switches: tuple[str, ...], more: dict[str, Any], parts: list[str]
 ) -> None:
-    """Prevents: a rule on a field that this CK calls otherwise, which would keep everything."""
-    tree = make_tree(tmp_path / "tree", *on)
+    """Prevents: all kernels selected because this CK does not have the field of a rule."""
+    tree = make_tree(tmp_path / "tree", *switches)
     with pytest.raises(CodegenError) as error:
         run(tree, tmp_path / "out", **more)
     for part in parts:
         assert part in str(error.value)
 
 
-def test_a_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
+def test_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
     """Prevents: kernels of one Composable Kernel compiled with headers of another."""
-    named = "{AITER_META_DIR}/3rdparty/composable_kernel"
-    tree = make_tree(tmp_path / "tree", "TARGETS", named=named)
+    entry_ck_dir = "{AITER_META_DIR}/3rdparty/composable_kernel"
+    tree = make_tree(tmp_path / "tree", "TARGETS", entry_ck_dir=entry_ck_dir)
     assert run(tree, tmp_path / "out").kernels
     core = tree.root / "aiter/jit/core.py"
     core.write_text('CK_DIR = f"{AITER_META_DIR}/3rdparty/second"')
@@ -245,13 +254,13 @@ def test_a_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
     assert "3rdparty/second/example/ck_tile/01_fmha/generate.py" in str(error.value)
 
 
-def test_receipts_of_a_generator_in_one_file(tmp_path: Path) -> None:
-    """Prevents: every receipt refused where CK has no op modules."""
+def test_receipts_of_a_single_file_generator(tmp_path: Path) -> None:
+    """Prevents: every receipt refused if CK's generator has no op modules."""
     assert known_receipts(make_tree(tmp_path), "libmha_fwd") == (0, 7, 600, 700)
 
 
-def test_a_ck_that_knows_700_is_asked(tmp_path: Path) -> None:
-    """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
+def test_ck_with_receipt_700_overrides_qolas_rules(tmp_path: Path) -> None:
+    """Prevents: qola's rules for receipt 700 used although this CK has its own rules."""
     tree = make_tree(tmp_path / "tree", "TARGETS")
     script = tree.root / tree.fmha_dir / "generate.py"
     script.write_text(script.read_text().replace("receipt == 600", "receipt in (600, 700)"))

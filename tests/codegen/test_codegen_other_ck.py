@@ -1,4 +1,4 @@
-"""The Composable Kernel of flash-attn 2.8.3.post2: real, of another year, without targets."""
+"""The Composable Kernel of flash-attn 2.8.3.post2: an older version without --targets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BWD = VARIANT.format("libmha_bwd", "bwd") + "deterministic = false\n"
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
-    """Return an AITER tree with that Composable Kernel."""
+    """Return an AITER tree with the Composable Kernel of flash-attn."""
     value = os.environ.get("QOLA_TEST_FLASH_ATTN_CK")
     if not value:
         pytest.skip("needs flash-attn's Composable Kernel: set QOLA_TEST_FLASH_ATTN_CK")
@@ -39,8 +39,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
     srcs = ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"]
     directions = {"libmha_fwd": ("fwd", "fwd_splitkv", "batch_prefill"), "libmha_bwd": ("bwd",)}
     config = {
-        name: {"srcs": srcs, "blob_gen_cmd": [call.format(d) for d in found]}
-        for name, found in directions.items()
+        name: {"srcs": srcs, "blob_gen_cmd": [call.format(d) for d in names]}
+        for name, names in directions.items()
     }
     files = {
         "aiter/jit/optCompilerConfig.json": json.dumps(config),
@@ -67,13 +67,13 @@ def run(tree: AiterTree, out: Path, module: str, manifest: str, receipt: int) ->
             "libmha_fwd",
             FWD,
             {"fwd": 2496, "fwd_splitkv": 960, "batch_prefill": 128},
-            # As the names of the files that this CK writes have it: *_d128_bf16_*_nbias_* and more.
+            # Counted by names of the files that this CK writes, such as *_d128_bf16_*_nbias_*.
             {"fwd": 24, "splitkv": 48, "splitkv_combine": 10, "batch_prefill": 8},
         ),
         ("libmha_bwd", BWD, {"bwd": 10752}, {"dq_dk_dv": 40, "dot_do_o": 6, "convert_dq": 6}),
     ],
 )
-def test_variants_select(
+def test_variants_select_kernels(
     tree: AiterTree,
     tmp_path: Path,
     module: str,
@@ -81,20 +81,20 @@ def test_variants_select(
     rows: dict[str, int],
     roles: dict[str, int],
 ) -> None:
-    """Prevents: a CK with other signatures, fields and conditions refused, or read wrongly."""
-    found = run(tree, tmp_path, module, manifest, 600)
-    assert {d.name: d.rows for d in found.directions} == rows
-    assert {(d.level, d.unknown) for d in found.directions} == {("filtered", ())}
-    assert Counter(kernel.role for kernel in found.kernels) == roles
-    assert {kernel.archs for kernel in found.kernels} == {("gfx942", "gfx950")}
+    """Prevents: a CK with other signatures, fields and conditions refused or parsed wrongly."""
+    result = run(tree, tmp_path, module, manifest, 600)
+    assert {d.name: d.rows for d in result.directions} == rows
+    assert {(d.level, d.unknown) for d in result.directions} == {("filtered", ())}
+    assert Counter(kernel.role for kernel in result.kernels) == roles
+    assert {kernel.archs for kernel in result.kernels} == {("gfx942", "gfx950")}
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(("module", "direction"), [("libmha_fwd", "fwd"), ("libmha_bwd", "bwd")])
-def test_a_full_receipt_is_identical(
+def test_full_receipt_is_identical(
     tree: AiterTree, tmp_path: Path, module: str, direction: str
 ) -> None:
-    """Prevents: a kernel or a dispatch that differs from the one that this CK writes."""
+    """Prevents: a kernel or a dispatch that differs from the output of this CK's generate.py."""
     own = tmp_path / "own"
     own.mkdir()
     script = tree.root / FMHA / "generate.py"

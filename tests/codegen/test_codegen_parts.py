@@ -1,4 +1,4 @@
-"""The pure parts of kernel generation: predicates, receipts, merged chains, checks of CK's API."""
+"""Pure functions of kernel generation: predicates, receipts, merged chains, parsing of CK's C++."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from qola.manifest.load import loads
 Fields = dict[str, FieldValue]
 
 
-def test_a_field_must_be_among_the_allowed() -> None:
-    """Prevents: a kernel kept although one of its fields is not wanted."""
+def test_fields_must_have_allowed_values() -> None:
+    """Prevents: a kernel selected although the manifest excludes one of its fields."""
     fields: Fields = {"dtype": "bf16", "bias": "no", "lse": True}
     assert mismatches({"dtype": ("fp16", "bf16"), "lse": (True,)}, fields) == []
     assert mismatches({"dtype": ("fp16",), "lse": (False,)}, fields) == ["dtype", "lse"]
-    # bf16 is not fp8bf16: values are compared whole, unlike names with wildcards.
+    # bf16 does not match fp8bf16: unlike file name patterns, filters compare whole values.
     assert mismatches({"dtype": ("bf16",)}, {"dtype": "fp8bf16"}) == ["dtype"]
 
 
-def test_a_feature_ck_does_not_have_is_off() -> None:
+def test_absent_feature_is_off() -> None:
     """Prevents: "sink only" satisfied by kernels without sink, or "sink or not" refused."""
     assert mismatches({"sink": (True,)}, {}) == ["sink"]
     assert mismatches({"sink": (False, True)}, {}) == []
     assert mismatches({"dropout": (True,)}, {"dtype": "bf16"}) == ["dropout"]
-    # split-KV kernels serve both answers for lse.
+    # Split-KV kernels serve problems with and without LSE.
     assert mismatches({"lse": (True,)}, {"dtype": "bf16"}) == []
 
 
-def test_variants_cross_into_the_process_unchanged() -> None:
-    """Prevents: a dimension lost between the manifest and the generator."""
+def test_requests_survive_a_round_trip() -> None:
+    """Prevents: a filter that is lost between the manifest and the generator process."""
     text = (
         '[[modules]]\nname = "libmha_fwd"\n[[mha_fwd_variants]]\nreceipt = 100\n'
         'dtype = "bf16"\nhas_lse = true\nhdim = [64, [192, 128]]\nmode = "batch"\n'
         "[[mha_bwd_variants]]\ndeterministic = true\n"
     )
     manifest = loads(text, file="m.toml")
-    wanted = VariantFilter.from_variant(manifest.fwd_variants[0], 600)
-    assert wanted.receipt == 100
-    assert wanted.label == "[[mha_fwd_variants]] #1 (line 3)"
-    assert wanted.where["dtype"] == ("bf16",)
-    assert wanted.where["lse"] == (True,)
-    assert wanted.where["sink"] == (False, True)
-    assert wanted.where["mode"] == ("batch",)
-    assert wanted.hdims == ((64, 64), (192, 128))
+    fwd = VariantFilter.from_variant(manifest.fwd_variants[0], 600)
+    assert fwd.receipt == 100
+    assert fwd.label == "[[mha_fwd_variants]] #1 (line 3)"
+    assert fwd.where["dtype"] == ("bf16",)
+    assert fwd.where["lse"] == (True,)
+    assert fwd.where["sink"] == (False, True)
+    assert fwd.where["mode"] == ("batch",)
+    assert fwd.hdims == ((64, 64), (192, 128))
     kernel = RequestedKernel("here", KernelConfig("fwd", "bf16", 64, 64, Tile((64,)), lse=True))
     request = GeneratorRequest(
-        *("generate.py", "fwd", (0, 600), ("gfx950",), ((("gfx950",), "dispatch"),), (wanted,)),
+        *("generate.py", "fwd", (0, 600), ("gfx950",), ((("gfx950",), "dispatch"),), (fwd,)),
         *((kernel,), False, True, False, "receipt 600"),
     )
     assert GeneratorRequest.from_json(request.to_json()) == request
@@ -79,8 +79,8 @@ FWD = Direction("fwd", "filtered", reason="", rows=0, unknown=())
 ANSWER = GeneratorAnswer(FWD, (), (), {"a.cpp": "\x00\u2028"}, ())
 
 
-def test_answers_are_read_again() -> None:
-    """Prevents: sources that change in a cache of answers."""
+def test_answers_survive_a_round_trip() -> None:
+    """Prevents: sources that the cache of answers changes."""
     assert GeneratorAnswer.from_json(ANSWER.to_json()) == ANSWER
 
 
@@ -92,14 +92,14 @@ def test_answers_are_read_again() -> None:
         json.dumps({**vars(ANSWER), "texts": {"a.cpp": ["x"]}}, default=vars),
     ],
 )
-def test_other_answers_are_refused(text: str) -> None:
+def test_damaged_answers_are_refused(text: str) -> None:
     """Prevents: AttributeError, KeyError or TypeError for a damaged answer in a cache."""
     with pytest.raises(WrongValueError):
         GeneratorAnswer.from_json(text.encode())
 
 
-def test_receipt_700_names_the_rule_it_drops_by() -> None:
-    """Prevents: an explanation that names the wrong rule, or none."""
+def test_receipt_700_names_the_broken_rule() -> None:
+    """Prevents: an explanation with a wrong rule, or without a rule."""
     rules = EMULATED[700].rules["fwd"]
     good: Fields = {"dtype": "bf16", "vlayout": "row", "lse": True, "skip": False, "logits": False}
     assert broken_rule(rules, 700, good) == ""
@@ -115,18 +115,18 @@ def test_receipt_700_names_the_rule_it_drops_by() -> None:
 
 
 def test_receipts_are_read_from_comparisons() -> None:
-    """Prevents: a receipt CK knows refused, or another number of its source taken for one."""
+    """Prevents: a receipt of CK refused, or another number in its source read as a receipt."""
     source = "if receipt in (2, 3):\n  x = 7\nelif receipt == 600 or 5 == hdim:\n  pass\n"
     assert receipts_in(source) == {2, 3, 600}
 
 
-def test_head_dims_go_where_the_full_dispatch_sends_them() -> None:
+def test_head_dims_select_buckets_of_the_full_dispatch() -> None:
     """Prevents: hdim 96 refused because CK's forward bucket for it is 96x128."""
     chain = [(64, 64), (96, 128), (128, 128)]
     serves = {b: [(8, 8)] for b in chain}
     assert resolve_hdims([(128, 128), (96, 96)], chain, serves) == ({(128, 128), (96, 128)}, [])
     assert resolve_hdims([(256, 256)], chain, serves) == (set(), [(256, 256)])
-    # A bucket whose kernels demand whole multiples of 128 serves no 64.
+    # A bucket whose kernels require multiples of 128 does not serve head dim 64.
     assert resolve_hdims([(64, 64)], [(128, 128)], {(128, 128): [(128, 128)]}) == (
         set(),
         [(64, 64)],
@@ -148,14 +148,14 @@ def row(key: str) -> Row:
         (["ac", "bcd"], "abcd"),
     ],
 )
-def test_chains_of_several_receipts_keep_their_order(sequences: list[str], merged: str) -> None:
-    """Prevents: a kernel without padding behind one with padding, where it is never reached."""
+def test_merged_chains_keep_the_order_of_rows(sequences: list[str], merged: str) -> None:
+    """Prevents: a kernel without padding that is unreachable behind a kernel with padding."""
     rows = merge([[row(key) for key in keys] for keys in sequences])
     assert "".join(r.key for r in rows) == merged
 
 
-def test_a_type_is_the_same_however_it_is_written() -> None:
-    """Prevents: kernels not found for rows that name their type in other words."""
+def test_traits_are_compared_after_expansion() -> None:
+    """Prevents: a row without its kernels because they spell a type in another way."""
     kernel = """using fmha_mask_0 = ck_tile::Mask<true>;
         using trait_0 = fmha_bwd_traits_<64, Bf16,false,
             fmha_mask_0, (8 > 0), /* none */ (0>0)>;
@@ -172,8 +172,8 @@ def test_a_type_is_the_same_however_it_is_written() -> None:
         Links({"x.cpp": "int main() {}"}).check()
 
 
-def test_what_a_row_never_calls_is_not_asked_for() -> None:
-    """Prevents: kernels compiled, or missed, for branches that CK's own text rules out."""
+def test_calls_in_dead_branches_are_ignored() -> None:
+    """Prevents: kernels compiled or missed because of a branch that is false at compile time."""
     row = """using a_ = fmha_a_traits_<{0}>; using b_ = fmha_b_traits_<1>;
         if constexpr (std::is_same_v<Fp8, {1}>) {{ return -1; }}
         else {{ using c_ = fmha_c_traits_<2>; return g<c_>(); }}
@@ -183,16 +183,16 @@ def test_what_a_row_never_calls_is_not_asked_for() -> None:
     assert names == ["a1", "a2", "b1", "c2"]
 
 
-def test_conditions_are_understood_or_refused() -> None:
-    """Prevents: a condition of a later CK read as "always true"."""
+def test_conditions_are_parsed_or_refused() -> None:
+    """Prevents: an unknown condition of a later CK read as "always true"."""
     row = """if(name.compare(0, 4, "gfx9") == 0) if(t.hdim_q <= 64 && t.hdim_v <= 128) {{
         if((t.is_group_mode == true) && ({0}) && (t.has_foo == 3) && (a.hdim_q % 8 == 0) &&
            (true /*a.hdim_v % 8 == 0*/) && (a.hdim_v % 32 != 0){1}) {{ using t_ = x;"""
     none, some = "t.mask_type == mask_enum::no_mask", "t.mask_type != mask_enum::no_mask"
-    found = read_condition(row.format(none, ""))
-    assert (found.devices, found.bucket, found.steps) == (("gfx9",), (64, 128), (8, -32))
-    assert found.compared == {"mode": "true", "mask": "mask_enum::no_mask", "foo": "3"}
-    assert (found.mask, found.conditional) == (False, False)
+    plain = read_condition(row.format(none, ""))
+    assert (plain.devices, plain.bucket, plain.steps) == (("gfx9",), (64, 128), (8, -32))
+    assert plain.compared == {"mode": "true", "mask": "mask_enum::no_mask", "foo": "3"}
+    assert (plain.mask, plain.conditional) == (False, False)
     masked = read_condition(row.format(some, " && (a.seqlen_q <= 16)"))
     assert (masked.mask, masked.conditional) == (True, True)
     causal = "t.mask_type == mask_enum::mask_top_left"
@@ -206,8 +206,8 @@ def test_conditions_are_understood_or_refused() -> None:
     assert not takes((64, 64), (8, -32))
 
 
-def test_fields_have_our_names() -> None:
-    """Prevents: kernels with quantisation scales kept because CK renamed the field."""
+def test_fields_have_qolas_names() -> None:
+    """Prevents: kernels with quantisation scales selected because CK renamed a field."""
     pipeline = SimpleNamespace(tag="qr", F_qscale="pertensor", F_trload="t")
     plain = {"F_hdim": "96", "F_idx": 0, "bm0": 64, "bn0": 0, "mask": "s_mask"}
     kind = "dropout_wg16_storerandval"
@@ -219,8 +219,8 @@ def test_fields_have_our_names() -> None:
     }
 
 
-def test_the_directory_of_ck_is_where_core_py_says() -> None:
-    """Prevents: another copy of Composable Kernel planned than the one AITER would compile."""
+def test_ck_directory_comes_from_core_py() -> None:
+    """Prevents: a plan with another copy of Composable Kernel than AITER compiles."""
     core = 'CK_3RDPARTY_DIR = os.environ.get("CK_DIR", f"{{AITER_META_DIR}}/{}")\nCK_DIR = X\n'
     nested = "3rdparty/libraries/projects/composablekernel"
     assert ck_directory(core.format(nested)) == nested
@@ -228,8 +228,8 @@ def test_the_directory_of_ck_is_where_core_py_says() -> None:
         assert ck_directory(other) == "3rdparty/composable_kernel"
 
 
-def test_every_recording_sees_the_pools_of_imported_modules(tmp_path: Path) -> None:
-    """Prevents: a second receipt that seems to have no pool, as Python had kept its module."""
+def test_each_recording_imports_modules_anew(tmp_path: Path) -> None:
+    """Prevents: no pool found for a second receipt, because Python cached the imported module."""
     files = {
         "parts/plain/pool.py": "class PlainApiPool:\n    api = property(lambda self: 'text')\n",
         "generate.py": "from parts.plain.pool import PlainApiPool\nPlainApiPool().api\n",
@@ -246,20 +246,20 @@ def test_every_recording_sees_the_pools_of_imported_modules(tmp_path: Path) -> N
 
 
 class Layout(Enum):
-    """A member of it is neither a word nor a number."""
+    """An enumeration whose member is neither a string nor a number."""
 
     row = 1
 
 
-def test_an_object_that_holds_itself_is_read_once() -> None:
+def test_cyclic_objects_are_read_once() -> None:
     """Prevents: endless recursion into enumerations, classes and cyclic references."""
     item = SimpleNamespace(hdim=64, layout=Layout.row, kind=Layout, inner=[])
     item.whole = item
     assert fields_of(item, {}) == {"hdim_q": 64, "layout": "row"}
 
 
-def test_a_direction_that_a_generator_does_not_have(tmp_path: Path) -> None:
-    """Prevents: a traceback in place of words, for a direction that an old CK lacks."""
+def test_absent_direction_is_refused(tmp_path: Path) -> None:
+    """Prevents: a traceback instead of an error for a direction that an old CK lacks."""
     (tmp_path / "out").mkdir()
     script = tmp_path / "generate.py"
     script.write_text("import sys\n{'fwd': 1}[sys.argv[sys.argv.index('-d') + 1]]\n")

@@ -1,4 +1,4 @@
-"""Generators that end early, never end, write without end, or outlive qola."""
+"""Generators that fail, hang, write too much, or outlive qola."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen import process
-from qola.codegen.asm.script import run_script as run_in_folder
+from qola.codegen.asm.script import run_script as run_aiter_script
 from qola.codegen.process import run_module
 from qola.errors import CodegenError
 from qola.processes import thread_pool
@@ -20,7 +20,7 @@ from tests.codegen.fake_ck import make_tree
 from tests.codegen.generating import run
 from tests.support.waiting import wait_for
 
-#: A script that says where it is, and goes on for ten minutes, with a child of its own.
+#: A script that creates a file when it starts, then runs for ten minutes with a child process.
 ENDLESS = """\
 import os, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]])
@@ -31,23 +31,23 @@ time.sleep(600)
 
 def run_script(folder: Path, text: str) -> None:
     (folder / "script.py").write_text(text)
-    words = [str(folder / "seen"), "--archs=gfx950", str(folder / "script.py"), str(folder)]
-    run_module("qola.codegen.asm.run_script", words, cwd=folder, place="script.py")
+    arguments = [str(folder / "seen"), "--archs=gfx950", str(folder / "script.py"), str(folder)]
+    run_module("qola.codegen.asm.run_script", arguments, cwd=folder, place="script.py")
 
 
-def running(folder: Path) -> list[bytes]:
-    """Return the commands of processes that have a folder as an argument."""
-    word, found = os.fsencode(folder) + b"\0", []
+def find_processes(folder: Path) -> list[bytes]:
+    """Return the command lines of processes that have a directory as an argument."""
+    argument, commands = os.fsencode(folder) + b"\0", []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = file.read_bytes()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
-        found += [command] if word in command else []
-    return found
+        commands += [command] if argument in command else []
+    return commands
 
 
-def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
+def test_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
     """Prevents: generators and their children that run for 15 minutes after kill -9."""
     code = (
         "import sys; from pathlib import Path; "
@@ -58,20 +58,20 @@ def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, env=env) as parent:
         wait_for((tmp_path / "started").exists)
-        assert len(running(tmp_path)) == 3
+        assert len(find_processes(tmp_path)) == 3
         parent.kill()
-    wait_for(lambda: not running(tmp_path))
+    wait_for(lambda: not find_processes(tmp_path))
 
 
-def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
-    """Prevents: a signal, raised in the main thread, that waits for generators of other threads."""
+def test_signal_ends_generators_of_all_threads(tmp_path: Path) -> None:
+    """Prevents: a signal in the main thread that waits until generators of other threads end."""
 
     def run_endless(folder: Path) -> None:
         folder.mkdir()
         run_script(folder, ENDLESS)
 
     def work(number: int) -> None:
-        # As a module's generators run in threads of one of the planner's.
+        # The planner has a thread for each module, which has threads for its generators.
         with thread_pool(2) as inner:
             folders = [tmp_path / f"{number}{n}" for n in range(3)]
             list(inner.map(run_endless, folders))
@@ -85,17 +85,17 @@ def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), thread_pool(2) as outer:
         list(outer.map(work, range(2)))
     folders = [tmp_path / f"{outer}{inner}" for outer in range(2) for inner in range(3)]
-    wait_for(lambda: not [name for folder in folders for name in running(folder)])
+    wait_for(lambda: not [name for folder in folders for name in find_processes(folder)])
     assert len(list(tmp_path.glob("*/started"))) == 4, "one was started after the signal"
 
 
-def test_a_generator_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a wait for a child that a generator left running, or that closed its output."""
+def test_generator_has_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: an endless wait for a generator's child, or after a generator closes its output."""
     monkeypatch.setattr(process, "TIMEOUT", 1)
     for text in (ENDLESS, "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)"):
         with pytest.raises(CodegenError, match="no end after 1 s"):
             run_script(tmp_path, text)
-        wait_for(lambda: not running(tmp_path))
+        wait_for(lambda: not find_processes(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_generator_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("x = bytearray(9 << 30)", "MemoryError"),
     ],
 )
-def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> None:
-    """Prevents: memory or a disk filled by a generator's loop."""
+def test_generator_resources_are_limited(tmp_path: Path, text: str, found: str) -> None:
+    """Prevents: memory or a disk filled by a generator in a loop."""
     with pytest.raises(CodegenError, match=found):
         run_script(tmp_path, text)
 
@@ -124,19 +124,21 @@ def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> No
         ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
     ],
 )
-def test_a_bad_generator_fails_with_its_own_words(
+def test_failing_generator_is_an_error_with_its_output(
     tmp_path: Path, text: str, parts: list[str]
 ) -> None:
-    """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
+    """Prevents: leftovers of a failed generator compiled, since AITER ignores its exit code."""
     (tmp_path / "script.py").write_text(f"import sys\nOUT = sys.argv[-1]\n{text}\n")
     with pytest.raises(CodegenError) as error:
-        run_in_folder(tmp_path / "script.py", ["--output_dir", "{}"], "script.py --output_dir {}")
+        run_aiter_script(
+            tmp_path / "script.py", ["--output_dir", "{}"], "script.py --output_dir {}"
+        )
     assert "script.py --output_dir {}" in str(error.value)
     assert [part for part in parts if part not in str(error.value)] == []
 
 
-def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
-    """Prevents: a traceback for CK's generator if it ends without Python's cleanup."""
+def test_generator_that_exits_early(tmp_path: Path) -> None:
+    """Prevents: a traceback if CK's generator calls os._exit."""
     tree = make_tree(tmp_path / "tree")
     generator = tree.root / tree.fmha_dir / "generate.py"
     generator.write_text(generator.read_text() + "\nimport os\nos._exit(0)\n")
@@ -144,8 +146,8 @@ def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
         run(tree, tmp_path / "out")
 
 
-def test_a_tree_of_another_user(tmp_path: Path) -> None:
-    """Prevents: a traceback for a file of the tree that only the user who made it may read."""
+def test_unreadable_tree_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a traceback for a file of the tree that only another user may read."""
     text = "raise PermissionError(13, 'Permission denied', '/tree/configs.csv')"
     with pytest.raises(CodegenError, match="shows the owners") as caught:
         run_script(tmp_path, text)

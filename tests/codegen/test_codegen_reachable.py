@@ -1,4 +1,4 @@
-"""Unreachable rows of small, made-up dispatches: each is found, and nothing else is."""
+"""Unreachable rows of small hand-written dispatches: qola finds exactly these rows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def body(number: int) -> str:
 
 
 def chain(conditions: Sequence[tuple[int, str]]) -> str:
-    """Rows one after the other, each by its number."""
-    return "\n else ".join(f"if({asked}) {{{body(number)}}}" for number, asked in conditions)
+    """Return an if-else chain of rows, each with its number and condition."""
+    return "\n else ".join(
+        f"if({condition}) {{{body(number)}}}" for number, condition in conditions
+    )
 
 
 def dispatch(buckets: Sequence[tuple[int, Sequence[tuple[int, str]]]]) -> str:
-    """A dispatch with a bucket for each limit."""
+    """Return a dispatch with a bucket for each head dim limit."""
     sizes = "\n else ".join(
         f"if(t.hdim_q <= {limit} && t.hdim_v <= {limit}) {{ {chain(rows)} }}"
         for limit, rows in buckets
@@ -36,8 +38,8 @@ def dispatch(buckets: Sequence[tuple[int, Sequence[tuple[int, str]]]]) -> str:
     return f'if(t.data_type.compare("fp16") == 0) {{ {sizes} }} return -1;'
 
 
-def hidden(text: str) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Numbers of unreachable rows, with those of branches in front."""
+def find_unreachable(text: str) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return the numbers of unreachable rows, each with the branches that precede and cover it."""
     leaves = leaves_of(read_branches(text))
     return {
         n: tuple((branch.start, branch.stop) for branch in leaf.front)
@@ -57,22 +59,24 @@ def hidden(text: str) -> dict[int, tuple[tuple[int, int], ...]]:
         ([WHOLE, OTHER, "a.hdim_q % 8 == 0"], {2: (0, 1)}),
         ([WHOLE, f"({OTHER}) && a.seqlen_q <= 16", "true"], {}),
         ([f"({WHOLE}) && (t.has_lse == true)", OTHER, "true"], {}),
-        # What stands between has other traits.
+        # The row in between has other traits.
         (["t.has_lse == true", "t.has_lse == false", "(t.has_lse == true) && (true)"], {2: (0,)}),
         (["t.mask_type != mask_enum::no_mask", "t.mask_type == mask_enum::no_mask"], {}),
         (["!(a.seqlen_q <= 16)", "a.seqlen_q <= 16", "a.seqlen_k <= 16"], {2: (0, 1)}),
         (["(false) || (true)", "true"], {1: (0,)}),
         (["false", "true"], {}),
-        # A condition that cannot be parsed takes nothing; preceding ones may take all of it.
+        # A condition that cannot be parsed covers no other row; preceding rows can cover it.
         (["num_blocks(64) < 3", "num_blocks(64) < 3"], {}),
         (["a.b ? true : false", "true", "true"], {2: (1,)}),
         (["(a.b < 1) && (a.c < 1) || (a.d < 1)", "(a.b < 1)"], {}),
     ],
 )
-def test_rows_behind_others(conditions: list[str], expected: dict[int, tuple[int, ...]]) -> None:
-    """Prevents: kernels built that no problem goes to, or one left out that some do go to."""
-    found = hidden(dispatch([(64, list(enumerate(conditions)))]))
-    assert found == {n: tuple((i, i + 1) for i in of) for n, of in expected.items()}
+def test_rows_covered_by_preceding_rows(
+    conditions: list[str], expected: dict[int, tuple[int, ...]]
+) -> None:
+    """Prevents: kernels that no problem reaches, or an omitted kernel that problems reach."""
+    found = find_unreachable(dispatch([(64, list(enumerate(conditions)))]))
+    assert found == {n: tuple((i, i + 1) for i in branches) for n, branches in expected.items()}
 
 
 @pytest.mark.parametrize(
@@ -87,27 +91,27 @@ def test_rows_behind_others(conditions: list[str], expected: dict[int, tuple[int
         ("else if(t.hdim_q <= 32) {", {}),
     ],
 )
-def test_buckets_behind_others(second: str, expected: dict[int, object]) -> None:
-    """Prevents: kernels left out of a dispatch that does reach them."""
+def test_buckets_covered_by_preceding_buckets(second: str, expected: dict[int, object]) -> None:
+    """Prevents: omitted kernels that the dispatch does reach."""
     first = chain([(0, "t.is_group_mode == true"), (1, "a.hdim_q % 8 == 0")])
     text = (
         f"// t.hdim_q <= 1\nif(t.hdim_q <= 64 && t.hdim_v <= 64) {{ {first} }}\n{second}"
         f"if(t.is_group_mode == true) {{ {body(2)} }} }}"
     )
-    assert hidden(text) == expected
+    assert find_unreachable(text) == expected
 
 
-def test_a_choice_between_types() -> None:
-    """Prevents: a row taken for two, and so for one that the dispatch should not have."""
+def test_type_choice_is_a_single_row() -> None:
+    """Prevents: a branch with "if constexpr" counted as two rows, which shifts row numbers."""
     same = "if constexpr (std::is_same_v<T, T>) {" + body(0) + "} else {" + body(1) + "}"
     first = "if(a.hdim_q % 8 == 0) {" + same + "}"
     second = "else if(a.hdim_q % 64 == 0) {" + body(2) + "}"
     text = f"if(t.hdim_q <= 64) {{ {first} {second} }}"
-    assert hidden(text) == {1: ((0, 1),)}
+    assert find_unreachable(text) == {1: ((0, 1),)}
 
 
-def test_parts_that_nothing_ties_together() -> None:
-    """Prevents: a proof by cases that leaves one out."""
+def test_independent_conditions_cover_together() -> None:
+    """Prevents: a case distinction that omits a case."""
     front = tuple(conjuncts(f"a.p{n} == 1") for n in range(4))
     assert covering(conjuncts("true"), front) == ()
     rest = conjuncts(" && ".join(f"a.p{n} != 1" for n in range(4)))
@@ -125,15 +129,15 @@ def test_parts_that_nothing_ties_together() -> None:
         ("false && a.p == 1", 1),
     ],
 )
-def test_parts_of_a_condition(condition: str, number: int) -> None:
-    """Prevents: other formulas if a condition is split before it is parsed."""
+def test_conjuncts_of_a_condition(condition: str, number: int) -> None:
+    """Prevents: other formulas because a condition is split before it is parsed."""
     assert conjuncts(condition) == conjuncts(f"({condition.partition(' //')[0]})")
     assert len(conjuncts(condition)) == number
 
 
 @pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])
-def test_other_forms_are_refused(text: str) -> None:
-    """Prevents: a dispatch without rows, of which each kernel would be called unused."""
+def test_unknown_dispatch_syntax_is_refused(text: str) -> None:
+    """Prevents: a dispatch parsed without rows, so that every kernel is unreachable."""
     with pytest.raises(NotUnderstoodError):
         read_branches(text)
 
@@ -144,50 +148,55 @@ def row(number: int, limit: int) -> Row:
     return Row(str(number), number, call, kernel, (kernel,), {}, (), None, (limit,) * 2, (1, 1))
 
 
-ASKED = {0: "a.seqlen_q <= 16", 1: "a.hdim_q % 8 == 0", 2: "a.hdim_q % 64 == 0", 3: "true"}
+CONDITIONS = {0: "a.seqlen_q <= 16", 1: "a.hdim_q % 8 == 0", 2: "a.hdim_q % 64 == 0", 3: "true"}
 ROWS = [*(row(number, 64) for number in (0, 1, 2)), row(3, 32)]
 
 
-def rendered(rows: Sequence[Row], asked: dict[int, str]) -> str:
-    limits = dict.fromkeys(one.bucket[0] for one in rows)
+def render_dispatch(rows: Sequence[Row], conditions: dict[int, str]) -> str:
+    limits = dict.fromkeys(row.bucket[0] for row in rows)
     return dispatch(
         [
-            (limit, [(r.registered, asked[r.registered]) for r in rows if r.bucket[0] == limit])
+            (
+                limit,
+                [(r.registered, conditions[r.registered]) for r in rows if r.bucket[0] == limit],
+            )
             for limit in limits
         ]
     )
 
 
-def test_rows_with_what_takes_their_problems() -> None:
-    """Prevents: a row that is left out for another one's sake."""
-    found = unreachable(ROWS, lambda rows: rendered(rows, ASKED))
+def test_unreachable_rows_name_covering_rows() -> None:
+    """Prevents: an omitted row whose explanation names the wrong covering row."""
+    found = unreachable(ROWS, lambda rows: render_dispatch(rows, CONDITIONS))
     assert {key: [r.key for r in front] for key, front in found.items()} == {"2": ["1"], "3": ["0"]}
 
 
-def test_a_row_that_stands_twice() -> None:
-    """Prevents: kernels left out that another row of the same call launches."""
+def test_duplicate_rows_are_kept() -> None:
+    """Prevents: omitted kernels that another row with the same call launches."""
     twice = [*ROWS[:3], ROWS[2], row(3, 32)]
 
     def render(rows: Sequence[Row]) -> str:
         second = [(2, "a.seqlen_k % 7 == 0")] if ROWS[2] in rows else []
-        first = [(r.registered, ASKED[r.registered]) for r in rows if r.bucket == (64, 64)]
+        first = [(r.registered, CONDITIONS[r.registered]) for r in rows if r.bucket == (64, 64)]
         return dispatch([(64, [*dict.fromkeys(first), *second])])
 
     assert unreachable(twice[:4], render) == {}
 
 
-def test_nothing_is_left_out_of_what_then_changes() -> None:
-    """Prevents: a dispatch that asks its rows for something else once others are gone."""
+def test_conditions_that_depend_on_other_rows() -> None:
+    """Prevents: rows omitted although the remaining rows then get other conditions."""
 
     def render(rows: Sequence[Row]) -> str:
-        return rendered(rows, ASKED if len(rows) == len(ROWS) else {**ASKED, 0: "true"})
+        return render_dispatch(
+            rows, CONDITIONS if len(rows) == len(ROWS) else {**CONDITIONS, 0: "true"}
+        )
 
     assert unreachable(ROWS, render) == {}
 
 
 @pytest.mark.parametrize("number", [1, 7])
-def test_a_dispatch_with_other_rows(number: int) -> None:
-    """Prevents: rows left out by a text that is not theirs."""
-    text = rendered(ROWS, ASKED).replace("traits_<3>", f"traits_<{number}>")
+def test_dispatch_must_match_its_rows(number: int) -> None:
+    """Prevents: rows omitted because of a dispatch text that belongs to other rows."""
+    text = render_dispatch(ROWS, CONDITIONS).replace("traits_<3>", f"traits_<{number}>")
     assert unreachable(ROWS, lambda _: text) == {}
     assert unreachable(ROWS, lambda _: "return -1;") == {}

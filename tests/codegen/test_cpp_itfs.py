@@ -1,6 +1,6 @@
-"""Functions of csrc/cpp_itfs: their libraries' names and sources are AITER's own.
+"""Functions of csrc/cpp_itfs: names and sources of libraries equal AITER's.
 
-The comparison with jinja2 runs where it is installed (CONTRIBUTING.md).
+The comparison with jinja2 runs if it is installed (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPES |= dict.fromkeys(("dtype", "kv_dtype", "out_dtype"), "__hip_bfloat16")
 TYPES |= {"fp8_kv_dtype": "auto", "alibi_enabled": False, "logits_soft_cap_enabled": True}
 
 
-def calls(tree: AiterTree, **requested: dict[str, Any]) -> list[FunctionCall]:
+def function_calls(tree: AiterTree, **requested: dict[str, Any]) -> list[FunctionCall]:
     known = template_functions(tree)
     return [FunctionCall(known[name], arguments) for name, arguments in requested.items()]
 
@@ -35,18 +35,18 @@ def tree(aiter_tree: Path) -> AiterTree:
     return read_tree(aiter_tree)
 
 
-def test_names_and_sources_are_aiters(tree: AiterTree) -> None:
-    """Prevents: a library under a name that AITER does not look for, or of other code."""
+def test_names_and_sources_equal_aiters(tree: AiterTree) -> None:
+    """Prevents: a library with a name that AITER does not look for, or with other code."""
     ragged = {key: TYPES[key] for key in TYPES if key != "logits_soft_cap_enabled"}
-    found = render_functions(
-        tree, calls(tree, top_k_renorm_probs={"d": 128256}, pa_ragged=ragged), ARCHS, "7.2"
+    result = render_functions(
+        tree, function_calls(tree, top_k_renorm_probs={"d": 128256}, pa_ragged=ragged), ARCHS, "7.2"
     )
-    sampling, paged = found.functions
+    sampling, paged = result.functions
     digest = hashlib.md5(b"128256").hexdigest()
     assert sampling.name == f"top_k_renorm_probs_{digest}"
     assert f"void {sampling.name}(" in sampling.source
     assert "{" + "{" not in sampling.source
-    # In the order of AITER's call, with the values that the arguments have by default.
+    # Arguments in the order of AITER's call, with their default values.
     types = "__hip_bfloat16"
     text = f"8_128_1_{types}_{types}_auto_{types}_16_256_1_false_false"
     assert paged.name == f"pa_ragged_{hashlib.md5(text.encode()).hexdigest()}"
@@ -54,32 +54,34 @@ def test_names_and_sources_are_aiters(tree: AiterTree) -> None:
     assert "kFp8E4M3" not in paged.source
     assert "-DENABLE_FP8" in paged.flags
     assert not {"-mllvm", "--offload-arch=gfx942"} & {*paged.flags}
-    # A copy of a later directory replaces files of an earlier one.
+    # AITER copies headers into one directory, where the last copy wins: the order is reversed.
     assert paged.include_dirs[0] == f"{tree.ck_dir}/include"
     assert paged.include_dirs[-1] == f"{tree.csrc_dir}/cpp_itfs"
-    assert f"{tree.csrc_dir}/cpp_itfs/pa/pa_ragged.cpp.jinja" in found.inputs
+    assert f"{tree.csrc_dir}/cpp_itfs/pa/pa_ragged.cpp.jinja" in result.inputs
 
 
-def test_functions_that_need_more_than_a_template(tree: AiterTree) -> None:
-    """Prevents: a traceback for functions that AITER makes of a Triton kernel, or of no file."""
+def test_unsupported_functions_have_an_error(tree: AiterTree) -> None:
+    """Prevents: a traceback for functions that need Triton or a missing file."""
     mla: dict[str, Any] = {"gqa_ratio": 16, "page_size": 1, "num_kv_splits": 4, "v_head_dim": 512}
     mla |= dict.fromkeys(("q_dtype", "kv_dtype"), "__hip_bfloat16")
     moe: dict[str, Any] = {"input_dtype": "uint8_t", "gate_fusion": "g1u1", "gate_dtype": "uint8_t"}
     moe |= {"activation": "silu", "selected_tile": 512}
-    found = render_functions(tree, calls(tree, asm_mla_decode_fwd=mla, asm_moe=moe), ARCHS, "7.2")
-    first, second = found.functions
+    result = render_functions(
+        tree, function_calls(tree, asm_mla_decode_fwd=mla, asm_moe=moe), ARCHS, "7.2"
+    )
+    first, second = result.functions
     assert first.error == "it imports triton"
-    # The tree has it below hsa/gfx942/.
+    # The tree has this file below hsa/gfx942/.
     assert f"'{tree.hsa_dir}/fmoe/silu/fmoe_int8_g1u1_subGU_512.co'" in second.error
-    # An arch that AITER's JIT refuses.
-    (other,) = render_functions(
-        tree, calls(tree, top_k_renorm_probs={"d": 8}), ["gfx1201"], "7.2"
+    # AITER's JIT refuses this arch.
+    (refused,) = render_functions(
+        tree, function_calls(tree, top_k_renorm_probs={"d": 8}), ["gfx1201"], "7.2"
     ).functions
-    assert "AssertionError: One of GPU archs of ['gfx1201'] is invalid" in other.error
+    assert "AssertionError: One of GPU archs of ['gfx1201'] is invalid" in refused.error
 
 
-def test_nothing_of_pytorch_reaches_a_name() -> None:
-    """Prevents: a library whose name or source has the text of a stand-in."""
+def test_placeholders_of_pytorch_have_no_text() -> None:
+    """Prevents: a library name or source that contains the text of a placeholder for PyTorch."""
     absent = Absent("torch.float16")
     assert isinstance(absent.itemsize() | None, Absent)
     with pytest.raises(RuntimeError, match=r"it asks PyTorch for torch\.float16"):
@@ -88,18 +90,18 @@ def test_nothing_of_pytorch_reaches_a_name() -> None:
         bool(absent.is_complex)
 
 
-def test_flags_of_every_compile(repo_root: Path) -> None:
-    """Prevents: an option of LLVM that a compile has twice, which LLVM refuses."""
+def test_optional_flags_match_the_rules(repo_root: Path) -> None:
+    """Prevents: an LLVM option passed twice to a compile, which LLVM refuses."""
     flags = ast.parse((repo_root / "rules/rocm/flags.bzl").read_text("utf-8"))
-    (found,) = (
+    (rule_flags,) = (
         ast.literal_eval(node.value)
         for node in flags.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OPTIONAL_FLAGS"
     )
-    assert {" ".join(words) for words in found} - {*OPTIONAL_FLAGS} == {
+    assert {" ".join(flag) for flag in rule_flags} - {*OPTIONAL_FLAGS} == {
         "--offload-compression-level=19"
     }
-    assert {*OPTIONAL_FLAGS} <= {" ".join(words) for words in found}
+    assert {*OPTIONAL_FLAGS} <= {" ".join(flag) for flag in rule_flags}
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -113,14 +115,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "values"), CASES[:4])
-def test_templates(text: str, values: dict[str, Any]) -> None:
+def test_template_branches(text: str, values: dict[str, Any]) -> None:
     """Prevents: code of a branch that the arguments do not select."""
     expected = {"a{{ x }}b\n": "aTrueb", CASES[1][0]: "B!\n", CASES[2][0]: "B", CASES[3][0]: "E\n."}
     assert Template(text).render(**values) == expected[text]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{% for x in y %}{% endfor %}", "only if, elif, else and endif"),
         ("{% if x %}", "an if without endif"),
@@ -131,15 +133,15 @@ def test_templates(text: str, values: dict[str, Any]) -> None:
         ("{{ x. }}", "an expression that is not supported"),
     ],
 )
-def test_other_syntax_is_an_error(text: str, said: str) -> None:
+def test_unsupported_syntax_is_an_error(text: str, message: str) -> None:
     """Prevents: a source that silently lacks code of a template."""
     with pytest.raises(TemplateError) as caught:
         Template(text).render(x=1)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_jinja2_renders_the_same(tree: AiterTree) -> None:
-    """Prevents: a source that differs from the one that AITER compiles."""
+def test_jinja2_renders_equal_text(tree: AiterTree) -> None:
+    """Prevents: a source that differs from the source that AITER compiles."""
     jinja2 = pytest.importorskip("jinja2")
     for text, values in CASES:
         expected = jinja2.Template(text).render(**values)

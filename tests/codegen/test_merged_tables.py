@@ -1,8 +1,8 @@
-"""Tuning tables that AITER merges: the rows that AITER's own function and pandas give.
+"""Tuning tables that AITER merges: rows must equal the output of AITER's function with pandas.
 
-tests/golden/asm/merged_tables.json is from pandas 3.1 and the function of the pinned wheel. Where
-pandas is installed, that function runs again: `QOLA_TEST_AITER_TREE=TREE pytest` compares another
-tree's (CONTRIBUTING.md).
+tests/golden/asm/merged_tables.json is the output of pandas 3.1 and the pinned wheel's function. If
+pandas is installed, a test runs that function: `QOLA_TEST_AITER_TREE=TREE pytest` compares another
+tree (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ from qola.errors import CodegenError
 
 GOLDEN = Path(__file__).parents[1] / "golden/asm/merged_tables.json"
 
-#: Measured values that differ between rows of one problem, kernel and time. pandas keeps any.
+#: Measured columns. They differ between rows of equal problem, kernel and time; pandas keeps any.
 MEASURED = {"tflops", "bw", "errRatio"}
 
 
-def content(text: str) -> dict[str, object]:
-    """Return the number of rows, and digests of rows in any order and of times in this order."""
+def table_digests(text: str) -> dict[str, object]:
+    """Return the number of rows, a digest of the sorted values, and a digest of the times."""
     rows = list(csv.DictReader(io.StringIO(text)))
-    kept = sorted([value for key, value in row.items() if key not in MEASURED] for row in rows)
+    values = sorted([value for key, value in row.items() if key not in MEASURED] for row in rows)
     times = [row["us"] for row in rows]
-    digests = (hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for part in (kept, times))
+    digests = (
+        hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for part in (values, times)
+    )
     return {"rows": len(rows), **dict(zip(("values", "times"), digests, strict=True))}
 
 
 def merge_by_aiter(root: Path, table: MergedTable, folder: Path) -> str:
-    """Run AITER's own function `update_config_files`, with pandas; return the merged table."""
+    """Run AITER's function `update_config_files` with pandas, and return the merged table."""
     core = ast.parse((root / "aiter/jit/core.py").read_text("utf-8"))
     (function,) = (
         node
@@ -61,34 +63,34 @@ def merge_by_aiter(root: Path, table: MergedTable, folder: Path) -> str:
     exec(ast.unparse(function).replace("/tmp", str(folder)), names)
     files = os.pathsep.join(str(root / file) for file in table.files)
     stem = table.path.rpartition("/")[2].removesuffix(".csv")
-    own = [None] if function.args.args[0].arg == "self" else []
-    return Path(names["update_config_files"](*own, files, stem)).read_text("utf-8")
+    self_argument = [None] if function.args.args[0].arg == "self" else []
+    return Path(names["update_config_files"](*self_argument, files, stem)).read_text("utf-8")
 
 
 def test_tables_of_the_wheel(aiter_tree: Path) -> None:
-    """Prevents: a GEMM for none, or another, of the problems for which AITER picks it by name."""
+    """Prevents: a GEMM module without kernels, or with wrong kernels, for a tuned problem."""
     tables = read_tree(aiter_tree).merged_tables
-    found = {
-        path.rpartition("/")[2]: content(merge_tables(aiter_tree, table))
+    digests = {
+        path.rpartition("/")[2]: table_digests(merge_tables(aiter_tree, table))
         for path, table in tables.items()
     }
-    assert found == json.loads(GOLDEN.read_text("utf-8"))
+    assert digests == json.loads(GOLDEN.read_text("utf-8"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="needs pandas")
-def test_tables_are_those_of_aiters_function(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a rule of core.py that is read as another one."""
+def test_tables_equal_aiters_function(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a merge rule of core.py that qola implements wrongly."""
     tables = read_tree(aiter_tree).merged_tables
     assert tables
     for path, table in tables.items():
         if path.endswith("/tuned_fmoe.csv"):
-            # No generator reads it. AITER queries the machine's GPU for the arch of its rows.
+            # No generator reads this table. AITER takes its arch from the GPU of the machine.
             continue
-        expected = content(merge_by_aiter(aiter_tree, table, tmp_path))
-        assert content(merge_tables(aiter_tree, table)) == expected, path
+        expected = table_digests(merge_by_aiter(aiter_tree, table, tmp_path))
+        assert table_digests(merge_tables(aiter_tree, table)) == expected, path
 
 
-#: Marks of the rules; AITER's functions have more in between.
+#: Lines by which qola recognizes a merge rule; AITER's functions contain more code.
 RULES = {
     "wheel": "merge_df = merge_df.sort_values('us').drop_duplicates(subset=keys)",
     "d32b0cb": "keys.append('cu_num'); has_tag = '_tag'\n"
@@ -98,10 +100,8 @@ RULES = {
 }
 
 
-def merged(
-    root: Path, rule: str, tables: dict[str, str], untuned: str = "M,N\n"
-) -> list[list[str]]:
-    """Merge tables by the name of their file; the first is the default one."""
+def merge(root: Path, rule: str, tables: dict[str, str], untuned: str = "M,N\n") -> list[list[str]]:
+    """Merge tables, by file name. The first table is the default."""
     configs = root / "aiter/configs"
     (configs / "model_configs").mkdir(parents=True)
     (configs / "x_untuned_gemm.csv").write_text(untuned)
@@ -119,17 +119,17 @@ DEFAULT, MODEL = "x_tuned_gemm.csv", "model_configs/x_tuned_gemm_a.csv"
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_fastest_row_of_a_problem_is_kept(tmp_path: Path, rule: str) -> None:
-    """Prevents: a kernel of another GPU's row, or the order of tables taken for that of times."""
+def test_fastest_row_of_a_problem_is_selected(tmp_path: Path, rule: str) -> None:
+    """Prevents: a kernel tuned for another GPU, or rows selected by table order instead of time."""
     tables = {
         DEFAULT: "cu_num,M,N,us,kernel\n80,1,2,9.5,slow\n80,3,4,5,other\n",
         MODEL: "cu_num,M,N,us,kernel\n80,1,2,2,fast\n304,1,2,1.0,large\n",
     }
-    rows = [row[-2:] for row in merged(tmp_path, rule, tables)[1:]]
+    rows = [row[-2:] for row in merge(tmp_path, rule, tables)[1:]]
     assert (
         rows
         == {
-            # Columns of the untuned table alone identify a problem.
+            # Only columns of the untuned table identify a problem.
             "wheel": [["1.0", "large"], ["5.0", "other"]],
             "d32b0cb": [["1.0", "large"], ["2.0", "fast"], ["5.0", "other"]],
             "e4048607": [["5.0", "other"], ["2.0", "fast"], ["1.0", "large"]],
@@ -138,25 +138,25 @@ def test_the_fastest_row_of_a_problem_is_kept(tmp_path: Path, rule: str) -> None
 
 
 def test_missing_columns_are_filled(tmp_path: Path) -> None:
-    """Prevents: later tables of different columns that cannot be merged, or values that slip."""
+    """Prevents: tables with different columns that cannot be merged, or values in wrong columns."""
     tables = {
         DEFAULT: "gfx,M,N,us,tflops\ngfx942,1,2,3,4\n",
         MODEL: "gfx,M,N,splitK,us,tflops,_tag\ngfx950,1,2,7,3,4,\n",
     }
-    assert merged(tmp_path, "e4048607", tables) == [
+    assert merge(tmp_path, "e4048607", tables) == [
         ["gfx", "M", "N", "us", "splitK", "_tag", "tflops"],
         ["gfx942", "1", "2", "3", "0", "", "4"],
         ["gfx950", "1", "2", "3", "7", "", "4"],
     ]
 
 
-def test_equal_times_keep_the_first_row(tmp_path: Path) -> None:
-    """Prevents: plans that differ between machines, as those of an unstable sort."""
+def test_equal_times_select_the_first_row(tmp_path: Path) -> None:
+    """Prevents: plans that differ between machines because the sort is not stable."""
     tables = {
         DEFAULT: "M,N,us,kernel\n1,2,3,default\n",
         MODEL: "M,N,us,kernel\n1,2,3,model\n",
     }
-    assert merged(tmp_path, "wheel", tables)[1:] == [["1", "2", "3", "default"]]
+    assert merge(tmp_path, "wheel", tables)[1:] == [["1", "2", "3", "default"]]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +174,6 @@ def test_equal_times_keep_the_first_row(tmp_path: Path) -> None:
 def test_tables_that_aiter_cannot_merge(
     tmp_path: Path, rule: str, default: str, model: str, message: str
 ) -> None:
-    """Prevents: a table that AITER refuses, or merges by an unknown rule, merged all the same."""
+    """Prevents: a merged table although AITER refuses it, or merges it by an unknown rule."""
     with pytest.raises(CodegenError, match=message):
-        merged(tmp_path, rule, {DEFAULT: default, MODEL: model})
+        merge(tmp_path, rule, {DEFAULT: default, MODEL: model})

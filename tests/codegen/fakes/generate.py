@@ -1,7 +1,7 @@
-"""A small generator of the kind of Composable Kernel's, written for tests.
+"""A small generator like Composable Kernel's, for tests.
 
-`switches.py` in its folder selects differences from the default: behaviour of earlier and of
-possible future CKs. Receipt 600 is everything, 7 one variant of it.
+`switches.py` in its directory enables differences from the default: behaviour of earlier and of
+possible future CKs. Receipt 600 is all kernels; receipt 7 is a single variant of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Trait:
     bm0: int = 128
 
     def values(self) -> dict[str, object]:
-        """What the texts above take."""
+        """Values for KERNEL, API and ROW."""
         mask, check = ALL_MASKS[self.mask]
         plain = dataclasses.asdict(self)
         kept = {n: CPP.get(v, v) if isinstance(v, str) else v for n, v in plain.items()}
@@ -122,7 +122,7 @@ class EnumTrait(Trait):
 
 
 class Tile:
-    """It has no name, and knows itself."""
+    """An object without a name that refers to itself."""
 
     def __init__(self) -> None:
         self.whole = self
@@ -172,7 +172,7 @@ class Rows:
 
 
 class FmhaFwdApiPool(Rows):
-    """The same under the name that is watched for."""
+    """Rows in a class with the name suffix that qola observes."""
 
 
 if switches.RENDER:
