@@ -30,15 +30,15 @@ PROBES: tuple[Any, ...] = (
     *([[1, 513]], [64, "x"], [1.0], [[1.0, 2]], [True], [True, False], [True, 1], [[True, 64]]),
     *(["true"], {"a": ["b"]}, {"a": []}, {"a": "b"}, {"a": [1]}, [["x"]]),
 )
-"""Values of every TOML type but dates, right for one kind of field and wrong for others."""
+"""Values of every TOML type except dates, valid for some kinds of fields and invalid for others."""
 
 
 def probes(field: Field) -> list[Any]:
-    """Return values for a field: any field's, and its own example."""
+    """Return test values for a field: PROBES, and the example of the field."""
     return [*PROBES, *([] if field.example is None else [field.example])]
 
 
-def accepted(document: dict[str, Any]) -> bool:
+def is_accepted(document: dict[str, Any]) -> bool:
     """Return whether qola accepts a parsed manifest."""
     try:
         build_manifest(document, Lines({}), "m.toml")
@@ -47,52 +47,54 @@ def accepted(document: dict[str, Any]) -> bool:
     return True
 
 
-def test_the_file_is_up_to_date(repo_root: Path) -> None:
-    """Prevents: editors that complain about a key the program knows, or the reverse."""
+def test_file_is_up_to_date(repo_root: Path) -> None:
+    """Prevents: editors that report a known key as an error, or accept an unknown key."""
     text = (repo_root / "docs/reference/manifest.schema.json").read_text("utf-8")
     assert text == schema_text(), "run: ./bazelw run //tools/docs:update"
 
 
-def test_it_is_a_schema_for_taplo_and_for_others() -> None:
-    """Prevents: a schema that an editor refuses: Taplo documents draft 4, most take draft 7."""
+def test_schema_is_valid_in_draft_4_and_7() -> None:
+    """Prevents: a schema that editors refuse: Taplo documents draft 4, most others use draft 7."""
     jsonschema.Draft4Validator.check_schema(manifest_schema())
     jsonschema.Draft7Validator.check_schema({**manifest_schema(), "$schema": ""})
 
 
 def test_every_field_is_described() -> None:
-    """Prevents: a table or a key that the schema forgets, or has without a word on it."""
+    """Prevents: a table or a key that the schema lacks or does not describe."""
     tables = manifest_schema()["properties"]
     assert set(tables) == {table.name for table in TABLES}
     for table in TABLES:
-        one = tables[table.name]["items"] if table.repeated else tables[table.name]
-        assert one["additionalProperties"] is False
-        assert set(one["properties"]) == set(table.by_key)
+        schema = tables[table.name]["items"] if table.repeated else tables[table.name]
+        assert schema["additionalProperties"] is False
+        assert set(schema["properties"]) == set(table.by_key)
         assert all(
             table.by_key[key].doc in value["description"]
-            for key, value in one["properties"].items()
+            for key, value in schema["properties"].items()
         )
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_schema_and_program_agree_on_values(field: Field) -> None:
-    """Prevents: a value that one of the two accepts and the other refuses."""
+    """Prevents: a value that qola accepts and the schema refuses, or the reverse."""
     validator = jsonschema.Draft4Validator(field_schema(field))
     values = [*probes(field), *field.allowed, *([value] for value in field.allowed)]
     verdicts = {
         repr(value): (not check_value(field, value)[1], validator.is_valid(value))
         for value in values
     }
-    assert {text for text, (ours, theirs) in verdicts.items() if ours != theirs} == set()
-    # Neither side may be one that says yes, or no, to everything.
-    assert {ours for ours, _ in verdicts.values()} == {True, False}
+    assert {
+        text for text, (by_qola, by_schema) in verdicts.items() if by_qola != by_schema
+    } == set()
+    # Some values must be valid, and others invalid.
+    assert {by_qola for by_qola, _ in verdicts.values()} == {True, False}
 
 
-def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
-    """Prevents: an editor that underlines a manifest which qola builds."""
+def test_manifests_match_the_schema(repo_root: Path) -> None:
+    """Prevents: an editor that marks errors in a manifest which qola builds."""
     texts = [file.read_text("utf-8") for file in (repo_root / "manifests").glob("*.toml")]
     for text in [*texts, starter_manifest()]:
         document, _ = parse_toml(text)
-        assert accepted(document)
+        assert is_accepted(document)
         assert [error.message for error in SCHEMA.iter_errors(document)] == []
 
 
@@ -123,15 +125,15 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("document", WRONG.values(), ids=WRONG)
-def test_both_refuse_a_wrong_structure(document: dict[str, Any]) -> None:
-    """Prevents: a misspelt or misplaced key that an editor lets pass."""
-    assert not accepted(document)
+def test_wrong_structure_is_refused_by_both(document: dict[str, Any]) -> None:
+    """Prevents: an editor that accepts a misspelt or misplaced key."""
+    assert not is_accepted(document)
     assert not SCHEMA.is_valid(document)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_both_refuse_one_wrong_value_in_a_manifest(table: TableSpec) -> None:
-    """Prevents: a field's schema that is right and stands in the wrong place."""
+def test_wrong_value_is_refused_by_both(table: TableSpec) -> None:
+    """Prevents: the schema of a field at the wrong place in the manifest's schema."""
     for field in table.fields:
         wrong = next(value for value in PROBES if check_value(field, value)[1])
         right = next(
@@ -139,17 +141,17 @@ def test_both_refuse_one_wrong_value_in_a_manifest(table: TableSpec) -> None:
             for value in (*field.allowed, list(field.allowed[:1]), *probes(field))
             if not check_value(field, value)[1]
         )
-        for value, fits in ((wrong, False), (right, True)):
+        for value, valid in ((wrong, False), (right, True)):
             row = {**NEEDED.get(table.name, {}), field.key: value}
             rows: Any = [row] if table.repeated else row
             document = {"modules": [MODULE], table.name: rows}
             if table.name == "functions":
                 document = {"build": {"mode": "aiter"}, table.name: rows}
-            assert (accepted(document), SCHEMA.is_valid(document)) == (fits, fits), field.key
+            assert (is_accepted(document), SCHEMA.is_valid(document)) == (valid, valid), field.key
 
 
-def test_the_schema_line_of_each_manifest_leads_to_the_schema(repo_root: Path) -> None:
-    """Prevents: editors that look for the schema where it is not."""
+def test_schema_lines_point_to_the_schema(repo_root: Path) -> None:
+    """Prevents: editors that look for the schema in a wrong directory."""
     for file in sorted((repo_root / "manifests").glob("*.toml")):
         first = file.read_text("utf-8").split("\n", 1)[0]
         assert first.startswith("#:schema "), file.name

@@ -1,4 +1,4 @@
-"""Manifests that are right: what they mean, and that equal ones are equal."""
+"""Valid manifests: their values, and equality of equivalent manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fwd(text: str) -> Manifest:
 
 
 def test_every_key_of_rocm_qola_loads() -> None:
-    """Prevents: a manifest that ROCm/QoLA builds being refused here."""
+    """Prevents: a manifest refused that ROCm/QoLA builds."""
     manifest = loads(
         """
         [qola]
@@ -105,8 +105,8 @@ def test_every_key_of_rocm_qola_loads() -> None:
     assert (variant_bwd.deterministic, variant_bwd.receipt) == ((True,), 300)
 
 
-def test_defaults_are_rocm_qolas() -> None:
-    """Prevents: an absent key meaning something else than it does there."""
+def test_defaults_equal_rocm_qolas() -> None:
+    """Prevents: an absent key with another meaning than in ROCm/QoLA."""
     manifest = loads('[[modules]]\nname = "libmha_fwd"\n', file="m.toml")
     assert (manifest.namespace, manifest.mode, manifest.architectures) == ("", "pybind", ())
     assert (manifest.keep_unreachable, manifest.max_bytes) == (False, None)
@@ -115,8 +115,8 @@ def test_defaults_are_rocm_qolas() -> None:
     assert (module.mode, module.receipt, module.drop_srcs, module.overrides) == (None, None, (), ())
 
 
-def test_an_empty_variant_keeps_everything() -> None:
-    """Prevents: an omitted dimension read as false or as none."""
+def test_empty_variant_selects_everything() -> None:
+    """Prevents: an omitted key of a variant read as false or as an empty list."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n[[mha_bwd_variants]]\n", file="m.toml")
     both = (False, True)
     (forward,), (backward,) = manifest.fwd_variants, manifest.bwd_variants
@@ -142,8 +142,8 @@ def test_an_empty_variant_keeps_everything() -> None:
         ("[false, true]", "[false, true]", ("no", "bias", "alibi")),
     ],
 )
-def test_bias_wins_over_alibi(has_bias: str, has_alibi: str, kinds: tuple[str, ...]) -> None:
-    """Prevents: a kernel asked for with two biases, or one bias asked for twice."""
+def test_bias_overrides_alibi(has_bias: str, has_alibi: str, kinds: tuple[str, ...]) -> None:
+    """Prevents: a kernel requested with two biases, or a bias requested twice."""
     manifest = fwd(f"has_bias = {has_bias}\nhas_alibi = {has_alibi}")
     assert manifest.fwd_variants[0].bias == kinds
     assert len(manifest.warnings) == (has_bias == has_alibi == "true")
@@ -162,14 +162,14 @@ def test_bias_wins_over_alibi(has_bias: str, has_alibi: str, kinds: tuple[str, .
     ],
 )
 def test_hdim_forms(written: str, pairs: tuple[tuple[int, int], ...], warnings: int) -> None:
-    """Prevents: a [q, v] pair and a list of two head dimensions taken for one another."""
+    """Prevents: a [q, v] pair read as a list of two head dimensions, or the reverse."""
     manifest = fwd(f"hdim = {written}")
     assert manifest.fwd_variants[0].hdim == pairs
     assert len(manifest.warnings) == warnings
 
 
-def test_order_and_repetition_do_not_count() -> None:
-    """Prevents: a new digest, and so a rebuild, for a manifest that says the same."""
+def test_order_and_repetition_are_ignored() -> None:
+    """Prevents: a new digest, and a rebuild, for an equivalent manifest."""
     first = loads(
         f'{MODULE}[[mha_fwd_variants]]\ndtype = ["bf16", "fp16"]\nhas_mask = [true, false]\n'
         '[build]\narchitectures = ["gfx950", "gfx942"]\n',
@@ -205,8 +205,8 @@ CHANGES = {
 }
 
 
-def test_everything_said_is_in_the_canonical_form() -> None:
-    """Prevents: a change of the manifest that changes no digest, and so builds nothing new."""
+def test_every_key_changes_the_canonical_form() -> None:
+    """Prevents: a changed manifest with an unchanged digest, so that nothing is rebuilt."""
     changes = ["", *(f"{table}\n{line}" for table, lines in CHANGES.items() for line in lines)]
     canonical: dict[str, str] = {}
     for change in changes:
@@ -215,8 +215,8 @@ def test_everything_said_is_in_the_canonical_form() -> None:
     assert len(canonical) == len(changes)
 
 
-def test_where_prebuilt_bundles_come_from_is_no_part_of_what_is_asked_for() -> None:
-    """Prevents: other plans, or kernels compiled anew, where a mirror is added."""
+def test_prebuilt_urls_do_not_change_the_manifest() -> None:
+    """Prevents: another plan, or recompiled kernels, after a mirror is added."""
     key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
     table = f'[prebuilt]\nurls = ["https://a", "dir"]\npublic_key = "{key}"\n'
     manifest = loads(MODULE + table, file="m.toml")
@@ -226,8 +226,8 @@ def test_where_prebuilt_bundles_come_from_is_no_part_of_what_is_asked_for() -> N
     assert manifest.to_json() == loads(MODULE, file="m.toml").to_json()
 
 
-def test_lines_and_descriptions_point_into_the_file() -> None:
-    """Prevents: messages about a variant or module that lead to another one."""
+def test_places_point_to_lines() -> None:
+    """Prevents: messages with the line of another variant or module."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n\n[[mha_fwd_variants]]\nhdim = 64\n", file="m")
     assert [variant.label for variant in manifest.fwd_variants] == [
         "[[mha_fwd_variants]] #1 (line 5)",

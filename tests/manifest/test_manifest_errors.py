@@ -1,4 +1,4 @@
-"""Manifests that are wrong: one test for each message, and all findings at once."""
+"""Invalid manifests: a test case for each message, and all findings reported together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BWD = f"{MODULES}[[mha_bwd_variants]]\n"
 THIRD = f"{MODULES}[[modules]]\n"
 
 
-def errors_of(text: str) -> tuple[Finding, ...]:
+def load_errors(text: str) -> tuple[Finding, ...]:
     with pytest.raises(ManifestError) as caught:
         loads(text, file="m.toml")
     return caught.value.findings
 
 
-def the_error(text: str) -> Finding:
-    (finding,) = errors_of(text)
+def load_error(text: str) -> Finding:
+    (finding,) = load_errors(text)
     assert finding.severity == "error"
     return finding
 
@@ -58,11 +58,11 @@ def check(finding: Finding, place: str, found: str, expected: str, fix: str) -> 
         (f"zzz = 1\n{MODULES}", "1 zzz", "zzz outside of any table", "[qola]", ""),
     ],
 )
-def test_each_wrong_table_is_named(
+def test_invalid_tables_are_errors(
     text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: a table accepted, misplaced, or reported without what would be right."""
-    check(the_error(text), place, found, expected, fix)
+    """Prevents: an invalid table accepted, or reported at a wrong place or without a fix."""
+    check(load_error(text), place, found, expected, fix)
 
 
 AITER = '[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n'
@@ -95,11 +95,11 @@ AITER = '[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n'
         ),
     ],
 )
-def test_all_that_aiter_s_python_would_not_find_is_named(
+def test_unusable_keys_in_mode_aiter_are_errors(
     more: str, place: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: a build for AITER's Python with libraries that it does not look for."""
-    check(the_error(f"{AITER}{more}\n"), place, found, expected, fix)
+    """Prevents: a build in mode aiter with libraries that AITER's Python does not load."""
+    check(load_error(f"{AITER}{more}\n"), place, found, expected, fix)
 
 
 MHA = AITER.replace("module_norm", "module_mha_fwd")
@@ -133,15 +133,15 @@ NAME = "mha_fwd_{}_nbias_nmask_nlse_ndropout"
         ),
     ],
 )
-def test_each_wrong_name_of_a_module_is_named(
+def test_invalid_names_of_modules_are_errors(
     text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: a name under which AITER finds a module that has none of its kernels."""
-    check(the_error(text), place, found, expected, fix)
+    """Prevents: a name by which AITER finds a module without the kernels of that name."""
+    check(load_error(text), place, found, expected, fix)
 
 
-def test_names_whose_kernels_a_module_has() -> None:
-    """Prevents: a name refused though one of several tables selects its kernels."""
+def test_names_match_any_variant() -> None:
+    """Prevents: a name refused although one of several variants selects its kernels."""
     names = f'names = ["{NAME.format("fp16")}", "{NAME.format("bf16")}", "other"]\n'
     tables = '[[mha_fwd_variants]]\ndtype = "fp16"\n[[mha_fwd_variants]]\ndtype = "bf16"\n'
     (module,) = loads(f"{MHA}{names}{tables}", file="m.toml").modules
@@ -175,15 +175,15 @@ FUNCTION = '[[functions]]\nname = "pa"\n'
     ],
     ids=("mode", "key", "name", "type", "combinations"),
 )
-def test_each_wrong_function_is_named(
+def test_invalid_functions_are_errors(
     text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
     """Prevents: functions that AITER's Python does not find, or thousands by mistake."""
-    check(the_error(text), place, found, expected, fix)
+    check(load_error(text), place, found, expected, fix)
 
 
-def test_functions_alone_are_a_manifest() -> None:
-    """Prevents: a manifest of functions that needs a module, too."""
+def test_manifest_with_only_functions() -> None:
+    """Prevents: an error for a manifest with functions and without modules."""
     lines = "arguments = { a = [1, 2], b = 'x' }"
     manifest = loads(f'[build]\nmode = "aiter"\n{FUNCTION}{lines}', file="m.toml")
     (function,) = manifest.functions
@@ -191,9 +191,9 @@ def test_functions_alone_are_a_manifest() -> None:
     assert manifest.to_json()["functions"] == [{"name": "pa", "arguments": {"a": [1, 2], "b": "x"}}]
 
 
-def test_variants_alone_are_no_modules_for_aiter() -> None:
-    """Prevents: modules with ROCm/QoLA's names, which AITER never asks for."""
-    errors = errors_of('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
+def test_variants_do_not_add_modules_in_mode_aiter() -> None:
+    """Prevents: modules with ROCm/QoLA's names, which AITER never loads."""
+    errors = load_errors('[build]\nmode = "aiter"\n[[mha_fwd_variants]]')
     (fix,) = [error.fix for error in errors if error.found == "no [[modules]] table"]
     lines = fix.partition("\n")[2]
     assert [m.name for m in loads(f'[build]\nmode = "aiter"\n{lines}', file="m.toml").modules]
@@ -264,13 +264,13 @@ QOLA_KEYS = "aiter_commit, namespace, patches_dir or rocm_versions"
         (FWD, "hdim = [true]", "in the list: true, a boolean", "pairs", ""),
     ],
 )
-def test_each_wrong_line_is_named(
+def test_invalid_values_are_errors(
     table: str, line: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: a line accepted, misplaced, or reported without what would be right."""
+    """Prevents: an invalid value accepted, or reported at a wrong line or without a fix."""
     header = table.rstrip().rpartition("\n[")[2].partition("\n")[0]
     place = f"{len(table.splitlines()) + 1} [{header}.{line.partition(' ')[0]}"
-    check(the_error(table + line), place, found, expected, fix)
+    check(load_error(table + line), place, found, expected, fix)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -279,9 +279,9 @@ def test_every_field_refuses_a_wrong_type(table) -> None:  # type: ignore[no-unt
     needed = {"modules": 'name = "m"\n', "functions": 'name = "m"\n', "triton": 'kernels = ["f"]\n'}
     before = {"modules": "", "functions": '[build]\nmode = "aiter"\n'}.get(table.name, MODULES)
     for field in table.fields:
-        other = needed.get(table.name, "")
-        other = "" if other.startswith(f"{field.key} ") else other
-        finding = the_error(f"{before}{table.header}\n{other}{field.key} = 2020-01-01\n")
+        required_line = needed.get(table.name, "")
+        required_line = "" if required_line.startswith(f"{field.key} ") else required_line
+        finding = load_error(f"{before}{table.header}\n{required_line}{field.key} = 2020-01-01\n")
         assert finding.place.endswith(f"{table.header}.{field.key}")
         assert finding.expected.startswith(field.kind.phrase)
 
@@ -316,10 +316,10 @@ WARNINGS = [
 
 
 @pytest.mark.parametrize(("text", "place", "found", "fix"), WARNINGS)
-def test_doubtful_manifests_load_with_a_warning(
+def test_questionable_manifests_load_with_a_warning(
     text: str, place: str, found: str, fix: str
 ) -> None:
-    """Prevents: a doubtful combination passing in silence, or stopping the work."""
+    """Prevents: a questionable combination of keys accepted silently, or refused."""
     (warning,) = loads(text, file="m.toml").warnings
     assert warning.severity == "warning"
     assert warning.place.startswith(f"m.toml{place}")
@@ -327,23 +327,23 @@ def test_doubtful_manifests_load_with_a_warning(
     assert fix in warning.fix
 
 
-def test_variants_with_different_receipts_are_not_the_same() -> None:
-    """Prevents: two tables over different receipts called duplicates."""
+def test_variants_with_different_receipts_are_distinct() -> None:
+    """Prevents: a warning about duplicate variants although their receipts differ."""
     text = f"{FWD}receipt = 100\n[[mha_fwd_variants]]\nreceipt = 200\n"
     assert loads(text, file="m.toml").warnings == ()
 
 
-def test_empty_lists_that_mean_something_load() -> None:
-    """Prevents: "embed nothing" and "no extra flags" becoming impossible to say."""
+def test_empty_lists_override_defaults() -> None:
+    """Prevents: an empty list, such as no embedded kernels or no flags, read as an absent key."""
     text = "drop_srcs = []\ndrop_directions = []\nhsa_subdirs = []\nflags_extra_hip = []\n"
     module = loads(MODULES + text, file="m.toml").modules[1]
     assert module.hsa_subdirs == ()
     assert module.overrides == (("flags_extra_hip", ()),)
 
 
-def test_all_findings_at_once_in_the_order_of_the_lines() -> None:
-    """Prevents: a user mending one mistake per run."""
-    findings = errors_of(
+def test_all_findings_are_reported_in_line_order() -> None:
+    """Prevents: users who must correct one mistake per run."""
+    findings = load_errors(
         f"[qola]\nnamespace = 'a b'\nx = 1\n{FWD}dtype = ['a', 'b']\nhas_bias = true\n"
         "has_alibi = true\nhdim = 0\n[[modules]]\nreceipt = -1\n[build]\nmode = 'x'\n"
     )
@@ -352,9 +352,9 @@ def test_all_findings_at_once_in_the_order_of_the_lines() -> None:
     assert [f.severity for f in findings].count("warning") == 1
 
 
-def test_long_values_are_cut() -> None:
-    """Prevents: a message that is mostly the mistake."""
-    assert len(the_error(f'{MODULES}[qola]\nnamespace = "{"a-" * 500}"').found) < 80
+def test_long_values_are_truncated() -> None:
+    """Prevents: a message that mainly consists of the invalid value."""
+    assert len(load_error(f'{MODULES}[qola]\nnamespace = "{"a-" * 500}"').found) < 80
 
 
 @pytest.mark.parametrize(
@@ -366,14 +366,14 @@ def test_long_values_are_cut() -> None:
     ],
 )
 def test_syntax_errors_show_the_line(text: str, place: str, shown: str) -> None:
-    """Prevents: "Invalid value" without the value."""
-    finding = the_error(text)
+    """Prevents: "Invalid value" without the invalid line."""
+    finding = load_error(text)
     assert finding.place == place
     assert shown in finding.found
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """Prevents: a stack trace for a missing file, a folder, or another encoding."""
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
+    """Prevents: a traceback for a missing file, a directory, or another encoding."""
     with pytest.raises(ManifestError, match=r"error: no\.toml\n +found .*No such file"):
         load(tmp_path / "no.toml", display="no.toml")
     with pytest.raises(ManifestError, match="Is a directory"):
@@ -384,7 +384,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_fields_are_well_formed() -> None:
-    """Prevents: a field definition that contradicts itself."""
+    """Prevents: a field definition with contradictory attributes."""
     for table in TABLES:
         assert len(table.by_key) == len(table.fields)
         for field in table.fields:

@@ -1,4 +1,4 @@
-"""Manifests that mean harm: refused within a second, in words, and without a traceback."""
+"""Hostile manifests: qola refuses them within a second, with an error instead of a traceback."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HEAD = '[[modules]]\nname = "libmha_fwd"\n'
 FWD = f"{HEAD}[[mha_fwd_variants]]\n"
 
 
-def refused(text: str) -> str:
-    """Return what is said of a text, which takes less than a second of a processor."""
+def check_refusal(text: str) -> str:
+    """Check that qola refuses a text within a second of CPU time, and return the error."""
     start = time.process_time()
     with pytest.raises(ManifestError) as caught:
         loads(text, file="m.toml")
@@ -29,13 +29,13 @@ def refused(text: str) -> str:
     return message
 
 
-def full(item: str, *, head: str = "", tail: str = "") -> str:
-    """Return an item as often as a manifest of the largest size has room for."""
+def fill(item: str, *, head: str = "", tail: str = "") -> str:
+    """Repeat an item up to the maximum size of a manifest."""
     return head + item * ((MAX_BYTES - len(head) - len(tail)) // len(item)) + tail
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error_text"),
     [
         (f"{HEAD}receipt = 0x{'f' * 5000}", "a number of 128"),
         (f"{HEAD}receipt = {'9' * 100}", "from 0 to 2147483647"),
@@ -56,31 +56,31 @@ def full(item: str, *, head: str = "", tail: str = "") -> str:
     ],
     ids=range(16),
 )
-def test_what_is_too_much_is_refused_at_once(text: str, said: str) -> None:
-    """Prevents: a manifest that takes minutes, all memory, or ends in a traceback."""
-    assert said in refused(text)
+def test_excessive_values_are_refused_quickly(text: str, error_text: str) -> None:
+    """Prevents: a manifest that takes minutes or all memory, or ends in a traceback."""
+    assert error_text in check_refusal(text)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        full("[[a]]\n"),
-        full('"'),
-        full("'"),
-        full('"""'),
-        full('\\"', head='a = """'),
-        full("a ."),
-        full("7.", head=f'{HEAD}[qola]\nrocm_versions = ["', tail='x"]'),
-        full("_", head=f'{HEAD}[qola]\nnamespace = "', tail='"'),
+        fill("[[a]]\n"),
+        fill('"'),
+        fill("'"),
+        fill('"""'),
+        fill('\\"', head='a = """'),
+        fill("a ."),
+        fill("7.", head=f'{HEAD}[qola]\nrocm_versions = ["', tail='x"]'),
+        fill("_", head=f'{HEAD}[qola]\nnamespace = "', tail='"'),
         HEAD + "".join(f"k{n}=1\n" for n in range(14_000)),
         "".join(f'[[modules]]\nname="a{n}"\n' for n in range(4000)) + "x = 1",
     ],
     ids=range(10),
 )
-def test_the_largest_manifest_takes_no_second(text: str) -> None:
-    """Prevents: time that grows with the square of a manifest's length."""
+def test_largest_manifest_is_refused_quickly(text: str) -> None:
+    """Prevents: parsing time that is quadratic in the length of a manifest."""
     assert len(text) <= MAX_BYTES
-    refused(text)
+    check_refusal(text)
 
 
 ESCAPES = ["\\u0000", "\\u001b[31m", "\\n", "\\t", "\\u007f", "\\u009b", "\\u2028", "\\u202e"]
@@ -102,13 +102,13 @@ ESCAPES = ["\\u0000", "\\u001b[31m", "\\n", "\\t", "\\u007f", "\\u009b", "\\u202
     ],
 )
 def test_control_characters_are_refused(line: str, escape: str) -> None:
-    """Prevents: a value that ends a line of a file, or moves a terminal's cursor."""
-    assert "b" in refused(HEAD + line.format(escape))
+    """Prevents: a value that inserts a line into a generated file, or moves a terminal's cursor."""
+    assert "b" in check_refusal(HEAD + line.format(escape))
 
 
 def test_surrogates_are_refused() -> None:
-    """Prevents: a value that no file can hold, found out when it is written."""
-    assert "\\ud800" in refused(f'{HEAD}group = "a\ud800"')
+    """Prevents: a value that cannot be encoded when qola writes it to a file."""
+    assert "\\ud800" in check_refusal(f'{HEAD}group = "a\ud800"')
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_surrogates_are_refused() -> None:
     ],
 )
 def test_digits_are_ascii(line: str) -> None:
-    """Prevents: a version or a receipt that reads like one and compares like none."""
-    refused(HEAD + line)
+    """Prevents: a version or receipt with digits that look right and do not compare equal."""
+    check_refusal(HEAD + line)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Prevents: a command that waits for a FIFO or reads a device until memory ends."""
+def test_special_files_are_refused(tmp_path: Path) -> None:
+    """Prevents: a command that waits for a FIFO or reads a device until memory is exhausted."""
     fifo, link = tmp_path / "fifo", tmp_path / "link.toml"
     os.mkfifo(fifo)
     link.symlink_to("/dev/zero")
@@ -138,7 +138,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         str(caught.value).encode()
 
 
-def test_a_file_is_read_no_further_than_it_may_go(tmp_path: Path) -> None:
+def test_large_file_is_not_read(tmp_path: Path) -> None:
     """Prevents: a file of many gigabytes read before it is refused."""
     file = tmp_path / "big.toml"
     with file.open("wb") as opened:
@@ -147,8 +147,8 @@ def test_a_file_is_read_no_further_than_it_may_go(tmp_path: Path) -> None:
         load(file)
 
 
-def test_archs_are_few() -> None:
-    """Prevents: a plan that never ends: each set of archs has a dispatch of its own."""
+def test_number_of_archs_is_limited() -> None:
+    """Prevents: a plan that never ends, since each set of archs has a separate dispatch."""
     names = ", ".join(f'"{arch}"' for arch in KNOWN_ARCHS)
     manifest = loads(f"{HEAD}[build]\narchitectures = [{names}]", file="m.toml")
     with pytest.raises(PlanError, match=f"{len(KNOWN_ARCHS)} archs"):

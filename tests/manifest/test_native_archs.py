@@ -1,4 +1,4 @@
-"""The word `native`: archs out of the driver's topology, laid out as Linux does."""
+"""The arch `native`: archs read from the topology of the GPU driver, in Linux's file format."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def test_version_becomes_llvm_name(version: int, arch: str) -> None:
 
 
 def test_archs_of_the_machine(tmp_path: Path) -> None:
-    """Prevents: the CPU's node as an arch, one arch per GPU, an order that varies."""
+    """Prevents: an arch for the CPU's node, duplicate archs, or an unstable order."""
     nodes = topology(tmp_path, 90500, *[90402] * 8, 90500)
     assert native_archs(nodes) == ("gfx942", "gfx950")
 
 
 def test_node_without_the_property(tmp_path: Path) -> None:
-    """Prevents: a traceback with kernels before 5.17, whose nodes name no version."""
+    """Prevents: a traceback with kernels before 5.17, whose nodes have no version."""
     nodes = topology(tmp_path, 90402)
     (nodes / "0" / "properties").write_text("cpu_cores_count 96\n")
     assert native_archs(nodes) == ("gfx942",)
 
 
 @pytest.mark.parametrize("gpuless", ["no driver", "only a CPU"])
-def test_no_gpu_names_the_remedy(tmp_path: Path, gpuless: str) -> None:
-    """Prevents: a build for no arch, or a traceback, on a machine without a GPU."""
+def test_missing_gpu_error_suggests_a_fix(tmp_path: Path, gpuless: str) -> None:
+    """Prevents: a build without archs, or a traceback, on a machine without a GPU."""
     nodes = topology(tmp_path) if gpuless == "only a CPU" else tmp_path / "absent"
     with pytest.raises(ToolchainError) as caught:
         native_archs(nodes)
@@ -70,21 +70,21 @@ def test_no_gpu_names_the_remedy(tmp_path: Path, gpuless: str) -> None:
 
 
 def make_unreadable(file: Path) -> None:
-    """Replace a file by a directory, which root cannot read either."""
+    """Replace a file by a directory, which even root cannot read as a file."""
     file.unlink()
     file.mkdir()
 
 
 @pytest.mark.parametrize("node", ["0", "1", "3"])
-def test_an_unreadable_node_is_skipped(tmp_path: Path, node: str) -> None:
-    """Prevents: no arch in a container that may not read the node of another container's GPU."""
+def test_unreadable_node_is_skipped(tmp_path: Path, node: str) -> None:
+    """Prevents: no archs in a container that cannot read the nodes of GPUs of other containers."""
     nodes = topology(tmp_path, 90402, 90402, 90402)
     make_unreadable(nodes / node / "properties")
     assert native_archs(nodes) == ("gfx942",)
 
 
 def test_no_readable_gpu(tmp_path: Path) -> None:
-    """Prevents: a traceback, or a message without the reason, if no GPU's node can be read."""
+    """Prevents: a traceback, or an error without a reason, if no GPU's node can be read."""
     nodes = topology(tmp_path, 90402)
     make_unreadable(nodes / "1/properties")
     expected = r"found +2 nodes, no GPU among them; .*1/properties: Is a directory"

@@ -1,4 +1,4 @@
-"""TOML with line numbers, and TOML as qola writes it."""
+"""Parsing TOML with line numbers, and writing TOML."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from qola.manifest.toml import TomlSyntaxError, parse_toml, toml_document
 
 
-def test_keys_tables_and_arrays_of_tables() -> None:
-    """Prevents: findings on the wrong one of several [[tables]]."""
+def test_lines_of_keys_and_tables() -> None:
+    """Prevents: a finding with the line of another [[table]]."""
     _, lines = parse_toml(
         "# comment\n"
         "[qola]\n"
@@ -49,8 +49,8 @@ def test_keys_tables_and_arrays_of_tables() -> None:
         '["", \'\', """"""]',
     ],
 )
-def test_what_looks_like_a_statement_inside_a_value(value: str) -> None:
-    """Prevents: brackets, quotes and hashes within values shifting all later lines."""
+def test_statements_inside_values(value: str) -> None:
+    """Prevents: wrong line numbers after a value that contains brackets, quotes or hashes."""
     text = f"first = {value}\nlast = 1\n"
     document, lines = parse_toml(text)
     assert set(document) == {"first", "last"}
@@ -67,12 +67,12 @@ def test_inline_tables_and_dotted_keys() -> None:
 
 
 def test_windows_line_ends() -> None:
-    """Prevents: manifests saved on Windows failing, or being counted twice a line."""
+    """Prevents: manifests with Windows line ends refused, or their lines counted twice."""
     _, lines = parse_toml("[qola]\r\nnamespace = 'te'\r\n")
     assert lines.of(("qola", "namespace")) == 2
 
 
-def test_a_key_that_is_not_written_is_at_its_table() -> None:
+def test_missing_key_has_the_line_of_its_table() -> None:
     """Prevents: "missing key" findings at line 1 of a long file."""
     _, lines = parse_toml("a = 1\n[[modules]]\nmode = 'x'\n")
     assert lines.of(("modules", 0, "name")) == 2
@@ -93,14 +93,14 @@ def test_syntax_errors_have_a_place(text: str, line: int, column: int, reason: s
     """Prevents: a syntax error without line and column."""
     with pytest.raises(TomlSyntaxError) as caught:
         parse_toml(text)
-    # Parsers differ by a column or two in where a duplicate key ends.
+    # Columns of duplicate keys differ by one or two between parsers.
     assert caught.value.line == line
     assert abs(caught.value.column - column) <= 2
     assert reason in caught.value.reason
     assert caught.value.source == text.split("\n")[line - 1]
 
 
-def test_a_written_document_reads_back() -> None:
+def test_written_document_survives_a_round_trip() -> None:
     """Prevents: manifests with special characters or long lists that qola cannot read again."""
     tables: dict[str, Any] = {
         "qola": {"namespace": 'x\x7f\u2028"\U0001f600', "odd key": True},
