@@ -1,4 +1,4 @@
-"""The cache of answers: what is read from it, what is written, and what counts as absent."""
+"""The cache of answers: cached and computed answers, and damaged or foreign entries."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from tests.setup.cache_rule import give_away
 KEY = "0" * 64
 
 
-class Question:
-    """Asks one question of a cache, each time as a new process would, and counts the answers."""
+class CachedQuestion:
+    """Asks a cache as a new process would, and counts computed answers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.state = "a"
         self.runs = 0
-        self.meanwhile: Callable[[], object] = lambda: None
+        self.during_computation: Callable[[], object] = lambda: None
 
     def ask(self, question: object = "q") -> object:
-        """Return the answer: how often one was computed until then."""
+        """Return the answer, which contains the number of computed answers at that time."""
         with AnswerCache(self.directory, lambda: self.state) as cache:
-            return cache.find(question, Any, self._make)
+            return cache.find(question, Any, self._compute)
 
-    def _make(self) -> object:
+    def _compute(self) -> object:
         self.runs += 1
-        self.meanwhile()
+        self.during_computation()
         return {"runs": [self.runs]}
 
     def entries(self) -> list[Path]:
-        """Return the files of entries."""
+        """Return the files of cache entries."""
         return sorted(self.directory.iterdir()) if self.directory.is_dir() else []
 
 
 @pytest.fixture
-def question(tmp_path: Path) -> Question:
-    return Question(tmp_path / "cache/generated")
+def question(tmp_path: Path) -> CachedQuestion:
+    return CachedQuestion(tmp_path / "cache/generated")
 
 
-def test_an_answer_is_computed_once(question: Question) -> None:
-    """Prevents: work that is done again for each command, or an answer to another question."""
+def test_answer_is_computed_once(question: CachedQuestion) -> None:
+    """Prevents: an answer computed again for each command, or an answer to another question."""
     assert [question.ask(), question.ask()] == [{"runs": [1]}] * 2
     assert question.ask("another") == {"runs": [2]}
     question.state = "b"
@@ -59,8 +59,8 @@ def test_an_answer_is_computed_once(question: Question) -> None:
     assert question.ask() == {"runs": [1]}
 
 
-def test_within_one_command(tmp_path: Path) -> None:
-    """Prevents: a generator that runs for each module that asks it the same."""
+def test_answers_are_shared_within_a_command(tmp_path: Path) -> None:
+    """Prevents: a generator that runs for each module although their questions are equal."""
     runs: list[int] = []
     with AnswerCache(tmp_path / "cache", lambda: "a") as cache:
         for _ in range(2):
@@ -68,27 +68,27 @@ def test_within_one_command(tmp_path: Path) -> None:
     assert runs == [1]
 
 
-def test_an_unknown_state_has_no_answers(question: Question) -> None:
-    """Prevents: an answer that something decided which is in no key."""
+def test_unknown_state_has_no_answers(question: CachedQuestion) -> None:
+    """Prevents: a cached answer that depends on a state which its key does not contain."""
     question.state = ""
     assert [question.ask(), question.ask()] == [{"runs": [1]}, {"runs": [2]}]
     assert question.entries() == []
 
 
-def test_a_state_that_changes_meanwhile(question: Question) -> None:
-    """Prevents: an answer half of the one and half of the other state, cached as that of one."""
-    question.meanwhile = lambda: setattr(question, "state", "b")
+def test_state_that_changes_during_computation(question: CachedQuestion) -> None:
+    """Prevents: an answer computed from two states of a tree, cached for one of these states."""
+    question.during_computation = lambda: setattr(question, "state", "b")
     question.ask()
     assert question.entries() == []
 
 
-def test_an_error_is_not_cached(question: Question) -> None:
-    """Prevents: a failure that stays, such as of a full disk."""
+def test_errors_are_not_cached(question: CachedQuestion) -> None:
+    """Prevents: a temporary failure, such as a full disk, that is cached."""
 
     def fail() -> None:
         raise OSError("full")
 
-    question.meanwhile = fail
+    question.during_computation = fail
     with pytest.raises(OSError, match="full"):
         question.ask()
     assert question.entries() == []
@@ -137,10 +137,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_an_entry_that_is_damaged_or_foreign_is_replaced(
-    question: Question, monkeypatch: pytest.MonkeyPatch, damage: str
+def test_damaged_or_foreign_entry_is_replaced(
+    question: CachedQuestion, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    """Prevents: half an answer, somebody else's sources in one's library, or one that stays so."""
+    """Prevents: a partial answer, another user's sources in a library, or a permanent error."""
     monkeypatch.setattr(answers, "UNPACKED", 1 << 20)
     question.ask()
     (entry,) = question.entries()
@@ -150,17 +150,17 @@ def test_an_entry_that_is_damaged_or_foreign_is_replaced(
     assert (entry.lstat().st_uid, entry.lstat().st_mode & 0o777) == (os.geteuid(), 0o600)
 
 
-@pytest.mark.parametrize("whose", ["another user's", "this user's, for all to write"])
-def test_what_was_planted_does_not_survive_the_repair(question: Question, whose: str) -> None:
-    """Prevents: another user's plan, after the command that our own message recommends."""
+@pytest.mark.parametrize("owner", ["another user's", "this user's, for all to write"])
+def test_planted_entries_do_not_survive_the_repair(question: CachedQuestion, owner: str) -> None:
+    """Prevents: another user's plan used after the user ran the chmod that qola recommends."""
     question.ask()
     (entry,) = question.entries()
     question.directory.chmod(0o777)
-    # A whole entry with this key, as another user who can write to the directory makes it.
+    # A complete entry with this key, as another user with write permission can create.
     entry.unlink()
     write_entry(question.directory.with_name("theirs"), entry.name, b'"planted"')
     shutil.move(question.directory.with_name("theirs") / entry.name, entry)
-    if whose.startswith("this"):
+    if owner.startswith("this"):
         entry.chmod(0o666)
     else:
         give_away(entry)
@@ -174,8 +174,8 @@ def test_what_was_planted_does_not_survive_the_repair(question: Question, whose:
     assert question.ask() == {"runs": [3]}
 
 
-def test_an_entry_is_this_users_whatever_the_umask(tmp_path: Path) -> None:
-    """Prevents: entries that Debian's umask 0002 makes writable for a group, and so never read."""
+def test_entries_do_not_depend_on_the_umask(tmp_path: Path) -> None:
+    """Prevents: entries that are group-writable by Debian's umask 0002, and so ignored."""
     previous = os.umask(0)
     try:
         write_entry(tmp_path / "cache", KEY, b"content")
@@ -185,8 +185,8 @@ def test_an_entry_is_this_users_whatever_the_umask(tmp_path: Path) -> None:
     assert read_entry(tmp_path / "cache", KEY) == b"content"
 
 
-def test_an_entry_of_another_name_is_absent(tmp_path: Path) -> None:
-    """Prevents: an answer to another question, from a cache that was copied or mixed up."""
+def test_renamed_entry_is_absent(tmp_path: Path) -> None:
+    """Prevents: an answer to another question, from a cache whose files were copied or renamed."""
     write_entry(tmp_path, KEY, b"content")
     assert read_entry(tmp_path, KEY) == b"content"
     other = KEY[:-1] + "1"
@@ -194,8 +194,8 @@ def test_an_entry_of_another_name_is_absent(tmp_path: Path) -> None:
     assert read_entry(tmp_path, other) is None
 
 
-def test_a_directory_that_others_write_to_gets_nothing(tmp_path: Path) -> None:
-    """Prevents: sources of somebody else's in one's own libraries."""
+def test_writable_directory_is_not_used(tmp_path: Path) -> None:
+    """Prevents: sources of another user in libraries of this user."""
     place = tmp_path / "cache"
     write_entry(place, KEY, b"content")
     place.chmod(0o777)
@@ -204,8 +204,8 @@ def test_a_directory_that_others_write_to_gets_nothing(tmp_path: Path) -> None:
     assert [path.name for path in place.iterdir()] == [KEY]
 
 
-def test_a_place_that_takes_nothing_is_not_an_error(tmp_path: Path) -> None:
-    """Prevents: a plan that fails because it cannot be cached."""
+def test_unusable_cache_directory_is_no_error(tmp_path: Path) -> None:
+    """Prevents: a plan that fails because its answers cannot be cached."""
     (tmp_path / "file").write_text("")
     write_entry(tmp_path / "file/below", KEY, b"content")
     assert read_entry(tmp_path / "file/below", KEY) is None
@@ -214,8 +214,8 @@ def test_a_place_that_takes_nothing_is_not_an_error(tmp_path: Path) -> None:
     assert read_entry(tmp_path / "qola", KEY) is None
 
 
-def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a cache that grows for ever, or loses the entries that are used most."""
+def test_cache_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a cache that grows without limit, or loses recently used entries."""
     monkeypatch.setattr(answers, "LIMIT", 3000)
     keys = [KEY[:-1] + str(number) for number in range(4)]
     for age, key in enumerate(keys[:3]):

@@ -1,4 +1,4 @@
-"""The facts about archs, which Python and the fake HIP runtime both have."""
+"""Properties of archs, which Python and the fake HIP runtime both define."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ARCH = re.compile(
 )
 
 
-def test_the_fake_hip_runtime_has_the_same_facts(repo_root: Path) -> None:
-    """Prevents: a device with another LDS, wave or code object than the emulator assumes."""
+def test_fake_hip_runtime_has_equal_facts(repo_root: Path) -> None:
+    """Prevents: a device with another LDS size, wave size or ELF machine than the emulator's."""
     text = (repo_root / "cc/fake_hip/settings.cpp").read_text(encoding="utf-8")
     found = {
         name: (int(machine, 16), int(lds) << 10, int(lanes))

@@ -1,4 +1,4 @@
-"""The cache directory: where it is, and that nobody else can write to it."""
+"""The cache directory: its location, and its protection against other users."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qola.errors import QolaError
 from tests.setup.cache_rule import cache_rule, give_away
 
 
-def test_one_rule(tmp_path: Path) -> None:
-    """Prevents: a cache in the current directory, or elsewhere than bazelw has it."""
+def test_location(tmp_path: Path) -> None:
+    """Prevents: a cache in the current directory, or in another directory than bazelw's."""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     for environ, expected in cache_rule(tmp_path, home):
         assert cache_directory(environ) == expected, environ
 
 
-def test_a_user_whom_passwd_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a traceback, or a cache in the current directory, for a container's user."""
 
     def unknown(user: int) -> None:
@@ -31,15 +31,15 @@ def test_a_user_whom_passwd_does_not_know(monkeypatch: pytest.MonkeyPatch) -> No
     assert cache_directory({}) == Path("/.cache/qola")
 
 
-def test_more_than_a_word(tmp_path: Path) -> None:
-    """Prevents: an option of Bazel's by the name of a directory, in a file of options."""
+def test_control_characters_in_paths(tmp_path: Path) -> None:
+    """Prevents: a directory name that adds an option to Bazel's options file."""
     with pytest.raises(QolaError, match="a name with control characters"):
         own_directory(tmp_path / "a\ncommon --config=b")
     own_directory(tmp_path / "b \udcff")
 
 
-def test_made_for_one_user(tmp_path: Path) -> None:
-    """Prevents: a directory that a generous umask opens to others."""
+def test_directories_are_private(tmp_path: Path) -> None:
+    """Prevents: a directory that a permissive umask opens to other users."""
     previous = os.umask(0)
     try:
         own_directory(tmp_path / "a/b")
@@ -50,8 +50,8 @@ def test_made_for_one_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o722, 0o720, 0o1777])
-def test_written_by_others(tmp_path: Path, mode: int) -> None:
-    """Prevents: a workspace that another user filled, whose rules Bazel would run."""
+def test_writable_directory_is_refused(tmp_path: Path, mode: int) -> None:
+    """Prevents: a workspace that another user filled, whose rules Bazel runs."""
     (tmp_path / "w").mkdir()
     (tmp_path / "w").chmod(mode)
     with pytest.raises(QolaError, match=rf"{tmp_path}/w\n.*others \(mode {mode:04o}, owner"):
@@ -59,8 +59,8 @@ def test_written_by_others(tmp_path: Path, mode: int) -> None:
     assert list((tmp_path / "w").iterdir()) == []
 
 
-def test_what_is_above(tmp_path: Path) -> None:
-    """Prevents: a cache that others can rename away, reached by a link or not."""
+def test_parent_directories(tmp_path: Path) -> None:
+    """Prevents: a cache that other users can rename, through a link or directly."""
     own_directory(tmp_path / "all/own/deep")
     (tmp_path / "link").symlink_to(tmp_path / "all/own")
     for mode, refused in ((0o777, True), (0o1777, False), (0o775, False)):
@@ -69,8 +69,8 @@ def test_what_is_above(tmp_path: Path) -> None:
             assert (distrust(path) is not None) == refused, (mode, path)
 
 
-def test_a_link_to_itself(tmp_path: Path) -> None:
-    """Prevents: a traceback of Python's, or "File exists", for a cache that leads nowhere."""
+def test_link_to_itself(tmp_path: Path) -> None:
+    """Prevents: a traceback, or "File exists", for a cache directory that links to itself."""
     (tmp_path / "qola").symlink_to("qola")
     for refuse in (own_directory, refuse_foreign):
         for path in (tmp_path / "qola", tmp_path / "qola/deep"):
@@ -83,8 +83,8 @@ def test_a_link_to_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["own", "own/deep", "link"])
-def test_owned_by_another(tmp_path: Path, place: str) -> None:
-    """Prevents: a directory, one above it, or a link on the way to it that another user made."""
+def test_foreign_owner_is_distrusted(tmp_path: Path, place: str) -> None:
+    """Prevents: a directory, a parent, or a link in the path that another user created."""
     own_directory(tmp_path / "own/deep")
     (tmp_path / "link").symlink_to(tmp_path / "own")
     give_away(tmp_path / place)

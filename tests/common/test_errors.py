@@ -1,4 +1,4 @@
-"""Findings and errors: nothing collected is lost on the way to the user."""
+"""Findings and errors: users see all collected findings."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ WARNING = Finding("m.toml:9 [[modules]]", "twice", "once", severity="warning")
         (Finding("x", "first\nsecond", ""), "error: x\n  found     first\n            second"),
     ],
 )
-def test_a_finding_shows_place_found_expected_fix(finding: Finding, text: str) -> None:
-    """Prevents: a message that leaves out where, what, or how to mend it; labels of nothing."""
+def test_finding_shows_place_found_expected_fix(finding: Finding, text: str) -> None:
+    """Prevents: a message without place, value or fix, or with labels that have no text."""
     assert finding.render() == text
 
 
-def test_error_shows_everything_with_counts() -> None:
-    """Prevents: an exception that prints only its first finding, or has no error in it."""
+def test_error_shows_all_findings_with_counts() -> None:
+    """Prevents: an exception that shows only its first finding, or contains no error."""
     error = ManifestError([ERROR, WARNING, ERROR], "m.toml is not a valid manifest")
     text = str(error)
     assert text.startswith("m.toml is not a valid manifest (2 errors, 1 warning)\n")
@@ -52,8 +52,8 @@ def test_error_shows_everything_with_counts() -> None:
         PlanError([WARNING])
 
 
-def test_exit_codes_stay() -> None:
-    """Prevents: scripts that take a bad manifest for a missing ROCm after an update."""
+def test_exit_codes_are_stable() -> None:
+    """Prevents: scripts that confuse an invalid manifest with a missing ROCm after an update."""
     assert [int(code) for code in ExitCode] == [*range(14), 130, 141, 143]
     assert all(code.meaning for code in ExitCode)
     assert [cls.exit_code for cls in (ManifestError, AiterError, PlanError)] == [2, 3, 6]
@@ -67,7 +67,7 @@ def test_error_survives_a_process_boundary() -> None:
 
 
 def test_messages_have_no_control_characters() -> None:
-    """Prevents: a file name or a tool's output that clears the screen, or forges a further line."""
+    """Prevents: a file name or tool output that clears the screen, or forges another message."""
     odd = "a\x1b[2J\x07\x7f\x9b\r\u2028\u202e\ud800\udcff"
     finding = Finding(f"{odd}\nerror: forged", f"{odd}\n\tkept", odd, odd)
     text = str(ManifestError(finding, f"{odd}\nerror: forged"))

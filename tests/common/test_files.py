@@ -1,4 +1,4 @@
-"""Reading files of others: nothing is waited for, and no more is read than may be there."""
+"""Reading files of other users: reads do not block, and have a size limit."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 from qola.files import UnfitFileError, bounded_bytes
 
 
-def test_only_files_of_a_size_are_read(tmp_path: Path) -> None:
-    """Prevents: a FIFO waited for, a device read without end, or a file larger than memory."""
+def test_reads_are_bounded(tmp_path: Path) -> None:
+    """Prevents: a blocking read of a FIFO, an endless read of a device, or exhausted memory."""
     file, fifo = tmp_path / "file", tmp_path / "fifo"
     file.write_bytes(b"x" * 2048)
     os.mkfifo(fifo)
     assert bounded_bytes(file, 2048) == b"x" * 2048
-    for path, limit, said in (
+    for path, limit, message in (
         (file, 2047, "more than 1 KiB"),
         (fifo, 9, "not a regular file"),
         (Path("/dev/zero"), 9, "not a regular file"),
         (Path("a\0b"), 9, "no file can have"),
         (Path("\ud800"), 9, "no file can have"),
     ):
-        with pytest.raises(UnfitFileError, match=said):
+        with pytest.raises(UnfitFileError, match=message):
             bounded_bytes(path, limit)
     with pytest.raises(IsADirectoryError):
         bounded_bytes(tmp_path, 9)

@@ -1,4 +1,4 @@
-"""What qola writes on a disk that is full, has no inodes left, or is read-only."""
+"""Writing files to a disk that is full, has no free inodes, or is read-only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.folders import read
 
 
 @contextmanager
-def small_files(limit: int) -> Iterator[None]:
-    """Let no file of this process be larger than some bytes."""
+def limit_file_size(limit: int) -> Iterator[None]:
+    """Limit the size of files that this process writes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -29,36 +29,36 @@ def small_files(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_file_too_large(tmp_path: Path) -> None:
-    """Prevents: half a file where a whole one was; an error that names no file."""
+def test_file_size_limit(tmp_path: Path) -> None:
+    """Prevents: a complete file replaced by a partial one, or an error without a file name."""
     path = tmp_path / "a" / "file"
     write_if_changed(path, "before")
-    with small_files(1000), pytest.raises(OSError, match="File too large") as caught:
+    with limit_file_size(1000), pytest.raises(OSError, match="File too large") as caught:
         write_if_changed(path, "x" * 2000)
     assert caught.value.filename == str(path)
     assert read(tmp_path) == {"a/file": b"before"}
 
 
-def test_a_full_disk(disk: Disk) -> None:
-    """Prevents: half a file where a whole one was; an error that names no file and no remedy."""
+def test_full_disk(disk: Disk) -> None:
+    """Prevents: a partial file instead of a complete one, or an error without file name and fix."""
     place = disk("size=64k")
     write_if_changed(place / "file", "before")
     with pytest.raises(OSError) as caught:
         write_if_changed(place / "file", bytes(200_000))
-    told = str(disk_error(caught.value))
-    for words in (f"error: {place}/file", "No space left", "df -h", "QOLA_CACHE_HOME", "TMPDIR"):
-        assert words in told
+    error_text = str(disk_error(caught.value))
+    for expected in (f"error: {place}/file", "No space left", "df -h", "QOLA_CACHE_HOME", "TMPDIR"):
+        assert expected in error_text
     assert read(place) == {"file": b"before"}
 
 
 def test_no_inodes(disk: Disk) -> None:
-    """Prevents: a traceback on a disk with room, and with as many files as it can have."""
+    """Prevents: a traceback on a disk that has space and no free inodes."""
     place = disk("nr_inodes=3")
     write_if_changed(place / "file", "before")
     with pytest.raises(OSError) as caught:
         write_if_changed(place / "a/b/c", "x")
     assert "df -i" in str(disk_error(caught.value))
-    # There is none for the one beside it, either.
+    # The temporary file next to the target needs an inode, too.
     (place / "a").exists() or write_if_changed(place / "last", "x")
     with pytest.raises(OSError) as caught:
         write_if_changed(place / "file", "after")
@@ -67,21 +67,21 @@ def test_no_inodes(disk: Disk) -> None:
 
 
 def test_read_only(disk: Disk) -> None:
-    """Prevents: a traceback for a disk that nobody may write to."""
+    """Prevents: a traceback for a read-only disk."""
     place = disk("size=1m")
     write_if_changed(place / "file", "before")
     disk("ro")
     with pytest.raises(OSError) as caught:
         write_if_changed(place / "file", "after")
-    told = str(disk_error(caught.value))
-    assert f"error: {place}/file" in told
-    assert "Read-only file system" in told
-    assert "make it writable" in told
+    error_text = str(disk_error(caught.value))
+    assert f"error: {place}/file" in error_text
+    assert "Read-only file system" in error_text
+    assert "make it writable" in error_text
     disk("rw")
 
 
-def test_a_reader_in_the_middle(tmp_path: Path) -> None:
-    """Prevents: a file that is half there while it is written, or when the writer is stopped."""
+def test_files_are_replaced_atomically(tmp_path: Path) -> None:
+    """Prevents: a reader that sees a partial file during a write, or after an interrupted write."""
     (tmp_path / "file").write_text("before")
 
     def write() -> None:
@@ -96,19 +96,19 @@ def test_a_reader_in_the_middle(tmp_path: Path) -> None:
     assert read(tmp_path) == {"file": b"before"}
 
 
-def test_a_program_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a traceback in a build's output where a disk is full."""
-    with small_files(1000):
+def test_rule_program_on_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a traceback in a build's output if a disk is full."""
+    with limit_file_size(1000):
         code = run_main(lambda: print(write_if_changed(tmp_path / "file", bytes(2000))))
-    said = capsys.readouterr().err
+    error_text = capsys.readouterr().err
     assert code == QolaError.exit_code
-    assert said.startswith("qola: QolaError: ")
-    assert f"{tmp_path}/file" in said
+    assert error_text.startswith("qola: QolaError: ")
+    assert f"{tmp_path}/file" in error_text
     assert not read(tmp_path)
 
 
-def test_errors_of_all_kinds() -> None:
-    """Prevents: a second error while the first is told."""
+def test_disk_error_accepts_any_os_error() -> None:
+    """Prevents: a second error while qola formats the first one."""
     copied = OSError(errno.EXDEV, "Invalid cross-device link", "a", None, "b")
     assert "error: b" in str(disk_error(copied))
     assert "rm of the symbolic link" in str(disk_error(OSError(errno.ELOOP, "Too many", "a")))

@@ -1,4 +1,4 @@
-"""The layout of the pinned ROCm: which headers stay, how a program is started."""
+"""The layout of the pinned ROCm: selected headers, and the wrappers that start programs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rules.rocm.lay_out_sdk import (
 )
 
 
-def test_kernel_headers_that_others_include_stay() -> None:
-    """Prevents: a C header that includes one of Linux which is not there."""
+def test_included_kernel_headers_are_kept() -> None:
+    """Prevents: a C header that includes a removed Linux header."""
     texts = {
         "errno.h": "#include <bits/errno.h>\n",
         "linux/drm.h": "#include <linux/types.h>\n",
@@ -42,13 +42,13 @@ def test_kernel_headers_that_others_include_stay() -> None:
         ("stddef.h", False),
     ],
 )
-def test_headers_of_other_processors_go(name: str, foreign: bool) -> None:
-    """Prevents: 16 MB of headers in every action, or one of HIP's missing."""
+def test_headers_of_other_processors_are_removed(name: str, foreign: bool) -> None:
+    """Prevents: 16 MB of unused headers in every action, or a missing header of HIP."""
     assert is_foreign(name) is foreign
 
 
-def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None:
-    """Prevents: a program that finds its loader or its companions only where it was made."""
+def test_program_runs_by_a_relative_path(tmp_path: Path) -> None:
+    """Prevents: a program that finds its loader or libraries only where it was built."""
     for place in ("bin", "lib", "libexec"):
         (tmp_path / "deep/sdk" / place).mkdir(parents=True)
     script = tmp_path / "deep/sdk/bin/clang++"
@@ -57,7 +57,7 @@ def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None
     loader = tmp_path / "deep/sdk/lib/ld-linux-x86-64.so.2"
     loader.write_text('#!/bin/sh\necho "$PWD" >directory\necho "$PATH" "$@"\n')
     loader.chmod(0o755)
-    said = subprocess.run(
+    arguments = subprocess.run(
         ["deep/sdk/bin/clang++", "-c", "a b.cpp"],
         cwd=tmp_path,
         env={"PATH": "/usr/bin", "PWD": "/elsewhere"},
@@ -66,24 +66,24 @@ def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None
         check=True,
     ).stdout.split(" ")
     here = "deep/sdk/bin/.."
-    assert said[0] == f"{here}/bin"
-    assert said[said.index("--argv0") + 1] == "deep/sdk/bin/clang++"
-    assert said[said.index("--library-path") + 1] == f"{here}/lib:{here}/lib-tools"
-    assert said[-4:] == [f"{here}/libexec/clang", "-c", "a", "b.cpp\n"]
-    # Whatever a worker sets it to: the compiler makes paths absolute by it.
+    assert arguments[0] == f"{here}/bin"
+    assert arguments[arguments.index("--argv0") + 1] == "deep/sdk/bin/clang++"
+    assert arguments[arguments.index("--library-path") + 1] == f"{here}/lib:{here}/lib-tools"
+    assert arguments[-4:] == [f"{here}/libexec/clang", "-c", "a", "b.cpp\n"]
+    # The wrapper overrides the PWD of a worker: the compiler makes paths absolute with PWD.
     assert (tmp_path / "directory").read_text() == "/proc/self/cwd\n"
 
 
-def test_a_file_that_is_in_no_package(tmp_path: Path) -> None:
-    """Prevents: an SDK without a program that shows only when a kernel needs it."""
+def test_file_missing_in_all_packages(tmp_path: Path) -> None:
+    """Prevents: an SDK without a program, reported only when a kernel needs the program."""
     with pytest.raises(LayoutError, match=r"libfoo\.so is in none of the pinned"):
         move(tmp_path / "libfoo.so", tmp_path / "out/libfoo.so")
     (tmp_path / "compiler").mkdir()
     assert main([str(tmp_path), str(tmp_path / "sdk")]) == 1
 
 
-def test_two_names_of_a_file_share_it(tmp_path: Path) -> None:
-    """Prevents: a library moved away under one name while another program asks for the other."""
+def test_library_with_two_names(tmp_path: Path) -> None:
+    """Prevents: a library moved by one name while another program needs its other name."""
     (tmp_path / "libz.so.1.3").write_text("z")
     (tmp_path / "libz.so.1").symlink_to("libz.so.1.3")
     move(tmp_path / "libz.so.1", tmp_path / "lib/libz.so.1")

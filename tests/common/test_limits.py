@@ -1,4 +1,4 @@
-"""What qola says where a system gives it no memory, no thread or no process."""
+"""Errors if the system provides no memory, thread or process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from qola.system_errors import system_error
 
-#: A little more memory than the process has, and then the work.
+#: Limits the address space to 2 MiB more than the process uses, and then runs the work.
 _PROGRAM = """
 import resource, sys, threading
 from qola.rule_main import run_main
@@ -29,8 +29,8 @@ sys.exit(run_main(lambda: {}))
         ("bytearray(1 << 30)", "no memory left"),
     ],
 )
-def test_a_system_that_gives_nothing(work: str, found: str) -> None:
-    """Prevents: a traceback where a container has few threads or little memory."""
+def test_exhausted_resources(work: str, found: str) -> None:
+    """Prevents: a traceback in a container with few threads or little memory."""
     root = Path(sys.modules["qola"].__path__[0]).parent
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(work)],
@@ -45,16 +45,16 @@ def test_a_system_that_gives_nothing(work: str, found: str) -> None:
     assert "pids" in run.stderr
 
 
-def test_no_further_process() -> None:
-    """Prevents: a file named, and a disk looked at, where a process was not given."""
-    told = system_error(BlockingIOError(11, "Resource temporarily unavailable"))
-    assert "error: this machine" in str(told)
-    assert "a container has its own limits" in str(told)
-    waiting = system_error(BlockingIOError(11, "Resource temporarily unavailable", "/dev/fuse"))
-    assert "error: /dev/fuse" in str(waiting)
+def test_exhausted_processes() -> None:
+    """Prevents: an error that blames a file or disk if the system cannot start a process."""
+    without_file = system_error(BlockingIOError(11, "Resource temporarily unavailable"))
+    assert "error: this machine" in str(without_file)
+    assert "a container has its own limits" in str(without_file)
+    with_file = system_error(BlockingIOError(11, "Resource temporarily unavailable", "/dev/fuse"))
+    assert "error: /dev/fuse" in str(with_file)
 
 
-def test_faults_of_ours_stay() -> None:
-    """Prevents: a mistake in qola told as one of the machine's."""
+def test_bugs_are_not_system_errors() -> None:
+    """Prevents: a bug of qola reported as an error of the machine."""
     for error in (RuntimeError("dictionary changed size"), RecursionError(), KeyError("a")):
         assert system_error(error) is None
