@@ -1,4 +1,4 @@
-"""What a user reads of Bazel, by programs that speak for it."""
+"""Bazel's output as users of qola read it, with fake Bazels."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def run(directory: Path, text: str, *, verbose: bool = False) -> None:
     build(program(directory, text), directory, ["//:x"], options, os.environ)
 
 
-def test_bazels_output_is_in_a_file(
+def test_bazel_output_is_written_to_a_log(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     logged: list[str],
 ) -> None:
-    """Prevents: sixty lines of Bazel around what matters; a warning of the plan lost in them."""
+    """Prevents: sixty lines of Bazel's output that hide a warning of the plan."""
     monkeypatch.setattr(bazel, "_REPORT_SECONDS", 0.2)
     run(tmp_path, _BUILDS)
     assert logged == [
@@ -80,7 +80,7 @@ def test_bazels_output_is_in_a_file(
     assert log.read_text() == before * 2, "a bundle's build hides that of its libraries"
 
 
-_TELLS_PYTHON = (
+_PRINTS_PYTHON = (
     """\
 import os
 say("python " + os.environ.get("QOLA_TORCH", "none"))
@@ -95,40 +95,40 @@ say("python " + os.environ.get("QOLA_TORCH", "none"))
         ({}, sys.executable),
         ({"QOLA_PYTHON": "/plans"}, sys.executable),
         ({"QOLA_TORCH": "/v/bin/python"}, "/v/bin/python"),
-        # bazel run //:qola: what runs it is Bazel's choice, which rules make by themselves.
+        # bazel run //:qola: Bazel chooses the Python that runs qola, and the rules find PyTorch.
         ({"BUILD_WORKING_DIRECTORY": "/w"}, "none"),
     ],
 )
-def test_modules_are_for_the_python_that_builds(
+def test_modules_are_built_for_the_running_python(
     environ: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
     """Prevents: a module for another Python than the one that runs `qola build`."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith("QOLA_")}
-    bazel = program(tmp_path, _TELLS_PYTHON)
-    build(bazel, tmp_path, ["//:x"], BuildOptions(), {**own, **environ})
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("QOLA_")}
+    bazel = program(tmp_path, _PRINTS_PYTHON)
+    build(bazel, tmp_path, ["//:x"], BuildOptions(), {**clean, **environ})
     assert f"python {expected}\n" in (tmp_path / "bazel.log").read_text("utf-8")
 
 
-def test_verbose_shows_it(
+def test_verbose_shows_bazel_output(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], logged: list[str]
 ) -> None:
-    """Prevents: --verbose that shows no command."""
+    """Prevents: --verbose that does not show Bazel's output."""
     run(tmp_path, _BUILDS, verbose=True)
     assert logged == []
     assert "INFO: line 59" in capfd.readouterr().err
     assert not (tmp_path / bazel.LOG).exists()
 
 
-def test_quiet_keeps_warnings(tmp_path: Path) -> None:
-    """Prevents: --quiet that hides what a plan warns of."""
+def test_quiet_shows_warnings(tmp_path: Path) -> None:
+    """Prevents: --quiet that hides warnings of a plan."""
     stream = io.StringIO()
     with show_progress(stream, quiet=True):
         run(tmp_path, _BUILDS)
     assert stream.getvalue() == "qola: a.toml is planned with 1 warning\n"
 
 
-def test_bazelws_error_is_qolas(tmp_path: Path) -> None:
-    """Prevents: "see above" where nothing is above; bazelw's fix below another one."""
+def test_bazelw_error_is_shown(tmp_path: Path) -> None:
+    """Prevents: "see above" without any output above, or a second fix besides bazelw's."""
     with pytest.raises(ToolchainError) as caught:
         run(tmp_path, _NO_TREE)
     (finding,) = caught.value.findings
@@ -137,7 +137,7 @@ def test_bazelws_error_is_qolas(tmp_path: Path) -> None:
     assert finding.fix == "apt-get install apt"
 
 
-def test_a_bazel_that_does_not_start_says_why(tmp_path: Path) -> None:
-    """Prevents: a wrong --bazel-arg without Bazel's words about it."""
+def test_bazel_start_error_is_shown(tmp_path: Path) -> None:
+    """Prevents: a wrong --bazel-arg without Bazel's error message."""
     with pytest.raises(ToolchainError, match="Unrecognized option: --bogus"):
         run(tmp_path, _WRONG_OPTION)

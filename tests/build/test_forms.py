@@ -1,4 +1,4 @@
-"""ROCm/QoLA's precedence: who wins when command line, manifest and environment differ."""
+"""ROCm/QoLA's precedence of command line, manifest and environment, and forms of libraries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support.folders import write
 
 
 def manifest(build: str = "", qola: str = "", more: str = "") -> Manifest:
-    """A manifest with lines in its tables."""
+    """Return a manifest with the given lines in its tables."""
     text = f'[qola]\n{qola}\n[build]\n{build}\n[[modules]]\nname = "libmha_fwd"\n{more}'
     return loads(text, file="m.toml")
 
 
-def naming(archs: tuple[str, ...]) -> Manifest:
-    """A manifest with these archs."""
+def manifest_with_archs(archs: tuple[str, ...]) -> Manifest:
+    """Return a manifest with the given archs."""
     return manifest(f"architectures = {list(archs)}" if archs else "")
 
 
@@ -43,7 +43,7 @@ def no_gpu() -> NoReturn:
 
 
 @pytest.mark.parametrize(
-    ("asked", "own", "environment", "expected"),
+    ("requested", "from_manifest", "environment", "expected"),
     [
         (["gfx942"], ("gfx950",), "gfx90a", ("gfx942",)),
         (["gfx950;gfx942", "gfx950"], (), "", ("gfx942", "gfx950")),
@@ -54,15 +54,20 @@ def no_gpu() -> NoReturn:
         ([], (), " gfx942; gfx950;;gfx942", ("gfx942", "gfx950")),
     ],
 )
-def test_archs_without_asking_the_machine(
-    asked: list[str], own: tuple[str, ...], environment: str, expected: tuple[str, ...]
+def test_precedence_of_archs(
+    requested: list[str],
+    from_manifest: tuple[str, ...],
+    environment: str,
+    expected: tuple[str, ...],
 ) -> None:
-    """Prevents: another order than --arch, manifest, GPU_ARCHS; a GPU needed to name archs."""
-    assert choose_archs(asked, naming(own), environment, no_gpu) == expected
+    """Prevents: an order other than --arch, manifest, GPU_ARCHS, or a needless GPU detection."""
+    assert (
+        choose_archs(requested, manifest_with_archs(from_manifest), environment, no_gpu) == expected
+    )
 
 
 @pytest.mark.parametrize(
-    ("asked", "own", "environment"),
+    ("requested", "from_manifest", "environment"),
     [
         ([], (), ""),
         (["native"], ("gfx950",), "gfx90a"),
@@ -70,29 +75,31 @@ def test_archs_without_asking_the_machine(
         ([], (), "native"),
     ],
 )
-def test_native_asks_the_machine(asked: list[str], own: tuple[str, ...], environment: str) -> None:
-    """Prevents: native handed on as an arch; another default; a build for no arch without a GPU."""
-    assert choose_archs(asked, naming(own), environment, gpus) == gpus()
+def test_native_detects_gpus(
+    requested: list[str], from_manifest: tuple[str, ...], environment: str
+) -> None:
+    """Prevents: native treated as an arch, another default, or a build without archs."""
+    assert choose_archs(requested, manifest_with_archs(from_manifest), environment, gpus) == gpus()
     with pytest.raises(ToolchainError):
-        choose_archs(asked, naming(own), environment, no_gpu)
+        choose_archs(requested, manifest_with_archs(from_manifest), environment, no_gpu)
 
 
 @pytest.mark.parametrize(
-    ("asked", "environment", "place"),
+    ("requested", "environment", "place"),
     [
         (["native", "gfx942"], "", "the archs asked for instead of the manifest's"),
         (["gfx90"], "", "the archs asked for instead of the manifest's"),
         ([], "native;gfx942", "GPU_ARCHS"),
     ],
 )
-def test_archs_that_cannot_be_built(asked: list[str], environment: str, place: str) -> None:
-    """Prevents: archs that `qola plan` refuses and `qola build` takes."""
+def test_invalid_archs_are_refused(requested: list[str], environment: str, place: str) -> None:
+    """Prevents: archs that `qola plan` refuses and `qola build` accepts."""
     with pytest.raises(PlanError, match=f"error: {place}\n"):
-        choose_archs(asked, manifest(), environment, gpus)
+        choose_archs(requested, manifest(), environment, gpus)
 
 
 @pytest.mark.parametrize(
-    ("module", "asked", "build", "expected"),
+    ("module", "requested", "build", "expected"),
     [
         ('mode = "pybind"', "cpp_itfs", 'mode = "cpp_itfs"', "pybind"),
         ("", "cpp_itfs", 'mode = "pybind"', "cpp_itfs"),
@@ -100,28 +107,28 @@ def test_archs_that_cannot_be_built(asked: list[str], environment: str, place: s
         ("", None, "", "pybind"),
     ],
 )
-def test_mode(module: str, asked: str | None, build: str, expected: str) -> None:
-    """Prevents: another order than module, --mode, [build], pybind."""
-    found = manifest(build, more=module)
-    mode = found.module_mode(found.modules[0], asked)  # type: ignore[arg-type]
+def test_precedence_of_modes(module: str, requested: str | None, build: str, expected: str) -> None:
+    """Prevents: an order other than module, --mode, [build], pybind."""
+    loaded = manifest(build, more=module)
+    mode = loaded.module_mode(loaded.modules[0], requested)  # type: ignore[arg-type]
     assert mode == expected
 
 
-def test_patches(tmp_path: Path) -> None:
-    """Prevents: the manifest's patches applied although others, or none, are asked for."""
+def test_precedence_of_patches(tmp_path: Path) -> None:
+    """Prevents: the manifest's patches applied although --patches-dir names other or no patches."""
     write(tmp_path, {"own/0001.patch": "", "asked/0001.patch": ""})
     (tmp_path / "empty").mkdir()
-    with_own = manifest(qola='patches_dir = "own"')
-    assert choose_patches(None, with_own, tmp_path) == tmp_path / "own"
-    assert choose_patches(tmp_path / "asked", with_own, tmp_path) == tmp_path / "asked"
-    assert choose_patches(tmp_path / "empty", with_own, tmp_path) is None
-    assert choose_patches(Path("/dev/null"), with_own, tmp_path) is None
+    with_patches = manifest(qola='patches_dir = "own"')
+    assert choose_patches(None, with_patches, tmp_path) == tmp_path / "own"
+    assert choose_patches(tmp_path / "asked", with_patches, tmp_path) == tmp_path / "asked"
+    assert choose_patches(tmp_path / "empty", with_patches, tmp_path) is None
+    assert choose_patches(Path("/dev/null"), with_patches, tmp_path) is None
     assert choose_patches(None, manifest(), tmp_path) is None
     assert choose_patches(None, None, tmp_path) is None
 
 
 def test_missing_patches_are_an_error(tmp_path: Path) -> None:
-    """Prevents: an unpatched library because a folder's name was typed wrong."""
+    """Prevents: an unpatched library because of a misspelt directory name."""
     with pytest.raises(ManifestError, match=r"error: m\.toml:2 \[qola\]\.patches_dir\n"):
         choose_patches(None, manifest(qola='patches_dir = "own"'), tmp_path)
     with pytest.raises(ManifestError, match="error: --patches-dir\n"):
@@ -129,7 +136,7 @@ def test_missing_patches_are_an_error(tmp_path: Path) -> None:
 
 
 def test_groups() -> None:
-    """Prevents: modules of other groups built too; a misspelt group that builds nothing."""
+    """Prevents: modules of other groups built, or a misspelt group that builds nothing."""
     two = manifest(more='group = "a"\n[[modules]]\nname = "libmha_bwd"\ngroup = "b"\n')
     assert [m.name for m in choose_modules(two, [])] == ["libmha_fwd", "libmha_bwd"]
     assert [m.name for m in choose_modules(two, ["b"])] == ["libmha_bwd"]
@@ -145,45 +152,43 @@ def test_groups() -> None:
         (("1", "true", "on", "True", "ON"), True),
     ],
 )
-def test_lazy_by_the_old_variable(
-    values: tuple[str, ...], expected: bool, logged: list[str]
-) -> None:
-    """Prevents: a value of NVTE_CK_JIT with another meaning than its users know; no word of it."""
+def test_lazy_by_nvte_ck_jit(values: tuple[str, ...], expected: bool, logged: list[str]) -> None:
+    """Prevents: a value of NVTE_CK_JIT with a changed meaning, or its use without a message."""
     for value in values:
         assert choose_lazy(None, {"NVTE_CK_JIT": value}) is expected
         assert logged.pop().startswith(f"NVTE_CK_JIT={value} chooses the libraries")
 
 
-def test_lazy_by_option(logged: list[str]) -> None:
-    """Prevents: the environment winning over the command line; a note where nothing is old."""
-    for asked in (False, True):
+def test_lazy_option_overrides_the_environment(logged: list[str]) -> None:
+    """Prevents: the environment overriding the command line, or a needless message."""
+    for requested in (False, True):
         for value in ("", "0", "1", "auto", "maybe"):
-            assert choose_lazy(asked, {"NVTE_CK_JIT": value}) is asked
+            assert choose_lazy(requested, {"NVTE_CK_JIT": value}) is requested
     for environ in ({}, {"NVTE_CK_JIT": ""}):
         assert choose_lazy(None, environ) is False
     assert logged == []
 
 
-def test_lazy_where_transformer_engine_would(logged: list[str]) -> None:
-    """Prevents: a user of TransformerEngine's variables who gets the other form, without a word."""
-    theirs = {"NVTE_USE_ROCM": "1", "NVTE_FUSED_ATTN": "1"}
-    assert choose_lazy(None, theirs) is False
+def test_full_libraries_with_transformer_engines_variables(logged: list[str]) -> None:
+    """Prevents: full libraries for users of TransformerEngine's variables, without a message."""
+    nvte_environ = {"NVTE_USE_ROCM": "1", "NVTE_FUSED_ATTN": "1"}
+    assert choose_lazy(None, nvte_environ) is False
     assert len(logged) == 1
     assert logged[0].startswith("full libraries, with their kernels inside: NVTE_CK_JIT is not set")
     assert "(NVTE_FUSED_ATTN is set)" in logged[0]
-    for asked, environ in (
-        (False, theirs),
-        (True, theirs),
+    for requested, environ in (
+        (False, nvte_environ),
+        (True, nvte_environ),
         (None, {"NVTE_USE_ROCM": ""}),
         (None, {"QOLA_LAZY": "auto"}),
     ):
-        choose_lazy(asked, environ)
+        choose_lazy(requested, environ)
     assert len(logged) == 1
 
 
 @pytest.mark.parametrize("value", ["2", "yes", " 1", "lazy"])
-def test_lazy_by_no_value(value: str) -> None:
-    """Prevents: a misspelt value taken for the default; an error that does not list the values."""
+def test_invalid_values_of_nvte_ck_jit(value: str) -> None:
+    """Prevents: a misspelt value read as the default, or an error that does not list the values."""
     with pytest.raises(ChoiceError) as caught:
         choose_lazy(None, {"NVTE_CK_JIT": value})
     assert caught.value.exit_code == 2
@@ -193,84 +198,86 @@ def test_lazy_by_no_value(value: str) -> None:
     assert "1, true, on (lazy" in text
 
 
-def test_lazy_modules_for_aiter() -> None:
+def test_lazy_is_refused_in_mode_aiter() -> None:
     """Prevents: --lazy and NVTE_CK_JIT ignored in mode aiter, whose modules are never lazy."""
     for_aiter = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
-    for asked, place, fix in (
+    for requested, place, fix in (
         (True, "--lazy", "leave out --lazy"),
         (None, "NVTE_CK_JIT", "unset NVTE_CK_JIT, or add --no-lazy"),
     ):
         with pytest.raises(ChoiceError, match=r'm\.toml:2 \[build\]\.mode is "aiter"') as caught:
-            check_lazy(True, asked, for_aiter)
-        assert [(one.place, one.fix) for one in caught.value.findings] == [(place, fix)]
-        check_lazy(True, asked, manifest())
+            check_lazy(True, requested, for_aiter)
+        assert [(finding.place, finding.fix) for finding in caught.value.findings] == [(place, fix)]
+        check_lazy(True, requested, manifest())
     check_lazy(False, None, for_aiter)
 
 
-def test_an_archive_of_lazy_libraries() -> None:
-    """Prevents: an archive without kernels, or one left out without a word."""
+def test_static_and_lazy_are_exclusive() -> None:
+    """Prevents: an archive without kernels, or an omitted archive without an error."""
     with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
         check_static(True, True, manifest().modules)
 
 
-def test_an_archive_of_no_modules() -> None:
-    """Prevents: a build that ends well without the archive that was asked for."""
-    none = [replace(manifest().modules[0], name="module_aiter_enum")]
+def test_static_needs_a_cpp_library() -> None:
+    """Prevents: a successful build without the requested archive."""
+    python_modules = [replace(manifest().modules[0], name="module_aiter_enum")]
     with pytest.raises(ChoiceError, match="module_aiter_enum"):
-        check_static(True, False, none)
-    check_static(False, False, none)
+        check_static(True, False, python_modules)
+    check_static(False, False, python_modules)
 
 
-def test_modules_that_stay_whole(logged: list[str]) -> None:
-    """Prevents: --split that leaves some modules as they are, without a word."""
-    other = replace(manifest().modules[0], name="module_aiter_enum")
-    check_split(True, False, False, [*manifest().modules, other], False)
-    check_split(True, False, False, [other], True)
+def test_modules_that_are_not_split(logged: list[str]) -> None:
+    """Prevents: --split that does not split some modules, without a message."""
+    python_module = replace(manifest().modules[0], name="module_aiter_enum")
+    check_split(True, False, False, [*manifest().modules, python_module], False)
+    check_split(True, False, False, [python_module], True)
     check_split(True, False, False, manifest().modules, True)
-    check_split(False, False, False, [other], False)
+    check_split(False, False, False, [python_module], False)
     assert logged == ["not split, with device code of all archs inside: module_aiter_enum"] * 2
 
 
-def test_nothing_to_split() -> None:
+def test_split_without_effect_is_refused() -> None:
     """Prevents: --split without effect, or an error after all kernels were compiled."""
     modules = manifest().modules
     with pytest.raises(ChoiceError, match="leave out --lazy or --split; --no-lazy if NVTE_CK_JIT"):
         check_split(True, True, False, modules, False)
     with pytest.raises(ChoiceError, match="leave out --static or --split"):
         check_split(True, False, True, modules, False)
-    other = [replace(modules[0], name="module_aiter_enum")]
+    python_modules = [replace(modules[0], name="module_aiter_enum")]
     with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
-        check_split(True, False, False, other, False)
+        check_split(True, False, False, python_modules, False)
     # A manifest of functions only.
     with pytest.raises(ChoiceError, match=r"no modules\n.*among the modules"):
         check_split(True, False, False, [], False)
-    check_split(True, False, False, other, True)
+    check_split(True, False, False, python_modules, True)
     check_split(True, False, False, modules, False)
-    check_split(False, True, True, other, False)
+    check_split(False, True, True, python_modules, False)
 
 
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])
-def test_versions_of_a_wheel(version: str) -> None:
-    """Prevents: a version refused that Python takes."""
+def test_valid_wheel_versions(version: str) -> None:
+    """Prevents: a version refused that Python accepts."""
     check_wheel(version, manifest().modules, False)
 
 
 @pytest.mark.parametrize("version", ["v1", "1.2-3", "1_0", "1.2.", "../x", "1.0RC1"])
-def test_a_wheel_of_no_version(version: str) -> None:
-    """Prevents: an hour's build for a wheel with a name that pip refuses."""
+def test_invalid_wheel_versions(version: str) -> None:
+    """Prevents: a build of an hour for a wheel whose name pip refuses."""
     with pytest.raises(ChoiceError, match="a version as Python writes it") as caught:
         check_wheel(version, manifest().modules, False)
     assert caught.value.findings[0].found == version
     check_wheel("", [], False)
 
 
-def test_modules_that_no_wheel_has(logged: list[str]) -> None:
-    """Prevents: a wheel without a module that its manifest has, and not a word of it."""
-    other = replace(manifest().modules[0], name="module_aiter_enum")
+def test_modules_outside_of_the_wheel(logged: list[str]) -> None:
+    """Prevents: a wheel without a module of its manifest, and without a message."""
+    python_module = replace(manifest().modules[0], name="module_aiter_enum")
     with pytest.raises(ChoiceError, match="qola_torch_wheel packages modules that Python imports"):
-        check_wheel("1.0", [other], False)
-    check_wheel("1.0", [other], False, for_aiter=True)
-    check_wheel("1.0", [*manifest().modules, other], False)
-    check_wheel("1.0", [other], True)
-    words = "not in the wheel, since Python imports them by themselves: module_aiter_enum (qola_tor"
-    assert [line[: len(words)] for line in logged] == [words, words]
+        check_wheel("1.0", [python_module], False)
+    check_wheel("1.0", [python_module], False, for_aiter=True)
+    check_wheel("1.0", [*manifest().modules, python_module], False)
+    check_wheel("1.0", [python_module], True)
+    message = (
+        "not in the wheel, since Python imports them by themselves: module_aiter_enum (qola_tor"
+    )
+    assert [line[: len(message)] for line in logged] == [message, message]

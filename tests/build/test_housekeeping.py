@@ -1,4 +1,4 @@
-"""The size of what is kept, and what is removed of it."""
+"""The sizes of cache directories, and the removal of old files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OLD = time.time() - 40 * 86400
 
 
 def age(directory: Path) -> None:
-    """Make a directory and all below it forty days old."""
+    """Set the times of a directory and of all files in it to forty days ago."""
     for path in (*directory.rglob("*"), directory):
         os.utime(path, (_OLD, _OLD), follow_symlinks=False)
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A cache with a workspace that was built in, and an output base, beside files of others."""
+    """Return a cache with a used workspace, an output base, and files of other kinds."""
     cache = tmp_path / "cache"
     write(
         tmp_path,
@@ -53,25 +53,25 @@ def cache(tmp_path: Path) -> Path:
     return cache
 
 
-def files(cache: Path) -> set[str]:
+def list_files(cache: Path) -> set[str]:
     return {path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file()}
 
 
 def test_sizes(cache: Path) -> None:
-    """Prevents: a cache of gigabytes that nobody can find, most of it in Bazel's outputs."""
+    """Prevents: gigabytes of cache, most of it Bazel's outputs, that `qola` does not report."""
     found = sizes(cache)
-    made = {"disk", "emulators", "generated", "trees", "verdicts", "workspaces", "outputs"}
-    assert {*found} == {"aiter", "roots"} | made
+    removable = {"disk", "emulators", "generated", "trees", "verdicts", "workspaces", "outputs"}
+    assert {*found} == {"aiter", "roots"} | removable
     assert 50_000 < found["outputs"] < 90_000
     assert next(iter(found)) == "outputs"
     assert sizes(cache / "absent") == {}
 
 
-def test_what_was_used_stays(cache: Path, logged: list[str]) -> None:
-    """Prevents: a build that starts from nothing because something else was old."""
-    before = files(cache)
+def test_used_files_are_kept(cache: Path, logged: list[str]) -> None:
+    """Prevents: a build from scratch because unrelated files of the cache were old."""
+    before = list_files(cache)
     assert prune(cache, 30) == 0
-    assert files(cache) == before
+    assert list_files(cache) == before
     age(cache / "disk/cas/ab/old")
     for name in ("disk/cas/ab/old", "generated/old", "verdicts/old"):
         os.utime(cache / name, (_OLD, _OLD))
@@ -80,9 +80,9 @@ def test_what_was_used_stays(cache: Path, logged: list[str]) -> None:
     age(cache / "roots")
     age(cache / "aiter")
     assert prune(cache, 30) > 9000
-    gone = {"disk/cas/ab/old", "generated/old", "verdicts/old"}
-    gone |= {"emulators/old/engine.so", "trees/old/aiter/file"}
-    assert before - files(cache) == gone
+    removed = {"disk/cas/ab/old", "generated/old", "verdicts/old"}
+    removed |= {"emulators/old/engine.so", "trees/old/aiter/file"}
+    assert before - list_files(cache) == removed
     assert sorted(logged) == [
         "removed 1 file of disk/",
         "removed 1 file of generated/",
@@ -92,8 +92,8 @@ def test_what_was_used_stays(cache: Path, logged: list[str]) -> None:
     ]
 
 
-def test_workspaces_and_outputs_go(cache: Path, logged: list[str]) -> None:
-    """Prevents: gigabytes of outputs that nobody has used for a month."""
+def test_unused_workspaces_and_outputs_are_removed(cache: Path, logged: list[str]) -> None:
+    """Prevents: gigabytes of outputs that have been unused for a month."""
     age(cache / "workspaces/mine-1")
     age(cache / "outputs/abc-1")
     assert prune(cache, 30) > 50_000
@@ -102,8 +102,8 @@ def test_workspaces_and_outputs_go(cache: Path, logged: list[str]) -> None:
     assert list((cache / "workspaces").iterdir()) == []
 
 
-def test_what_is_in_use_stays(cache: Path) -> None:
-    """Prevents: the workspace of a build that runs removed below it."""
+def test_locked_workspace_is_kept(cache: Path) -> None:
+    """Prevents: the workspace of a running build removed."""
     age(cache / "workspaces/mine-1")
     with (cache / "workspaces/mine-1/lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -111,16 +111,16 @@ def test_what_is_in_use_stays(cache: Path) -> None:
     assert (cache / "workspaces/mine-1/events.json").is_file()
 
 
-@pytest.mark.parametrize("who", ["lock", "users", "a server"])
-def test_outputs_in_use_stay(cache: Path, who: str) -> None:
-    """Prevents: outputs removed below Bazel, or below a program that `qola verify` runs."""
+@pytest.mark.parametrize("user", ["lock", "users", "a server"])
+def test_outputs_in_use_are_kept(cache: Path, user: str) -> None:
+    """Prevents: outputs removed while Bazel, or a program of `qola verify`, uses them."""
     base = cache / "outputs/abc-1"
-    if who == "a server":
+    if user == "a server":
         write(base / "base/server", {"server.pid.txt": str(os.getpid())})
     age(base)
     with ExitStack() as stack:
-        if who != "a server":
-            file = stack.enter_context((base / who).open())
-            fcntl.flock(file, fcntl.LOCK_SH if who == "users" else fcntl.LOCK_EX)
+        if user != "a server":
+            file = stack.enter_context((base / user).open())
+            fcntl.flock(file, fcntl.LOCK_SH if user == "users" else fcntl.LOCK_EX)
         assert prune(cache, 30) == 0
     assert (base / "base/execroot/_main/out/file").is_file()

@@ -1,4 +1,4 @@
-"""A failed module and a requested wheel, with a program that speaks for Bazel."""
+"""A requested wheel when a module fails, with a fake Bazel."""
 
 from __future__ import annotations
 
@@ -59,41 +59,43 @@ with open(name, "w") as events:
 
 
 def build(directory: Path, broken: str) -> tuple[ResolvedBuild, Built]:
-    """Build a manifest of two modules and a wheel; `broken` are the failing targets."""
+    """Build a manifest of two modules and a wheel. `broken` lists failing targets."""
     files = {"two.toml": MANIFEST, "bazel": BAZEL, "broken": broken}
     (write(directory, files) / "bazel").chmod(0o755)
-    chosen = resolve_build(BuildRequest(directory / "two.toml"), {})
-    made = workspace.Workspace(
-        "two", MANIFEST, tuple(chosen.names), directory, chosen.aiter, directory / "disk"
+    resolved = resolve_build(BuildRequest(directory / "two.toml"), {})
+    build_workspace = workspace.Workspace(
+        "two", MANIFEST, tuple(resolved.names), directory, resolved.aiter, directory / "disk"
     )
-    setup = Setup(chosen, [str(directory / "bazel")], made, directory, directory, "9.0")
-    return chosen, build_all(setup, Forms(), BuildOptions(), os.environ, "1.0")
+    setup = Setup(
+        resolved, [str(directory / "bazel")], build_workspace, directory, directory, "9.0"
+    )
+    return resolved, build_all(setup, Forms(), BuildOptions(), os.environ, "1.0")
 
 
 @pytest.mark.parametrize("broken", ["//:libmha_bwd", "//:libmha_fwd //:libmha_bwd"])
-def test_no_wheel_lacks_a_failed_module(tmp_path: Path, broken: str) -> None:
-    """Prevents: a wheel without a failed module, or an earlier one, that looks complete."""
-    chosen, built = build(tmp_path, broken)
+def test_failed_module_prevents_the_wheel(tmp_path: Path, broken: str) -> None:
+    """Prevents: a wheel without a failed module, or an earlier wheel that looks current."""
+    resolved, built = build(tmp_path, broken)
     names = ", ".join(broken.replace("//:", "").split())
     file = (tmp_path / "two.toml").as_posix()
     assert built.wheels == ()
     assert f"found     failed: {names}\n" in built.bundle_error
     assert built.bundle_error.endswith(f"qola build {file} --wheel 1.0")
-    whole = "libmha_fwd" in broken
-    assert (built.bundle is None) == whole
-    assert whole or "qola_wheel" not in (tmp_path / workspace.BUNDLE_FILE).read_text()
+    all_failed = "libmha_fwd" in broken
+    assert (built.bundle is None) == all_failed
+    assert all_failed or "qola_wheel" not in (tmp_path / workspace.BUNDLE_FILE).read_text()
     output = tmp_path / "out"
     earlier, other = "dist/qola_two-1.0-py3-none-any.whl", "dist/qola_two-0.9-py3-none-any.whl"
     write(output, {earlier: "earlier", other: "other"})
-    result = install_build(chosen, False, built, output)
+    result = install_build(resolved, False, built, output)
     assert "wheel" not in result
     assert result["bundle_error"] == built.bundle_error
     assert [path for path in read(output) if "dist" in path] == [other, f"{earlier}.previous"]
 
 
-def test_a_whole_build_has_its_wheel(tmp_path: Path) -> None:
-    """Prevents: a wheel refused although all of its modules built."""
-    chosen, built = build(tmp_path, "")
+def test_complete_build_has_a_wheel(tmp_path: Path) -> None:
+    """Prevents: a wheel refused although all modules were built."""
+    resolved, built = build(tmp_path, "")
     assert (len(built.wheels), built.bundle_error) == (1, "")
-    result = install_build(chosen, False, built, tmp_path / "out")
+    result = install_build(resolved, False, built, tmp_path / "out")
     assert result["wheel"] == str(tmp_path / "out/dist/qola_two-1.0-py3-none-any.whl")

@@ -1,4 +1,4 @@
-"""The output directory: whole files, no lost result, nothing old that looks new."""
+"""The output directory: complete files, no lost results, no old files that look new."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qola.plan.spec import BuildRequest
 from tests.support.folders import read, write
 
 
-def record(output: Path, **built: bool) -> BuildResult:
-    """A record of modules by name."""
+def make_record(output: Path, **built: bool) -> BuildResult:
+    """Return a record of modules, by name and success."""
     modules = [
         ModuleRecord(
             name=name,
@@ -50,22 +50,22 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "deep/out"
 
 
-def put(
+def install_files(
     output: Path,
     files: Mapping[str, Path | str],
     failed: Sequence[str] = (),
-    own: Sequence[str] = (),
+    owned: Sequence[str] = (),
     **built: bool,
 ) -> None:
-    """Install files of a build, of forward alone where nothing else is said."""
+    """Install files of a build; by default, module fwd is built."""
     texts = output.parent / "texts"
     write(texts, {name: text for name, text in files.items() if isinstance(text, str)})
     paths = {name: texts / name if isinstance(f, str) else f for name, f in files.items()}
-    install(output, paths, failed, record(output, **built or {"fwd": True}), own)
+    install(output, paths, failed, make_record(output, **built or {"fwd": True}), owned)
 
 
-def library(output: Path, text: str) -> Path:
-    """A built library: read-only and executable, as Bazel leaves it."""
+def write_library(output: Path, text: str) -> Path:
+    """Write a built library: read-only and executable, as Bazel leaves it."""
     path = output.with_name(f"{text}.so")
     write(output.parent, {path.name: text})
     path.chmod(0o555)
@@ -73,97 +73,100 @@ def library(output: Path, text: str) -> Path:
 
 
 def test_layout(output: Path) -> None:
-    """Prevents: files that QoLA's users do not find, read-only ones they cannot replace."""
-    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": library(output, "new")})
+    """Prevents: files that QoLA's users do not find, or cannot replace since they are read-only."""
+    install_files(
+        output,
+        {"include/qola_config.h": "// text\n", "lib/te_fwd.so": write_library(output, "new")},
+    )
     assert list(read(output)) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
     assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
     assert (output / "include/qola_config.h").stat().st_mode & 0o777 == 0o644
     written = json.loads((output / "manifest.json").read_text())
-    assert written == record(output, fwd=True)
+    assert written == make_record(output, fwd=True)
     assert written["summary"] == {"total": 1, "success": 1, "failed": 0}
 
 
-def test_failed_module_keeps_its_earlier_library_aside(output: Path) -> None:
-    """Prevents: an earlier library lost, or one that looks like this build's."""
+def test_library_of_a_failed_module_is_renamed(output: Path) -> None:
+    """Prevents: an earlier library lost, or an earlier library that looks like this build's."""
     fwd, bwd = "lib/te_fwd.so", "lib/te_bwd.so"
-    first, second, third = (library(output, text) for text in ("first", "second", "third"))
-    put(output, {fwd: first, bwd: first}, fwd=True, bwd=True)
-    put(output, {fwd: second}, failed=[bwd], fwd=True, bwd=False)
+    first, second, third = (write_library(output, text) for text in ("first", "second", "third"))
+    install_files(output, {fwd: first, bwd: first}, fwd=True, bwd=True)
+    install_files(output, {fwd: second}, failed=[bwd], fwd=True, bwd=False)
     assert list(read(output)) == ["lib/te_bwd.so.previous", fwd, "manifest.json"]
     assert (output / fwd).read_text() == "second"
     assert (output / "lib/te_bwd.so.previous").read_text() == "first"
-    put(output, {bwd: third}, bwd=True)
-    # fwd is of another group this time: it stays.
+    install_files(output, {bwd: third}, bwd=True)
+    # This build, for example of another group, does not include fwd: it must not remove te_fwd.so.
     assert list(read(output)) == [bwd, fwd, "manifest.json"]
 
 
 def test_failure_changes_nothing(output: Path) -> None:
-    """Prevents: half an installation, and a good one lost, when a file cannot be written."""
-    put(output, {"lib/te_fwd.so": library(output, "1")})
+    """Prevents: a partial installation that replaces a good one when a file cannot be written."""
+    install_files(output, {"lib/te_fwd.so": write_library(output, "1")})
     before = read(output)
-    files = {"lib/te_fwd.so": library(output, "2"), "lib/te_bwd.so": output / "absent"}
+    files = {"lib/te_fwd.so": write_library(output, "2"), "lib/te_bwd.so": output / "absent"}
     with pytest.raises(OSError, match="absent"):
-        put(output, files, fwd=True, bwd=True)
+        install_files(output, files, fwd=True, bwd=True)
     assert read(output) == before
 
 
-def test_a_mapped_library_stays_whole(output: Path) -> None:
+def test_mapped_library_is_not_overwritten(output: Path) -> None:
     """Prevents: a crash of a process that uses the library while it is replaced."""
-    put(output, {"lib/te_fwd.so": library(output, "old")})
+    install_files(output, {"lib/te_fwd.so": write_library(output, "old")})
     with (output / "lib/te_fwd.so").open() as opened:
-        put(output, {"lib/te_fwd.so": library(output, "new and longer")})
+        install_files(output, {"lib/te_fwd.so": write_library(output, "new and longer")})
         assert opened.read() == "old"
 
 
-def test_sources_of_an_earlier_library_go(output: Path) -> None:
-    """Prevents: kernels compiled with headers of another AITER; packs of the user's own lost."""
+def test_sources_of_an_earlier_library_are_removed(output: Path) -> None:
+    """Prevents: kernels compiled with headers of another AITER, or the user's packs lost."""
     fwd, bwd, packs = (f"share/qola/te/{name}" for name in ("fwd", "bwd", "packs"))
     others = {f"{bwd}/kernels.index": "1", "bin/qola-kernels": "1"}
-    put(output, {f"{fwd}/kernels.index": "1", f"{fwd}/include/a/old.h": "1", **others})
+    install_files(output, {f"{fwd}/kernels.index": "1", f"{fwd}/include/a/old.h": "1", **others})
     pack = write(output, {f"{packs}/mine.qpack": "pack"}) / packs / "mine.qpack"
-    put(output, {f"{fwd}/kernels.index": "2"}, own=[fwd])
-    kept = ["manifest.json", f"{packs}/mine.qpack"]
-    assert list(read(output)) == sorted([f"{fwd}/kernels.index", *others, *kept])
+    install_files(output, {f"{fwd}/kernels.index": "2"}, owned=[fwd])
+    remaining = ["manifest.json", f"{packs}/mine.qpack"]
+    assert list(read(output)) == sorted([f"{fwd}/kernels.index", *others, *remaining])
     assert not (output / fwd / "include").exists(), "empty directories are left"
-    put(output, {}, own=[fwd, bwd, "share/qola/te/absent", "bin/qola-kernels"])
-    assert list(read(output)) == sorted(kept)
+    install_files(output, {}, owned=[fwd, bwd, "share/qola/te/absent", "bin/qola-kernels"])
+    assert list(read(output)) == sorted(remaining)
     assert not (output / "bin").exists()
     pack.unlink()
-    put(output, {}, own=[packs])
+    install_files(output, {}, owned=[packs])
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
 
 
-def test_what_speaks_of_other_libraries() -> None:
-    """Prevents: an archive, package or SBOM of an earlier build beside libraries of this one."""
+def test_files_about_other_libraries_are_removed() -> None:
+    """Prevents: an archive, package or SBOM of an earlier build that describes other libraries."""
     static = "lib/libqola_te.a"
     package = ["lib/cmake/qola/qola-config.cmake", "lib/cmake/qola/qola-mha_fwd.cmake"]
     files = ["sbom.spdx.json", *package, "lib/pkgconfig/qola-mha-fwd.pc"]
-    left = not_made("te", ["libmha_fwd", "libmha_bwd", "module_aiter_enum"], files)
-    assert static in left
-    assert "lib/cmake/qola/qola-mha_bwd.cmake" in left
-    assert "lib/pkgconfig/qola-static.pc" in left
-    assert not set(left) & set(files)
+    removed = not_made("te", ["libmha_fwd", "libmha_bwd", "module_aiter_enum"], files)
+    assert static in removed
+    assert "lib/cmake/qola/qola-mha_bwd.cmake" in removed
+    assert "lib/pkgconfig/qola-static.pc" in removed
+    assert not set(removed) & set(files)
     assert set(files) <= set(not_made("te", ["libmha_fwd"], []))
-    # Modules that Python imports have no part in any of it.
+    # Archives, packages and SBOMs do not contain modules that Python imports.
     assert not_made("te", ["module_aiter_enum"], files) == []
 
 
-def test_what_is_there_already_is_left_alone(output: Path) -> None:
-    """Prevents: a user's whole project compiled again because its headers look new."""
+def test_unchanged_files_are_not_rewritten(output: Path) -> None:
+    """Prevents: a user's whole project recompiled because unchanged headers look new."""
     header, so = output / "include/qola_config.h", output / "lib/te_fwd.so"
-    same = library(output, "same")
+    same = write_library(output, "same")
 
     def times() -> list[tuple[int, int]]:
         return [(file.stat().st_ino, file.stat().st_mtime_ns) for file in (header, so)]
 
-    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    install_files(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
     before = times()
     write(output, {"lib/te_fwd.so.previous": "of a build that failed between"})
-    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    install_files(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
     assert times() == before
     assert not (output / "lib/te_fwd.so.previous").exists()
     so.chmod(0o644)
-    put(output, {"include/qola_config.h": "// other\n", "lib/te_fwd.so": same})
+    install_files(output, {"include/qola_config.h": "// other\n", "lib/te_fwd.so": same})
     assert header.read_text() == "// other\n"
     assert so.stat().st_mode & 0o777 == 0o755
 
@@ -178,10 +181,10 @@ arguments = { mtp = [1, 2] }
 """
 
 
-def test_functions_are_where_aiter_looks(output: Path, tmp_path: Path) -> None:
-    """Prevents: a function without a record, or an earlier one that the manifest lacks now."""
+def test_functions_are_installed_for_aiter(output: Path, tmp_path: Path) -> None:
+    """Prevents: a function without a record, or an earlier function that the manifest lacks."""
     (tmp_path / "serve.toml").write_text(FUNCTIONS)
-    chosen = resolve_build(BuildRequest(tmp_path / "serve.toml"), {})
+    resolved = resolve_build(BuildRequest(tmp_path / "serve.toml"), {})
     names = ("pa_1", "pa_2")
     libraries = tuple(tmp_path / f"{name}.so" for name in names)
     write(tmp_path, {library.name: library.name for library in libraries})
@@ -192,20 +195,20 @@ def test_functions_are_where_aiter_looks(output: Path, tmp_path: Path) -> None:
     write(output, {"aiter_jit/build/pa_3/lib.so": "of an earlier build"})
     result = TargetResult(True, 1.0, {DEFAULT_OUTPUTS: libraries})
     built = Built({"functions": result}, {}, {"functions": []}, tmp_path / "bundle")
-    found = install_build(chosen, False, built, output)
-    assert [(m["name"], m["md_name"], m["success"]) for m in found["modules"]] == [
+    result_record = install_build(resolved, False, built, output)
+    assert [(m["name"], m["md_name"], m["success"]) for m in result_record["modules"]] == [
         ("pa_1", "pa_1", True),
         ("pa_2", "pa_2", True),
     ]
-    assert found["summary"] == {"total": 2, "success": 2, "failed": 0}
+    assert result_record["summary"] == {"total": 2, "success": 2, "failed": 0}
     installed = read(output)
     assert {name for name in installed if name.startswith("aiter_jit")} == {
         *(name for name in bundle if name.startswith("aiter_jit"))
     }
     record = json.loads(installed["manifest.json"])
     assert [module["call"] for module in record["modules"]] == ["pa(mtp=1)", "pa(mtp=2)"]
-    # A failed one has the error of Bazel.
+    # The record of a failed function contains Bazel's error.
     result = TargetResult(False, 1.0, {})
     failed = Built({"functions": result}, {"functions": "no such header"}, {"functions": ["pa_1"]})
-    (module,) = install_build(chosen, False, failed, output)["modules"]
+    (module,) = install_build(resolved, False, failed, output)["modules"]
     assert (module["success"], module["error"]) == (False, "no such header")

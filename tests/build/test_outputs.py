@@ -1,4 +1,4 @@
-"""Which output base a build gets: shared by manifests, by one build at a time."""
+"""The output base of a build: manifests share it, and a single build uses it at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from qola.build.outputs import output_base
 
-# Builds in a workspace, or keeps what it built there, until its standard input ends.
+# Builds in a workspace, or locks the built files there, until its standard input ends.
 _PROGRAM = """
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ sys.stdin.read()
 """
 
 
-def chosen(cache: Path, workspace: str, source: str = "pinned") -> str:
+def choose_output_base(cache: Path, workspace: str, source: str = "pinned") -> str:
     """Return the name of the output base that a build gets now."""
     with output_base(cache, source, Path("/w", workspace)) as found:
         assert found.directory.parent == cache / "outputs"
@@ -38,50 +38,50 @@ def chosen(cache: Path, workspace: str, source: str = "pinned") -> str:
 
 
 @contextmanager
-def another(cache: Path, workspace: str, what: str) -> Iterator[str]:
-    """Another process that builds, or keeps, until the block is left."""
-    command = [sys.executable, "-c", _PROGRAM, str(cache), f"/w/{workspace}", what]
+def other_process(cache: Path, workspace: str, action: str) -> Iterator[str]:
+    """Run another process that builds in an output base, or keeps it in use."""
+    command = [sys.executable, "-c", _PROGRAM, str(cache), f"/w/{workspace}", action]
     with subprocess.Popen(command, text=True, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.communicate()
 
 
-def test_manifests_share_what_was_fetched(tmp_path: Path) -> None:
-    """Prevents: 550 MB and a server for each manifest; repositories fetched at each change."""
-    first = chosen(tmp_path, "a")
-    assert chosen(tmp_path, "b") == first
-    assert chosen(tmp_path, "b", "qola.aiter_local(path = '/aiter')") != first
+def test_manifests_share_an_output_base(tmp_path: Path) -> None:
+    """Prevents: 550 MB and a server for each manifest, or a fetch after each change."""
+    first = choose_output_base(tmp_path, "a")
+    assert choose_output_base(tmp_path, "b") == first
+    assert choose_output_base(tmp_path, "b", "qola.aiter_local(path = '/aiter')") != first
 
 
-def test_two_builds_at_once(tmp_path: Path, logged: list[str]) -> None:
-    """Prevents: a build that waits for hours for another manifest's, without a word."""
-    with another(tmp_path, "a", "builds") as busy:
-        own = chosen(tmp_path, "b")
+def test_concurrent_builds_use_separate_output_bases(tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: a build that silently waits for hours until another manifest's build ends."""
+    with other_process(tmp_path, "a", "builds") as busy:
+        output_base_name = choose_output_base(tmp_path, "b")
         (line,) = logged
-        assert own == busy.replace("-1", "-2") != busy
-        assert str(tmp_path / "outputs" / own) in line
-    assert chosen(tmp_path, "b") == busy
+        assert output_base_name == busy.replace("-1", "-2") != busy
+        assert str(tmp_path / "outputs" / output_base_name) in line
+    assert choose_output_base(tmp_path, "b") == busy
 
 
-def test_programs_that_run_stay_as_they_are(tmp_path: Path) -> None:
-    """Prevents: libraries replaced below `qola verify` by the next manifest's of the same name."""
-    with another(tmp_path, "a", "keeps") as kept:
-        assert chosen(tmp_path, "b") != kept
-        # Builds of the same manifest, of eight processes say, have the same program.
-        assert chosen(tmp_path, "a") == kept
-        with another(tmp_path, "a", "keeps") as again:
-            assert again == kept
-    assert chosen(tmp_path, "b") == kept
+def test_running_programs_are_not_replaced(tmp_path: Path) -> None:
+    """Prevents: libraries that another manifest's build replaces while `qola verify` uses them."""
+    with other_process(tmp_path, "a", "keeps") as locked_base:
+        assert choose_output_base(tmp_path, "b") != locked_base
+        # Builds of the same manifest, such as from eight processes, share the output base.
+        assert choose_output_base(tmp_path, "a") == locked_base
+        with other_process(tmp_path, "a", "keeps") as second_base:
+            assert second_base == locked_base
+    assert choose_output_base(tmp_path, "b") == locked_base
 
 
-@pytest.mark.parametrize("what", ["builds", "keeps"])
-def test_a_process_that_was_killed_keeps_nothing(tmp_path: Path, what: str) -> None:
-    """Prevents: an output base lost for good, and another one of 550 MB, after each kill -9."""
-    command = [sys.executable, "-c", _PROGRAM, str(tmp_path), "/w/a", what]
+@pytest.mark.parametrize("action", ["builds", "keeps"])
+def test_killed_process_releases_its_output_base(tmp_path: Path, action: str) -> None:
+    """Prevents: an output base of 550 MB lost after each kill -9."""
+    command = [sys.executable, "-c", _PROGRAM, str(tmp_path), "/w/a", action]
     with subprocess.Popen(command, text=True, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         first = process.stdout.readline().strip()
         process.kill()
         process.wait()
-    assert chosen(tmp_path, "b") == first
+    assert choose_output_base(tmp_path, "b") == first

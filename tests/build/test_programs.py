@@ -1,4 +1,4 @@
-"""Many manifests in one run of Bazel, and a pack: what it is told, and what comes of each."""
+"""Several manifests in a single run of Bazel, and packs: options of Bazel and results."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ name = "libmha_fwd"
 
 
 def environment(tmp_path: Path, text: str) -> dict[str, str]:
-    """Write a Bazel that does what a text says; return an environment with it."""
+    """Write a fake Bazel that runs the given text, and return an environment that uses it."""
     bazel = tmp_path / "bazel"
     bazel.write_text(_BAZEL + text)
     bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
-    own = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return {**os.environ, **own}
+    fake = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**os.environ, **fake}
 
 
-def several(
+def build_several(
     tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST
 ) -> dict[str, BuiltProgram]:
     return build_programs(
@@ -90,42 +90,42 @@ def several(
     )
 
 
-def workspace(tmp_path: Path) -> Path:
-    (found,) = (tmp_path / "cache/qola/workspaces").glob("kernels-*")
-    return found
+def find_workspace(tmp_path: Path) -> Path:
+    (directory,) = (tmp_path / "cache/qola/workspaces").glob("kernels-*")
+    return directory
 
 
-def test_one_failure_stops_no_other(tmp_path: Path) -> None:
-    """Prevents: a kernel that does not compile and takes a hundred others with it."""
-    found = several(tmp_path, _ONE_FAILS, "first", "second", "third")
-    assert [bool(found[name].path) for name in ("first", "second", "third")] == [1, 0, 1]
-    assert "no such tile" in found["second"].error
-    assert found["first"] == BuiltProgram(workspace(tmp_path) / "first")
-    module = (workspace(tmp_path) / "MODULE.bazel").read_text()
+def test_failure_does_not_stop_other_programs(tmp_path: Path) -> None:
+    """Prevents: a kernel that does not compile and prevents a hundred other builds."""
+    built = build_several(tmp_path, _ONE_FAILS, "first", "second", "third")
+    assert [bool(built[name].path) for name in ("first", "second", "third")] == [1, 0, 1]
+    assert "no such tile" in built["second"].error
+    assert built["first"] == BuiltProgram(find_workspace(tmp_path) / "first")
+    module = (find_workspace(tmp_path) / "MODULE.bazel").read_text()
     assert module.count("qola.manifest(") == 3
     assert '"qola_first", "qola_second", "qola_third", "qola_rocm"' in module
-    programs = (workspace(tmp_path) / "programs/BUILD.bazel").read_text()
+    programs = (find_workspace(tmp_path) / "programs/BUILD.bazel").read_text()
     assert "@qola_second//:libmha_fwd_emulated" in programs
-    # A later build has its own manifests, and no others.
-    several(tmp_path, _ONE_FAILS, "fourth")
-    left = {file.name for file in workspace(tmp_path).glob("*.toml")}
+    # A later build removes the manifests of earlier builds.
+    build_several(tmp_path, _ONE_FAILS, "fourth")
+    left = {file.name for file in find_workspace(tmp_path).glob("*.toml")}
     assert left == {"fourth.toml"}
 
 
-def test_what_nobody_could_try(tmp_path: Path) -> None:
-    """Prevents: words of a plan that are lost where no target was begun."""
-    found = several(tmp_path, _NONE_IS_TRIED, "first", "second")
-    assert all("error: m.toml:1" in one.error for one in found.values())
-    assert PlanError.__name__ not in found["first"].error
+def test_planning_errors_are_reported(tmp_path: Path) -> None:
+    """Prevents: a lost planning error if Bazel starts no target."""
+    built = build_several(tmp_path, _NONE_IS_TRIED, "first", "second")
+    assert all("error: m.toml:1" in program.error for program in built.values())
+    assert PlanError.__name__ not in built["first"].error
     with pytest.raises(ManifestError):
-        several(tmp_path, _ONE_FAILS, "first", manifest="[[modules]]\n")
+        build_several(tmp_path, _ONE_FAILS, "first", manifest="[[modules]]\n")
 
 
-def test_a_pack_without_a_file(tmp_path: Path) -> None:
-    """Prevents: an error without words for a success of Bazel's that made no pack."""
+def test_missing_pack_is_an_error(tmp_path: Path) -> None:
+    """Prevents: no error if Bazel succeeds without a pack."""
     manifest = tmp_path / "m.toml"
     manifest.write_text(MANIFEST)
     environ = environment(tmp_path, _NOTHING_IS_MADE)
-    chosen = resolve_build(BuildRequest(manifest), environ)
-    error = build_pack(chosen, [], tmp_path / "m.qpack", BuildOptions(quiet=True), environ)
+    resolved = resolve_build(BuildRequest(manifest), environ)
+    error = build_pack(resolved, [], tmp_path / "m.qpack", BuildOptions(quiet=True), environ)
     assert error == "no pack among the outputs"

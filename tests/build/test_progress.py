@@ -1,4 +1,4 @@
-"""How far a build is, by the events of a Bazel."""
+"""The progress of a build, computed from Bazel's events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def kernel(name: str, seconds: float, mnemonic: str = "QolaCompile") -> Finished
     return FinishedAction(name, mnemonic, seconds)
 
 
-def test_compiles_and_what_a_cache_gave() -> None:
-    """Prevents: cached kernels counted as compiled, from which the time that is left is wrong."""
+def test_cached_kernels_are_counted_separately() -> None:
+    """Prevents: cached kernels counted as compiled, which makes the remaining time wrong."""
     cached = [kernel(f"k{n}", 10 + n / 10) for n in range(4)]
     assert count(cached, EIGHT, 2, None, 11) == Counts(8, 4, 0, None)
     both = [*cached, kernel("k4", 30), kernel("k5", 31)]
@@ -29,39 +29,39 @@ def test_compiles_and_what_a_cache_gave() -> None:
     assert count(late, EIGHT, 2, None, 32).compiled == 2
 
 
-def test_a_batch_is_all_its_kernels() -> None:
-    """Prevents: a build of 48 kernels that counts four batches; others' actions counted."""
+def test_batches_count_all_kernels() -> None:
+    """Prevents: a build of 48 kernels that counts four batches, or counts other actions."""
     linked = [kernel("lib", 0, "CppLink"), kernel("k0", 9, "CppCompile")]
     batches = {"b0": 16, "b1": 12, "k0": 1}
     assert count(linked, batches, 4, None, 22) == Counts(29, 0, 0, None)
     assert count([*linked, kernel("b1", 24)], batches, 1, None, 24) == Counts(29, 12, 12, 34.0)
 
 
-def test_what_bazel_has_already_is_done() -> None:
-    """Prevents: "1 of 8" to the end where seven are in Bazel's own output tree."""
-    found = count([kernel("k0", 0), kernel("k1", 25)], EIGHT, 1, 2, 25)
-    assert found == Counts(8, 6, 1, 50.0)
+def test_up_to_date_kernels_are_counted() -> None:
+    """Prevents: "1 of 8" at the end, although seven kernels were in Bazel's output tree."""
+    counts = count([kernel("k0", 0), kernel("k1", 25)], EIGHT, 1, 2, 25)
+    assert counts == Counts(8, 6, 1, 50.0)
 
 
-def test_the_first_compiles_are_the_quickest() -> None:
-    """Prevents: "about 2 min left" by one kernel of a hundred, which grows to an hour."""
+def test_no_estimate_after_few_compiles() -> None:
+    """Prevents: "about 2 min left" after the first, quickest kernels of an hour's build."""
     hundred = {f"k{n}": 1 for n in range(100)}
     done = [kernel("lib", 0, "CppLink"), *(kernel(f"k{n}", 3 * (n + 1)) for n in range(12))]
     assert count(done[:10], hundred, 1, None, 30).seconds_left is None
     assert count(done, hundred, 1, None, 40).seconds_left is not None
-    # Nor by the first of sixteen that run at a time.
+    # With sixteen jobs, twelve compiles are too few for an estimate.
     assert count(done, hundred, 16, None, 40).seconds_left is None
 
 
 @pytest.mark.parametrize(
-    ("left", "words"),
+    ("left", "ending"),
     [(None, ""), (20.0, ", about 1 min left"), (260.0, ", about 4 min left"), (3e4, "8 h left")],
 )
-def test_words(left: float | None, words: str) -> None:
-    """Prevents: a time in seconds for what takes hours."""
-    found = Counts(48, 12, 9, left).describe()
-    assert found.startswith("12 of 48 kernels, 3 from cache")
-    assert found.endswith(words)
+def test_description(left: float | None, ending: str) -> None:
+    """Prevents: a remaining time in seconds for a build of hours."""
+    description = Counts(48, 12, 9, left).describe()
+    assert description.startswith("12 of 48 kernels, 3 from cache")
+    assert description.endswith(ending)
 
 
 def feed(reader: EventReader, seconds: float, **event: object) -> None:
@@ -69,7 +69,7 @@ def feed(reader: EventReader, seconds: float, **event: object) -> None:
 
 
 def test_events_of_a_build(tmp_path: Path) -> None:
-    """Prevents: fields of Bazel's events read that it does not write: these are as 7.7 has them."""
+    """Prevents: events parsed in another format than Bazel writes (these are from 7.7)."""
     kernels = (plans.kernel("k0"), plans.kernel("k1"))
     plan = plans.plan(kernels=kernels, modules=(plans.module(kernels=(0, 1)),))
     file = tmp_path / "external/qola~~qola~qola_mine/plan.json"
@@ -81,8 +81,8 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     feed(reader, 0, id={"optionsParsed": {}}, optionsParsed={"cmdLine": options})
     info = {"localExecRoot": str(tmp_path / "execroot/_main")}
     feed(reader, 0, id={"workspace": {}}, workspaceInfo=info)
-    said = {"stderr": "Analyzing: 2 targets (0 packages loaded)\n\n"}
-    feed(reader, 1, id={"progress": {}}, progress=said)
+    progress = {"stderr": "Analyzing: 2 targets (0 packages loaded)\n\n"}
+    feed(reader, 1, id={"progress": {}}, progress=progress)
     assert reader.jobs == 1
     assert status.text(1) == "Analyzing: 2 targets (0 packages loaded)"
     system = {"primaryOutput": "bazel-out/stable-status.txt", "configuration": {"id": "system"}}
@@ -90,8 +90,8 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     feed(reader, 2, id={"actionCompleted": system}, action=done)
     assert status.text(2) == "Analyzing: 2 targets (0 packages loaded)"
     file.write_text(plan.to_json())
-    said = {"stderr": "\x1b[32m[0 / 1,002]\x1b[0m Compiling k0\n"}
-    feed(reader, 3, id={"progress": {}}, progress=said)
+    progress = {"stderr": "\x1b[32m[0 / 1,002]\x1b[0m Compiling k0\n"}
+    feed(reader, 3, id={"progress": {}}, progress=progress)
     assert reader.remaining() == 1002
     compile = {"label": "@@qola_compile~//:kernels", "primaryOutput": "bazel-out/x/bin/k0.pic.o"}
     feed(
@@ -104,8 +104,8 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     assert status.share == 1
 
 
-def test_the_plans_of_several_manifests(tmp_path: Path) -> None:
-    """Prevents: kernels counted twice that two manifests have, or those of an earlier workspace."""
+def test_plans_of_several_manifests(tmp_path: Path) -> None:
+    """Prevents: shared kernels of manifests counted twice, or kernels of an earlier workspace."""
     text = plans.plan(
         kernels=(plans.kernel("k0"), plans.kernel("k1")),
         modules=(plans.module(kernels=(0, 1)),),

@@ -1,4 +1,4 @@
-"""What is told of Bazel's output: the compiler's own words, and the errors of rules, once."""
+"""Errors extracted from Bazel's output: compiler messages, and each error of a rule once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ clang++: error: linker command failed with exit code 1
 
 
 def test_first_errors_of_clang() -> None:
-    """Prevents: warnings, notes and hipcc's command in a summary, or the error lost among them."""
+    """Prevents: a summary with warnings, notes and hipcc's command, or without the error."""
     assert first_errors(CLANG) == (
         "fmha.hpp:7:10: error: use of undeclared identifier 'kBlock'",
         "    7 |   return kBlock;",
@@ -57,7 +57,7 @@ def test_first_errors_of_clang() -> None:
 
 
 def test_first_errors_of_qola() -> None:
-    """Prevents: Triton's words lost, and with them why a kernel does not compile."""
+    """Prevents: a summary without Triton's message about why a kernel does not compile."""
     error = CodegenError(Finding("k.py: k: gfx942", "at 2:1:\nerror: no x", "code"), "no k")
     _, *findings = str(error).splitlines()
     text = f"a warning\nqola: CodegenError: {error}\nTarget failed"
@@ -65,13 +65,13 @@ def test_first_errors_of_qola() -> None:
 
 
 def test_broken_kernels_of_a_batch(tmp_path: Path) -> None:
-    """Prevents: a batch's name, which no user knows, where kernel instances are broken."""
-    said = "x.cpp:1:1: error: no\nqola: kernel instance k1 does not compile\n"
-    (tmp_path / "said").write_text(said + "qola: kernel instance k3 does not compile\n")
+    """Prevents: a batch name, which users do not know, instead of the broken kernel instances."""
+    messages = "x.cpp:1:1: error: no\nqola: kernel instance k1 does not compile\n"
+    (tmp_path / "said").write_text(messages + "qola: kernel instance k3 does not compile\n")
     batch = FailedAction("b", "QolaCompile", 1, tmp_path / "said")
     assert failed_in(batch) == ("k1", "k3")
-    alone = FailedAction("k2", "QolaCompile", 1, None)
-    assert failed_in(alone) == (alone.name,)
+    single = FailedAction("k2", "QolaCompile", 1, None)
+    assert failed_in(single) == (single.name,)
     result = TargetResult(False, 1.0, {}, ("out/b.pic.o",))
     events = EventReader(failed={"out/b.pic.o": batch})
     assert broken_below(result, events) == ["k1", "k3"]
@@ -81,13 +81,13 @@ def test_broken_kernels_of_a_batch(tmp_path: Path) -> None:
     assert rest == ["  x.cpp:1:1: error: no"]
 
 
-def test_linker() -> None:
+def test_first_errors_of_the_linker() -> None:
     """Prevents: a link failure without the symbol's name."""
     assert first_errors(LLD)[0] == "ld.lld: error: undefined symbol: aiter::mha_fwd(int)"
 
 
-def test_killed_tool() -> None:
-    """Prevents: an empty summary for a compiler that died without an error of its own."""
+def test_output_of_a_killed_tool() -> None:
+    """Prevents: an empty summary for a compiler that died without an error message."""
     output = "".join(f"frame {n}\n" for n in range(30)) + "clang++: unable to execute: Killed\n"
     assert first_errors(output, tail=2) == ("frame 29", "clang++: unable to execute: Killed")
     assert first_errors("") == ()
@@ -99,7 +99,7 @@ _FINDINGS = (
     Finding("it.toml:9 [[modules]].reciept", "no such key", "a key"),
 )
 _ERROR = ManifestError(_FINDINGS)
-# As Bazel 7.7 prints it: the text of fail twice, and once more for each target that needs it.
+# Output of Bazel 7.7: the text of fail twice, and once more for each target that depends on it.
 _BAZEL = f"""\
 ERROR: /x/host_python.bzl:111:17: An error occurred during the fetch of repository 'q':
    Traceback (most recent call last):
@@ -125,29 +125,29 @@ def reader_of(stderr: str) -> EventReader:
 
 
 def test_findings_survive_bazel() -> None:
-    """Prevents: a finding that loses a line, its fix or its place on the way through Bazel."""
+    """Prevents: a finding that loses a line, its fix or its place in Bazel's output."""
     assert read_findings(str(_ERROR)) == _FINDINGS
     assert read_findings("words\n" + str(_ERROR) + "\nmore\n") == _FINDINGS
 
 
-def test_a_rules_error_is_told_once() -> None:
-    """Prevents: the user's error three times among sixty lines; an error in an error."""
+def test_rule_error_is_shown_once() -> None:
+    """Prevents: the user's error three times among sixty lines, or an error in an error."""
     with pytest.raises(ManifestError) as caught:
         results_of(reader_of(_BAZEL), {"it": "//:it"})
     assert str(caught.value) == str(_ERROR)
 
 
-def test_bazels_own_error_is_told() -> None:
-    """Prevents: "told above", where Bazel's output is in a file."""
-    words = "ERROR: no such target '//:it'\nERROR: Build did NOT complete successfully\n"
+def test_bazel_error_is_shown() -> None:
+    """Prevents: "see above", although Bazel's output is in a file."""
+    output = "ERROR: no such target '//:it'\nERROR: Build did NOT complete successfully\n"
     with pytest.raises(QolaError) as caught:
-        results_of(reader_of(words), {"it": "//:it"})
+        results_of(reader_of(output), {"it": "//:it"})
     assert "no such target '//:it'" in str(caught.value)
     assert "see /w/bazel.log" in str(caught.value)
 
 
-def test_what_rules_warn_of() -> None:
-    """Prevents: a plan's warnings lost with the rest of Bazel's output."""
+def test_warnings_of_rules_are_read() -> None:
+    """Prevents: a plan's warnings lost among Bazel's output."""
     line = "it.toml is planned with 1 warning, which `qola plan` shows"
     printed = f"qola: {line}\n"
     assert reader_of(f"{printed}INFO: a\n{printed}INFO: b\n").messages() == (line,)
@@ -158,7 +158,7 @@ qola: ToolchainError: no PyTorch to build for
   place:    torch of /v/bin/python
   found:    no package torch
   fix:      install it"""
-# As Bazel 7.7 streams it.
+# Events of Bazel 7.7.
 _CAUSES = [
     {
         "configuredLabel": {
@@ -178,8 +178,8 @@ Error in fail:\x20
 {_NO_TORCH}"""
 
 
-def test_the_reason_of_a_failed_analysis_is_told() -> None:
-    """Prevents: "ANALYSIS_FAILURE" and no reason, where another module was built."""
+def test_reason_of_a_failed_analysis_is_shown() -> None:
+    """Prevents: "ANALYSIS_FAILURE" without a reason, if another module was built."""
     reader = reader_of("")
     refused = {"reason": "ANALYSIS_FAILURE"}
     custom_id = {"targetConfigured": {"label": "//:module_custom"}}
@@ -198,5 +198,5 @@ def test_the_reason_of_a_failed_analysis_is_told() -> None:
     text = f"com.google.lib.Function$AccessException: \n{_NO_TORCH}"
     unfetched.feed(json.dumps({"id": _CAUSES[0], "aborted": {"description": text}}), 1.0)
     assert describe_failure(custom, unfetched) == _NO_TORCH
-    # Of a package that is not loaded, Bazel's output has the reason, and the stream a label.
+    # For a package that is not loaded, only Bazel's output has the reason; events have a label.
     assert "ManifestError" in describe_failure(custom, reader_of(_BAZEL))

@@ -1,4 +1,4 @@
-"""The workspace of qola build, as text, and where it is."""
+"""The workspace of qola build: its files and its directory."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PLAIN = workspace.Workspace(
 )
 
 
-def golden(name: str, text: str) -> None:
-    """Compare a text with a file's; QOLA_UPDATE_GOLDEN=1 writes it instead."""
+def compare_golden(name: str, text: str) -> None:
+    """Compare a text with a golden file. QOLA_UPDATE_GOLDEN=1 writes the file instead."""
     if os.environ.get("QOLA_UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
@@ -36,23 +36,23 @@ def golden(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
 def test_files(name: str) -> None:
-    """Prevents: a workspace that changes unnoticed, and with it what a build does."""
+    """Prevents: unnoticed changes of the workspace, which change builds."""
     cache = Path("/home/user/.cache/qola")
     files = PLAIN.files("7.7.1\n", cache / "workspaces/it", cache / "outputs/abc-1/base")
-    golden(f"{name.lstrip('.')}.txt", files[name])
+    compare_golden(f"{name.lstrip('.')}.txt", files[name])
     assert files[".bazelversion"] == "7.7.1\n"
     assert files["te_manifest.toml"] == PLAIN.manifest
 
 
-def test_every_choice_is_written() -> None:
-    """Prevents: an option of the command line that Bazel never sees."""
+def test_every_option_is_written() -> None:
+    """Prevents: an option of the command line that Bazel does not get."""
     everything = replace(
         PLAIN,
         aiter=AiterSource(LocalSource(Path("/src/aiter")), Path("/src/patches")),
         spec=BuildSpec(("gfx942", "gfx950"), "cpp_itfs", "filtered", override_aiter_commit=True),
     )
-    golden("spec.json", everything.manifest_files()["te_manifest.json"])
-    golden("everything.txt", everything.module_file())
+    compare_golden("spec.json", everything.manifest_files()["te_manifest.json"])
+    compare_golden("everything.txt", everything.module_file())
 
 
 @pytest.mark.parametrize("kind", ["", "lazy", "split", "static"])
@@ -60,62 +60,68 @@ def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
     forms = Forms(kind == "lazy", kind == "static", kind == "split")
     text = PLAIN.bundle_file(PLAIN.modules, forms, "1.0" if kind == "split" else "")
-    golden(f"{kind and f'{kind}_'}bundle.txt", text)
+    compare_golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 
 def test_modules_for_aiter_s_python() -> None:
-    """Prevents: a directory or a wheel without a module, or for an installed qola only."""
-    made = replace(PLAIN, for_aiter=True)
-    golden("aiter_bundle.txt", made.bundle_file(["module_norm", "module_quant"], Forms(), "1.2"))
+    """Prevents: a bundle or wheel without a module, or one that needs an installed qola."""
+    changed = replace(PLAIN, for_aiter=True)
+    compare_golden(
+        "aiter_bundle.txt", changed.bundle_file(["module_norm", "module_quant"], Forms(), "1.2")
+    )
 
 
 def test_functions_of_aiter_s_second_jit() -> None:
-    """Prevents: functions of a manifest that `qola build` leaves out, or a bundle without them."""
-    made = replace(PLAIN, modules=(), for_aiter=True, functions=True)
-    assert 'name = "functions",\n    srcs = ["@qola_te_manifest//:functions"],' in made.build_file()
-    bundle = made.bundle_file(["functions"], Forms())
+    """Prevents: functions of a manifest that `qola build` omits, or a bundle without functions."""
+    changed = replace(PLAIN, modules=(), for_aiter=True, functions=True)
+    assert (
+        'name = "functions",\n    srcs = ["@qola_te_manifest//:functions"],' in changed.build_file()
+    )
+    bundle = changed.bundle_file(["functions"], Forms())
     assert 'functions = "@qola_te_manifest//:functions",\n    libraries = [],' in bundle
 
 
-def test_files_of_kernels_in_triton() -> None:
-    """Prevents: a manifest that cannot be planned because its Python files are left behind."""
-    made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
+def test_files_of_triton_kernels() -> None:
+    """Prevents: a manifest that cannot be planned because the workspace lacks its Python files."""
+    changed = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
     places = (Path("/workspace"), Path("/outputs"))
-    files = made.files("7.7.1\n", *places)
+    files = changed.files("7.7.1\n", *places)
     assert files.items() - PLAIN.files("7.7.1\n", *places).items() == {
         ("kernels/mine.py", "import triton\n")
     }
 
 
-def test_the_library_of_kernels_in_triton() -> None:
-    """Prevents: kernels of a manifest that `qola build` leaves out, or a bundle without them."""
-    made = replace(PLAIN, triton=True)
-    golden("triton_BUILD.bazel.txt", made.build_file())
-    golden("triton_bundle.txt", made.bundle_file(["libmha_fwd", "triton"], Forms(lazy=True), "1.2"))
-    golden("triton_alone_bundle.txt", made.bundle_file(["triton"], Forms(static=True)))
+def test_library_of_triton_kernels() -> None:
+    """Prevents: Triton kernels of a manifest that `qola build` omits, or a bundle without them."""
+    changed = replace(PLAIN, triton=True)
+    compare_golden("triton_BUILD.bazel.txt", changed.build_file())
+    compare_golden(
+        "triton_bundle.txt", changed.bundle_file(["libmha_fwd", "triton"], Forms(lazy=True), "1.2")
+    )
+    compare_golden("triton_alone_bundle.txt", changed.bundle_file(["triton"], Forms(static=True)))
     assert workspace.targets(["triton"], True) == ["//:triton"]
 
 
-def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
-    """Prevents: [[triton]] alone refused; groups of modules that bring kernels nobody asked for."""
+def test_selected_parts_of_a_manifest(tmp_path: Path) -> None:
+    """Prevents: a manifest with only [[triton]] refused, or kernels built that --group excludes."""
     manifest = tmp_path / "m.toml"
     triton = '[build]\narchitectures = ["gfx942"]\n[[triton]]\nkernels = ["attention_forward"]\n'
     manifest.write_text(triton)
     assert resolve_build(BuildRequest(manifest), {}).names == ["triton"]
     manifest.write_text(f'{triton}[[modules]]\nname = "libmha_fwd"\ngroup = "a"\n')
     assert resolve_build(BuildRequest(manifest), {}).names == ["libmha_fwd", "triton"]
-    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
-    assert chosen.names == ["libmha_fwd"]
+    resolved = resolve_build(BuildRequest(manifest, groups=("a",)), {})
+    assert resolved.names == ["libmha_fwd"]
     head = '[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n[[functions]]\nname = "pa"\n'
     manifest.write_text(f'{head}[[modules]]\nname = "module_norm"\ngroup = "a"\n')
-    chosen = resolve_build(BuildRequest(manifest), {})
-    assert (chosen.names, chosen.is_whole) == (["module_norm", "functions"], True)
-    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
-    assert (chosen.names, chosen.is_whole) == (["module_norm"], False)
+    resolved = resolve_build(BuildRequest(manifest), {})
+    assert (resolved.names, resolved.is_whole) == (["module_norm", "functions"], True)
+    resolved = resolve_build(BuildRequest(manifest, groups=("a",)), {})
+    assert (resolved.names, resolved.is_whole) == (["module_norm"], False)
 
 
 def test_modules_without_a_lazy_form() -> None:
-    """Prevents: a target of a Python module that there is not, which breaks every build."""
+    """Prevents: a lazy target of a Python module, which does not exist and breaks every build."""
     modules = ("libmha_fwd", "module_aiter_enum")
     assert workspace.targets(modules, True) == ["//:libmha_fwd_lazy", "//:module_aiter_enum"]
     assert workspace.targets(modules) == ["//:libmha_fwd", "//:module_aiter_enum"]
@@ -123,17 +129,17 @@ def test_modules_without_a_lazy_form() -> None:
 
 
 def test_pack() -> None:
-    """Prevents: a pack of other kernels than were asked for."""
-    golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
+    """Prevents: a pack of other kernels than requested."""
+    compare_golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
     assert "kernels =" not in PLAIN.pack_file(PLAIN.modules, [])
     for name in workspace.PROGRAMS:
-        golden(f"{name}.txt", PLAIN.program_file(name, PLAIN.modules))
+        compare_golden(f"{name}.txt", PLAIN.program_file(name, PLAIN.modules))
 
 
-def test_blank_in_the_cache_s_path() -> None:
-    """Prevents: a path with a blank that Bazel takes for two options."""
-    made = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
-    files = made.files("", Path("/cache/it"), Path("/home/a user/base"))
+def test_space_in_the_cache_path() -> None:
+    """Prevents: a path with a space that Bazel reads as two options."""
+    changed = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
+    files = changed.files("", Path("/cache/it"), Path("/home/a user/base"))
     lines = files[".bazelrc"].splitlines()
     assert "common '--disk_cache=/home/a user/disk'" in lines
     assert "startup '--output_base=/home/a user/base'" in lines
@@ -146,18 +152,18 @@ def test_commit() -> None:
     assert tag.splitlines() == ["qola.aiter_git(", *lines, ")"]
 
 
-def test_sources_below_tmp_show_in_the_sandbox() -> None:
-    """Prevents: files that are not there for an action, whose sandbox has its own /tmp."""
+def test_sandbox_mounts_sources_below_tmp() -> None:
+    """Prevents: sources below /tmp that actions cannot read: the sandbox has a separate /tmp."""
     cache, base = Path("/cache/it"), Path("/cache/base")
     assert "/tmp" not in PLAIN.files("", cache, base)[".bazelrc"]
     local = AiterSource(LocalSource(Path("/tmp/aiter")))
-    for made, *places in (
+    for changed, *places in (
         (PLAIN, Path("/tmp/it"), base),
         (PLAIN, cache, Path("/tmp/base")),
         (replace(PLAIN, ruleset=Path("/tmp/qola")), cache, base),
         (replace(PLAIN, aiter=local), cache, base),
     ):
-        assert "--sandbox_add_mount_pair=/tmp" in made.files("", *places)[".bazelrc"]
+        assert "--sandbox_add_mount_pair=/tmp" in changed.files("", *places)[".bazelrc"]
 
 
 @pytest.mark.parametrize(
@@ -173,25 +179,25 @@ def test_sources_below_tmp_show_in_the_sandbox() -> None:
     ],
 )
 def test_repository_name(file: str, name: str) -> None:
-    """Prevents: a file's name that is refused as a repository's."""
+    """Prevents: a file name that yields an invalid repository name."""
     assert workspace.repository_name(Path(file)) == name
 
 
 def test_directory_is_stable() -> None:
-    """Prevents: a second build that starts anew, and manifests that share a workspace."""
-    cache, one, ruleset = Path("/cache"), Path("/a/te.toml"), Path("/opt/qola")
-    first = workspace.directory_of(cache, one, ruleset)
-    assert first == workspace.directory_of(cache, one, ruleset)
+    """Prevents: a second build from scratch, or manifests that share a workspace."""
+    cache, manifest, ruleset = Path("/cache"), Path("/a/te.toml"), Path("/opt/qola")
+    first = workspace.directory_of(cache, manifest, ruleset)
+    assert first == workspace.directory_of(cache, manifest, ruleset)
     assert first.parent == Path("/cache/workspaces")
     others = {
         workspace.directory_of(cache, Path("/b/te.toml"), ruleset),
-        workspace.directory_of(cache, one, Path("/other/qola")),
+        workspace.directory_of(cache, manifest, Path("/other/qola")),
     }
     assert len({first, *others}) == 3
 
 
-def test_writing_again_changes_nothing(tmp_path: Path) -> None:
-    """Prevents: time stamps that make Bazel plan anew; a manifest of another name left over."""
+def test_unchanged_workspace_is_not_rewritten(tmp_path: Path) -> None:
+    """Prevents: new time stamps that make Bazel plan again, or a manifest of an earlier build."""
     workspace.write(tmp_path, {"MODULE.bazel": "a\n", "old.toml": ""})
     before = (tmp_path / "MODULE.bazel").stat().st_mtime_ns
     workspace.write(tmp_path, {"MODULE.bazel": "a\n", "new.toml": ""})
