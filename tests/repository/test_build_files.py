@@ -1,4 +1,4 @@
-"""What Bazel reads of a made-up plan. Texts of a real one are in tests/golden/plan."""
+"""BUILD files and headers of an example plan. Texts of a real plan are in tests/golden/plan."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PLAN = plans.plan(
 )
 
 
-def calls(plan: Plan = PLAN) -> dict[str, dict[str, object]]:
+def parse_calls(plan: Plan = PLAN) -> dict[str, dict[str, object]]:
     """Return the arguments of each call in the BUILD file, by function and name."""
     text = emit.manifest_build_file(plan, source="m.toml", aiter="tree")
     found: dict[str, dict[str, object]] = {}
@@ -72,14 +72,14 @@ def calls(plan: Plan = PLAN) -> dict[str, dict[str, object]]:
         assert isinstance(statement, ast.Expr)
         assert isinstance(statement.value, ast.Call)
         function = ast.unparse(statement.value.func)
-        given = {str(k.arg): ast.literal_eval(k.value) for k in statement.value.keywords}
-        found[f"{function} {given['name']}" if function != "load" else function] = given
+        arguments = {str(k.arg): ast.literal_eval(k.value) for k in statement.value.keywords}
+        found[f"{function} {arguments['name']}" if function != "load" else function] = arguments
     return found
 
 
-def test_the_manifests_build_file() -> None:
+def test_build_file_of_a_manifest() -> None:
     """Prevents: kernels of another module, or in another order, in a library."""
-    found = calls()
+    found = parse_calls()
     assert list(found) == [
         "load",
         "bundle_files bundle_files",
@@ -116,11 +116,11 @@ def test_the_manifests_build_file() -> None:
     assert library["asm_domain"] == "libmha_fwd/include/qola_asm_domain.h"
 
 
-def test_kernels_that_include_other_headers_are_a_group_of_their_own() -> None:
-    """Prevents: a kernel that misses a cache for a header which only another kernel includes."""
+def test_kernels_with_other_headers_are_a_separate_group() -> None:
+    """Prevents: a cache miss of a kernel because of a header that only another kernel includes."""
     kernels = [replace(k, headers="fwd_1") if k.name == "k1" else k for k in PLAN.kernels]
     sets = (*PLAN.header_sets, HeaderSet("fwd_1", ("inc",), ("inc/b.h",)))
-    found = calls(replace(PLAN, kernels=tuple(kernels), header_sets=sets))
+    found = parse_calls(replace(PLAN, kernels=tuple(kernels), header_sets=sets))
     group = found["kernel_instances libmha_fwd/fwd.fwd_1"]
     assert (group["headers"], group["kernel_group"]) == (":fwd_1.headers", "fwd")
     assert group["entries"] == {"fwd_gfx9": ["k1"]}
@@ -128,8 +128,8 @@ def test_kernels_that_include_other_headers_are_a_group_of_their_own() -> None:
     assert library["kernels"]["gfx942 gfx950"] == [":libmha_fwd/fwd.fwd_1/k1"]  # type: ignore[index]
 
 
-def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None:
-    """Prevents: a manifest's arch that --@qola//:archs refuses, or cannot select."""
+def test_bazel_knows_all_archs_of_manifests(repo_root: Path) -> None:
+    """Prevents: an arch of manifests that --@qola//:archs refuses or cannot select."""
     text = (repo_root / "rules/private/settings.bzl").read_text(encoding="utf-8")
     (found,) = re.findall(r"^KNOWN_ARCHS = (\[.*?^\])$", text, re.MULTILINE | re.DOTALL)
     assert tuple(ast.literal_eval(found)) == KNOWN_ARCHS
@@ -139,8 +139,8 @@ def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None
     ("namespace", "scope", "prefix"),
     [("ns", "qola::ns", "qola_ns_mha_"), ("", "qola", "qola_mha_")],
 )
-def test_the_export_list(namespace: str, scope: str, prefix: str) -> None:
-    """Prevents: a library that exports more than its namespace."""
+def test_export_list(namespace: str, scope: str, prefix: str) -> None:
+    """Prevents: a library that exports symbols outside of its namespace."""
     assert emit.export_list(namespace) == (
         f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n    {prefix}*;\n'
         "  local:\n    *;\n};\n"
@@ -152,8 +152,8 @@ def config_lines(namespace: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("#")]
 
 
-def test_the_configuration_header() -> None:
-    """Prevents: a consumer that calls another namespace, or with other parameters."""
+def test_configuration_header() -> None:
+    """Prevents: a program that calls another namespace, or passes other parameters."""
     assert config_lines("ns") == [
         "#pragma once",
         "#define QOLA_NAMESPACE ns",
@@ -162,21 +162,21 @@ def test_the_configuration_header() -> None:
     ]
 
 
-def test_the_configuration_header_has_macros_that_headers_ask_for() -> None:
-    """Prevents: a user whose structs differ from the library's, or whose own -D is overruled."""
+def test_configuration_header_defines_macros() -> None:
+    """Prevents: struct layouts that differ between user and library, or an overridden -D."""
     modules = (replace(PLAN.modules[0], macros={"ENABLE_CK": "0", "EMPTY": ""}),)
     text = emit.config_header(replace(PLAN, modules=modules), source="m.toml")
     assert "#ifndef EMPTY\n#define EMPTY\n#endif\n" in text
     assert "#ifndef ENABLE_CK\n#define ENABLE_CK 0\n#endif\n" in text
 
 
-def test_the_configuration_header_without_a_namespace() -> None:
-    """Prevents: an empty QOLA_NAMESPACE, and so qola:::: where the manifest names none."""
+def test_configuration_header_without_a_namespace() -> None:
+    """Prevents: an empty QOLA_NAMESPACE, and so qola::::, for a manifest without a namespace."""
     assert config_lines("")[1] == "#define QOLA_MHA_FWD_PARAMETERS 12"
 
 
-def test_a_manifest_name_is_no_line_of_a_file() -> None:
-    """Prevents: a manifest whose path writes a call into a BUILD file, or C++ into a header."""
+def test_manifest_path_cannot_inject_code() -> None:
+    """Prevents: a manifest path that adds a call to a BUILD file, or C++ to a header."""
     source = 'm.toml\nload("//evil:evil.bzl", "x")\r\n'
     for text in (
         emit.manifest_build_file(PLAN, source=source, aiter="aiter"),

@@ -1,4 +1,4 @@
-"""Modules that Python imports: how they are planned, and what Bazel gets to read of them."""
+"""Modules that Python imports: their plans, and the BUILD files for Bazel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENUM = '[[modules]]\nname = "module_aiter_enum"\n'
 HEAD = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx950"]\n'
 SOURCE = "aiter_meta/csrc/pybind/aiter_enum_pybind.cu"
 
-Planning = Callable[..., Plan]
+PlanFunction = Callable[..., Plan]
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def tree(aiter_tree: Path) -> AiterTree:
 
 
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path) -> Planning:
-    """Return a function that plans a manifest's text."""
+def plan(tree: AiterTree, tmp_path: Path) -> PlanFunction:
+    """Return a function that plans the text of a manifest."""
 
     def call(text: str, **changes: Any) -> Plan:
         return build_plan(
@@ -48,35 +48,35 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
     return call
 
 
-def test_the_plan(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a module without its sources or headers, or one that Python does not find."""
-    found = plan(HEAD + ENUM)
-    assert (found.modules, found.kernels, found.warnings) == ((), (), ())
-    (module,) = found.python_modules
+def test_plan_of_a_module(plan: PlanFunction, tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a module without its sources or headers, or with a file name unknown to Python."""
+    result = plan(HEAD + ENUM)
+    assert (result.modules, result.kernels, result.warnings) == ((), (), ())
+    (module,) = result.python_modules
     assert (module.library, module.symbol) == (
         "module_aiter_enum.so",
         "PyInit_module_aiter_enum",
     )
     assert {name.rpartition("/")[2] for name in module.headers} == {"aiter_enum.h", "rocm_ops.hpp"}
     assert module.include_dirs == ("aiter_meta/csrc/include",)
-    assert set(module.inputs) == {SOURCE, *module.headers} <= set(found.inputs)
+    assert set(module.inputs) == {SOURCE, *module.headers} <= set(result.inputs)
     text = (tree.root / SOURCE).read_text("utf-8")
     (source,) = module.sources
     assert (source.name, source.sha256) == ("aiter_enum_pybind", sha256_of_text(text))
     assert (tmp_path / source.file).read_text("utf-8") == text
 
 
-def test_beside_attention(plan: Planning) -> None:
-    """Prevents: a manifest that can have the one sort of module or the other."""
+def test_module_together_with_attention(plan: PlanFunction) -> None:
+    """Prevents: an error for a manifest with both kinds of modules."""
     attention = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\nreceipt = 700\n'
     small = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_dropout = false\n'
-    found = plan(HEAD + ENUM + attention + small)
-    assert [module.library for module in found.modules] == ["ns_libmha_fwd.so"]
-    assert [module.library for module in found.python_modules] == ["module_aiter_enum.so"]
+    result = plan(HEAD + ENUM + attention + small)
+    assert [module.library for module in result.modules] == ["ns_libmha_fwd.so"]
+    assert [module.library for module in result.python_modules] == ["module_aiter_enum.so"]
 
 
-def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a call of the macro that nobody has read, or symbols that are not loaded."""
+def test_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: an unreviewed change of the macro call, or missing exported symbols."""
     manifest = tmp_path / "m.toml"
     manifest.write_text(HEAD + ENUM)
     arguments = ["--name", "m", "--manifest", str(manifest), "--display", "m.toml"]
@@ -89,8 +89,8 @@ def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("changes", [{"spec": BuildSpec(mode="cpp_itfs")}, {}])
-def test_the_other_mode_is_refused(changes: dict[str, Any], plan: Planning) -> None:
-    """Prevents: a C++ library with nothing to call in it."""
+def test_mode_cpp_itfs_is_refused(changes: dict[str, Any], plan: PlanFunction) -> None:
+    """Prevents: a C++ library without functions to call."""
     mode = "" if changes else 'mode = "cpp_itfs"\n'
     with pytest.raises(PlanError) as caught:
         plan(HEAD + ENUM + mode, **changes)
@@ -107,38 +107,40 @@ def test_the_other_mode_is_refused(changes: dict[str, Any], plan: Planning) -> N
         ({"is_standalone": True}, (), "a program"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(
+def test_unsupported_entries_are_refused(
     changes: dict[str, Any],
     dropped: tuple[str, ...],
     message: str,
     tree: AiterTree,
     tmp_path: Path,
 ) -> None:
-    """Prevents: a module of a later AITER built without what its entry asks for."""
+    """Prevents: a module of a later AITER built without parts that its entry requires."""
     resolved = resolve(Request("m", loads(HEAD + ENUM, file="m.toml"), tree))
     (module,) = resolved.modules
     spec = replace(module.spec, drop_srcs=dropped)
-    odd = ResolvedModule(spec, replace(module.config, **changes))
+    changed_module = ResolvedModule(spec, replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
         plan_python_module(
-            resolved, generate_further(resolved, odd, Folder(tmp_path)), Folder(tmp_path)
+            resolved, generate_further(resolved, changed_module, Folder(tmp_path)), Folder(tmp_path)
         )
     assert message in caught.value.findings[0].found
 
 
-def test_the_name_that_a_source_leaves_open_is_defined(tmp_path: Path) -> None:
-    """Prevents: a pybind module without PyTorch that does not link, since it has no PyInit_NAME."""
+def test_torch_extension_name_is_defined(tmp_path: Path) -> None:
+    """Prevents: a pybind module without PyTorch that does not link for lack of PyInit_NAME."""
     tree = read_tree(write_pybind_tree(tmp_path / "tree"))
     text = HEAD + "".join(
         f'[[modules]]\nname = "module_{name}"\n' for name in ("custom", "literal")
     )
-    found = build_plan(resolve(Request("m", loads(text, file="m.toml"), tree)), Folder(tmp_path))
-    custom, literal = found.python_modules
+    result = build_plan(resolve(Request("m", loads(text, file="m.toml"), tree)), Folder(tmp_path))
+    custom, literal = result.python_modules
     assert custom.copts == ("-DENABLE_CK=0", "-DTORCH_EXTENSION_NAME=module_custom")
     assert (custom.library, custom.symbol) == ("module_custom.so", "PyInit_module_custom")
     assert literal.copts == ("-DENABLE_CK=0",)
-    own = text.replace(
+    with_other_name = text.replace(
         "[[modules]]\n", "[[modules]]\nadd_flags_extra_cc = ['-DTORCH_EXTENSION_NAME=x']\n", 1
     )
     with pytest.raises(PlanError, match="PyInit_x, while Python calls PyInit_module_custom"):
-        build_plan(resolve(Request("m", loads(own, file="m.toml"), tree)), Folder(tmp_path))
+        build_plan(
+            resolve(Request("m", loads(with_other_name, file="m.toml"), tree)), Folder(tmp_path)
+        )

@@ -1,4 +1,4 @@
-"""What the repository rules write: golden files, the same bytes every time, and refusals."""
+"""Output of the repository rules: golden files, reproducible bytes, and errors."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ FWD = SMALL.replace('[[modules]]\nname = "libmha_bwd"\nreceipt = 700\n', "").par
 UPDATE = "QOLA_UPDATE_GOLDEN"
 
 
-def make(folder: Path, tree: Path, text: str, name: str = "small", seed: str = "0") -> Path:
-    """Plan a manifest as the repository rule does, in a process of its own."""
+def run_rule(folder: Path, tree: Path, text: str, name: str = "small", seed: str = "0") -> Path:
+    """Plan a manifest in a separate process, as the repository rule does."""
     manifest, output = folder / f"{name}.toml", folder / name
     output.mkdir(parents=True, exist_ok=True)
     manifest.write_text(text, encoding="utf-8")
@@ -71,7 +71,7 @@ def make(folder: Path, tree: Path, text: str, name: str = "small", seed: str = "
     return output
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -81,13 +81,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def small(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("first"), aiter_tree, SMALL, seed="1")
+    return run_rule(tmp_path_factory.mktemp("first"), aiter_tree, SMALL, seed="1")
 
 
-def abridged(text: str) -> str:
-    """Return a generated file with its long lists of the tree's files cut to their number.
+def abridge(text: str) -> str:
+    """Replace long lists of the tree's files in a generated file by the number of files.
 
-    The tree's pin is left out: a tree that is only a directory has none.
+    Also replace the id of the tree: a tree that is only a directory has none.
     """
 
     def number(match: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def abridged(text: str) -> str:
 
 
 def check_golden(repo_root: Path, name: str, text: str) -> None:
-    text = abridged(text)
+    text = abridge(text)
     golden = repo_root / "tests/golden/plan" / name
     if os.environ.get(UPDATE):
         write_if_changed(golden, text)
@@ -124,78 +124,78 @@ def check_golden(repo_root: Path, name: str, text: str) -> None:
         ("plan.json", "plan.json"),
     ],
 )
-def test_the_files_of_a_manifest(repo_root: Path, small: Path, file: str, golden: str) -> None:
-    """Prevents: a change of what is generated that nobody looked at."""
+def test_generated_files_are_golden(repo_root: Path, small: Path, file: str, golden: str) -> None:
+    """Prevents: unreviewed changes of generated files."""
     check_golden(repo_root, golden, (small / file).read_text(encoding="utf-8"))
 
 
-def test_nothing_generated_names_the_machine(small: Path, aiter_tree: Path) -> None:
-    """Prevents: a plan, and with it every cache key, that depends on where things lie."""
-    for name, data in contents(small).items():
+def test_generated_files_contain_no_local_paths(small: Path, aiter_tree: Path) -> None:
+    """Prevents: a plan, and every cache key, that depends on local directories."""
+    for name, data in read_files(small).items():
         for path in (aiter_tree, small, Path.home(), Path(sys.prefix)):
             if len(path.parts) > 2:
                 assert str(path).encode() not in data, name
 
 
 @pytest.mark.thorough
-def test_planning_again(small: Path, aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: an order that depends on hashing, time or place; a rebuild after each fetch."""
+def test_planning_is_reproducible(small: Path, aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: an order that depends on hashing, time or paths, or a rebuild after each fetch."""
     copy = tmp_path / "small"
     shutil.copytree(small, copy)
     files = [path for path in copy.rglob("*") if path.is_file()]
     assert len(files) > 20
-    # A file that is not written anew keeps this time; one that is missing now shows too.
+    # An unchanged file keeps this time. The deleted file must be written again.
     for path in files:
         os.utime(path, (1_000_000_000, 1_000_000_000))
     files[0].unlink()
-    make(tmp_path, aiter_tree, SMALL, seed="2")
-    assert contents(copy) == contents(small)
-    touched = [path for path in files if path.stat().st_mtime != 1_000_000_000]
-    assert touched == files[:1]
+    run_rule(tmp_path, aiter_tree, SMALL, seed="2")
+    assert read_files(copy) == read_files(small)
+    rewritten = [path for path in files if path.stat().st_mtime != 1_000_000_000]
+    assert rewritten == files[:1]
 
 
-def test_a_bad_manifest_ends_with_its_exit_code(
+def test_invalid_manifest_exit_code(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a repository rule that goes on after an error, or hides what is wrong."""
+    """Prevents: a repository rule that continues after an error, or hides the error."""
     manifest = tmp_path / "bad.toml"
     manifest.write_text(SMALL.replace('"bf16"', '"bf17"'))
-    words = ["--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
-    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
-    assert repository.main(words) == 2
+    args = ["--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
+    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
+    assert repository.main(args) == 2
     assert "bad.toml:16 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
     assert not (tmp_path / "plan.json").exists()
 
 
-def test_warnings_reach_the_user(
+def test_warnings_are_summarized(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: warnings that only plan.json knows, and pages of them in each build."""
+    """Prevents: warnings that only plan.json contains, or pages of warnings in each build."""
     manifest = tmp_path / "w.toml"
     name = 'name = "libmha_fwd"'
     manifest.write_text(
         FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu", "gone.cu"]\nhsa_subdirs = []')
     )
-    words = ["--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
-    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
-    assert repository.main(words) == 0
+    args = ["--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
+    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
+    assert repository.main(args) == 0
     error = capsys.readouterr().err
     assert error == "qola: w.toml is planned with 1 warning, which `qola plan` shows\n"
     assert len(json.loads((tmp_path / "plan.json").read_text())["warnings"]) == 1
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize(("named", "expected"), [(True, ""), (False, "GPU_ARCHS\n")])
-def test_the_variable_that_is_watched(
-    aiter_tree: Path, tmp_path: Path, named: bool, expected: str
+@pytest.mark.parametrize(("has_archs", "expected"), [(True, ""), (False, "GPU_ARCHS\n")])
+def test_watched_variables(
+    aiter_tree: Path, tmp_path: Path, has_archs: bool, expected: str
 ) -> None:
-    """Prevents: every manifest planned anew for a GPU_ARCHS that it does not read, or none."""
-    text = FWD if named else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
+    """Prevents: a new plan for a change of an ignored GPU_ARCHS, or no new plan for a used one."""
+    text = FWD if has_archs else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
     manifest = tmp_path / "small.toml"
     manifest.write_text(text, encoding="utf-8")
-    words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
-    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
-    assert repository.main([*words, "--output", str(tmp_path / "out")]) == 0
+    args = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
+    assert repository.main([*args, "--output", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out/variables.txt").read_text(encoding="utf-8") == expected
     plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
-    assert plan["archs"] == (["gfx942", "gfx950"] if named else ["gfx942"])
+    assert plan["archs"] == (["gfx942", "gfx950"] if has_archs else ["gfx942"])
