@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Through the runfiles' link to the file in the checkout.
+# The runfiles link to the file in the checkout.
 ROOT = Path(__file__).resolve().parents[2]
 
 PYTHON = {
@@ -18,30 +18,30 @@ PYTHON = {
 
 
 def starlark_files() -> list[str]:
-    """BUILD files, extensions and MODULE.bazel files of the checkout."""
+    """Return BUILD files, extensions and MODULE.bazel files of the checkout."""
     found = [*ROOT.rglob("*.bzl"), *ROOT.rglob("BUILD.bazel"), *ROOT.rglob("MODULE.bazel")]
     names = sorted(path.relative_to(ROOT).as_posix() for path in found)
-    # bazel-bin and its sisters lead out of the checkout.
+    # Links such as bazel-bin lead out of the checkout.
     return [name for name in names if not name.startswith("bazel-")]
 
 
-def program(name: str) -> str:
-    """Find a program where pip puts programs of a target directory, next to its packages."""
+def find_program(name: str) -> str:
+    """Find a program in the bin directory of a directory in sys.path, where pip installs it."""
     found = [Path(path, "bin", name) for path in sys.path]
     return next(str(path) for path in found if path.is_file())
 
 
 def command(tool: str) -> list[str]:
-    """Command line of a linter."""
+    """Return the command line of a linter."""
     if tool in PYTHON:
         return [sys.executable, "-m", *PYTHON[tool]]
     if tool == "dockerfile":
         files = [str(path.relative_to(ROOT)) for path in ROOT.glob("examples/**/Dockerfile")]
-        return [program("hadolint"), "--no-color", *sorted(files)]
+        return [find_program("hadolint"), "--no-color", *sorted(files)]
     if tool == "shell":
         scripts = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tools/**/*.sh"))
         return [
-            program("shellcheck"),
+            find_program("shellcheck"),
             "-x",
             "bazelw",
             ".ci/run",
@@ -58,7 +58,7 @@ def command(tool: str) -> list[str]:
 
 
 def main() -> int:
-    """Run the linter where a developer would, with the pinned packages."""
+    """Run the linter in the checkout, with the pinned packages."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.run(command(sys.argv[1]), cwd=ROOT, env=env, check=False).returncode
 

@@ -1,4 +1,4 @@
-"""docs/reference/api.md contains the docstrings of the rules."""
+"""docs/reference/api.md contains the docstrings of all public rules."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EXTENSIONS = read_module(Path(os.environ["QOLA_TEST_EXTENSIONS"]).read_bytes())
 HIP_DEFS = read_module(Path(os.environ["QOLA_TEST_HIP_DEFS"]).read_bytes())
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_page_is_up_to_date() -> None:
     """Prevents: a rule, tag or attribute added, changed or removed without its documentation."""
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     assert render(DEFS, EXTENSIONS, HIP_DEFS) == page, f"run: {UPDATE}"
 
 
-def test_everything_public_is_there() -> None:
-    """Prevents: an extract that drops symbols, so that the page is up to date and not complete."""
+def test_page_contains_all_public_symbols() -> None:
+    """Prevents: an up-to-date page that is incomplete because the extraction drops symbols."""
     page = render(DEFS, EXTENSIONS, HIP_DEFS)
     files = ("rules/defs.bzl", "rules/hip/defs.bzl")
     text = "".join((ROOT / file).read_text() for file in files)

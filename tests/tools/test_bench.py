@@ -1,4 +1,4 @@
-"""bench/run compares the same kernels, and computes its ratios from both sides."""
+"""bench/run compares equal sets of kernels, and computes ratios from both sides."""
 
 from __future__ import annotations
 
@@ -22,37 +22,39 @@ from qola.inspect.estimate import Bytes
 GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
 
 
-def generated(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str, str]:
-    """Return the sha256 of each file of CK's generate.py."""
+def generate_digests(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str, str]:
+    """Return the sha256 of each file that CK's generate.py writes."""
     for direction, pattern in patterns.items():
         command = [sys.executable, "-B", str(tree / GENERATOR), "--targets", ARCH, "-d", direction]
         command += ["--receipt", str(RECEIPT), "--filter", pattern, "--output_dir", str(directory)]
-        # A test's PYTHONSAFEPATH would hide the generator's modules from it.
+        # The generator does not find its modules if PYTHONSAFEPATH is set, as for tests.
         environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         subprocess.run(command, check=True, env=environ)
     return {path.name: sha256_of(path) for path in directory.glob("*.cpp")}
 
 
-@pytest.mark.parametrize("name", sorted(n for n, found in WORKLOADS.items() if found.patterns))
+@pytest.mark.parametrize(
+    "name", sorted(n for n, workload in WORKLOADS.items() if workload.patterns)
+)
 @pytest.mark.parametrize("more", [False, True])
 def test_patterns_select_the_manifests_kernels(
     name: str, more: bool, aiter_tree: Path, tmp_path: Path
 ) -> None:
-    """Prevents: a benchmark of two different sets of kernels."""
+    """Prevents: a benchmark that compares two different sets of kernels."""
     workload = WORKLOADS[name]
     planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=more)
     patterns = dict(workload.more if more else workload.patterns)
-    theirs = generated(aiter_tree, tmp_path, patterns)
-    check_same(planned.digests(), theirs, "generate.py")
+    ck_digests = generate_digests(aiter_tree, tmp_path, patterns)
+    check_same(planned.digests(), ck_digests, "generate.py")
     assert planned.counts().keys() == patterns.keys()
 
 
 def test_each_source_of_a_module_is_compiled(aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: a benchmark that leaves out sources of a module, or rows of another module."""
+    """Prevents: a benchmark that omits sources of a module, or includes rows of another module."""
     kinds = rows.kinds({name: name for name in WORKLOADS["modules"].modules})
     only = ["cold build", "shipped bytes module_moe_ck2stages"]
-    chosen = rows.choose(only, kinds, ["aiter"])
-    workload = WORKLOADS["modules"].only(rows.parts(kind for kind, _ in chosen))
+    selected = rows.choose(only, kinds, ["aiter"])
+    workload = WORKLOADS["modules"].only(rows.parts(kind for kind, _ in selected))
     assert workload.modules == ("module_moe_ck2stages",)
     planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=False)
     written = {path.stem: path for path in (tmp_path / "plan").rglob("*.cpp")}
@@ -63,62 +65,62 @@ def test_each_source_of_a_module_is_compiled(aiter_tree: Path, tmp_path: Path) -
 
 
 def test_unequal_lists_are_an_error() -> None:
-    """Prevents: kernels compared that only one side compiles, or in another version."""
-    ours = {"fmha_a.cpp": "1", "fmha_b.cpp": "2", "fmha_c.cpp": "3"}
-    theirs = {"fmha_b.cpp": "2", "fmha_c.cpp": "4", "fmha_d.cpp": "5"}
+    """Prevents: a comparison with kernels that only one side compiles, or of different versions."""
+    plan_digests = {"fmha_a.cpp": "1", "fmha_b.cpp": "2", "fmha_c.cpp": "3"}
+    ck_digests = {"fmha_b.cpp": "2", "fmha_c.cpp": "4", "fmha_d.cpp": "5"}
     with pytest.raises(BenchError) as error:
-        check_same(ours, theirs, "generate.py")
+        check_same(plan_digests, ck_digests, "generate.py")
     assert [finding.found for finding in error.value.findings] == [
         "1 files which the plan does not have, such as fmha_d.cpp",
         "1 files not there, though the plan has it, such as fmha_a.cpp",
         "1 files other bytes than in the plan, such as fmha_c.cpp",
     ]
-    check_same(ours, dict(ours), "generate.py")
+    check_same(plan_digests, dict(plan_digests), "generate.py")
 
 
 def test_rounds_compile_each_kernel() -> None:
-    """Prevents: a kernel in no round, or a mean that counts a batch by the size of its sample."""
+    """Prevents: a kernel in no round, or a mean that weights a batch by its sample size."""
     batches = {"large": [f"k{index}" for index in range(12)], "small": ["a", "b"]}
     for names in batches.values():
-        drawn = [name for index in range(5) for name in rounds.sample(names, index, 5)]
-        assert set(drawn) == set(names)
+        sampled = [name for index in range(5) for name in rounds.sample(names, index, 5)]
+        assert set(sampled) == set(names)
     seconds = {"k0": 10.0, "k5": 20.0, "b": 1.0}
     assert rounds.theirs_per_kernel(batches, seconds) == (12 * 15 + 2 * 1) / 14
     assert rounds.ours_per_kernel(batches, {"large": 27.0, "small": 1.0}) == 2
 
 
 def test_compiles_are_timed_with_their_children(tmp_path: Path) -> None:
-    """Prevents: CPU seconds without those of the compiler that a driver starts, or a lost error."""
+    """Prevents: CPU seconds without those of child processes, or a lost exit code."""
     work = "import sys, time\nwhile time.process_time() < 0.3: pass\nsys.exit(3)"
     command = [str(TIMED), "sh", "-c", f"{sys.executable} -c '{work}'; exit $?", "src/a.cpp"]
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
-    found = rounds.read_compiles(tmp_path / "timed.log", ["a"])["a"]
-    assert 0.3 <= found.cpu < 3
-    assert found.wall >= 0.3
+    timed = rounds.read_compiles(tmp_path / "timed.log", ["a"])["a"]
+    assert 0.3 <= timed.cpu < 3
+    assert timed.wall >= 0.3
     with pytest.raises(BenchError, match="no compile of 1 sources, such as b"):
         rounds.read_compiles(tmp_path / "timed.log", ["a", "b"])
 
 
 def test_times_of_another_locale(tmp_path: Path) -> None:
-    """Prevents: a crash after an hour on a machine whose language writes 0,5 for a half."""
+    """Prevents: a crash after an hour on a machine whose locale has a decimal comma."""
     log = tmp_path / "timed.log"
     log.write_text("1,5 0,25 2,000 src/a.cpp\n0.5 0.25 1.000 src/with blank/b.cpp\n")
     compiles = rounds.read_compiles(log, ["a", "b"])
     assert compiles == {"a": rounds.Compile(1.75, 2.0), "b": rounds.Compile(0.75, 1.0)}
 
 
-def test_ratios_are_theirs_by_ours() -> None:
-    """Prevents: a ratio upside down, or invented if one side is missing; a hidden loss."""
+def test_ratios_divide_theirs_by_ours() -> None:
+    """Prevents: an inverted ratio, a ratio without data of one side, or a hidden slowdown."""
     measured = {
         "ours": {
             "kernel_fwd_cpu_seconds": [10.0, 20.0, 10.0],
             "noop_seconds": [0.5],
             "library_fwd_bytes": [1e6],
         },
-        # By rounds: 2.1, 2.0 and 4.0; ours did not complete the last.
+        # Ratios of the rounds are 2.1, 2.0 and 4.0. Ours has no value for the fourth round.
         "aiter": {"kernel_fwd_cpu_seconds": [21.0, 40.0, 40.0, 1.0], "noop_seconds": [0.1]},
     }
-    found = report.report(
+    result = report.report(
         rows.rows(rows.choose([]), measured),
         measured,
         command="bench/run",
@@ -128,34 +130,34 @@ def test_ratios_are_theirs_by_ours() -> None:
         jobs=2,
         notes=[],
     )
-    assert found["ratios"] == {
+    assert result["ratios"] == {
         "kernel forward vs AITER with ninja": 2.1,
         "no-op vs AITER with ninja": 0.2,
     }
-    assert [row["verdict"] for row in found["rows"]] == ["ours is faster", "ours is slower"]
-    assert [(row["least"], row["most"]) for row in found["rows"]] == [(2.0, 4.0), (0.2, 0.2)]
-    assert "2.00 to 4.00" in report.markdown(found)
+    assert [row["verdict"] for row in result["rows"]] == ["ours is faster", "ours is slower"]
+    assert [(row["least"], row["most"]) for row in result["rows"]] == [(2.0, 4.0), (0.2, 0.2)]
+    assert "2.00 to 4.00" in report.markdown(result)
     with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
         rows.choose(["kernels"])
 
 
 def test_repeated_compiles_are_counted() -> None:
-    """Prevents: a compile with another key counted as unchanged, or a new one overlooked."""
+    """Prevents: a compile with another key counted as unchanged, or a new compile not counted."""
     before = compiled_again.Compiles({"norm": {"a": "1", "b": "2"}, "gone": {"x": "1"}})
     after = compiled_again.Compiles({"norm": {"a": "1", "b": "3", "c": "4"}, "new": {"x": "1"}})
-    found = compiled_again.table(before, after)
-    assert found.rows == [("new", "0", "1", "1"), ("norm", "2", "3", "2")]
-    assert found.total == ("all", "2", "4", "3")
+    counts = compiled_again.table(before, after)
+    assert counts.rows == [("new", "0", "1", "1"), ("norm", "2", "3", "2")]
+    assert counts.total == ("all", "2", "4", "3")
 
 
 def test_fitted_sizes() -> None:
-    """Prevents: the bytes of dropout counted for each kernel; objects that all have a property."""
+    """Prevents: bytes of dropout attributed to every kernel, or to a common property."""
     observed = [
         ({"kernel": n, "dropout": dropout, "qr": n}, Bytes(10 * n + 3 * dropout, 4 * n, dropout))
         for n, dropout in ((2, 0), (8, 4), (5, 1))
     ]
-    found = fit(observed)
-    assert list(found) == ["kernel", "dropout"]
-    assert astuple(found["kernel"]) == pytest.approx((10, 4, 0))
-    assert astuple(found["dropout"]) == pytest.approx((3, 0, 1))
+    sizes = fit(observed)
+    assert list(sizes) == ["kernel", "dropout"]
+    assert astuple(sizes["kernel"]) == pytest.approx((10, 4, 0))
+    assert astuple(sizes["dropout"]) == pytest.approx((3, 0, 1))
     assert fit(observed[1:2]) == {"kernel": Bytes(92 / 8, 4, 0.5)}

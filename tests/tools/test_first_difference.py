@@ -1,4 +1,4 @@
-"""Execution logs of two builds: which action differed first, and why."""
+"""Execution logs of two builds: the first action that differs, and the reason."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.execution_log import first_difference as execlog
 def entry(
     target: str, inputs: dict[str, str], outputs: dict[str, str], **changed: Any
 ) -> dict[str, Any]:
-    """An action whose files have these digests."""
+    """Return an action whose files have the given digests."""
     read, written = ([file(*item) for item in files.items()] for files in (inputs, outputs))
     return entries.entry(target, read, written, **changed)
 
 
 def chain(**changes: str) -> list[dict[str, Any]]:
-    """Two compiles and a link, in an order in which no build could run them."""
+    """Return two compiles and a link, in reverse order of their dependencies."""
     digest = {"a.c": "1", "b.c": "2", "a.o": "3", "b.o": "4", "lib.so": "5", **changes}
     return [
         entry("//:lib", {n: digest[n] for n in ("a.o", "b.o")}, {"lib.so": digest["lib.so"]}),
@@ -30,20 +30,20 @@ def chain(**changes: str) -> list[dict[str, Any]]:
     ]
 
 
-def report(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> str:
-    difference = execlog.first_difference(spawns(*one), spawns(*other))
+def report_difference(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> str:
+    difference = execlog.first_difference(spawns(*first), spawns(*second))
     return execlog.render(difference) if difference else ""
 
 
-def test_the_same() -> None:
-    """Prevents: a difference reported where none is, for the order of a log or where it ran."""
+def test_equal_logs_have_no_difference() -> None:
+    """Prevents: a difference reported because of the order of a log, or because of a cache hit."""
     cached = [{**e, "runner": "disk cache hit", "cacheHit": True} for e in reversed(chain())]
     assert execlog.first_difference(spawns(*chain()), spawns(*cached)) is None
 
 
-def test_an_action_that_is_not_deterministic() -> None:
-    """Prevents: blaming the link for the object it was given."""
-    text = report(chain(), chain(**{"b.o": "40", "lib.so": "50"}))
+def test_nondeterministic_action() -> None:
+    """Prevents: the link reported as the cause although its input differs."""
+    text = report_difference(chain(), chain(**{"b.o": "40", "lib.so": "50"}))
     assert text.splitlines() == [
         "2 of 3 actions differ; first:",
         "  target    //:b",
@@ -55,25 +55,25 @@ def test_an_action_that_is_not_deterministic() -> None:
     ]
 
 
-def test_a_path_on_the_command_line() -> None:
-    """Prevents: a value of the machine that cannot be found among 200 arguments."""
+def test_path_on_the_command_line() -> None:
+    """Prevents: a path of the machine that users cannot find among 200 arguments."""
     flags = tuple(f"-f{i}" for i in range(200))
-    one = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/one"])
-    other = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/other"])
-    text = report([one], [other])
+    first = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/one"])
+    second = entry("//:a", {}, {"a.o": "1"}, commandArgs=["cc", *flags, "-I/home/other"])
+    text = report_difference([first], [second])
     assert "    - -I/home/one\n    + -I/home/other\n" in text
     assert "-f1" not in text
     assert "meaning   the commands differ" in text
 
 
-def tree(**digests: str) -> dict[str, Any]:
-    """An action whose output is a directory."""
+def tree_action(**digests: str) -> dict[str, Any]:
+    """Return an action whose output is a directory."""
     files = {f"out/tree/{name}": digest for name, digest in digests.items()}
     return {**entry("//:tree", {}, files), "listedOutputs": ["out/tree"]}
 
 
-def with_header() -> list[dict[str, Any]]:
-    """The chain, with a header that one compile reads."""
+def chain_with_header() -> list[dict[str, Any]]:
+    """Return the chain, with a header that one compile reads."""
     more = chain()
     more[2]["inputs"].append({"path": "b.h", "digest": {"hash": "6"}})
     return more
@@ -86,55 +86,59 @@ LEAKING = entry("//:a", {}, {"a.o": "1", "a.d": "2"}, environmentVariables=[PATH
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "parts"),
+    ("first", "second", "parts"),
     [
-        # A compiler called nondeterministic that was given another source.
+        # The source differs, so that the compiler is not reported as nondeterministic.
         (
             chain(),
             chain(**{"a.c": "10", "a.o": "30", "lib.so": "50"}),
             ["  target    //:a\n", "    a.c: '1' != '10'\n", "no action of the logs writes a.c:"],
         ),
-        # An input missed because the other build does not know it.
-        (chain(), with_header(), ["b.h: (none) != '6'\n", "no action of the logs writes b.h:"]),
-        # A variable of the user in an action, unseen while the outputs agree.
-        ([LEAKING], [PLAIN], ["  environment that differ:\n    LANG: 'C' != (none)\n"]),
-        # Logs of different targets that count as the same.
-        (chain(), chain()[:2], ["  target    //:b\n", "  found     only in the first log"]),
-        # An optional output (a .d file) that one build wrote and the other did not.
-        ([PLAIN], [UNWRITTEN], ["    a.d: '2' != ''\n"]),
-        # A directory that hides which of its files differs.
+        # Only one build has the input.
         (
-            [tree(x="1", y="2")],
-            [tree(x="1", y="3")],
+            chain(),
+            chain_with_header(),
+            ["b.h: (none) != '6'\n", "no action of the logs writes b.h:"],
+        ),
+        # A user's variable in an action, whose outputs are equal.
+        ([LEAKING], [PLAIN], ["  environment that differ:\n    LANG: 'C' != (none)\n"]),
+        # The logs contain different targets.
+        (chain(), chain()[:2], ["  target    //:b\n", "  found     only in the first log"]),
+        # Only one build wrote an optional output (a .d file).
+        ([PLAIN], [UNWRITTEN], ["    a.d: '2' != ''\n"]),
+        # A file in an output directory differs.
+        (
+            [tree_action(x="1", y="2")],
+            [tree_action(x="1", y="3")],
             ["  outputs that differ:\n    out/tree/y: '2' != '3'\n  meaning"],
         ),
     ],
 )
-def test_what_differs_first(
-    one: list[dict[str, Any]], other: list[dict[str, Any]], parts: list[str]
+def test_first_difference(
+    first: list[dict[str, Any]], second: list[dict[str, Any]], parts: list[str]
 ) -> None:
-    """Prevents: a difference that is blamed on another action, file or variable, or not seen."""
-    text = report(one, other)
+    """Prevents: a difference attributed to another action, file or variable, or not reported."""
+    text = report_difference(first, second)
     for part in parts:
         assert part in text
 
 
-def test_the_last_try_counts() -> None:
-    """Prevents: an action that was retried compared by its failure."""
+def test_last_attempt_is_compared() -> None:
+    """Prevents: the failed attempt of a retried action used for the comparison."""
     failed = entry("//:a", {"a.c": "1"}, {"a.o": ""})
     assert execlog.first_difference(spawns(failed, *chain()), spawns(*chain())) is None
     assert execlog.first_difference(spawns(*chain(), failed), spawns(*chain())) is not None
 
 
-def test_a_circle_is_an_error() -> None:
-    """Prevents: an endless loop, or a traceback, over logs that do not belong together."""
-    one = spawns(entry("//:a", {"b": "1"}, {"a": "1"}))
-    other = spawns(entry("//:b", {"a": "1"}, {"b": "1"}))
+def test_cycle_is_an_error() -> None:
+    """Prevents: an endless loop, or a traceback, for logs that do not belong together."""
+    first = spawns(entry("//:a", {"b": "1"}, {"a": "1"}))
+    second = spawns(entry("//:b", {"a": "1"}, {"b": "1"}))
     with pytest.raises(execlog.ExecutionLogError, match="need each other's outputs"):
-        execlog.first_difference(one, other)
+        execlog.first_difference(first, second)
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: an exit code that does not show the result."""
     first, second, broken = (tmp_path / name for name in ("first", "second", "broken"))
     first.write_text(text_of(*chain()), encoding="utf-8")

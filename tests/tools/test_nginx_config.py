@@ -1,4 +1,4 @@
-"""The configuration of the remote cache's nginx; tests/e2e/test_remote_cache.py runs it."""
+"""The configuration of the remote cache's nginx. tests/e2e/test_remote_cache.py uses it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FULL = Settings(
 )
 
 
-def test_everything_is_golden() -> None:
+def test_full_configuration_is_golden() -> None:
     """Prevents: an unnoticed change of the configuration that administrators copy."""
     assert configuration(FULL, "ci ci") == GOLDEN.read_text(encoding="utf-8")
     assert FULL.url == "https://0.0.0.0:8980"
 
 
-def test_nothing_asked_for_is_nothing_there() -> None:
-    """Prevents: a trial that asks for passwords or certificates, or that fails without root."""
+def test_default_configuration_is_minimal() -> None:
+    """Prevents: a trial that needs passwords, certificates or root."""
     text = configuration(PLAIN)
     for word in ("auth_basic", "ssl", "log_format", "\nuser "):
         assert word not in text
@@ -41,7 +41,9 @@ def test_nothing_asked_for_is_nothing_there() -> None:
 @pytest.mark.parametrize(
     "wrong", [["--certificate", "c"], ["--key", "k"], ["--client-ca", "a"]], ids=lambda w: str(w[0])
 )
-def test_half_of_tls_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_tls_options_are_refused(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Prevents: a server that seems to check certificates and does not."""
     with pytest.raises(SystemExit):
         parse(["--nginx", "n", "--directory", "d", *wrong])

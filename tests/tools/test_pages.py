@@ -1,4 +1,4 @@
-"""Documentation: links, examples, and names of the code."""
+"""Documentation: links, examples, and names of variables, options and targets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text_of(name: str) -> str:
 
 
 def prose_of(page: Path) -> str:
-    """A page's text without code; of a notebook, that of its cells with text."""
+    """Return a page's text without code. For a notebook, return its Markdown cells."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".ipynb":
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
@@ -37,14 +37,14 @@ def prose_of(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives a page's headings."""
+    """Return the anchors that GitHub creates for a page's headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", text).strip().lower().replace(" ", "-") for text in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
-    """Prevents: a link to a page or heading that was moved, and code that is not highlighted."""
+def test_links_are_valid(page: Path) -> None:
+    """Prevents: a link to a moved page or heading, and code blocks without highlighting."""
     prose = prose_of(page)
     for link in re.findall(r"\]\(([^)\s]+)\)", prose):
         target, _, anchor = link.partition("#")
@@ -58,7 +58,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_targets_on_command_lines_exist() -> None:
-    """Prevents: a documented command that names a package or target that is gone."""
+    """Prevents: a documented command with a package or target that does not exist any more."""
     lines = [line for page in PAGES for line in page.read_text("utf-8").splitlines()]
     labels = {
         label
@@ -72,30 +72,30 @@ def test_targets_on_command_lines_exist() -> None:
         assert f'"{(name or Path(package).name).removesuffix("_static")}"' in build, package
 
 
-def test_promises_name_the_tests_that_hold_them() -> None:
-    """Prevents: a promise of SECURITY.md that nothing holds, or whose test is gone."""
+def test_security_promises_have_tests() -> None:
+    """Prevents: a promise of SECURITY.md without a test, or whose test does not exist any more."""
     verified = text_of("SECURITY.md").partition("## Verification")[2].partition("\n## ")[0]
     rows = [line for line in verified.splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 8
     for row in rows:
-        holding = row.rpartition(" | ")[2]
-        found = [ROOT / file for file in re.findall(r"`(tests/[\w/]+\.py)`", holding)]
+        tests = row.rpartition(" | ")[2]
+        found = [ROOT / file for file in re.findall(r"`(tests/[\w/]+\.py)`", tests)]
         package = ""
-        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", holding):
+        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", tests):
             package = place or package
             found.append(ROOT / package / f"{name}.py")
         assert found, row
         assert [path for path in found if not path.is_file()] == []
 
 
-def test_the_readmes_manifest_is_valid() -> None:
-    """Prevents: the first manifest a newcomer copies, refused."""
+def test_readme_manifest_is_valid() -> None:
+    """Prevents: an error for the first manifest that a newcomer copies."""
     (example,) = re.findall(r"```toml\n(.*?)```", text_of("README.md"), re.DOTALL)
     assert loads(example, file="README.md").warnings == ()
 
 
-def test_what_the_readmes_commands_write_is_ignored() -> None:
-    """Prevents: a venv/ or build/ in a clone that Bazel takes for packages, git for changes."""
+def test_outputs_of_readme_commands_are_ignored() -> None:
+    """Prevents: venv/ or build/ in a clone, which Bazel reads as packages and git as changes."""
     written = {"build", "out", *re.findall(r"-m venv (\S+)", text_of("README.md"))}
     assert len(written) > 2
     lines = text_of(".bazelignore").splitlines()
@@ -104,8 +104,8 @@ def test_what_the_readmes_commands_write_is_ignored() -> None:
     assert {f"/{name}/" for name in ignored} - set(text_of(".gitignore").splitlines()) == set()
 
 
-def test_the_program_starts() -> None:
-    """Prevents: `./bazelw run //:qola`, which most pages begin with, that does not find itself."""
+def test_program_starts() -> None:
+    """Prevents: a failing `./bazelw run //:qola`, the first command of most pages."""
     program = os.environ.get("QOLA_TEST_PROGRAM")
     command = [Path(program).absolute()] if program else [sys.executable, "-m", "qola"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -116,7 +116,7 @@ def test_the_program_starts() -> None:
     assert (run.returncode, run.stdout) == (0, f"qola {__version__}\n"), run.stderr
 
 
-def test_the_command_line_is_up_to_date() -> None:
+def test_command_line_page_is_up_to_date() -> None:
     """Prevents: an option added, changed or removed without its documentation."""
     assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
 
@@ -142,7 +142,7 @@ def variables_read() -> set[str]:
 
 
 def test_every_variable_is_documented() -> None:
-    """Prevents: an undocumented variable, or a documented one that no code reads."""
+    """Prevents: an undocumented variable, or a documented variable that no code reads."""
     page = text_of("docs/reference/settings.md").partition("## Build settings")[0]
     first = "".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     documented = set(re.findall(r"`([A-Z_]+)`", first)) - {"QOLA_BUNDLE"}
@@ -152,7 +152,7 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_build_settings_are_documented() -> None:
-    """Prevents: a flag that only who reads BUILD files knows."""
+    """Prevents: a build flag that is only visible in BUILD files."""
     page = text_of("docs/reference/settings.md")
     declared = r'\w+_flag\(\s*name = "(\w+)"'
     files = {"": "rules/private/settings.bzl", "rules/rocm": "rules/rocm/BUILD.bazel"}
@@ -165,7 +165,7 @@ def test_build_settings_are_documented() -> None:
     assert [flag for flag in flags if flag not in page] == []
 
 
-def test_messages_are_those_of_the_program() -> None:
+def test_documented_messages_exist() -> None:
     """Prevents: a documented error text that no code prints."""
     globs = ("bazelw", "tools/setup/*.sh", "qola/**/*.py", "cc/**/*.cpp", "rules/**/*.sh")
     code = "\n".join(file.read_text("utf-8") for glob in globs for file in ROOT.glob(glob))

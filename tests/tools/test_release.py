@@ -1,4 +1,4 @@
-"""A release: content and bytes of the archive, and its entry in a registry."""
+"""A release: content and bytes of the archive, and its registry entry."""
 
 from __future__ import annotations
 
@@ -29,32 +29,35 @@ VALUES = {"OWNER": "somebody", "REPO": "kernels"}
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The archive of this checkout, as the documented command makes it."""
+    """Return the archive of this checkout, written by the documented command."""
     monkeypatch.delenv("BUILD_WORKSPACE_DIRECTORY", raising=False)
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     assert main(["archive", "--output-dir", "out"]) == 0
     return tmp_path / "out" / f"qola-{__version__}.tar.gz"
 
 
-def source(registry: Path) -> dict[str, Any]:
+def read_source(registry: Path) -> dict[str, Any]:
     path = registry / "modules/qola" / __version__ / "source.json"
     value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return value
 
 
 def test_versions_agree() -> None:
-    """Prevents: a release whose module says another version than its Python package."""
+    """Prevents: a release whose module and Python package have different versions."""
     assert module_of((ROOT / "MODULE.bazel").read_text()) == ("qola", __version__)
-    other = (ROOT / "rules/qola_compile/MODULE.bazel").read_text()
-    assert module_of(other) == ("qola_compile", __version__)
-    for text, name in ((other, "qola"), ((ROOT / "MODULE.bazel").read_text(), "qola_compile")):
+    compile_module = (ROOT / "rules/qola_compile/MODULE.bazel").read_text()
+    assert module_of(compile_module) == ("qola_compile", __version__)
+    for text, name in (
+        (compile_module, "qola"),
+        ((ROOT / "MODULE.bazel").read_text(), "qola_compile"),
+    ):
         assert f'bazel_dep(name = "{name}", version = "{__version__}")' in text
     with pytest.raises(ReleaseError, match="expected module"):
         module_of('bazel_dep(name = "qola", version = "1")')
 
 
 def test_content(archive: Path) -> None:
-    """Prevents: an archive without a needed file, or with outputs of a build."""
+    """Prevents: an archive that lacks a needed file, or contains build outputs."""
     with tarfile.open(archive) as tar:
         members = {m.name.removeprefix(f"qola-{__version__}/"): m for m in tar}
         assert [m.name for m in members.values()] == sorted(m.name for m in members.values())
@@ -72,14 +75,14 @@ def test_content(archive: Path) -> None:
         }
     assert expected <= members.keys()
     modules = ("examples/bazel/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
-    kept = (*modules, "tests/manifests/", "tests/servers/")
+    shipped = (*modules, "tests/manifests/", "tests/servers/")
     assert all(f"{module}MODULE.bazel" in members for module in modules)
-    assert all(name.startswith(kept) for name in members if name.startswith("tests/"))
+    assert all(name.startswith(shipped) for name in members if name.startswith("tests/"))
     assert not [name for name in members if name.endswith(".pyc") or "bazel-bin" in name]
 
 
-def test_the_same_files_give_the_same_bytes(archive: Path, tmp_path: Path) -> None:
-    """Prevents: an integrity that holds on one machine, or today, only."""
+def test_archive_is_reproducible(archive: Path, tmp_path: Path) -> None:
+    """Prevents: a digest that depends on the machine or the date."""
     file = tmp_path / "file"
     file.write_text("text")
     outputs = []
@@ -97,22 +100,25 @@ def test_the_same_files_give_the_same_bytes(archive: Path, tmp_path: Path) -> No
 
 
 def test_entry(archive: Path, tmp_path: Path) -> None:
-    """Prevents: an entry that Bazel refuses: a wrong digest or prefix, or text to fill in."""
+    """Prevents: an entry that Bazel refuses because of a wrong digest, prefix or placeholder."""
     registry = tmp_path / "registry"
     write_entries(archive, registry, VALUES, "")
-    found = source(registry)
+    entry_source = read_source(registry)
     digest = base64.b64encode(hashlib.sha256(archive.read_bytes()).digest()).decode()
     name = f"qola-{__version__}.tar.gz"
-    assert found == {
+    assert entry_source == {
         "integrity": f"sha256-{digest}",
         "strip_prefix": f"qola-{__version__}",
         "url": f"https://github.com/somebody/kernels/releases/download/v{__version__}/{name}",
     }
     with tarfile.open(archive) as tar:
-        assert {m.name.split("/")[0] for m in tar} == {found["strip_prefix"]}
+        assert {m.name.split("/")[0] for m in tar} == {entry_source["strip_prefix"]}
     compile = registry / "modules/qola_compile" / __version__
     compile_source = json.loads((compile / "source.json").read_text(encoding="utf-8"))
-    assert compile_source == {**found, "strip_prefix": f"qola-{__version__}/rules/qola_compile"}
+    assert compile_source == {
+        **entry_source,
+        "strip_prefix": f"qola-{__version__}/rules/qola_compile",
+    }
     assert (compile / "MODULE.bazel").read_bytes() == (
         ROOT / "rules/qola_compile/MODULE.bazel"
     ).read_bytes()
@@ -126,10 +132,10 @@ def test_entry(archive: Path, tmp_path: Path) -> None:
     assert metadata["repository"] == ["github:somebody/kernels"]
 
 
-def test_a_release_never_changes(
+def test_release_is_never_changed(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a version that means something else from one day to the next; lost older ones."""
+    """Prevents: a released version that changes later, or earlier versions that are lost."""
     registry = tmp_path / "registry"
     known = registry / "modules/qola/metadata.json"
     known.parent.mkdir(parents=True)
@@ -137,7 +143,7 @@ def test_a_release_never_changes(
     command = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "me"]
     url = "https://example.org/qola.tar.gz"
     assert main([*command, "--url", url]) == 0
-    assert source(registry)["url"] == url
+    assert read_source(registry)["url"] == url
     metadata = json.loads(known.read_text())
     assert metadata["versions"] == ["0.0.9", __version__]
     assert metadata["yanked_versions"] == {"0.0.9": "broken"}
@@ -147,10 +153,10 @@ def test_a_release_never_changes(
     assert {p: p.read_bytes() for p in registry.rglob("*") if p.is_file()} == before
 
 
-def test_an_archive_of_something_else(
+def test_archive_of_another_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a registry with half an entry."""
+    """Prevents: a registry with an incomplete entry."""
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     (tmp_path / "file").write_text("text")
     write_archive({"README.md": tmp_path / "file"}, tmp_path / "x.tar.gz", "x")
@@ -160,14 +166,14 @@ def test_an_archive_of_something_else(
     assert not (tmp_path / "registry").exists()
 
 
-def test_the_modules_of_a_release() -> None:
-    """Prevents: a module that publish-to-bcr leaves out, or enters by other templates."""
+def test_modules_of_a_release() -> None:
+    """Prevents: a module that publish-to-bcr omits, or publishes with other templates."""
     roots = yaml.safe_load((ROOT / ".bcr/config.yml").read_text())["moduleRoots"]
     assert [f"{root}/" if root != "." else "" for root in roots] == list(MODULES)
 
 
-def test_the_registrys_own_test(archive: Path) -> None:
-    """Prevents: a presubmit of a module that the archive does not hold, or without its qola."""
+def test_presubmit_of_the_registry(archive: Path) -> None:
+    """Prevents: a presubmit whose test module is not in the archive, or uses another qola."""
     presubmit = yaml.safe_load((ROOT / ".bcr/presubmit.yml").read_text())
     module = presubmit["bcr_test_module"]
     with tarfile.open(archive) as tar:

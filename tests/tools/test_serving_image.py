@@ -1,4 +1,4 @@
-"""The scripts of examples/serving, by which an image loses the files of AITER's JIT."""
+"""The scripts of examples/serving, which remove files of AITER's JIT from an image."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ def write(root: Path, *names: str) -> None:
         (root / name).write_text("x" * 1000)
 
 
-def remove_jit(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [SERVING / "remove-jit", *words]
+def remove_jit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [SERVING / "remove-jit", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_removes_what_only_the_jit_reads(tmp_path: Path) -> None:
-    """Prevents: a compiler that stays in the image, or a file that a server reads at run time."""
+def test_removes_files_that_only_the_jit_reads(tmp_path: Path) -> None:
+    """Prevents: a compiler left in the image, or a removed file that a server needs at run time."""
     write(tmp_path, *KEPT, *REMOVED)
     (tmp_path / "rocm/llvm").symlink_to("lib/llvm")
-    ran = remove_jit(tmp_path / "rocm", tmp_path / "site/aiter/__init__.py")
-    assert (ran.returncode, ran.stderr) == (0, "")
+    result = remove_jit(tmp_path / "rocm", tmp_path / "site/aiter/__init__.py")
+    assert (result.returncode, result.stderr) == (0, "")
     assert [name for name in KEPT if not (tmp_path / name).is_file()] == []
     assert [name for name in REMOVED if (tmp_path / name).exists()] == []
-    assert len(re.findall(r"^ *\d+ MB  (?:compiler|Composable Kernel)  /", ran.stdout, re.M)) >= 3
+    assert (
+        len(re.findall(r"^ *\d+ MB  (?:compiler|Composable Kernel)  /", result.stdout, re.M)) >= 3
+    )
 
 
-def test_a_checkout_of_aiter(tmp_path: Path) -> None:
-    """Prevents: hsa/ and Composable Kernel that stay if AITER is installed for development."""
+def test_checkout_of_aiter(tmp_path: Path) -> None:
+    """Prevents: hsa/ and Composable Kernel of a checkout of AITER left in the image."""
     files = ("csrc/pa.cu", "aiter/__init__.py")
     removed = ("hsa/gfx942/pa.co", "3rdparty/composable_kernel/ck.hpp")
     write(tmp_path, *files, *removed, "rocm/lib/libamdhip64.so")
@@ -53,33 +55,35 @@ def test_a_checkout_of_aiter(tmp_path: Path) -> None:
     assert [(tmp_path / name).exists() for name in (*files, *removed)] == [True, True, False, False]
 
 
-def test_a_wrong_directory(tmp_path: Path) -> None:
-    """Prevents: an image that keeps everything, because a variable is empty."""
+def test_wrong_directory(tmp_path: Path) -> None:
+    """Prevents: an image with all files of the JIT because a variable is empty."""
     write(tmp_path, *REMOVED)
-    ran = remove_jit(tmp_path / "none", tmp_path / "site/aiter/__init__.py")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert f"{tmp_path}/none: not a directory; expected: remove-jit ROCM" in ran.stderr
+    result = remove_jit(tmp_path / "none", tmp_path / "site/aiter/__init__.py")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"{tmp_path}/none: not a directory; expected: remove-jit ROCM" in result.stderr
     assert all((tmp_path / name).exists() for name in REMOVED)
 
 
 @pytest.mark.parametrize("value", ["a b\n c=d", ""])
-def test_the_environment_of_the_image(tmp_path: Path, value: str) -> None:
+def test_environment_of_the_image(tmp_path: Path, value: str) -> None:
     """Prevents: a server without the variables of its image, or of `docker run -e`."""
     program, file = SERVING / "with-environment", tmp_path / "environment"
     image = {"PATH": "/usr/bin:/bin:/own", "A": value, "B": "image's", "HOME": "/image"}
-    own = {"IMAGE_ENVIRONMENT": str(file)}
+    settings = {"IMAGE_ENVIRONMENT": str(file)}
     proxies = {"http_proxy": "http://user:password@host", "HTTPS_PROXY": "http://host"}
-    subprocess.run([program, "--save"], env={**image, **own, **proxies}, check=True)
-    started = {"PATH": "/usr/bin:/bin", "B": "own", "HOME": "/root", **own}
-    ran = subprocess.run([program, "env", "-0"], env=started, capture_output=True, check=True)
-    found = dict(one.split("=", 1) for one in ran.stdout.decode().split("\0") if one)
-    kept = {"PATH": image["PATH"], "A": value, "B": "own", "HOME": "/root", **own}
-    assert {name: found[name] for name in kept} == kept
+    subprocess.run([program, "--save"], env={**image, **settings, **proxies}, check=True)
+    started = {"PATH": "/usr/bin:/bin", "B": "own", "HOME": "/root", **settings}
+    result = subprocess.run([program, "env", "-0"], env=started, capture_output=True, check=True)
+    found = dict(
+        variable.split("=", 1) for variable in result.stdout.decode().split("\0") if variable
+    )
+    expected = {"PATH": image["PATH"], "A": value, "B": "own", "HOME": "/root", **settings}
+    assert {name: found[name] for name in expected} == expected
     assert not proxies.keys() & found.keys(), "Docker sets them for the build only"
 
 
-def test_the_dockerfile_copies_files_that_are_here() -> None:
-    """Prevents: a step whose file the example does not have."""
+def test_dockerfile_copies_existing_files() -> None:
+    """Prevents: a step of the Dockerfile that needs a missing file."""
     text = (SERVING / "Dockerfile").read_text("utf-8")
     (copied,) = re.findall(r"^COPY dist/\*\.whl (.+) /tmp/qola/$", text, re.M)
     assert sorted(copied.split()) == ["remove-jit", "with-environment"]
