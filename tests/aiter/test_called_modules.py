@@ -1,4 +1,4 @@
-"""The modules behind functions of AITER's Python."""
+"""The modules that functions of AITER's Python code call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ gemm = Gemm()
 
 
 def test_calls_are_followed(tmp_path: Path) -> None:
-    """Prevents: a module that a function calls by way of others, and that the manifest lacks."""
+    """Prevents: a manifest lacks a module that a function calls through other functions."""
     root = write_later_tree(tmp_path)
     (root / "aiter/ops").mkdir()
     (root / "aiter/ops/moe.py").write_text(OPS, "utf-8")
@@ -54,21 +54,21 @@ def test_calls_are_followed(tmp_path: Path) -> None:
     }
 
 
-def test_files_of_another_python(tmp_path: Path) -> None:
-    """Prevents: a traceback for a tree of a later Python, or modules that are left out silently."""
+def test_syntax_of_a_later_python(tmp_path: Path) -> None:
+    """Prevents: syntax of a later Python causes a traceback, or qola silently misses modules."""
     root = write_later_tree(tmp_path)
     (root / "aiter/ops").mkdir()
     text = 'md_name = ""\n@compile_ops("module_quant")\ndef quant(x) later: ...\n'
     (root / "aiter/ops/moe.py").write_text(text, "utf-8")
     tree = read_tree(root)
-    for read in (variant_names, lambda tree: called_modules(tree, ["quant"])):
+    for find_modules in (variant_names, lambda tree: called_modules(tree, ["quant"])):
         with pytest.raises(AiterError) as caught:
-            read(tree)
+            find_modules(tree)
         assert caught.value.findings[0].place == "aiter/ops/moe.py:3"
 
 
 def test_servers_call_modules_of_the_wheel(aiter_tree: Path) -> None:
-    """Prevents: a list of calls that names nothing of a real tree, or everything."""
+    """Prevents: the list of modules that a server calls is empty or contains the whole wheel."""
     tree = read_tree(aiter_tree)
     found = {name: called_modules(tree, read_server(name).functions) for name in SERVERS}
     both = {"module_rmsnorm", "module_moe_asm", "module_mha_varlen_fwd", "module_mla_asm"}

@@ -1,4 +1,4 @@
-"""Prepared AITER trees, from wheel, commit and directory: complete and recorded, or absent."""
+"""Prepared AITER trees from a wheel, a commit or a directory: complete and recorded, or absent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import Disk
 from tests.support.folders import git, write
 
 
-def beside(directory: Path) -> list[str]:
+def siblings(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.parent.iterdir())
 
 
@@ -42,15 +42,15 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelSource:
 
 @pytest.fixture
 def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSource:
-    """Make a repository whose submodule has a URL relative to it, as forks have."""
+    """Make a repository whose submodule has a relative URL, as in forks."""
     for key, value in {
-        # Of submodules git takes no local paths unless the user allows it.
+        # By default git rejects local paths as submodule URLs.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "protocol.file.allow",
         "GIT_CONFIG_VALUE_0": "always",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_SYSTEM": os.devnull,
-        # What a hook that starts qola would leave behind.
+        # Git hooks set this variable for the programs that they start.
         "GIT_DIR": str(tmp_path / "nowhere"),
     }.items():
         monkeypatch.setenv(key, value)
@@ -73,20 +73,18 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSource:
     return GitSource(str(repository), pinned)
 
 
-def test_a_wheel_with_patches(
-    wheel: WheelSource, patch: Path, tmp_path: Path, logged: list[str]
-) -> None:
-    """Prevents: a tree without its patches, or one that does not say which it has."""
+def test_patched_wheel(wheel: WheelSource, patch: Path, tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: a tree lacks its patches, or AITER.json does not list them."""
     tree = prepare_tree(wheel, tmp_path / "deep/tree", [patch])
     assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// two\n"
     assert pinned_id(tree) == "1.0"
     assert [(p.name, p.sha256) for p in recorded_patches(tree)] == [("1.patch", sha256_of(patch))]
     assert logged == ["fetching qola-tiny==1.0", "applying 1 patch"]
-    assert beside(tree) == ["tree"]
+    assert siblings(tree) == ["tree"]
 
 
-def test_a_prepared_tree_is_taken_as_it_is(wheel: WheelSource, tmp_path: Path) -> None:
-    """Prevents: a fetch per run, and a user's edits lost to it."""
+def test_prepared_tree_is_reused(wheel: WheelSource, tmp_path: Path) -> None:
+    """Prevents: every run fetches the tree again and overwrites the user's edits."""
     tree = prepare_tree(wheel, tmp_path / "tree")
     edited = tree / "aiter_meta/csrc/include/mha_fwd.h"
     edited.write_text("// edited\n")
@@ -95,10 +93,10 @@ def test_a_prepared_tree_is_taken_as_it_is(wheel: WheelSource, tmp_path: Path) -
     assert edited.read_text() == "// edited\n"
 
 
-def test_another_tree_is_replaced_only_on_request(
+def test_different_tree_is_replaced_only_on_request(
     local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
-    """Prevents: libraries built with yesterday's patches; work of a user's deleted unasked."""
+    """Prevents: a build uses outdated patches, or qola deletes user files without a request."""
     tree = prepare_tree(local, tmp_path / "tree")
     with pytest.raises(AiterError, match="another AITER tree"):
         prepare_tree(local, tree, [patch])
@@ -110,30 +108,30 @@ def test_another_tree_is_replaced_only_on_request(
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
 
 
-def test_a_tampered_wheel_leaves_nothing(wheel: WheelSource, tmp_path: Path) -> None:
-    """Prevents: half a tree that the next run takes for a whole one."""
+def test_wheel_with_wrong_digest_leaves_no_files(wheel: WheelSource, tmp_path: Path) -> None:
+    """Prevents: the next run uses an incomplete tree."""
     wrong = WheelSource(wheel.version, "0" * 64, wheel.package)
     with pytest.raises(AiterError, match=r"qola-tiny==1\.0"):
         prepare_tree(wrong, tmp_path / "new/tree")
-    assert beside(tmp_path / "new/tree") == []
+    assert siblings(tmp_path / "new/tree") == []
 
 
-def test_a_patch_that_fails_leaves_what_was_there(
+def test_failed_patch_keeps_the_previous_tree(
     local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
-    """Prevents: a good tree lost to a patch that does not fit, or one half patched."""
+    """Prevents: a patch that does not apply deletes the previous tree or leaves it half patched."""
     tree = prepare_tree(local, tmp_path / "trees/tree")
     patch.write_text(PATCH.replace("// one", "// once"))
     with pytest.raises(AiterError, match="-// once"):
         prepare_tree(local, tree, [patch], replace_existing=True)
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
-    assert beside(tree) == ["tree"]
+    assert siblings(tree) == ["tree"]
 
 
-def test_a_tree_that_cannot_be_moved_brings_the_old_one_back(
+def test_failed_rename_restores_the_previous_tree(
     wheel: WheelSource, local: LocalSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: neither old nor new tree where a rename fails."""
+    """Prevents: a failed rename leaves neither the old nor the new tree."""
     tree = prepare_tree(wheel, tmp_path / "tree")
     before = (tree / "AITER.json").read_text()
     rename = Path.rename
@@ -149,8 +147,8 @@ def test_a_tree_that_cannot_be_moved_brings_the_old_one_back(
     assert (tree / "AITER.json").read_text() == before
 
 
-def test_a_commit_with_its_submodule(commit: GitSource, patch: Path, tmp_path: Path) -> None:
-    """Prevents: another commit than the pinned one, a tree without CK, git's files among it."""
+def test_commit_with_submodule(commit: GitSource, patch: Path, tmp_path: Path) -> None:
+    """Prevents: a tree of another commit, without CK, or with .git directories."""
     tree = prepare_tree(commit, tmp_path / "tree", [patch])
     assert (tree / GENERATOR).read_text() == "# CK\n"
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
@@ -159,27 +157,27 @@ def test_a_commit_with_its_submodule(commit: GitSource, patch: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("requested", "found"),
     [("main", "40 hexadecimal digits"), ("0" * 40, f"commit {'0' * 40} of ")],
 )
-def test_a_commit_that_is_none(commit: GitSource, tmp_path: Path, wanted: str, found: str) -> None:
-    """Prevents: a branch taken for a pin; git's failure without which commit was asked of whom."""
+def test_invalid_commit(commit: GitSource, tmp_path: Path, requested: str, found: str) -> None:
+    """Prevents: qola accepts a branch as a pin, or a git error omits the commit and the remote."""
     with pytest.raises(AiterError, match=found):
-        prepare_tree(GitSource(commit.remote, wanted), tmp_path / "tree")
+        prepare_tree(GitSource(commit.remote, requested), tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
 
 
-def test_a_local_submodule_is_explained(
+def test_local_submodule_error_names_the_setting(
     commit: GitSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: "transport 'file' not allowed" without the setting that allows it."""
+    """Prevents: "transport 'file' not allowed" without the git setting that allows it."""
     monkeypatch.setenv("GIT_CONFIG_COUNT", "0")
     with pytest.raises(AiterError, match=r"protocol\.file\.allow always"):
         prepare_tree(commit, tmp_path / "tree")
 
 
-def test_a_copy_of_a_directory(local: LocalSource, patch: Path, tmp_path: Path) -> None:
-    """Prevents: a user's own tree patched, or reached through links of the copy."""
+def test_local_tree_is_copied(local: LocalSource, patch: Path, tmp_path: Path) -> None:
+    """Prevents: patches change the user's tree, directly or through symlinks in the copy."""
     (local.path / "csrc/include/link.h").symlink_to(local.path / "csrc/include/mha_fwd.h")
     tree = prepare_tree(local, tmp_path / "tree", [patch])
     assert (local.path / "csrc/include/mha_fwd.h").read_text() == "// one\n"
@@ -188,45 +186,47 @@ def test_a_copy_of_a_directory(local: LocalSource, patch: Path, tmp_path: Path) 
     assert pinned_id(tree) == ""
 
 
-def test_a_copy_of_a_prepared_tree_keeps_its_pin(
+def test_copy_of_a_prepared_tree_keeps_its_record(
     local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
-    """Prevents: a patched tree that counts as unpatched once it was copied."""
+    """Prevents: a copy of a patched tree counts as unpatched."""
     (local.path / "AITER.json").write_text('{"kind": "wheel", "version": "1.0", "patches": []}')
     first = prepare_tree(local, tmp_path / "first", [patch])
-    more = write(tmp_path, {"2.patch": PATCH.replace("two", "3").replace("one", "two")}) / "2.patch"
-    second = prepare_tree(LocalSource(first), tmp_path / "second", [more])
+    second_patch = (
+        write(tmp_path, {"2.patch": PATCH.replace("two", "3").replace("one", "two")}) / "2.patch"
+    )
+    second = prepare_tree(LocalSource(first), tmp_path / "second", [second_patch])
     assert pinned_id(second) == "1.0"
     assert [patch.name for patch in recorded_patches(second)] == ["1.patch", "2.patch"]
 
 
-def test_a_directory_that_is_no_aiter(tmp_path: Path) -> None:
-    """Prevents: minutes of copying, and then a message about a temporary directory."""
+def test_directory_without_aiter(tmp_path: Path) -> None:
+    """Prevents: qola copies for minutes, then reports an error in a temporary directory."""
     (tmp_path / "source").mkdir()
     message = rf"error: {tmp_path}/source.*\n.*no aiter/jit/optCompilerConfig\.json"
     with pytest.raises(AiterError, match=message):
         prepare_tree(LocalSource(tmp_path / "source"), tmp_path / "tree")
-    assert beside(tmp_path / "tree") == ["source"]
+    assert siblings(tmp_path / "tree") == ["source"]
 
 
 @pytest.mark.parametrize("options", ["nr_inodes=6", "nr_inodes=9", "size=8k"])
-def test_no_room_for_a_copy(local: LocalSource, patch: Path, disk: Disk, options: str) -> None:
-    """Prevents: half a tree taken for one; thousands of lines for one full disk."""
-    place = disk(options)
+def test_full_disk(local: LocalSource, patch: Path, disk: Disk, options: str) -> None:
+    """Prevents: an incomplete tree counts as complete, or a full disk logs thousands of lines."""
+    directory = disk(options)
     with pytest.raises(AiterError) as caught:
-        prepare_tree(local, place / "tree", [patch])
-    told = str(caught.value)
-    assert f"error: {place}/" in told
-    assert "No space left on device" in told
-    assert "df -i" in told
-    assert len(told) < 3000
-    assert not list(place.iterdir())
+        prepare_tree(local, directory / "tree", [patch])
+    error_text = str(caught.value)
+    assert f"error: {directory}/" in error_text
+    assert "No space left on device" in error_text
+    assert "df -i" in error_text
+    assert len(error_text) < 3000
+    assert not list(directory.iterdir())
 
 
-def test_a_fetched_tree_is_known_as_such(
+def test_fetched_trees_have_a_digest(
     wheel: WheelSource, commit: GitSource, patch: Path, tmp_path: Path
 ) -> None:
-    """Prevents: plans that are cached for a copy somebody edits, or not for what was fetched."""
+    """Prevents: qola caches plans of an editable copy, or no plans of a fetched tree."""
     for source, name in ((wheel, "wheel"), (commit, "git")):
         tree = prepare_tree(source, tmp_path / name, [patch])
         assert fetched_digest(tree)

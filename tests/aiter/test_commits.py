@@ -1,4 +1,4 @@
-"""Commits by tag, branch and first digits, of a real repository."""
+"""Resolution of tags, branches and abbreviated ids to commits, with real repositories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.folders import git
 
 @pytest.fixture
 def remote(tmp_path: Path) -> tuple[str, str]:
-    """A repository of two commits, with a branch and two kinds of tags at the first."""
+    """A repository of two commits; the first has a branch and two kinds of tags."""
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "commit", "-qm", "one", "--allow-empty")
     git(tmp_path, "tag", "light")
@@ -29,33 +29,33 @@ def remote(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["light", "heavy", "old"])
-def test_names(remote: tuple[str, str], name: str) -> None:
-    """Prevents: the id of an annotated tag, which is not a commit's, or another branch's."""
+def test_tags_and_branches(remote: tuple[str, str], name: str) -> None:
+    """Prevents: qola returns the id of an annotated tag, or the commit of another branch."""
     url, commit = remote
     assert resolve_commit(url, name) == commit
 
 
-def test_first_digits(remote: tuple[str, str], logged: list[str]) -> None:
-    """Prevents: QoLA's manifests, whose commits have nine digits, refused."""
+def test_abbreviated_id(remote: tuple[str, str], logged: list[str]) -> None:
+    """Prevents: qola rejects QoLA's manifests, whose commits have nine digits."""
     url, commit = remote
     assert resolve_commit(url, commit[:9]) == commit
     assert commit[:9] in logged[0]
 
 
 def test_full_id_needs_no_remote() -> None:
-    """Prevents: network traffic for what is pinned already."""
+    """Prevents: network access for a full commit id."""
     assert resolve_commit("/no/such/remote", "c" * 40) == "c" * 40
 
 
 @pytest.mark.parametrize("name", ["no-such-tag", "0123456789"])
-def test_unknown(remote: tuple[str, str], name: str) -> None:
-    """Prevents: a traceback, or another commit, for a name that is not there."""
+def test_unknown_name(remote: tuple[str, str], name: str) -> None:
+    """Prevents: an unknown name causes a traceback or resolves to another commit."""
     with pytest.raises(AiterError, match=f"error: .*{name}"):
         resolve_commit(remote[0], name)
 
 
-def test_no_remote(tmp_path: Path) -> None:
-    """Prevents: git's words lost."""
+def test_missing_remote(tmp_path: Path) -> None:
+    """Prevents: the error omits the message of git."""
     with pytest.raises(AiterError, match=r"found .*absent"):
         resolve_commit(str(tmp_path / "absent"), "main")
 
@@ -63,18 +63,18 @@ def test_no_remote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "remote", ["fd::1", "ext::touch MARK", "--upload-pack=touch MARK", "git://host/x", "::x", ""]
 )
-def test_what_git_must_not_be_given(tmp_path: Path, remote: str) -> None:
-    """Prevents: a hang, or a command run, for a remote that names a helper or an option of git."""
-    named = remote.replace("MARK", str(tmp_path / "mark"))
+def test_unsafe_remotes_are_rejected(tmp_path: Path, remote: str) -> None:
+    """Prevents: a remote that names a git helper or option runs a command or blocks."""
+    url = remote.replace("MARK", str(tmp_path / "mark"))
     with pytest.raises(AiterError, match="https://"):
-        resolve_commit(named, "main")
+        resolve_commit(url, "main")
     with pytest.raises(AiterError, match="https://"):
-        fetch_commit(named, "a" * 40, tmp_path, "here")
+        fetch_commit(url, "a" * 40, tmp_path, "here")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_submodule_that_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: commands of a fetched .gitmodules run, where a user's git takes ext:: from all."""
+def test_submodule_url_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a fetched .gitmodules runs commands if the user's git allows ext:: URLs."""
     remote, fetched = tmp_path / "remote", tmp_path / "fetched"
     remote.mkdir()
     fetched.mkdir()
@@ -93,8 +93,8 @@ def test_a_submodule_that_is_a_command(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "mark").exists()
 
 
-def test_a_remote_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a build that waits for ever for a server that is silent; git left behind."""
+def test_remote_that_does_not_respond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a build waits forever for a silent server, or a git process remains."""
     monkeypatch.setenv("QOLA_GIT_TIMEOUT", "1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         remote = f"http://127.0.0.1:{listener.getsockname()[1]}/x"
@@ -104,21 +104,21 @@ def test_a_remote_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(AiterError, match="no end after 1 s"):
             resolve_commit(remote, "main")
         assert time.monotonic() - started < 15
-        # What was killed is there until init has reaped it.
-        words = ["ps", "-eo", "args"]
-        while remote in subprocess.check_output(words, text=True):
+        # A killed process is listed until init has reaped it.
+        command = ["ps", "-eo", "args"]
+        while remote in subprocess.check_output(command, text=True):
             assert time.monotonic() - started < 25, "git is left behind"
     monkeypatch.setenv("QOLA_GIT_TIMEOUT", "long")
     with pytest.raises(AiterError, match="seconds, from 1"):
         resolve_commit(remote, "main")
 
 
-def test_a_repository_of_another_user(
+def test_repository_of_another_user(
     remote: tuple[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Prevents: "dubious ownership" with advice to check the commit."""
+    """Prevents: for "dubious ownership", the error only advises to check the commit."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
     url, commit = remote

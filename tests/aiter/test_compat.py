@@ -1,4 +1,4 @@
-"""`qola compat` on small trees: what is broken is said to be, with a fix, and never a traceback."""
+"""`qola compat` on small trees: reports each problem with a fix, and never raises a traceback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ diff --git a/csrc/include/aiter_hip_common.h b/csrc/include/aiter_hip_common.h
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree without Composable Kernel, and sources that do without."""
+    """A tree without Composable Kernel whose sources do not need it."""
     root = write_later_tree(tmp_path / "tree")
     for name in ("fwd", "bwd"):
         replace(f"csrc/include/mha_{name}.h", "#pragma once", GUARD % name)(root)
@@ -59,7 +59,7 @@ GUARD = '#pragma once\n#if ENABLE_CK\n#include "fmha_%s.hpp"\n#endif'
 
 
 def replace(file: str, old: str, new: str) -> Edit:
-    """An edit of one file, which has the text."""
+    """Return an edit that replaces text in one file, which must contain the text."""
 
     def edit(root: Path) -> None:
         text = (root / file).read_text("utf-8")
@@ -70,7 +70,7 @@ def replace(file: str, old: str, new: str) -> Edit:
 
 
 def configure(change: Callable[[dict[str, Any]], object]) -> Edit:
-    """An edit of AITER's configuration."""
+    """Return an edit of AITER's configuration."""
 
     def edit(root: Path) -> None:
         config = json.loads((root / CONFIG).read_text("utf-8"))
@@ -94,16 +94,16 @@ def status(report: Report, name: str) -> dict[str, str]:
     return {check.of: check.status for check in report.checks if check.name == name}
 
 
-def run(*words: object) -> tuple[int, str]:
-    """Return how `qola compat` ends, and what it prints."""
+def run(*arguments: object) -> tuple[int, str]:
+    """Return the exit code and the output of `qola compat`."""
     out = io.StringIO()
     with redirect_stdout(out):
-        code = main(["compat", "-q", *map(str, words)], {})
+        code = main(["compat", "-q", *map(str, arguments)], {})
     return code, out.getvalue()
 
 
-def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
-    """Prevents: a check that is broken by what is right, or another JSON form unannounced."""
+def test_valid_tree(tree: Path, repo_root: Path) -> None:
+    """Prevents: a check rejects a valid tree, or the JSON output changes without a new SCHEMA."""
     code, text = run("--aiter-root", tree, "--json")
     assert code == ExitCode.DONE
     assert json.loads(text)["counts"]["broken"] == 0
@@ -112,7 +112,7 @@ def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "name", "of", "found"),
+    ("edit", "name", "subject", "found"),
     [
         (lambda root: (root / CONFIG).unlink(), "tree", "", "no aiter/jit/optCompilerConfig.json"),
         (lambda root: (root / CONFIG).write_text("{"), "tree", "", "not JSON"),
@@ -161,12 +161,12 @@ def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
         ),
     ],
 )
-def test_what_is_broken(edit: Edit, name: str, of: str, found: str, tree: Path) -> None:
-    """Prevents: a yes about a tree whose library is dead, does not compile or cannot be made."""
+def test_broken_trees(edit: Edit, name: str, subject: str, found: str, tree: Path) -> None:
+    """Prevents: qola accepts a tree whose library is unusable or does not compile."""
     edit(tree)
     code, text = run("-a", tree, "--json")
     assert code == ExitCode.BROKEN
-    checks = [c for c in json.loads(text)["checks"] if (c["check"], c["of"]) == (name, of)]
+    checks = [c for c in json.loads(text)["checks"] if (c["check"], c["of"]) == (name, subject)]
     assert [check["status"] for check in checks] == ["broken"]
     errors = [f for f in checks[0]["findings"] if f["severity"] == "error"]
     assert any(found in f["found"] for f in errors), errors
@@ -174,7 +174,7 @@ def test_what_is_broken(edit: Edit, name: str, of: str, found: str, tree: Path) 
 
 
 @pytest.mark.parametrize(
-    ("edit", "name", "of", "found"),
+    ("edit", "name", "subject", "found"),
     [
         (configure(lambda c: c["libmha_fwd"].update(new=[])), "config", "", "new of libmha_fwd"),
         (
@@ -191,18 +191,18 @@ def test_what_is_broken(edit: Edit, name: str, of: str, found: str, tree: Path) 
         ),
     ],
 )
-def test_what_is_degraded(edit: Edit, name: str, of: str, found: str, tree: Path) -> None:
-    """Prevents: an end of the nightly run by what costs a kernel, or silence about it."""
+def test_degraded_trees(edit: Edit, name: str, subject: str, found: str, tree: Path) -> None:
+    """Prevents: a lost kernel fails the nightly run, or is not reported."""
     edit(tree)
     report = examine(tree)
-    assert status(report, name)[of] == "degraded"
-    (check,) = (c for c in report.checks if (c.name, c.of) == (name, of))
+    assert status(report, name)[subject] == "degraded"
+    (check,) = (c for c in report.checks if (c.name, c.of) == (name, subject))
     assert any(found in f.found for f in check.findings)
     assert report.counts["broken"] == 0
 
 
-def test_a_composable_kernel_of_another_commit(tree: Path) -> None:
-    """Prevents: silence about kernels and headers that AITER's sources do not fit."""
+def test_composable_kernel_of_unknown_commit(tree: Path) -> None:
+    """Prevents: no warning if Composable Kernel may not be of the commit that AITER pins."""
     ck = "3rdparty/composable_kernel"
     write(tree, {f"{ck}/example/ck_tile/01_fmha/generate.py": ""})
     assert check_tree(read_tree(tree), without_ck=True).findings == ()
@@ -215,8 +215,8 @@ def test_a_composable_kernel_of_another_commit(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "file", "nothing"])
-def test_no_tree(kind: str, tmp_path: Path) -> None:
-    """Prevents: a traceback on whatever stands there."""
+def test_root_without_a_tree(kind: str, tmp_path: Path) -> None:
+    """Prevents: a traceback if --aiter-root is a file, is empty or does not exist."""
     root = tmp_path / "root"
     if kind == "empty":
         root.mkdir()
@@ -229,7 +229,7 @@ def test_no_tree(kind: str, tmp_path: Path) -> None:
 
 
 def test_patches(tree: Path, tmp_path: Path) -> None:
-    """Prevents: a patch that is tried on a tree without the ones before, or that is applied."""
+    """Prevents: a patch is checked without the patches before it, or is applied to the tree."""
     second = PATCH.replace("+// patched", "+// more").replace(" #include", " // patched\n #include")
     patches = {
         "1.patch": PATCH,
@@ -263,8 +263,8 @@ pathlib.Path(args.output_dir, "k.cpp").write_text(args.receipt)
 
 
 @pytest.mark.parametrize(("more", "archs"), [("", ("a", "b")), (', "--targets"', ("b",))])
-def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> None:
-    """Prevents: a proof that passes whatever is generated here."""
+def test_comparison_with_upstream_generator(more: str, archs: tuple[str, ...], tree: Path) -> None:
+    """Prevents: the comparison with AITER's generator passes for any generated kernels."""
     call = GeneratorCall("ck/example/ck_tile/01_fmha/generate.py", ("--receipt", "600"))
     write(tree, {call.script: GENERATOR.format(more=more)})
     upstream = run_upstream(read_tree(tree), call, "bwd", ("a", "b"))
@@ -272,53 +272,61 @@ def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> Non
     assert upstream.files.keys() == {"fmha_bwd_api.cpp", "k.cpp"}
     api, kernel = (upstream.files[name] for name in ("fmha_bwd_api.cpp", "k.cpp"))
 
-    def found(digest: str, name: str) -> list[Finding]:
-        made = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), digest, {})
+    def compare(digest: str, name: str) -> list[Finding]:
+        kernel_instance = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), digest, {})
         helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", {})
         source = GeneratedSource("fmha_bwd_api.cpp", "", api, "bwd", "dispatch", archs)
-        return differences(upstream, KernelSet((made, helper), (source,)))
+        return differences(upstream, KernelSet((kernel_instance, helper), (source,)))
 
-    assert found(kernel, "k") == []
-    assert "1 of 2 files differ" in found("other", "k")[0].found
-    assert "2 of 2 files differ" in found(kernel, "j")[0].found
+    assert compare(kernel, "k") == []
+    assert "1 of 2 files differ" in compare("other", "k")[0].found
+    assert "2 of 2 files differ" in compare(kernel, "j")[0].found
     with pytest.raises(CodegenError, match="exit code 1;"):
         run_upstream(read_tree(tree), call, "gone", ("a",))
 
 
 def test_status_and_counts() -> None:
-    """Prevents: a warning that counts as broken, or an error beside one that does not."""
+    """Prevents: a warning counts as broken, or an error next to a warning as degraded."""
     warning = Finding("p", "f", "e", "", "warning")
     checks = [
-        Check("a", "", "", found) for found in ((), (warning,), (warning, Finding("p", "f", "e")))
+        Check("a", "", "", findings)
+        for findings in ((), (warning,), (warning, Finding("p", "f", "e")))
     ]
     assert Report(tuple(checks)).counts == {"ok": 1, "degraded": 1, "broken": 1}
 
 
-def test_compile_tries_what_nothing_speaks_against(tree: Path) -> None:
-    """Prevents: a tree that cannot be built compiled all the same, and one that can left out."""
+def test_compile_runs_only_for_libraries_without_errors(tree: Path) -> None:
+    """Prevents: qola compiles a library whose checks failed, or skips a valid library."""
     replace(BWD, '#include "mha_bwd.h"', '#include "mha_bwd.h"\n#include "gone.h"')(tree)
-    tried: list[str] = []
+    compiled: list[str] = []
 
-    def launches(made: Library, module: GeneratedModule) -> Check:
-        tried.append(made.of)
-        assert module.spec.name in made.of
+    def launches(built_library: Library, module: GeneratedModule) -> Check:
+        compiled.append(built_library.of)
+        assert module.spec.name in built_library.of
         raise CodegenError(Finding("clang", "said no", "an object"))
 
     report = examine(tree, launches=launches)
-    assert tried == [check.of for check in report.checks if check.name == "launches"]
-    assert tried
-    assert not any("bwd" in of for of in tried)
+    assert compiled == [check.of for check in report.checks if check.name == "launches"]
+    assert compiled
+    assert not any("bwd" in subject for subject in compiled)
     assert {c.status for c in report.checks if c.name == "launches"} == {"broken"}
     assert not [check for check in examine(tree).checks if check.name == "launches"]
 
 
-def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
-    """Prevents: a nightly that compiles for hours, or a direction that it never tries."""
+def test_compile_selects_the_smallest_kernels(tree: Path) -> None:
+    """Prevents: a nightly run compiles for hours, or never compiles a direction."""
 
     def kernel(direction: str, role: str, *archs: str, **fields: Any) -> KernelInstance:
-        of = {"dtype": "bf16", "mode": "batch", "mask": False, "lse": True, "bias": "no", **fields}
+        all_fields = {
+            "dtype": "bf16",
+            "mode": "batch",
+            "mask": False,
+            "lse": True,
+            "bias": "no",
+            **fields,
+        }
         names = archs or ("gfx950",)
-        return KernelInstance("k", direction, role, names, "", dict(of))
+        return KernelInstance("k", direction, role, names, "", dict(all_fields))
 
     kernels = (
         kernel("fwd", "fwd", "gfx90a", hdim_q=128, hdim_v=128),
@@ -338,13 +346,13 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     directions = tuple(Direction(name, level, "", 1, ()) for name, level in levels.items())
     keys: dict[str, Any] = {"add_flags_extra_cc": ["-DENABLE_CK=0"]}
     keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]
-    made = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
+    built_library = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
     generated = GeneratedModule(
-        made.module.spec,
-        made.module.config,
+        built_library.module.spec,
+        built_library.module.config,
         kernels=KernelSet(kernels, (), directions=directions),
     )
-    texts, findings = small_manifests(made, generated)
+    texts, findings = small_manifests(built_library, generated)
     assert list(texts) == ["it_fwd_gfx942_gfx950", "it_fwd_gfx90a", "it_fwd_splitkv_gfx950"]
     several, *others = (loads(text, file=name) for name, text in texts.items())
     assert several.architectures == ("gfx942", "gfx950")

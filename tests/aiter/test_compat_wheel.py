@@ -1,4 +1,4 @@
-"""`qola compat` on the wheel's tree, whose Composable Kernel is AITER's own."""
+"""`qola compat` on the tree of the wheel, which contains AITER's Composable Kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def report(aiter_tree: Path) -> Report:
 
 
 def test_nothing_is_broken(report: Report) -> None:
-    """Prevents: a check that refuses the one AITER that is built and tested."""
+    """Prevents: a check rejects the AITER release that qola builds and tests."""
     broken = [check for check in report.checks if check.status == "broken"]
     assert broken == []
     names = {check.name for check in report.checks}
@@ -24,8 +24,8 @@ def test_nothing_is_broken(report: Report) -> None:
     assert names == {"tree", "config", "archs", "level", "rendered", *sources}
 
 
-def test_every_direction_is_followed_and_the_same_as_upstreams(report: Report) -> None:
-    """Prevents: a level that is claimed, and a dispatch that only looks like AITER's own."""
+def test_every_direction_equals_upstream(report: Report) -> None:
+    """Prevents: qola reports a wrong level, or generates files that differ from AITER's."""
     levels = {check.of: check.facts for check in report.checks if check.name == "level"}
     assert {name: facts["level"] for name, facts in levels.items()} == dict.fromkeys(
         ("fwd", "fwd_splitkv", "batch_prefill", "bwd"), "filtered"
@@ -34,7 +34,7 @@ def test_every_direction_is_followed_and_the_same_as_upstreams(report: Report) -
     assert {600, 700} <= {*levels["bwd"]["receipts"]}
     same = {check.of: check.facts for check in report.checks if check.name == "rendered"}
     assert same.keys() == levels.keys()
-    # The dispatch of each, and all kernels; of the backward those of one arch.
+    # Each count: the dispatch and all kernels; for the backward, the kernels of one arch.
     assert {name: facts["files"] for name, facts in same.items()} == {
         "fwd": 5481,
         "fwd_splitkv": 1081,
@@ -43,8 +43,8 @@ def test_every_direction_is_followed_and_the_same_as_upstreams(report: Report) -
     }
 
 
-def test_entry_points_and_missing_code_objects_are_named(report: Report) -> None:
-    """Prevents: a list of functions that is not the header's, and blobs that are missed."""
+def test_entry_points_and_missing_code_objects_are_reported(report: Report) -> None:
+    """Prevents: the report lists functions that the header lacks, or misses absent code objects."""
     facts = {(check.name, check.of): check.facts for check in report.checks}
     functions = facts["entries", "libmha_fwd"]["functions"]
     assert {name: len(parameters) for name, parameters in functions.items()} == {

@@ -1,4 +1,4 @@
-"""Functions and types read from C++ text."""
+"""Parsing of functions and types in C++ headers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ namespace aiter { float mha_again(std::function<void*(int, bool)> f = {}, int b 
 
 
 def test_functions_of_a_namespace() -> None:
-    """Prevents: a wrapper with other parameters than AITER's function, or of one that is local."""
+    """Prevents: a wrapper with other parameters than AITER's function, or of a local function."""
     found = {f.name: f for f in read_scope(TEXT, "aiter").functions}
     assert list(found) == [
         "mha_fwd",
@@ -89,7 +89,7 @@ def test_functions_of_a_namespace() -> None:
 
 
 def test_names_of_a_namespace() -> None:
-    """Prevents: a type or constant of namespace aiter written as if it were everybody's."""
+    """Prevents: a type or constant of namespace aiter is written without its namespace."""
     scope = read_scope(TEXT, "aiter")
     types = {"mha_args", "kind", "order", "mha_alias", "mha_number", "of"}
     assert scope.names == types | {"kPage", "kScale", "kAfter", "kSizes", "first", "second"}
@@ -109,5 +109,5 @@ def test_names_of_a_namespace() -> None:
     ],
 )
 def test_names_are_qualified(written: str, expected: str) -> None:
-    """Prevents: a public header that compiles in namespace aiter alone."""
+    """Prevents: a public header compiles only inside namespace aiter."""
     assert qualified(written, frozenset({"args"}), "aiter::") == expected

@@ -1,4 +1,4 @@
-"""The tree of who names none: fetched by pip, checked, kept."""
+"""The default AITER tree: fetched by pip, verified and cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.folders import write
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the wheel of the small tree, pinned, where pip finds it and nothing else."""
+    """Return the pinned wheel of the small tree, the only wheel that pip can find."""
     use_index(monkeypatch, tmp_path / "wheels")
     path = write_wheel(tmp_path / "wheels", "amd-aiter", "0.1.7")
     pin = {"package": "amd-aiter", "commit": "c", "sha256": sha256_of(path), "version": "0.1.7"}
@@ -29,8 +29,8 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path, logged: list[str]) -> None:
-    """Prevents: `qola plan` after pip install that asks for a tree; a fetch at every command."""
+def test_default_tree_is_fetched_once(wheel: Path, tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: `qola plan` after pip install requires a tree, or every command fetches it."""
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "a b/cache")}
     tree = find_tree(None, environ)
     assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// one\n"
@@ -41,16 +41,16 @@ def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path, logged: list[s
     assert len(logged) == 1
 
 
-def test_another_wheel_is_refused(wheel: Path, tmp_path: Path) -> None:
-    """Prevents: generators run from a wheel that is not the pinned one; half a tree kept."""
+def test_wheel_with_wrong_digest_is_rejected(wheel: Path, tmp_path: Path) -> None:
+    """Prevents: qola runs generators of an unpinned wheel, or caches an incomplete tree."""
     wheel.write_bytes(wheel.read_bytes() + b"x")
     with pytest.raises(AiterError, match="the file is not the pinned one"):
         find_tree(None, {"QOLA_CACHE_HOME": str(tmp_path / "cache")})
     assert [path.name for path in (tmp_path / "cache/trees").iterdir()] == ["lock"]
 
 
-def test_without_the_wheel_the_error_names_both_ways(wheel: Path, tmp_path: Path) -> None:
-    """Prevents: a dead end without a network."""
+def test_error_without_the_wheel_names_alternatives(wheel: Path, tmp_path: Path) -> None:
+    """Prevents: without a network, the error does not name a solution."""
     wheel.unlink()
     with pytest.raises(AiterError) as caught:
         find_tree(None, {"QOLA_CACHE_HOME": str(tmp_path / "cache")})
@@ -59,17 +59,17 @@ def test_without_the_wheel_the_error_names_both_ways(wheel: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("wheel")
-def test_a_directory_that_others_write_to_is_refused(tmp_path: Path) -> None:
-    """Prevents: another user's program run as an AITER generator."""
+def test_writable_cache_directory_is_rejected(tmp_path: Path) -> None:
+    """Prevents: qola runs another user's program as an AITER generator."""
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     tree = default_tree.kept_tree(environ)
     tree.mkdir(parents=True)
-    for place in (tree, tree.parent):
-        place.chmod(0o777)
-        with pytest.raises(QolaError, match=rf"{place}\n.*mode 0777") as caught:
+    for directory in (tree, tree.parent):
+        directory.chmod(0o777)
+        with pytest.raises(QolaError, match=rf"{directory}\n.*mode 0777") as caught:
             find_tree(None, environ)
-        # With files that others may have put there, to take the right to write is no repair.
-        repair = f"rm -r {place}" if place == tree else f"chmod go-w {place}"
+        # The tree may contain files of other users, so chmod is not sufficient.
+        repair = f"rm -r {directory}" if directory == tree else f"chmod go-w {directory}"
         assert repair in str(caught.value)
         subprocess.run(repair, shell=True, check=True)
     assert (find_tree(None, environ) / "AITER.json").is_file()
@@ -84,10 +84,10 @@ pathlib.Path(sys.argv[sys.argv.index("-d") + 1], "a.whl").write_bytes(b"")
 """
 
 
-def test_a_slow_fetch_says_how_much_is_there(
+def test_slow_fetch_reports_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
-    """Prevents: minutes without a word."""
+    """Prevents: a slow download shows no progress."""
     write(tmp_path / "modules", {"pip.py": _SLOW_PIP})
     (tmp_path / "wheel").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
@@ -97,10 +97,8 @@ def test_a_slow_fetch_says_how_much_is_there(
     assert logged == ["fetching p==1: 7 MB so far"]
 
 
-def test_a_python_without_pip_is_told_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Prevents: `pip config debug` as advice in an environment without pip."""
+def test_python_without_pip_gets_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: qola advises `pip config debug` in an environment without pip."""
     raising = f"raise SystemExit('{sys.executable}: No module named pip')\n"
     write(tmp_path / "modules", {"pip.py": raising})
     (tmp_path / "wheel").mkdir()

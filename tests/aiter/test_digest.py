@@ -1,4 +1,4 @@
-"""The digest of a tree: no two trees that a build can tell apart have the same."""
+"""The digest of a tree: trees that a build can distinguish have different digests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONE = sha256_of_text("1")
 
 
 def _link(target: str, name: str = "l", **files: str) -> Callable[[Path], object]:
-    """A tree with a link, and files whose names have __ for a slash."""
+    """Return a function that writes a symlink and files; __ in file names stands for a slash."""
 
     def make(root: Path) -> None:
         write(root, {file.replace("__", "/") + ".h": text for file, text in files.items()})
@@ -44,7 +44,7 @@ def _bytes_name(name: bytes, mode: int = 0o644) -> Callable[[Path], object]:
 
 
 def _outside(content: str) -> Callable[[Path], object]:
-    """A tree with a link to a directory beside it, from which a link leads back."""
+    """Return a function that writes a symlink to an outside directory, which links back."""
 
     def make(root: Path) -> None:
         beside = write(root.parent / f"{root.name}.beside", {"x.h": content})
@@ -101,26 +101,26 @@ TREES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_no_two_trees_have_one_digest(tmp_path: Path) -> None:
-    """Prevents: the bundle of one tree under the key of another."""
-    found: dict[str, str] = {}
-    for number, (name, make) in enumerate(TREES.items()):
+def test_different_trees_have_different_digests(tmp_path: Path) -> None:
+    """Prevents: a cache returns the bundle of another tree."""
+    first_names: dict[str, str] = {}
+    for number, (name, write_tree) in enumerate(TREES.items()):
         root = tmp_path / str(number)
         root.mkdir()
-        make(root)
+        write_tree(root)
         digest = tree_digest(root)
-        assert digest not in found, f"{name} has the digest of {found[digest]}"
-        found[digest] = name
-    assert len(found) == len(TREES)
+        assert digest not in first_names, f"{name} has the digest of {first_names[digest]}"
+        first_names[digest] = name
+    assert len(first_names) == len(TREES)
 
 
-def test_what_does_not_count(tmp_path: Path) -> None:
-    """Prevents: a miss for another place, another umask, git's own files, or a run of Python."""
-    one = write(tmp_path / "one", {"d/a.py": "1", "b": "2"})
-    (one / "d/l").symlink_to(one / "b")
+def test_digest_ignores_place_mode_git_and_bytecode(tmp_path: Path) -> None:
+    """Prevents: a cache miss because of another path, umask, .git files or Python byte code."""
+    first = write(tmp_path / "one", {"d/a.py": "1", "b": "2"})
+    (first / "d/l").symlink_to(first / "b")
     two = write(tmp_path / "deeper/two", {"d/a.py": "1", "b": "2"})
     (two / "d/l").symlink_to("../b")
-    before = tree_digest(one)
+    before = tree_digest(first)
     write(two, {"d/__pycache__/a.cpython-311.pyc": "3", ".git/HEAD": "4", "d/.git": "gitdir: x"})
     (two / "d/a.py").chmod(0o600)
     assert tree_digest(two) == before
@@ -130,8 +130,8 @@ def test_what_does_not_count(tmp_path: Path) -> None:
     assert tree_digest(two) == before
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
-    """Prevents: a wait for ever at a pipe, or a tree whose unread parts are in no digest."""
+def test_special_files_are_rejected(tmp_path: Path) -> None:
+    """Prevents: qola blocks on a pipe, or leaves special files out of the digest."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(AiterError, match=rf"error: {tmp_path}/pipe\n +found +a pipe"):
         tree_digest(tmp_path)

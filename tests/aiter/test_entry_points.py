@@ -1,4 +1,4 @@
-"""The functions a library passes on, from headers of the real tree and of later ones."""
+"""The entry functions of a library, parsed from headers of later AITER trees."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def functions(
 
 
 def test_two_parameters(tmp_path: Path) -> None:
-    """Prevents: the entry points of every AITER since 2026 refused."""
+    """Prevents: qola rejects the entry points of every AITER since 2026."""
     found = functions(make_tree(tmp_path), "fwd", macros={"ENABLE_CK": "0"})
     assert list(found.values()) == [
         EntryFunction(
@@ -98,8 +98,8 @@ def test_two_parameters(tmp_path: Path) -> None:
     ]
 
 
-def test_arguments_are_taken_by_reference(tmp_path: Path) -> None:
-    """Prevents: another symbol than ROCm/QoLA's, which TransformerEngine declares by itself."""
+def test_arguments_are_passed_by_reference(tmp_path: Path) -> None:
+    """Prevents: the symbol differs from ROCm/QoLA's, which TransformerEngine declares."""
     (function,) = functions(make_tree(tmp_path), "bwd", macros={"ENABLE_CK": "0"}).values()
     assert function.parameters == (
         Parameter("const aiter::mha_bwd_args&", "args", ""),
@@ -107,8 +107,8 @@ def test_arguments_are_taken_by_reference(tmp_path: Path) -> None:
     )
 
 
-def test_what_goes_with_a_direction(tmp_path: Path) -> None:
-    """Prevents: a workspace asked for of nobody, or a function that the flags leave out."""
+def test_helper_functions_of_a_direction(tmp_path: Path) -> None:
+    """Prevents: a library lacks workspace functions, or exports a function that flags disable."""
     macros = {"ENABLE_CK": "0", "FAV_NATIVE_ON": "1"}
     found = functions(make_tree(tmp_path), "fwd", macros=macros)
     assert list(found) == ["mha_fwd", "mha_fwd_calculate_num_splits", "mha_fwd_workspace_size"]
@@ -118,16 +118,16 @@ def test_what_goes_with_a_direction(tmp_path: Path) -> None:
     assert default == Parameter("aiter::kind", "k", "aiter::kind::plain")
 
 
-def test_a_direction_of_later_trees(tmp_path: Path) -> None:
-    """Prevents: split-KV refused because it takes one parameter more."""
+def test_splitkv_of_later_trees(tmp_path: Path) -> None:
+    """Prevents: qola rejects split-KV because of an additional parameter."""
     found = functions(make_tree(tmp_path), "fwd", "fwd_splitkv", macros={"ENABLE_CK": "1"})
     splitkv = found["mha_fwd_splitkv"]
     assert len(splitkv.parameters) == 8
     assert splitkv.parameters[-1] == Parameter("bool", "has_sink", "false")
 
 
-def test_the_workspace_of_composable_kernels_backward(tmp_path: Path) -> None:
-    """Prevents: TransformerEngine's backward, which asks for it, not linked; or linked to none."""
+def test_workspace_of_composable_kernels_backward(tmp_path: Path) -> None:
+    """Prevents: TransformerEngine's backward, which queries the workspace size, does not link."""
     root = make_tree(tmp_path)
     with_ck = functions(root, "bwd", macros={"ENABLE_CK": "1"}, ck=True)
     assert list(with_ck) == ["mha_bwd", "mha_bwd_workspace_size"]
@@ -148,22 +148,22 @@ def test_the_workspace_of_composable_kernels_backward(tmp_path: Path) -> None:
         (("batch_prefill",), {}, (), "no declaration of mha_batch_prefill"),
     ],
 )
-def test_a_direction_that_cannot_be_passed_on(
+def test_missing_entry_points(
     tmp_path: Path,
     directions: tuple[str, ...],
     macros: Macros,
     sources: tuple[str, ...],
     message: str,
 ) -> None:
-    """Prevents: a library that does not link, after every kernel of it was compiled."""
+    """Prevents: linking fails after all kernels were compiled."""
     with pytest.raises(AiterError, match=message) as error:
         functions(make_tree(tmp_path), *directions, macros=macros, sources=sources)
     assert "csrc/include/mha_fwd.h" in str(error.value)
     assert "drop_directions" in str(error.value)
 
 
-def test_parameters_that_cannot_be_read(tmp_path: Path) -> None:
-    """Prevents: a wrapper with a guess in it."""
+def test_unsupported_declarations(tmp_path: Path) -> None:
+    """Prevents: qola guesses the parameters of a wrapper."""
     root = make_tree(tmp_path)
     header = root / "csrc/include/mha_fwd.h"
     for form in ("float mha_fwd(float (*f)(int));", "auto mha_fwd(int a) { return 1.f; }"):
@@ -175,8 +175,8 @@ def test_parameters_that_cannot_be_read(tmp_path: Path) -> None:
         functions(root, "fwd", macros={})
 
 
-def test_a_function_declared_again(tmp_path: Path) -> None:
-    """Prevents: a wrapper that is defined twice, or without the defaults of the declaration."""
+def test_repeated_declarations(tmp_path: Path) -> None:
+    """Prevents: a wrapper is defined twice, or lacks the defaults of the declaration."""
     root = make_tree(tmp_path)
     again = "float mha_fwd(A x, int);\nfloat mha_fwd(A a, int b = 2);\nfloat mha_fwd(A, int c);\n"
     (root / "csrc/include/mha_fwd.h").write_text(f"namespace aiter {{\n{again}}}")
@@ -185,8 +185,8 @@ def test_a_function_declared_again(tmp_path: Path) -> None:
     assert function.parameters == (Parameter("A", "a", ""), Parameter("int", "b", "2"))
 
 
-def test_a_function_with_two_forms(tmp_path: Path) -> None:
-    """Prevents: a library that passes on one of them, whichever comes last."""
+def test_overloaded_entry_point(tmp_path: Path) -> None:
+    """Prevents: a library exports only the last of two overloads."""
     root = make_tree(tmp_path)
     header = root / "csrc/include/mha_fwd.h"
     header.write_text("namespace aiter { float mha_fwd(A a); float mha_fwd(A a, int b); }")

@@ -1,4 +1,4 @@
-"""The evaluator of AITER's configuration strings: what it accepts, and that nothing else runs."""
+"""Evaluation of AITER's configuration expressions, and rejection of all other Python code."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ NAMES = Names(
         ("os.environ.get('GPU_ARCHS', '')", "gfx942;gfx1250"),
         ("get_gfx() == 'gfx950'", False),
         ("get_gfx() == 'gfx950' or 'gfx950' in os.environ.get('GPU_ARCHS', '')", False),
-        # The first operand has no single answer, but does not decide.
+        # The value of the first operand differs per arch, but does not affect the result.
         ("get_gfx() == 'gfx1250' or 'gfx1250' in os.environ.get('GPU_ARCHS', '')", True),
         ("get_gfx() == 'gfx1250' and 'x' == 'y'", False),
         ("'gfx950' not in os.getenv('GPU_ARCHS')", True),
         ("hasattr(torch, 'float8_e4m3fnuz')", True),
     ],
 )
-def test_accepted(text: str, value: object) -> None:
-    """Prevents: an expression of AITER's own files evaluated to something else than Python does."""
+def test_supported_expressions(text: str, value: object) -> None:
+    """Prevents: qola evaluates an expression of AITER's configuration differently than Python."""
     assert evaluate(text, NAMES) == value
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "expected"),
     [
         ("__import__('os').system('true')", "__import__('os').system('true')"),
         ("os.system('true')", "os.system('true')"),
@@ -99,27 +99,27 @@ def test_accepted(text: str, value: object) -> None:
         ("import os", "not a Python expression"),
     ],
 )
-def test_refused_by_name(text: str, named: str) -> None:
-    """Prevents: text of a source tree that is executed, or refused without saying what."""
+def test_unsupported_expressions_are_rejected(text: str, expected: str) -> None:
+    """Prevents: qola executes code of a source tree, or rejects it without naming the construct."""
     with pytest.raises(RefusedError) as error:
         evaluate(text, NAMES)
-    assert named in error.value.reason
+    assert expected in error.value.reason
 
 
-def test_the_process_environment_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a plan that depends on the shell it was made in."""
+def test_process_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a plan depends on environment variables of the shell."""
     monkeypatch.setenv("QOLA_LEAK", "leaked")
     assert evaluate("os.environ.get('QOLA_LEAK', 'clean')", Names()) == "clean"
 
 
-def test_threads_may_parse_at_once() -> None:
-    """Prevents: "AST constructor recursion depth mismatch" with two modules planned at once."""
+def test_threads_parse_concurrently() -> None:
+    """Prevents: "AST constructor recursion depth mismatch" when two threads plan modules."""
 
     def pause(phase: str, info: object) -> None:
         time.sleep(0.0001)
 
     text = "if f(a[1], b.c):\n  x = {k: [v, (w, 1)] for k, v in y.items() if not (v or w)}\n" * 200
-    # A collection in the middle of a parse lets another thread in, as finalizers do.
+    # The sleep in a garbage collection during a parse lets another thread run, as finalizers do.
     gc.callbacks.append(pause)
     try:
         with ThreadPoolExecutor(max_workers=4) as pool:
@@ -149,8 +149,8 @@ def test_threads_may_parse_at_once() -> None:
     ],
     ids=range(14),
 )
-def test_long_and_deep_expressions_are_refused(text: str) -> None:
-    """Prevents: an expression of a tree that overflows the stack, or is worked on for long."""
+def test_long_and_deep_expressions_are_rejected(text: str) -> None:
+    """Prevents: an expression of a tree overflows the stack or takes seconds to evaluate."""
     start = time.process_time()
     with pytest.raises(RefusedError) as error:
         evaluate(text, NAMES)
@@ -158,9 +158,12 @@ def test_long_and_deep_expressions_are_refused(text: str) -> None:
     assert len(error.value.reason) < 2500
 
 
-@pytest.mark.parametrize("part", ["-" * 60_000 + "1", "a" + ".a" * 60_000, "(" * 900 + ")" * 900])
-def test_a_file_nested_too_deeply_is_no_python(part: str) -> None:
-    """Prevents: a core.py that ends a plan in RecursionError or MemoryError."""
+@pytest.mark.parametrize("nested", ["-" * 60_000 + "1", "a" + ".a" * 60_000, "(" * 900 + ")" * 900])
+def test_deeply_nested_core_file(nested: str) -> None:
+    """Prevents: a deeply nested core.py aborts a plan with RecursionError or MemoryError."""
     with contextlib.suppress(SyntaxError):
-        parse(f"x = {part}\n")
-    assert core_defines(f"def f():\n  e = {part}\n  if {part}:\n    c.append(f'-DE={{e}}')\n") == ()
+        parse(f"x = {nested}\n")
+    assert (
+        core_defines(f"def f():\n  e = {nested}\n  if {nested}:\n    c.append(f'-DE={{e}}')\n")
+        == ()
+    )

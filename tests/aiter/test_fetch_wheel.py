@@ -1,4 +1,4 @@
-"""The pinned wheel: fetched, refused if it is another, and missed with a way to its sources."""
+"""Fetching of the pinned wheel: digest check, and errors that name another source."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fetch(output: Path, version: str, sha256: str) -> int:
-    words = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
-    return main([*words, "--place", "MODULE.bazel: qola.aiter_wheel()", "--output", str(output)])
+    options = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
+    return main([*options, "--place", "MODULE.bazel: qola.aiter_wheel()", "--output", str(output)])
 
 
-def test_a_pinned_wheel_is_fetched(wheel: Path, tmp_path: Path) -> None:
-    """Prevents: a fetch that leaves something else than the pinned file."""
+def test_pinned_wheel_is_fetched(wheel: Path, tmp_path: Path) -> None:
+    """Prevents: the fetched file differs from the pinned wheel."""
     assert fetch(tmp_path / "w.zip", "1.0", sha256_of(wheel).upper()) == 0
     assert (tmp_path / "w.zip").read_bytes() == wheel.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "w.zip"]
 
 
-def test_a_tampered_wheel_is_refused(
+def test_wheel_with_wrong_digest_is_rejected(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: another file than the pinned one getting into a build."""
+    """Prevents: a build uses a file with another digest than the pinned wheel."""
     assert fetch(tmp_path / "w.zip", "1.0", "0" * 64) == AiterError.exit_code
     error = capsys.readouterr().err
     assert "error: MODULE.bazel: qola.aiter_wheel()" in error
@@ -44,10 +44,10 @@ def test_a_tampered_wheel_is_refused(
 
 
 @pytest.mark.usefixtures("wheel")
-def test_a_version_the_index_lacks_is_reported_in_pips_words(
+def test_missing_version_is_reported_with_output_of_pip(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a failed download that does not say why, or which index was asked."""
+    """Prevents: an error omits pip's message, or the command that shows pip's index."""
     assert fetch(tmp_path / "w.zip", "2.0", "0" * 64) == AiterError.exit_code
     error = capsys.readouterr().err
     assert "error: qola-tiny==2.0" in error
@@ -56,8 +56,8 @@ def test_a_version_the_index_lacks_is_reported_in_pips_words(
 
 
 @pytest.mark.usefixtures("wheel")
-def test_a_wheel_that_is_gone_has_a_commit(tmp_path: Path, repo_root: Path) -> None:
-    """Prevents: a pre-release that is taken off its index, and no way to its sources."""
+def test_error_for_a_removed_wheel_names_its_commit(tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: after the index removes a pre-release, the error does not name its sources."""
     pin, commit = read_pin(repo_root)
     assert len(commit) == 40
     assert sorted(pin) == ["package", "sha256", "version"]

@@ -1,4 +1,4 @@
-"""Which trees are as they were fetched, and what decides the answers that are cached for them."""
+"""Detection of unmodified fetched trees, and the cache of answers about these trees."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.folders import write
 HEADER, CODE, SCRIPT = "csrc/include/mha_fwd.h", "hsa/gfx950/fmha.co", "hsa/script.py"
 
 
-class Fetched:
-    """A tree that was just fetched, and a question about it."""
+class FetchedTree:
+    """A fetched tree, and a cached question about it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -27,37 +27,37 @@ class Fetched:
         record_digest(self.tree)
         self.runs = 0
 
-    def ask(self, tree: Path | None = None) -> int:
-        """Return how often the question was answered for this."""
+    def count_runs(self, tree: Path | None = None) -> int:
+        """Return how often this call computed the answer (0 if cached)."""
         before = self.runs
         cache = {"QOLA_CACHE_HOME": str(self.root / "cache")}
         with tree_answers(tree or self.tree, cache) as answers:
-            answers.find("q", Any, self._make)
+            answers.find("q", Any, self._answer)
         return self.runs - before
 
-    def _make(self) -> int:
+    def _answer(self) -> int:
         self.runs += 1
         return self.runs
 
 
 @pytest.fixture
-def fetched_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetched:
+def fetched_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchedTree:
     write(tmp_path / "copy", {"qola/plan/planner.py": ""})
     monkeypatch.setattr(fetched, "_PACKAGE", tmp_path / "copy/qola")
-    return Fetched(tmp_path)
+    return FetchedTree(tmp_path)
 
 
-def test_answers_about_a_fetched_tree_are_cached(fetched_tree: Fetched) -> None:
-    """Prevents: plans of the pinned tree that take seconds each time."""
-    assert [fetched_tree.ask(), fetched_tree.ask()] == [1, 0]
+def test_answers_about_a_fetched_tree_are_cached(fetched_tree: FetchedTree) -> None:
+    """Prevents: each plan of the pinned tree takes seconds."""
+    assert [fetched_tree.count_runs(), fetched_tree.count_runs()] == [1, 0]
 
 
-def linked(file: Path, target: Path) -> None:
+def to_symlink(file: Path, target: Path) -> None:
     file.rename(target)
     file.symlink_to(target)
 
 
-def to_fifo(file: Path) -> None:
+def replace_by_fifo(file: Path) -> None:
     file.unlink()
     os.mkfifo(file)
 
@@ -71,61 +71,61 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "a file that is gone": lambda tree: (tree / CODE).unlink(),
     "another name": lambda tree: (tree / "hsa/gfx950").rename(tree / "hsa/gfx942"),
     "a program": lambda tree: (tree / SCRIPT).chmod(0o755),
-    "a link in a file's place": lambda tree: linked(tree / SCRIPT, tree.parent / "s.py"),
+    "a link in a file's place": lambda tree: to_symlink(tree / SCRIPT, tree.parent / "s.py"),
     "a link to a directory": lambda tree: (tree / "csrc/more").symlink_to(tree.parent),
     "a link to nothing": lambda tree: (tree / "csrc/more").symlink_to(tree / "none"),
     "a FIFO": lambda tree: os.mkfifo(tree / "csrc/fifo"),
     "no digest": lambda tree: (tree / fetched.FETCHED).unlink(),
     "another digest": lambda tree: (tree / fetched.FETCHED).write_text("0" * 64),
     "a long digest": lambda tree: (tree / fetched.FETCHED).write_text("0" * 9999),
-    "a FIFO for a digest": lambda tree: to_fifo(tree / fetched.FETCHED),
+    "a FIFO for a digest": lambda tree: replace_by_fifo(tree / fetched.FETCHED),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_tree_is_planned_each_time(fetched_tree: Fetched, edit: str) -> None:
-    """Prevents: a stale plan: an edited generator may depend on anything."""
-    fetched_tree.ask()
+def test_answers_about_an_edited_tree_are_not_cached(fetched_tree: FetchedTree, edit: str) -> None:
+    """Prevents: a stale plan after an edit; an edited generator may depend on any file."""
+    fetched_tree.count_runs()
     EDITS[edit](fetched_tree.tree)
     assert fetched_digest(fetched_tree.tree) == ""
-    assert [fetched_tree.ask(), fetched_tree.ask()] == [1, 1]
+    assert [fetched_tree.count_runs(), fetched_tree.count_runs()] == [1, 1]
 
 
-def test_an_edit_that_is_taken_back(fetched_tree: Fetched) -> None:
-    """Prevents: a fetch that is needed again after a trial."""
-    fetched_tree.ask()
+def test_reverted_edit(fetched_tree: FetchedTree) -> None:
+    """Prevents: a user must fetch the tree again after reverting an edit."""
+    fetched_tree.count_runs()
     (fetched_tree.tree / HEADER).write_text("int b;\n")
-    fetched_tree.ask()
+    fetched_tree.count_runs()
     (fetched_tree.tree / HEADER).write_text("int a;\n")
-    assert fetched_tree.ask() == 0
+    assert fetched_tree.count_runs() == 0
 
 
-OTHERS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
+ENVIRONMENT_CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "qola": lambda root, _: write(root, {"copy/qola/later.py": ""}),
     "Python": lambda _, patch: patch.setattr(sys, "version", "3.99.0 (main)"),
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_qola_or_python_has_other_answers(
-    fetched_tree: Fetched, monkeypatch: pytest.MonkeyPatch, other: str
+@pytest.mark.parametrize("change", ENVIRONMENT_CHANGES)
+def test_cache_depends_on_qola_and_python(
+    fetched_tree: FetchedTree, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """Prevents: the plan of an older qola, or what another Python's set or hash order made."""
-    fetched_tree.ask()
-    OTHERS[other](fetched_tree.root, monkeypatch)
-    assert [fetched_tree.ask(), fetched_tree.ask()] == [1, 0]
+    """Prevents: qola uses a plan of another qola version, or of a Python with another set order."""
+    fetched_tree.count_runs()
+    ENVIRONMENT_CHANGES[change](fetched_tree.root, monkeypatch)
+    assert [fetched_tree.count_runs(), fetched_tree.count_runs()] == [1, 0]
 
 
-def test_another_tree_that_looks_alike_has_other_answers(fetched_tree: Fetched) -> None:
-    """Prevents: warnings that name files of another tree."""
-    fetched_tree.ask()
+def test_cache_depends_on_the_path_of_the_tree(fetched_tree: FetchedTree) -> None:
+    """Prevents: warnings name files of another tree."""
+    fetched_tree.count_runs()
     twin = fetched_tree.root / "twin"
     shutil.copytree(fetched_tree.tree, twin)
-    assert [fetched_tree.ask(twin), fetched_tree.ask(twin)] == [1, 0]
+    assert [fetched_tree.count_runs(twin), fetched_tree.count_runs(twin)] == [1, 0]
 
 
-def test_bazel_writes_files_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a tree of Bazel's that never counts as fetched; a rule that fails silently."""
+def test_files_of_bazel_are_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a tree with Bazel's files never counts as fetched, or the rule fails silently."""
     tree = write(tmp_path / "tree", {HEADER: "", "AITER.json": "{}", "BUILD.bazel": ""})
     assert main(["--tree", str(tree)]) == 0
     write(tree, {"REPO.bazel": ""})

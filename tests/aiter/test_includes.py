@@ -1,4 +1,4 @@
-"""The include closure: small, and never too small."""
+"""The include closure: complete, and small."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from qola.aiter.tree import read_tree
 from tests.support.folders import write
 
 
-def test_includes_of_a_text() -> None:
-    """Prevents: an include missed because of how its line is written."""
+def test_includes_are_parsed() -> None:
+    """Prevents: qola misses an #include because of its spacing, comments or line continuation."""
     text = '#include "a.h"\n  #  include <b/c.hpp> // x\n// #include "no.h"\n#\\\ninclude "d.h"\n'
     assert includes(text) == [("a.h", True), ("b/c.hpp", False), ("d.h", True)]
 
 
 def test_closure_is_transitive_and_conservative(tmp_path: Path) -> None:
-    """Prevents: a header of an inactive #if, or of a header, missing in a sandbox."""
+    """Prevents: a sandbox lacks a header that another header or an inactive #if includes."""
     write(
         tmp_path,
         {
@@ -35,8 +35,8 @@ def test_closure_is_transitive_and_conservative(tmp_path: Path) -> None:
     )
 
 
-def test_first_directory_wins_and_the_tree_is_not_left(tmp_path: Path) -> None:
-    """Prevents: another header of the same name taken, or a file outside the tree."""
+def test_first_directory_wins_inside_the_tree(tmp_path: Path) -> None:
+    """Prevents: the closure contains another header of this name, or a file outside the tree."""
     write(tmp_path, {"t/a/x.h": "", "t/b/x.h": '#include "../../out.h"\n', "out.h": ""})
     assert closure(tmp_path / "t", ["a", "b"], ["x.h"]) == ("a/x.h",)
     assert closure(tmp_path / "t", ["b", "a"], ["x.h"]) == ("b/x.h",)
@@ -44,7 +44,7 @@ def test_first_directory_wins_and_the_tree_is_not_left(tmp_path: Path) -> None:
 
 
 def test_sources_that_reach_a_header(tmp_path: Path) -> None:
-    """Prevents: a source whose header includes PyTorch counts as one without, or the reverse."""
+    """Prevents: qola misses PyTorch in included headers of a source, or the reverse."""
     write(
         tmp_path,
         {
@@ -63,12 +63,12 @@ def test_sources_that_reach_a_header(tmp_path: Path) -> None:
         "sub/e.cpp": '#include "../made.h"\n',
         "made.h": '#include "torch/extension.h"\n',
     }
-    found = reaching(tmp_path, ["inc"], texts, ("ATen/", "torch/"))
-    assert found == {"a.cpp", "b.cpp", "d.cpp", "sub/e.cpp", "made.h"}
+    sources = reaching(tmp_path, ["inc"], texts, ("ATen/", "torch/"))
+    assert sources == {"a.cpp", "b.cpp", "d.cpp", "sub/e.cpp", "made.h"}
 
 
-def test_real_kernels_need_a_twentieth_of_ck(aiter_tree: Path) -> None:
-    """Prevents: every kernel target depending on all of CK's 5,488 files."""
+def test_closure_of_kernels_is_small(aiter_tree: Path) -> None:
+    """Prevents: every kernel target depends on all 5,488 files of CK."""
     tree = read_tree(aiter_tree)
     dirs = [f"{tree.ck_dir}/include", f"{tree.csrc_dir}/include", tree.fmha_dir]
     for root in ("fmha_fwd.hpp", "fmha_bwd.hpp", "mha_fwd.h", "mha_bwd.h"):

@@ -1,4 +1,4 @@
-"""Faults that only a patch mends: named where a tree's text has them, and nowhere else."""
+"""Known missing_patches of AITER that only a patch corrects: reported only for affected trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.later_tree import write_later_tree
 BWD = "csrc/cpp_itfs/mha_bwd.cu"
 TABLE = "hsa/gfx1250/fmha_v3_bwd/fmha_bwd_dqdkdv.csv"
 HEADER = "dtype,hdim_q,hdim_v,mask,knl_name,co_name\n"
-#: What a tree has, by the patch that is missing; and the same once it is there.
+#: Source text by patch: before and after the patch.
 SOURCES = {
     "0004-gfx1250-causal-mask-remap.patch": (
         'if(arch_id == "gfx1250") {}',
@@ -44,14 +44,14 @@ def tree(tmp_path: Path) -> AiterTree:
     return read_tree(root)
 
 
-def faults(
+def missing_patches(
     tree: AiterTree,
     *flags: str,
     archs: Sequence[str] = ("gfx1250",),
     variants: Sequence[Mapping[str, Any]] = (),
     module: str = "libmha_bwd",
 ) -> list[str]:
-    """Return the patches that are missed."""
+    """Return the names of the patches that the tree lacks."""
     config = ModuleConfig(module, flags_hip=flags)
     found = list(known_faults(tree, config, archs, variants))
     assert all(finding.severity == "warning" for finding in found)
@@ -59,50 +59,50 @@ def faults(
 
 
 @pytest.mark.parametrize("patch", SOURCES)
-def test_a_fault_is_named_until_it_is_mended(tree: AiterTree, patch: str) -> None:
-    """Prevents: a fault that gives wrong gradients, known and not said; or said for ever."""
+def test_fault_is_reported_until_corrected(tree: AiterTree, patch: str) -> None:
+    """Prevents: no warning for a fault that gives wrong gradients, or a warning once corrected."""
     before, after = SOURCES[patch]
     (tree.root / BWD).write_text(f"// 1\n{before}\n")
-    assert faults(tree) == [patch]
+    assert missing_patches(tree) == [patch]
     (finding,) = known_faults(tree, ModuleConfig("libmha_bwd"), ["gfx1250"])
     assert finding.place == f"{BWD}:2"
     assert finding.fix.startswith("patches_dir = ")
     (tree.root / BWD).write_text(after)
-    assert faults(tree) == []
+    assert missing_patches(tree) == []
 
 
-def test_the_other_form_of_the_probe(tree: AiterTree) -> None:
-    """Prevents: AITER of March 2026 passed over, which says the same in other words."""
+def test_second_form_of_the_probe(tree: AiterTree) -> None:
+    """Prevents: qola misses this fault in AITER of March 2026, whose source text differs."""
     text = "if(asm_ret == -1)\n{\n    return fmha_bwd();\n}\nreturn asm_ret;\n// v3_api_check"
     (tree.root / BWD).write_text(text)
-    assert faults(tree) == ["0007-mha-bwd-v3-api-check-dry-run.patch"]
+    assert missing_patches(tree) == ["0007-mha-bwd-v3-api-check-dry-run.patch"]
 
 
-def test_only_what_a_library_can_come_to(tree: AiterTree) -> None:
-    """Prevents: warnings of Composable Kernel's faults for a library without it, and the like."""
+def test_faults_depend_on_flags_archs_and_variants(tree: AiterTree) -> None:
+    """Prevents: warnings about faults in code that the library does not contain."""
     (tree.root / BWD).write_text("\n".join(before for before, _ in SOURCES.values()))
-    assert faults(tree) == list(SOURCES)
-    assert faults(tree, module="libmha_fwd") == []
-    assert faults(tree, "-DENABLE_CK=0") == ["0004-gfx1250-causal-mask-remap.patch"]
-    assert faults(tree, "-DENABLE_CK=0", archs=["gfx942"]) == []
+    assert missing_patches(tree) == list(SOURCES)
+    assert missing_patches(tree, module="libmha_fwd") == []
+    assert missing_patches(tree, "-DENABLE_CK=0") == ["0004-gfx1250-causal-mask-remap.patch"]
+    assert missing_patches(tree, "-DENABLE_CK=0", archs=["gfx942"]) == []
     zero = "0006-bwd-group-det-zero-ws.patch"
     batch = {"deterministic": (False, True), "mode": ("batch",)}
     atomic = {"deterministic": (False,), "mode": ("batch", "group")}
-    assert zero not in faults(tree, variants=[batch, atomic])
+    assert zero not in missing_patches(tree, variants=[batch, atomic])
     both = {"deterministic": (False, True), "mode": ("batch", "group")}
-    assert zero in faults(tree, variants=[batch, both])
+    assert zero in missing_patches(tree, variants=[batch, both])
 
 
-def test_a_table_with_the_kernel_needs_no_remap(tree: AiterTree) -> None:
-    """Prevents: a warning for a tree that ships the kernel by itself."""
+def test_table_with_the_kernel_needs_no_remap(tree: AiterTree) -> None:
+    """Prevents: a warning for a tree that already contains the kernel."""
     (tree.root / BWD).write_text(SOURCES["0004-gfx1250-causal-mask-remap.patch"][0])
     (tree.root / TABLE).write_text(f"{HEADER}bf16,128,128,1,a,b\n")
-    assert faults(tree) == []
+    assert missing_patches(tree) == []
     (tree.root / TABLE).unlink()
-    assert faults(tree) == []
+    assert missing_patches(tree) == []
 
 
-def test_the_wheel_has_none_of_them(aiter_tree: Path) -> None:
-    """Prevents: warnings that say nothing about the AITER most people have."""
+def test_wheel_has_no_known_faults(aiter_tree: Path) -> None:
+    """Prevents: false warnings for the pinned AITER wheel."""
     wheel = read_tree(aiter_tree)
-    assert faults(wheel, archs=["gfx942", "gfx950"]) == []
+    assert missing_patches(wheel, archs=["gfx942", "gfx950"]) == []

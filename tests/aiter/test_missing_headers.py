@@ -1,4 +1,4 @@
-"""Includes that lead nowhere: each is found, and nothing else is."""
+"""Detection of includes whose header does not exist, without false alarms."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def missing(root: Path, text: str, macros: Macros | None = None, *generated: str
     return [f"{header.place} {header.name}" for header in found]
 
 
-def test_an_include_that_leads_nowhere(tmp_path: Path) -> None:
-    """Prevents: a compile error an hour after a plan that said yes."""
+def test_missing_headers_are_reported(tmp_path: Path) -> None:
+    """Prevents: a compile error an hour after a plan without errors."""
     write(tmp_path, {"inc/b.h": '#pragma once\n#include "sub/near.h"\n'})
     write(tmp_path, {"inc/sub/near.h": '#include "far.h"\n#include "b.h"\n#include "gone.h"\n'})
     write(tmp_path, {"inc/sub/far.h": ""})
@@ -49,38 +49,38 @@ def test_an_include_that_leads_nowhere(tmp_path: Path) -> None:
     ],
 )
 def test_conditions(tmp_path: Path, condition: str, found: bool) -> None:
-    """Prevents: an alarm about an include that no compiler reads, or silence about one it reads."""
+    """Prevents: a false alarm for an inactive include, or no alarm for an active include."""
     text = f'#ifndef A_H\n#define A_H\n{condition}\n#include "gone.h"\n#endif\n#endif\n'
     expected = ["a.cu:4 gone.h"] if found else []
     assert missing(tmp_path, text, {"ENABLE_CK": "0", "FAV3_ON": None}) == expected
 
 
-def test_a_header_behind_a_condition_is_not_followed(tmp_path: Path) -> None:
-    """Prevents: Composable Kernel's headers asked for in a library that does without."""
+def test_headers_in_inactive_branches_are_not_read(tmp_path: Path) -> None:
+    """Prevents: qola requires Composable Kernel's headers for a library without CK."""
     write(tmp_path, {"inc/ck.h": '#include "gone.h"\n'})
     text = '#if ENABLE_CK\n#include "ck.h"\n#endif\n'
     assert missing(tmp_path, text, {"ENABLE_CK": "0"}) == []
     assert missing(tmp_path, text, {"ENABLE_CK": "1"}) == ["inc/ck.h:1 gone.h"]
 
 
-def test_large_sources_are_read_at_their_top(tmp_path: Path) -> None:
-    """Prevents: minutes for a dispatch of 20 MB."""
+def test_includes_of_large_sources(tmp_path: Path) -> None:
+    """Prevents: the check needs minutes for a dispatch source of 20 MB."""
     text = '#include "gone.h"\n' + "int x;\n" * 200_000
     assert missing(tmp_path, text) == ["a.cu:1 gone.h"]
 
 
 def test_headers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: all headers read again to evaluate their conditions."""
+    """Prevents: qola reads every header again to evaluate its conditions."""
     write(tmp_path, {"inc/b.h": '#include "gone.h"\n'})
-    read: list[Path] = []
+    paths: list[Path] = []
 
-    def text_of(path: Path) -> str:
-        read.append(path)
+    def read_text(path: Path) -> str:
+        paths.append(path)
         return lossy_text(path)
 
-    monkeypatch.setattr(missing_names, "lossy_text", text_of)
+    monkeypatch.setattr(missing_names, "lossy_text", read_text)
     assert missing(tmp_path, '#include "b.h"\n') == ["inc/b.h:1 gone.h"]
-    assert read == [tmp_path / "inc/b.h"]
+    assert paths == [tmp_path / "inc/b.h"]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_headers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("rocm_ops.hpp", False),
     ],
 )
-def test_headers_of_others(name: str, known: bool) -> None:
-    """Prevents: an alarm about the compiler's own headers, or none about AITER's."""
+def test_headers_outside_aiter(name: str, known: bool) -> None:
+    """Prevents: an alarm for a header of the compiler or ROCm, or none for a header of AITER."""
     assert elsewhere(name) is known
 
 
-def test_nothing_of_the_wheels_attention_modules_is_missing(aiter_tree: Path) -> None:
-    """Prevents: a false alarm that keeps everybody from building the pinned tree."""
+def test_attention_modules_of_the_wheel_have_all_headers(aiter_tree: Path) -> None:
+    """Prevents: a false alarm blocks every build of the pinned tree."""
     tree = read_tree(aiter_tree)
     for name in ("libmha_fwd", "libmha_bwd"):
         config = tree.module(name)
@@ -115,8 +115,8 @@ def test_nothing_of_the_wheels_attention_modules_is_missing(aiter_tree: Path) ->
         assert unknown_names(tree, config, start, macros) == ()
 
 
-def test_what_a_generator_makes_is_missing_without_it(aiter_tree: Path) -> None:
-    """Prevents: a plan of a module whose tables nobody writes, on a real tree."""
+def test_generated_headers_are_missing_without_the_generator(aiter_tree: Path) -> None:
+    """Prevents: qola plans a module of the wheel although no generator writes its tables."""
     tree = read_tree(aiter_tree)
     config = tree.module("module_gemm_a8w8_asm")
     (source,) = (s for s in module_kinds.sources(tree, config, ()) if "asm_gemm" in s)

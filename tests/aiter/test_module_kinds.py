@@ -1,4 +1,4 @@
-"""Which modules of AITER need PyTorch: the real tree, and small ones that differ in one point."""
+"""Detection of AITER modules that need PyTorch: in the wheel, and in small trees."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def own_kind(root: Path, entry: Mapping[str, object] | None = None) -> ModuleKin
     return classify(read_tree(root), "module_own")
 
 
-def test_the_modules_of_the_wheel(tree: AiterTree) -> None:
-    """Prevents: a module that is said to need PyTorch and does not, or the reverse."""
+def test_modules_of_the_wheel(tree: AiterTree) -> None:
+    """Prevents: qola reports that a module needs PyTorch although it does not, or the reverse."""
     kinds = {name: classify(tree, name) for name in tree.module_names()}
     assert Counter(kind.kind for kind in kinds.values()) == {
         "needs_torch": 62,
@@ -63,8 +63,8 @@ def test_the_modules_of_the_wheel(tree: AiterTree) -> None:
     assert kinds["libmha_bwd"] == ModuleKind("attention")
 
 
-def test_the_evidence_stands_in_the_file(tree: AiterTree) -> None:
-    """Prevents: an error message that names a file or an include which are not there."""
+def test_reported_includes_exist(tree: AiterTree) -> None:
+    """Prevents: an error message names a file or an include that does not exist."""
     for name in tree.module_names():
         torch = classify(tree, name).torch
         if torch:
@@ -72,8 +72,8 @@ def test_the_evidence_stands_in_the_file(tree: AiterTree) -> None:
             assert any(torch.name in line and "include" in line for line in lines), name
 
 
-def test_entries_that_ask_pytorch_itself_are_classified(tree: AiterTree) -> None:
-    """Prevents: "no PyTorch is given" as the answer to who needs PyTorch."""
+def test_entries_that_query_torch_are_classified(tree: AiterTree) -> None:
+    """Prevents: classifying a module whose entry evaluates `torch` fails: "no PyTorch is given"."""
     for name in ("module_moe_ck2stages", "module_hipbsolgemm", "module_gemm_a8w8_blockscale"):
         assert classify(tree, name).kind == "needs_torch"
 
@@ -86,30 +86,30 @@ def test_entries_that_ask_pytorch_itself_are_classified(tree: AiterTree) -> None
         ("csrc/own/own.h", "#if 0\n#include <c10/hip/HIPStream.h>\n#endif", "c10/hip/HIPStream.h"),
     ],
 )
-def test_what_needs_pytorch(small: Path, file: str, line: str, expected: str) -> None:
-    """Prevents: PyTorch overlooked in a header, below an #if or under another of its names."""
+def test_includes_of_pytorch_are_detected(small: Path, file: str, line: str, expected: str) -> None:
+    """Prevents: qola misses PyTorch in a header, inside an #if, or included as ATen or c10."""
     path = small / file
     path.write_text(path.read_text() + line + "\n")
     assert own_kind(small) == ModuleKind("needs_torch", torch=Include(file, expected))
 
 
-def test_what_does_not(small: Path) -> None:
-    """Prevents: PyTorch seen in a name that only begins alike, or in a header nobody includes."""
+def test_similar_names_are_not_pytorch(small: Path) -> None:
+    """Prevents: a similar file name, or a header that no source includes, counts as PyTorch."""
     (small / "csrc/include/far.h").write_text("#include <torch/all.h>\n")
     (small / "csrc/own/own.h").write_text('#include "torchless.h"\n#include <ATenuate.h>\n')
     assert own_kind(small) == ModuleKind("torch_free")
 
 
-def test_aiters_own_word_counts(small: Path) -> None:
-    """Prevents: a module refused that AITER itself builds without PyTorch, by way of an #ifdef."""
+def test_torch_exclude_is_respected(small: Path) -> None:
+    """Prevents: qola rejects a module that AITER builds without PyTorch (torch_exclude)."""
     (small / "csrc/own/own.h").write_text("#include <torch/all.h>\n#include <Python.h>\n")
     assert own_kind(small, {"torch_exclude": "True"}) == ModuleKind(
         "torch_free", python=Include("csrc/own/own.h", "Python.h")
     )
 
 
-def test_a_source_that_is_dropped_does_not_count(small: Path) -> None:
-    """Prevents: a module refused for the one source that its manifest leaves out."""
+def test_dropped_sources_are_ignored(small: Path) -> None:
+    """Prevents: qola rejects a module because of a source that its manifest drops."""
     (small / "csrc/own/bind.cu").write_text("#include <torch/all.h>\n")
     entry = {"srcs": ["f'{AITER_CSRC_DIR}/own'"]}
     assert own_kind(small, entry).kind == "needs_torch"

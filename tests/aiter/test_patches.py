@@ -1,4 +1,4 @@
-"""Patches of AITER's sources: what git writes applies exactly, and what does not fit is printed."""
+"""Patches of AITER's sources: output of git applies exactly, and rejected hunks are printed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEADER = CHANGE.partition("@@")[0]
 
 
 def new_file(path: str, mode: str, line: str) -> str:
-    """A change that makes a file of one line."""
+    """Return a diff that adds a file of one line."""
     header = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n"
     return f"{header}@@ -0,0 +1 @@\n+{line}\n"
 
@@ -50,8 +50,8 @@ def patch(tree: Path, text: str, name: str = "0001.patch") -> Path:
     return file
 
 
-def refusal(tree: Path, *patches: Path) -> str:
-    """Return what a refused call says, having changed nothing."""
+def rejection(tree: Path, *patches: Path) -> str:
+    """Return the error text of a rejected patch, and check that the tree did not change."""
     before = read(tree)
     with pytest.raises(AiterError) as error:
         apply_patches(tree, patches, display="patches")
@@ -59,8 +59,8 @@ def refusal(tree: Path, *patches: Path) -> str:
     return str(error.value)
 
 
-def test_order_is_that_of_names(tmp_path: Path) -> None:
-    """Prevents: patches applied in the order the file system happens to have."""
+def test_patches_are_sorted_by_name(tmp_path: Path) -> None:
+    """Prevents: patches are applied in directory order of the file system."""
     for name in ("0010-c.patch", "0002-b.diff", "0001-a.patch", "README.md"):
         (tmp_path / name).write_text(name)
     found = patch_files(tmp_path)
@@ -71,12 +71,12 @@ def test_order_is_that_of_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "found"), [(False, "no such directory"), (True, "holds no patch")]
+    ("exists", "found"), [(False, "no such directory"), (True, "holds no patch")]
 )
-def test_no_patches(tmp_path: Path, make: bool, found: str) -> None:
-    """Prevents: a mistyped patches_dir that builds an unpatched library."""
+def test_patch_directory_without_patches(tmp_path: Path, exists: bool, found: str) -> None:
+    """Prevents: a mistyped patches_dir builds an unpatched library."""
     directory = tmp_path / "patches"
-    if make:
+    if exists:
         directory.mkdir()
         (directory / "README").write_text("none yet")
     with pytest.raises(AiterError) as error:
@@ -87,8 +87,8 @@ def test_no_patches(tmp_path: Path, make: bool, found: str) -> None:
 
 
 @pytest.mark.parametrize("moved", [0, -3, 5])
-def test_lines_may_have_moved(tree: Path, moved: int) -> None:
-    """Prevents: a patch refused because of an unrelated line above, or applied at a wrong line."""
+def test_hunks_apply_at_an_offset(tree: Path, moved: int) -> None:
+    """Prevents: an unrelated line above rejects a patch, or a hunk is applied at the wrong line."""
     lines = BODY.splitlines(keepends=True)
     lines = lines[-moved:] if moved < 0 else [f"new {n}\n" for n in range(moved)] + lines
     (tree / "csrc/a.cpp").write_text("".join(lines))
@@ -97,8 +97,8 @@ def test_lines_may_have_moved(tree: Path, moved: int) -> None:
     assert (tree / "csrc/a.cpp").read_text() == expected
 
 
-def test_the_nearest_of_equal_places_is_taken(tree: Path) -> None:
-    """Prevents: the first of several equal places changed instead of the one meant."""
+def test_nearest_match_is_changed(tree: Path) -> None:
+    """Prevents: a hunk changes the first of several equal places instead of the nearest."""
     block = "a\nb\nc\n"
     (tree / "csrc/a.cpp").write_text(f"{block}x\n{block}y\n{block}")
     text = HEADER + "@@ -5,3 +5,3 @@\n a\n-b\n+B\n c\n"
@@ -106,65 +106,65 @@ def test_the_nearest_of_equal_places_is_taken(tree: Path) -> None:
     assert (tree / "csrc/a.cpp").read_text() == f"{block}x\na\nB\nc\ny\n{block}"
 
 
-def test_a_rejected_hunk_is_printed(tree: Path) -> None:
-    """Prevents: "patch failed" without which hunk, and what stands there instead."""
+def test_rejected_hunk_is_printed(tree: Path) -> None:
+    """Prevents: an error omits the rejected hunk or the lines in the file at its place."""
     (tree / "csrc/a.cpp").write_text(BODY.replace("line 10\n", "line X\n"))
-    text = refusal(tree, patch(tree, CHANGE))
+    text = rejection(tree, patch(tree, CHANGE))
     assert "error: patches/0001.patch hunk 1" in text
     assert "csrc/a.cpp lines 9-11:\n            line 9\n            line X\n" in text
     assert "@@ -9,3 +9,3 @@ section\n             line 9\n            -line 10\n" in text
     assert "git format-patch" in text
 
 
-def test_all_rejected_hunks_of_a_patch_come_together(tree: Path) -> None:
-    """Prevents: one reject per attempt; a tree in which the hunks that do fit were applied."""
+def test_all_rejected_hunks_are_reported(tree: Path) -> None:
+    """Prevents: qola reports only the first rejected hunk, or leaves a partly patched tree."""
     hunks = "@@ -1,3 +1,3 @@\n line 1\n-no\n+x\n line 3\n"
     hunks += "@@ -4,3 +4,3 @@\n line 4\n-line 5\n+y\n line 6\n"
     hunks += "@@ -12,3 +12,3 @@\n line 12\n-nor this\n+z\n line 14\n"
-    text = refusal(tree, patch(tree, HEADER + hunks))
+    text = rejection(tree, patch(tree, HEADER + hunks))
     assert "2 errors" in text
     assert re.findall(r"hunk \d", text) == ["hunk 1", "hunk 3"]
 
 
-def test_a_second_patch_that_fails_undoes_the_first(tree: Path) -> None:
-    """Prevents: a tree left with half of its patches."""
+def test_failed_second_patch_reverts_the_first(tree: Path) -> None:
+    """Prevents: a failed patch leaves the tree with the patches before it."""
     second = CHANGE.replace("-line 10", "-line 10 of another time")
-    text = refusal(tree, patch(tree, CHANGE), patch(tree, second, "0002.patch"))
+    text = rejection(tree, patch(tree, CHANGE), patch(tree, second, "0002.patch"))
     assert "0002.patch hunk 1" in text
     assert "0001.patch" not in text
 
 
-def test_a_patch_builds_on_the_one_before(tree: Path) -> None:
-    """Prevents: every patch compared with the unpatched tree."""
+def test_patches_apply_in_sequence(tree: Path) -> None:
+    """Prevents: qola compares every patch with the unpatched tree."""
     second = CHANGE.replace("-line 10", "-line ten").replace("+line ten", "+line zehn")
     apply_patches(tree, [patch(tree, CHANGE), patch(tree, second, "0002.patch")])
     assert "line zehn" in (tree / "csrc/a.cpp").read_text()
 
 
-def test_a_patch_applied_twice_is_named_as_such(tree: Path) -> None:
-    """Prevents: a change that upstream took over, passed over in silence or not explained."""
+def test_already_applied_patch_is_reported(tree: Path) -> None:
+    """Prevents: qola ignores or does not explain a change that upstream already contains."""
     apply_patches(tree, [patch(tree, CHANGE)])
-    assert "the file has this change already" in refusal(tree, patch(tree, CHANGE))
+    assert "the file has this change already" in rejection(tree, patch(tree, CHANGE))
 
 
-def test_line_ends_are_named(tree: Path) -> None:
-    """Prevents: a reject whose two sides look the same on the screen."""
+def test_line_endings_are_reported(tree: Path) -> None:
+    """Prevents: a reject caused by CRLF shows two blocks that look equal."""
     (tree / "csrc/a.cpp").write_bytes(BODY.replace("\n", "\r\n").encode())
-    assert "CRLF" in refusal(tree, patch(tree, CHANGE))
+    assert "CRLF" in rejection(tree, patch(tree, CHANGE))
     crlf = patch(tree, CHANGE.replace("10\n", "10\r\n").replace("9\n", "9\r\n"))
     crlf.write_bytes(crlf.read_bytes().replace(b" line 11\n", b" line 11\r\n"))
     apply_patches(tree, [crlf])
     assert b"line 9\r\nline ten\nline 11\r\n" in (tree / "csrc/a.cpp").read_bytes()
 
 
-def test_one_patch_serves_wheel_and_checkout(tree: Path) -> None:
-    """Prevents: a set of patches per kind of AITER source."""
+def test_patch_applies_to_wheel_and_checkout(tree: Path) -> None:
+    """Prevents: users must write separate patches for wheels and checkouts."""
     files = {"aiter_meta/csrc/a.cpp": BODY, "aiter/b.py": "b\n"}
     wheel = write(tree.parent / "wheel", files)
     write(tree, {"aiter/b.py": "b\n"})
     both = CHANGE + "--- a/aiter/b.py\n+++ b/aiter/b.py\n@@ -1 +1 @@\n-b\n+B\n"
-    made_in_wheel = both.replace("/csrc/", "/aiter_meta/csrc/")
-    for number, text in enumerate((both, made_in_wheel)):
+    with_wheel_paths = both.replace("/csrc/", "/aiter_meta/csrc/")
+    for number, text in enumerate((both, with_wheel_paths)):
         for root in (tree, wheel):
             copy = shutil.copytree(root, tree.parent / f"{root.name}{number}")
             touched = apply_patches(copy, [patch(tree, text)])
@@ -175,35 +175,35 @@ def test_one_patch_serves_wheel_and_checkout(tree: Path) -> None:
 
 
 @pytest.fixture
-def forest(tree: Path) -> Path:
-    """A tree of links to the checkout."""
-    folder = tree.parent / "forest"
+def symlink_tree(tree: Path) -> Path:
+    """A tree of symlinks to the checkout."""
+    folder = tree.parent / "symlink_tree"
     folder.mkdir()
     (folder / "csrc").symlink_to(tree / "csrc")
     return folder
 
 
-def test_what_links_lead_to_is_never_written(tree: Path, forest: Path) -> None:
-    """Prevents: a user's own checkout patched through a tree of links."""
+def test_symlink_targets_are_not_written(tree: Path, symlink_tree: Path) -> None:
+    """Prevents: patching a tree of symlinks changes the user's checkout."""
     before = read(write(tree, {"csrc/deep/b.cpp": BODY}))
     text = CHANGE.replace("a.cpp", "deep/b.cpp") + new_file("csrc/n.cpp", "100755", "new")
     text += "diff --git a/csrc/a.cpp b/csrc/a2.cpp\nrename from csrc/a.cpp\nrename to csrc/a2.cpp\n"
-    touched = apply_patches(forest, [patch(tree, text)])
+    touched = apply_patches(symlink_tree, [patch(tree, text)])
     assert touched == ("csrc/a.cpp", "csrc/a2.cpp", "csrc/deep/b.cpp", "csrc/n.cpp")
     assert read(tree) == before
-    assert "line ten" in (forest / "csrc/deep/b.cpp").read_text()
-    assert (forest / "csrc/a2.cpp").read_text() == BODY
-    assert not (forest / "csrc/a.cpp").exists()
-    assert os.access(forest / "csrc/n.cpp", os.X_OK)
-    assert not (forest / "csrc/a2.cpp").is_symlink()
+    assert "line ten" in (symlink_tree / "csrc/deep/b.cpp").read_text()
+    assert (symlink_tree / "csrc/a2.cpp").read_text() == BODY
+    assert not (symlink_tree / "csrc/a.cpp").exists()
+    assert os.access(symlink_tree / "csrc/n.cpp", os.X_OK)
+    assert not (symlink_tree / "csrc/a2.cpp").is_symlink()
 
 
-def test_untouched_files_stay_links(tree: Path, forest: Path) -> None:
-    """Prevents: copies of a local tree, in which an edit no longer shows."""
+def test_unpatched_files_stay_symlinks(tree: Path, symlink_tree: Path) -> None:
+    """Prevents: patching copies unpatched files, and later edits of the tree have no effect."""
     write(tree, {"csrc/b.cpp": "b\n"})
-    apply_patches(forest, [patch(tree, CHANGE)])
+    apply_patches(symlink_tree, [patch(tree, CHANGE)])
     write(tree, {"csrc/b.cpp": "edited\n"})
-    assert (forest / "csrc/b.cpp").read_text() == "edited\n"
+    assert (symlink_tree / "csrc/b.cpp").read_text() == "edited\n"
 
 
 @pytest.mark.parametrize(
@@ -240,15 +240,15 @@ def test_untouched_files_stay_links(tree: Path, forest: Path) -> None:
         (new_file("csrc/a\0b", "100644", "new"), "control characters"),
     ],
 )
-def test_what_does_not_fit_is_refused(tree: Path, text: str, found: str) -> None:
-    """Prevents: a part of a patch that is passed over in silence."""
-    message = refusal(tree, patch(tree, text))
+def test_invalid_patches_are_rejected(tree: Path, text: str, found: str) -> None:
+    """Prevents: qola silently ignores a part of a patch."""
+    message = rejection(tree, patch(tree, text))
     assert found in message
     assert "patches/0001.patch" in message
 
 
-def test_what_git_writes_applies(tree: Path) -> None:
-    """Prevents: extended headers, mail headers or signatures of git taken for something else."""
+def test_git_format_patch_output_applies(tree: Path) -> None:
+    """Prevents: extended headers, mail headers or signatures of git are parsed as changes."""
     csrc = tree / "csrc"
     old: dict[str, str | bytes] = {
         "gone.cpp": "gone\n",
@@ -285,8 +285,8 @@ def test_what_git_writes_applies(tree: Path) -> None:
     assert os.access(before / "csrc/mode.sh", os.X_OK)
 
 
-def test_a_diff_applied_gives_the_other_file() -> None:
-    """Prevents: hunks placed a line off, or at another of several equal places."""
+def test_diffs_of_random_files_apply() -> None:
+    """Prevents: hunks are applied at the wrong one of several equal places."""
     generator = random.Random(0)
     differing = 0
     for _ in range(500):
@@ -302,8 +302,8 @@ def test_a_diff_applied_gives_the_other_file() -> None:
     assert differing > 400
 
 
-def test_the_record_of_a_tree(tmp_path: Path) -> None:
-    """Prevents: a patched tree that counts as unpatched, or the other way round."""
+def test_record_of_a_tree(tmp_path: Path) -> None:
+    """Prevents: a patched tree counts as unpatched, or the reverse."""
     assert recorded_patches(tmp_path) == ()
     assert pinned_id(tmp_path) == ""
     for record, pinned in (
@@ -316,13 +316,13 @@ def test_the_record_of_a_tree(tmp_path: Path) -> None:
     assert recorded_patches(tmp_path) == (PatchPin("1.patch", "00"),)
 
 
-def test_a_repository_rule_is_told_whose_fault_it_is(
+def test_repository_rule_gets_the_exit_code_of_aiter_errors(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a patch that does not fit taken by `qola build` for an error of qola's own."""
+    """Prevents: `qola build` reports a patch that does not apply as an internal error."""
     patch(tree, CHANGE.replace("-line 10", "-line x"))
-    words = ["--patches-dir", str(tree.parent), "--display", "patches", "--place", "MODULE.bazel"]
-    code = main([*words, "--root", str(tree), "--output", str(tree.parent / "patched.json")])
+    options = ["--patches-dir", str(tree.parent), "--display", "patches", "--place", "MODULE.bazel"]
+    code = main([*options, "--root", str(tree), "--output", str(tree.parent / "patched.json")])
     assert code == AiterError.exit_code
     assert capsys.readouterr().err.startswith("qola: AiterError: the patches do not fit")
     assert not (tree.parent / "patched.json").exists()
@@ -339,17 +339,15 @@ diff --git a/3rdparty/composable_kernel/include/k.hpp b/3rdparty/composable_kern
 
 
 @pytest.mark.parametrize("prefix", ["", "aiter_meta/"])
-def test_a_patch_of_aiter_and_ck(
-    tree: Path, prefix: str, tmp_path: Path, logged: list[str]
-) -> None:
-    """Prevents: ROCm/QoLA's patches refused, which change AITER and its submodule in one file."""
+def test_patch_of_aiter_and_ck(tree: Path, prefix: str, tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: qola rejects ROCm/QoLA's patches, which change AITER and CK in one file."""
     root = tmp_path / "both"
     (root / prefix / "csrc").mkdir(parents=True)
     (root / prefix / "csrc/a.cpp").write_bytes((tree / "csrc/a.cpp").read_bytes())
     header = root / prefix / "3rdparty/composable_kernel/include/k.hpp"
     file = patch(tmp_path, CK_AND_AITER + CHANGE)
     header.parent.parent.mkdir(parents=True)
-    # An empty directory is what a checkout without submodules has.
+    # A checkout without submodules has an empty directory here.
     touched = apply_patches(root, [file], display="patches")
     assert touched == (f"{prefix}csrc/a.cpp",)
     assert logged == [
@@ -361,7 +359,7 @@ def test_a_patch_of_aiter_and_ck(
     logged.clear()
     assert len(apply_patches(root, [file])) == 2
     assert (header.read_text(), logged) == ("long k;\n", [])
-    with pytest.raises(AiterError) as error:  # there, and not as the patch has it
+    with pytest.raises(AiterError) as error:  # the file exists, with other content
         apply_patches(root, [patch(tmp_path, CK_AND_AITER, "0002.patch")])
     assert "k.hpp" in str(error.value)
 
@@ -376,14 +374,14 @@ def test_a_patch_of_aiter_and_ck(
         ),
     ],
 )
-def test_a_record_that_is_none(tmp_path: Path, text: str) -> None:
-    """Prevents: a traceback for a tree whose AITER.json is somebody else's."""
+def test_invalid_record(tmp_path: Path, text: str) -> None:
+    """Prevents: a traceback if AITER.json has an unknown format."""
     (tmp_path / "AITER.json").write_text(text)
     assert pinned_id(tmp_path) == ""
     assert recorded_patches(tmp_path) == ()
 
 
-def test_a_record_that_would_not_end(tmp_path: Path) -> None:
-    """Prevents: a command that waits for a FIFO of that name."""
+def test_record_that_is_a_fifo(tmp_path: Path) -> None:
+    """Prevents: a command blocks if AITER.json is a FIFO."""
     os.mkfifo(tmp_path / "AITER.json")
     assert (pinned_id(tmp_path), recorded_patches(tmp_path)) == ("", ())

@@ -1,4 +1,4 @@
-"""Which lines of a source count: known macros, unknown ones, and what a compiler would read."""
+"""Evaluation of #if conditions with known and unknown macros."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN = {"ON": "1", "OFF": "0", "GONE": None, "EMPTY": "", "SAME": "ON", "LOOP":
         ("defined(ON) && defined OFF && !defined(GONE)", 1),
         ("true && !false", 1),
         ("010 == 8", 1),
-        # One side decides.
+        # One operand determines the result.
         ("OFF && UNKNOWN", 0),
         ("ON || UNKNOWN", 1),
         ("ON && UNKNOWN", None),
@@ -32,7 +32,7 @@ KNOWN = {"ON": "1", "OFF": "0", "GONE": None, "EMPTY": "", "SAME": "ON", "LOOP":
         ("OFF && __has_include(<a/b.h>)", 0),
         ('ON || __has_include("b.h")', 1),
         ("defined(__has_include) && __has_include(<x>)", None),
-        # Forms that are not served decide nothing.
+        # The value of unsupported forms is unknown.
         ("EMPTY", None),
         ("LOOP", None),
         ("__has_include(<x>)", None),
@@ -43,13 +43,13 @@ KNOWN = {"ON": "1", "OFF": "0", "GONE": None, "EMPTY": "", "SAME": "ON", "LOOP":
         ("1x9", None),
     ],
 )
-def test_the_value_of_a_condition(expression: str, expected: int | None) -> None:
-    """Prevents: an #if taken for the other one, or decided by a guess."""
+def test_value_of_a_condition(expression: str, expected: int | None) -> None:
+    """Prevents: qola evaluates an #if wrongly, or guesses its value."""
     assert value(expression, KNOWN) == expected
 
 
-def test_what_is_not_known_is_not_defined_for_a_compiler() -> None:
-    """Prevents: a function under an #if of an undefined macro, which no compiler sees."""
+def test_unknown_macros_are_undefined_if_complete() -> None:
+    """Prevents: qola reads a function inside an #if of an undefined macro, which compilers skip."""
     assert value("UNKNOWN || defined(UNKNOWN)", KNOWN, complete=True) == 0
     assert value("defined(__has_include)", KNOWN, complete=True) == 1
 
@@ -93,24 +93,24 @@ m
 """
 
 
-def counting(*, complete: bool) -> dict[str, bool | None]:
+def active_lines(*, complete: bool) -> dict[str, bool | None]:
     found = lines(SOURCE, KNOWN, complete=complete)
     texts = {line.text.strip(): line.counts for line in found if not line.text.startswith("#")}
     return {text: counts for text, counts in texts.items() if text}
 
 
-def test_lines_that_count() -> None:
-    """Prevents: an include of a branch that is off called missing."""
-    guess = counting(complete=False)
+def test_active_lines() -> None:
+    """Prevents: qola reports an include of an inactive branch as missing."""
+    guess = active_lines(complete=False)
     assert {name for name, counts in guess.items() if counts is False} == set("cdfhijk")
     assert {name for name, counts in guess.items() if counts is None} == set("eg")
-    sure = counting(complete=True)
+    sure = active_lines(complete=True)
     assert {name for name, counts in sure.items() if counts} == {*"abg", "l m"}
     assert None not in sure.values()
 
 
-def test_numbers_of_lines() -> None:
-    """Prevents: an error that names a line beside the one that is wrong."""
+def test_line_numbers() -> None:
+    """Prevents: an error names the wrong line."""
     text = "/* one\ntwo */\n#if \\\nON\nhere\n#endif"
     assert [(line.number, line.text.strip()) for line in lines(text, KNOWN)] == [
         (1, ""),
@@ -122,19 +122,19 @@ def test_numbers_of_lines() -> None:
 
 
 def test_comments() -> None:
-    """Prevents: a comment in a string, or a string in a comment, taken for what it is not."""
+    """Prevents: a comment marker in a string, or a quote in a comment, is misread."""
     text = 'a("//no", \'"\') // "b\n/* c\n */ d'
     assert without_comments(text) == 'a("//no", \'"\')  \n \n d'
 
 
 def test_macros_of_flags() -> None:
-    """Prevents: -DNAME read as 0, or -U as a definition."""
+    """Prevents: qola reads -DNAME as 0, or -U as a definition."""
     flags = ["-DA", "-DB=2", "-DC=", "-UD", "-O3"]
     assert defined_by(flags) == {"A": "1", "B": "2", "C": "", "D": None}
 
 
-def test_macros_that_conditions_ask_the_value_of() -> None:
-    """Prevents: a switch of AITER's sources that nobody notices, or a word for every #ifdef."""
+def test_macros_whose_values_conditions_use() -> None:
+    """Prevents: qola misses a new switch of AITER's sources, or warns about every #ifdef."""
     text = """\
 #if FAV2_ON && !defined(X) && __gfx950__ > 1
 #elif \\

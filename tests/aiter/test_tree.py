@@ -1,4 +1,4 @@
-"""Reading AITER trees: the real one, and small ones of the later configuration generations."""
+"""Reading of AITER trees: the pinned wheel, and small trees of later configuration formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CK = "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d %s --receipt 600 --outpu
 
 
 def fwd_entry(**changes: Any) -> dict[str, Any]:
-    """Return libmha_fwd as the trees around d32b0cb write it."""
+    """Return libmha_fwd as trees around d32b0cb define it."""
     entry: dict[str, Any] = {
         "srcs": [
             "f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'",
@@ -43,7 +43,7 @@ def fwd_entry(**changes: Any) -> dict[str, Any]:
 
 
 def make_tree(root: Path, entry: dict[str, Any], *, header: str = "", core: str = "") -> Path:
-    """Write a checkout that holds no more than what `entry` speaks of."""
+    """Write a checkout that contains only the files that `entry` references."""
     files = {
         "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),
         "aiter/jit/core.py": core,
@@ -63,7 +63,7 @@ def failing(tree: AiterTree, **arguments: Any) -> str:
 
 
 def test_wheel(aiter_tree: Path) -> None:
-    """Prevents: the pinned wheel read as something it is not."""
+    """Prevents: qola misreads the configuration of the pinned wheel."""
     tree = read_tree(aiter_tree)
     assert (tree.generation, tree.meta_dir) == ("wheel", "aiter_meta")
     assert tree.version.startswith("0.1.7")
@@ -92,8 +92,8 @@ def test_wheel(aiter_tree: Path) -> None:
     assert filter_option == "*@*_ndeterministic@*_nbias*_dropout*_ndeterministic*"
 
 
-def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
-    """Prevents: an entry of the real file that the evaluator or the reader cannot take."""
+def test_every_module_of_the_wheel_is_read(aiter_tree: Path) -> None:
+    """Prevents: the evaluator or the reader rejects an entry of the wheel's configuration."""
     tree = read_tree(aiter_tree)
     for name in tree.module_names():
         tree.module(name)
@@ -107,7 +107,7 @@ def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
 
 
 def test_sources_generation(tmp_path: Path) -> None:
-    """Prevents: trees around d32b0cb, whose entry points are sources, taken for a wheel."""
+    """Prevents: qola reads trees around d32b0cb, whose entry points are sources, as a wheel."""
     tree = read_tree(make_tree(tmp_path, fwd_entry(is_experimental="False")))
     assert (tree.generation, tree.meta_dir, tree.version) == ("cpp_itfs", "", "")
     module = tree.module("libmha_fwd")
@@ -121,12 +121,12 @@ def test_sources_generation(tmp_path: Path) -> None:
 
 
 def test_asm_codegen_generation(tmp_path: Path) -> None:
-    """Prevents: trees around 33f2e6af, with one code generator for all archs, not recognised."""
+    """Prevents: qola does not detect trees around 33f2e6af, with one generator for all archs."""
     command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_v3_fwd --output_dir {{}}'"
     entry = fwd_entry(
         blob_gen_cmd=[CK % "fwd", command],
         third_party=["'composable_kernel'"],
-        # Plain text, as AITER has it, or an expression.
+        # Plain text as in AITER, or an expression.
         flags_extra_hip_per_source={"device.cu": ["-D__HIPCC_RTC__", "'-DA'"]},
     )
     tree = read_tree(make_tree(tmp_path, entry))
@@ -139,8 +139,8 @@ def test_asm_codegen_generation(tmp_path: Path) -> None:
     assert module.flags_hip_per_source == (("device.cu", ("-D__HIPCC_RTC__", "-DA")),)
 
 
-def test_only_the_module_asked_for_is_evaluated(tmp_path: Path) -> None:
-    """Prevents: an entry nobody builds keeping others from being built."""
+def test_only_requested_modules_are_evaluated(tmp_path: Path) -> None:
+    """Prevents: an invalid entry blocks builds of other modules."""
     root = make_tree(tmp_path, fwd_entry())
     path = root / "aiter/jit/optCompilerConfig.json"
     entries = {**json.loads(path.read_text()), "bad": {"srcs": ["exec('x')"]}}
@@ -151,7 +151,7 @@ def test_only_the_module_asked_for_is_evaluated(tmp_path: Path) -> None:
 
 
 def test_later_tuning_tables(tmp_path: Path) -> None:
-    """Prevents: `AITER_CONFIGS.NAME` of later trees unknown, or a merged table taken for a file."""
+    """Prevents: `AITER_CONFIGS.NAME` is unknown, or a merged table counts as a file."""
     core = (
         "class AITER_CONFIG:\n"
         "    @property\n"
@@ -180,7 +180,7 @@ def test_later_tuning_tables(tmp_path: Path) -> None:
 
 
 def test_overrides_replace_values(tmp_path: Path) -> None:
-    """Prevents: manifest keys that replace AITER's own being ignored, or misread as code."""
+    """Prevents: qola ignores manifest keys that replace AITER's, or evaluates them as code."""
     tree = read_tree(make_tree(tmp_path, fwd_entry()))
     module = tree.module(
         "libmha_fwd",
@@ -196,8 +196,8 @@ def test_overrides_replace_values(tmp_path: Path) -> None:
     assert module.flags_hip_per_source == (("a.cu", ("-DA",)),)
 
 
-def test_all_findings_of_an_entry_at_once(tmp_path: Path) -> None:
-    """Prevents: a bad entry corrected one error per run."""
+def test_all_errors_of_an_entry_are_reported(tmp_path: Path) -> None:
+    """Prevents: a user corrects an invalid entry one error per run."""
     entry = fwd_entry(
         srcs=["f'{AITER_CSRC_DIR}/absent.cu'"],
         flags_extra_hip=["__import__('os')"],
@@ -208,13 +208,13 @@ def test_all_findings_of_an_entry_at_once(tmp_path: Path) -> None:
         flags_extra_hip_per_source=["x"],
         blob_gen_cmd=["'\"unclosed'", "f'{CK_DIR}/absent.py'"],
     )
-    # The generation is told by a text that stays: CK's command in another key.
+    # The second module keeps the CK command by which qola detects the generation.
     tree = read_tree(make_tree(tmp_path, fwd_entry()))
     config = tmp_path / "aiter/jit/optCompilerConfig.json"
     config.write_text(json.dumps({"libmha_fwd": entry, "libmha_x": fwd_entry()}))
     tree = read_tree(tmp_path)
     text = failing(tree)
-    for part in (
+    for expected in (
         "libmha_fwd.srcs",
         "csrc/absent.cu is not in the tree",
         "libmha_fwd.flags_extra_hip",
@@ -227,15 +227,15 @@ def test_all_findings_of_an_entry_at_once(tmp_path: Path) -> None:
         "No closing quotation",
         "absent.py is not in the tree",
     ):
-        assert part in text
+        assert expected in text
 
 
 @pytest.mark.parametrize(
     "path",
     ["/etc", "../x", "csrc/../../x", "f'{AITER_META_DIR}/../x'", "x" * 300, "y/" * 900, "fifo"],
 )
-def test_paths_of_an_entry_lie_in_the_tree(tmp_path: Path, path: str) -> None:
-    """Prevents: headers, sources or a generator of the machine in a library of the tree."""
+def test_paths_of_an_entry_are_inside_the_tree(tmp_path: Path, path: str) -> None:
+    """Prevents: a library uses headers, sources or a generator outside of the tree."""
     root = make_tree(tmp_path / "tree", fwd_entry())
     (tmp_path / "x").mkdir()
     os.mkfifo(root / "fifo")
@@ -249,15 +249,15 @@ def test_paths_of_an_entry_lie_in_the_tree(tmp_path: Path, path: str) -> None:
     "text", ["'a\\nb'", "'\\x1b[2J'", "'\\ud800'", "'a\\u202eb'.split('a')[1]"]
 )
 def test_values_have_no_control_characters(tmp_path: Path, text: str) -> None:
-    """Prevents: a flag that ends a line of the lazy library's index, or of a BUILD file."""
+    """Prevents: a flag breaks a line of the lazy library's index or of a BUILD file."""
     tree = read_tree(make_tree(tmp_path, fwd_entry(flags_extra_hip=[text])))
     with pytest.raises(AiterError, match=r"flags_extra_hip(.|\n)*the character U\+"):
         tree.module("libmha_fwd")
 
 
 @pytest.mark.parametrize("file", ["aiter/jit/optCompilerConfig.json", "aiter/_version.py"])
-def test_files_of_a_tree_are_files(tmp_path: Path, file: str) -> None:
-    """Prevents: a plan that waits for a FIFO, or reads a device."""
+def test_files_of_a_tree_are_regular(tmp_path: Path, file: str) -> None:
+    """Prevents: a plan blocks on a FIFO or reads a device."""
     root = make_tree(tmp_path, fwd_entry())
     (root / file).unlink(missing_ok=True)
     os.mkfifo(root / file)
@@ -269,7 +269,7 @@ def test_files_of_a_tree_are_files(tmp_path: Path, file: str) -> None:
 
 
 def test_names_of_tables_are_not_patterns(tmp_path: Path) -> None:
-    """Prevents: a name in core.py that searches directories beside the tree's, or a traceback."""
+    """Prevents: a table name in core.py matches files outside the tree, or gives a traceback."""
     core = "X = get_config_file('X', 'd', '**/../x**')\nY = get_config_file('Y', 'd', '*')\n"
     root = make_tree(tmp_path, fwd_entry(), core=core)
     (root / "aiter/configs/model_configs").mkdir(parents=True)
@@ -277,8 +277,8 @@ def test_names_of_tables_are_not_patterns(tmp_path: Path) -> None:
     assert read_tree(root).module("libmha_fwd").srcs
 
 
-def test_files_with_odd_names_are_refused(tmp_path: Path) -> None:
-    """Prevents: a name that no plan can hold, found out when plan.json is written."""
+def test_file_names_that_are_not_utf8_are_rejected(tmp_path: Path) -> None:
+    """Prevents: a file name that is not UTF-8 fails only when qola writes plan.json."""
     root = make_tree(tmp_path, fwd_entry())
     (root / "aiter/configs").mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(root) + b"/aiter/configs/a\xff.csv")).touch()
@@ -287,20 +287,20 @@ def test_files_with_odd_names_are_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_module(tmp_path: Path) -> None:
-    """Prevents: a misspelt module without a list of those there are."""
+    """Prevents: an error about a misspelt module does not list the modules of the tree."""
     tree = read_tree(make_tree(tmp_path, fwd_entry()))
     with pytest.raises(AiterError, match=r"no module libmha_fvd(.|\n)*one of libmha_fwd"):
         tree.module("libmha_fvd")
 
 
 def test_not_an_aiter_tree(tmp_path: Path) -> None:
-    """Prevents: a wrong path failing later and elsewhere."""
+    """Prevents: a wrong path causes an error later, in another step."""
     with pytest.raises(AiterError, match=r"no aiter/jit/optCompilerConfig\.json"):
         read_tree(tmp_path)
 
 
-def test_a_tree_without_composable_kernel(tmp_path: Path) -> None:
-    """Prevents: a submodule that is missing told later, or asked for by modules without it."""
+def test_tree_without_composable_kernel(tmp_path: Path) -> None:
+    """Prevents: a missing submodule fails late, or fails modules that do not use CK."""
     make_tree(tmp_path, fwd_entry())
     (tmp_path / GENERATE).unlink()
     tree = read_tree(tmp_path)
@@ -308,8 +308,8 @@ def test_a_tree_without_composable_kernel(tmp_path: Path) -> None:
     assert "git clone --recurse-submodules" in failing(tree)
     (tmp_path / ".git").mkdir()
     assert f"git -C {tmp_path} submodule update --init --recursive" in failing(tree)
-    alone = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", ("hsa/codegen.py -m x",))])
-    assert alone.include_dirs == ()
+    without_ck = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", ("hsa/codegen.py -m x",))])
+    assert without_ck.include_dirs == ()
 
 
 CORE = """\
@@ -349,40 +349,40 @@ def build_module(flags):
     ],
 )
 def test_forms_of_a_macro(value: str, before: str, found: str | None) -> None:
-    """Prevents: a macro missing because core.py writes its default in another way."""
+    """Prevents: a macro is missing because core.py writes its default in another form."""
     assert dict(core_defines(DEFINE % (value, before))).get("ON") == found
 
 
-def test_a_macros_variable_is_one_of_its_function() -> None:
-    """Prevents: a macro with the value of another function's variable of the same name."""
+def test_macro_value_comes_from_its_function() -> None:
+    """Prevents: a macro gets the value of a variable with this name in another function."""
     other = 'def other():\n    on = int(os.environ.get("ON", "0"))\n'
     core = DEFINE % ('int(os.environ.get("ON", "1"))', "")
     assert core_defines(other + core) == core_defines(core + other) == (("ON", "1"),)
     assert core_defines(other + DEFINE % ("compute()", "")) == ()
 
 
-def test_what_core_adds_to_every_module(tmp_path: Path) -> None:
-    """Prevents: a library whose sources do without Composable Kernel because a macro is missing."""
+def test_macros_of_core_are_added_to_modules(tmp_path: Path) -> None:
+    """Prevents: a library compiles without Composable Kernel because a macro is missing."""
     assert core_defines(CORE) == (("ENABLE_CK", "1"),)
     assert core_defines("no Python (") == core_defines("x = 1") == ()
     tree = read_tree(make_tree(tmp_path, fwd_entry(), core=CORE))
     assert tree.module("libmha_fwd").flags_cc == ("-DENABLE_CK=1",)
-    own = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=0",))])
-    assert own.flags_cc == ("-DENABLE_CK=0",)
+    overridden = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=0",))])
+    assert overridden.flags_cc == ("-DENABLE_CK=0",)
 
 
-def test_a_tree_without_composable_kernel_is_built_without(tmp_path: Path) -> None:
-    """Prevents: 80 of 124 modules refused since their headers ask for CK's, as AITER's do not."""
+def test_tree_without_composable_kernel_disables_it(tmp_path: Path) -> None:
+    """Prevents: without CK, 80 of 124 modules fail because their headers include CK."""
     root = make_tree(tmp_path, fwd_entry(blob_gen_cmd="''"), core=CORE)
     (root / GENERATE).unlink()
     tree = read_tree(root)
     assert tree.module("libmha_fwd").flags_cc == ("-DENABLE_CK=0",)
-    own = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=1",))])
-    assert own.flags_cc == ("-DENABLE_CK=1",)
+    overridden = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=1",))])
+    assert overridden.flags_cc == ("-DENABLE_CK=1",)
 
 
 def test_unknown_keys(tmp_path: Path) -> None:
-    """Prevents: a key that nobody follows passed over where it asks for something."""
+    """Prevents: qola ignores an unknown key that has a value."""
     root = make_tree(tmp_path, fwd_entry(later="''", more=[]))
     tree = read_tree(root)
     assert tree.unknown_keys() == {"libmha_fwd": ("later", "more")}
@@ -392,7 +392,7 @@ def test_unknown_keys(tmp_path: Path) -> None:
 
 
 def test_modules_that_define_a_macro(tmp_path: Path) -> None:
-    """Prevents: an unknown macro without a word of what AITER does with it."""
+    """Prevents: a report of an unknown macro does not name the AITER modules that define it."""
     tree = read_tree(make_tree(tmp_path, fwd_entry(flags_extra_cc=["'-DFAV9_ON=1'"])))
     assert tree.modules_that_define("FAV9_ON") == ("libmha_fwd",)
     assert tree.modules_that_define("FAV9") == ()
@@ -404,7 +404,7 @@ def test_modules_that_define_a_macro(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[]", "a list"),
         ('{"a": 1}', "a JSON object of objects"),
-        # Neither RecursionError nor all memory.
+        # No RecursionError, and no excessive memory.
         *((text, "error: aiter/jit") for text in ("[" * 100_000, "{}" + " " * (5 << 20))),
         *((text, "error: aiter/jit") for text in ('{"a": ' * 5000, "1" * 5000)),
     ],
@@ -419,22 +419,22 @@ def test_broken_configuration(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_unknown_generation(tmp_path: Path) -> None:
-    """Prevents: a configuration of a generation never seen, planned on a guess."""
+    """Prevents: qola guesses the meaning of an unknown configuration format."""
     root = make_tree(tmp_path, fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"]))
     with pytest.raises(AiterError, match="wheels, around d32b0cb or 33f2e6af"):
         read_tree(root)
 
 
-def test_a_core_that_is_no_text(tmp_path: Path) -> None:
-    """Prevents: a traceback on a damaged core.py, or the macros that it defines left out."""
+def test_core_file_that_is_not_utf8(tmp_path: Path) -> None:
+    """Prevents: a damaged core.py causes a traceback, or its macros are left out."""
     root = make_tree(tmp_path, fwd_entry())
     (root / "aiter/jit/core.py").write_bytes(b"# \xff\n")
     with pytest.raises(AiterError, match=r"aiter/jit/core\.py(.|\n)*cannot be read: 'utf-8'"):
         read_tree(root)
 
 
-def test_a_link_to_nothing_makes_nothing_part_of_the_tree(tmp_path: Path) -> None:
-    """Prevents: a tree that names any directory of the machine as its own by a link there."""
+def test_symlinks_do_not_extend_the_tree(tmp_path: Path) -> None:
+    """Prevents: a symlink makes any directory of the machine part of the tree."""
     outside = tmp_path / "outside"
     outside.mkdir()
     root = make_tree(tmp_path / "tree", fwd_entry())

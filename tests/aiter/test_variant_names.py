@@ -1,4 +1,4 @@
-"""The names by which AITER's Python imports variants of modules."""
+"""The names by which AITER's Python code imports variants of modules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def norm(q): ...
 
 
 def test_names_of_all_branches(tmp_path: Path) -> None:
-    """Prevents: a call for which AITER compiles a module, though another one has its kernels."""
+    """Prevents: AITER compiles a variant although a prebuilt module contains its kernels."""
     root = write_later_tree(tmp_path)
     (root / "aiter/ops").mkdir()
     (root / "aiter/ops/mha.py").write_text(OPS, "utf-8")
@@ -54,7 +54,7 @@ def test_names_of_all_branches(tmp_path: Path) -> None:
 
 
 def test_names_of_the_wheel(aiter_tree: Path) -> None:
-    """Prevents: names of a real tree that are read no longer."""
+    """Prevents: qola no longer finds variant names in the wheel."""
     found = variant_names(read_tree(aiter_tree))
     assert "mha_fwd_bf16_nbias_mask_lse_ndropout" in found["module_mha_fwd"]
     assert len(found["module_mha_fwd"]) == 3 * 3 * 2 * 2 * 2

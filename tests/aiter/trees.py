@@ -1,4 +1,4 @@
-"""A small AITER tree, a patch of it, and its wheel in the only index that pip sees."""
+"""A small AITER tree, a patch for it, and an index from which pip installs its wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATCH = """\
 
 
 def write_wheel(index: Path, package: str, version: str) -> Path:
-    """Write a wheel of the tree, with AITER's form of it, into a directory."""
+    """Write a wheel of the tree, laid out like AITER's wheels, into a directory."""
     stem = f"{package.replace('-', '_')}-{version}"
     files = {
         name if name.startswith("aiter/") else f"aiter_meta/{name}": FILES[name] for name in FILES
@@ -43,7 +43,7 @@ def write_wheel(index: Path, package: str, version: str) -> Path:
 
 
 def use_index(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
-    """Let this process's pip find wheels in a directory only."""
+    """Restrict pip in this process to the wheels of one directory."""
     pytest.importorskip("pip", reason="needs pip for this Python")
     settings = {"NO_INDEX": "1", "FIND_LINKS": str(index), "CONFIG_FILE": "/dev/null"}
     for key, value in settings.items():
