@@ -32,10 +32,10 @@ def test_every_direction_equals_upstream(report: Report) -> None:
     )
     assert levels["fwd"]["rows"] == levels["fwd"]["kernels"] == 5480
     assert {600, 700} <= {*levels["bwd"]["receipts"]}
-    same = {check.of: check.facts for check in report.checks if check.name == "rendered"}
-    assert same.keys() == levels.keys()
+    rendered = {check.of: check.facts for check in report.checks if check.name == "rendered"}
+    assert rendered.keys() == levels.keys()
     # Each count: the dispatch and all kernels; for the backward, the kernels of one arch.
-    assert {name: facts["files"] for name, facts in same.items()} == {
+    assert {name: facts["files"] for name, facts in rendered.items()} == {
         "fwd": 5481,
         "fwd_splitkv": 1081,
         "batch_prefill": 129,

@@ -47,9 +47,9 @@ def _outside(content: str) -> Callable[[Path], object]:
     """Return a function that writes a symlink to an outside directory, which links back."""
 
     def make(root: Path) -> None:
-        beside = write(root.parent / f"{root.name}.beside", {"x.h": content})
-        (beside / "back").symlink_to(root)
-        (root / "l").symlink_to(beside)
+        outside = write(root.parent / f"{root.name}.beside", {"x.h": content})
+        (outside / "back").symlink_to(root)
+        (root / "l").symlink_to(outside)
 
     return make
 

@@ -14,7 +14,7 @@ import pytest
 
 from qola.layout import RECORD
 from tests.fuzz.fuzzing import fuzz
-from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, a_user
+from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, make_user
 from tests.support.folders import read
 
 FILES = ("open", "os.", "shutil.", "tempfile.", "fcntl.")
@@ -73,7 +73,7 @@ def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
     """A user, and a bundle of what they want, signed by key k."""
-    with a_user(tmp_path, monkeypatch, capsys) as someone:
+    with make_user(tmp_path, monkeypatch, capsys) as someone:
         yield someone
 
 

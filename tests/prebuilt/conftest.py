@@ -1,4 +1,4 @@
-"""What the tests of prebuilt bundles share."""
+"""Fixtures of the tests of prebuilt bundles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.prebuilt.users import User, a_user
+from tests.prebuilt.users import User, make_user
 
 
 @pytest.fixture
 def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    with a_user(tmp_path, monkeypatch, capsys) as someone:
-        yield someone
+    """A user whose bundle is published and signed by key k."""
+    with make_user(tmp_path, monkeypatch, capsys) as new_user:
+        yield new_user

@@ -1,4 +1,4 @@
-"""Archives that no bundle's maker wrote: refused in bounds of time and memory, in every form."""
+"""Invalid archives: unpacking rejects them in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_refused(tmp_path: Path, what: str) -> None:
-    """Prevents: a traceback, half a bundle, or gigabytes of memory, for some bytes of a server."""
-    (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(BAD[what], 1))
+@pytest.mark.parametrize("case", BAD)
+def test_invalid_archives_are_rejected(tmp_path: Path, case: str) -> None:
+    """Prevents: an archive causes a traceback, writes outside files or uses gigabytes of memory."""
+    (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(BAD[case], 1))
     tracemalloc.start()
     try:
         with pytest.raises(PrebuiltError) as caught:
@@ -97,25 +97,25 @@ def test_refused(tmp_path: Path, what: str) -> None:
     assert not {path.name for path in tmp_path.iterdir()} - {"bad.tar.gz", "out"}
 
 
-def test_taken(tmp_path: Path) -> None:
-    """Prevents: archives of tar programs that qola does not write itself, refused."""
-    long = "include/" + "n" * 120 + "/ü.h"
+def test_formats_of_tar_programs(tmp_path: Path) -> None:
+    """Prevents: qola rejects archives of other tar programs."""
+    long_name = "include/" + "n" * 120 + "/ü.h"
     for kind in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w:gz", format=kind) as archive:
-            for name in ("lib/a.so", long):
-                told = tarfile.TarInfo(name)
-                told.size, told.mtime, told.uname = 600, 1_700_000_000, "somebody"
-                archive.addfile(told, io.BytesIO(b"x" * 600))
+            for name in ("lib/a.so", long_name):
+                member = tarfile.TarInfo(name)
+                member.size, member.mtime, member.uname = 600, 1_700_000_000, "somebody"
+                archive.addfile(member, io.BytesIO(b"x" * 600))
         (tmp_path / "good.tar.gz").write_bytes(data.getvalue())
         found = unpack(tmp_path / "good.tar.gz", tmp_path / str(kind), 1200, "here")
         assert {name: path.read_bytes() for name, path in found.items()} == dict.fromkeys(
-            ("lib/a.so", long), b"x" * 600
+            ("lib/a.so", long_name), b"x" * 600
         )
 
 
-def test_names_that_nobody_takes(tmp_path: Path) -> None:
-    """Prevents: a bundle that is published, and refused by everybody who fetches it."""
+def test_invalid_names_are_not_packed(tmp_path: Path) -> None:
+    """Prevents: qola publishes a bundle that every fetch rejects."""
     write(tmp_path / "bundle", {"lib/a\nb.so": "x"})
     with pytest.raises(BundleError, match=r"a\\nb.so"):
         pack_bundle(tmp_path / "bundle", tmp_path / "a.tar.gz")

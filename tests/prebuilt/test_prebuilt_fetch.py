@@ -1,4 +1,4 @@
-"""qola fetch and qola build with prebuilt bundles, from directories and real HTTP servers."""
+"""qola fetch and qola build with prebuilt bundles from directories and HTTP servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TE_NAME = "rocm-7_aiter-" + "c" * 40
     ],
 )
 def test_from_a_directory(user: User, command: str, summary: str) -> None:
-    """Prevents: a bundle that is there and not found, or compiled; a record without its origin."""
+    """Prevents: qola misses or rebuilds a published bundle, or does not record its source."""
     out, err = user.run(command, "published", SIGNED)
     assert f"prebuilt {user.key.text} from {user.published}" in err
     assert "only its digest" not in err
@@ -55,8 +55,8 @@ def test_from_a_directory(user: User, command: str, summary: str) -> None:
     assert list(read(user.output)) == ["include/qola_config.h", LIBRARY_FILE, "manifest.json"]
 
 
-def test_an_archive_of_an_earlier_build(user: User) -> None:
-    """Prevents: an archive of other kernels than the libraries have; --static passed over."""
+def test_static_archive_of_an_earlier_build(user: User) -> None:
+    """Prevents: an outdated static archive stays next to new libraries; qola ignores --static."""
     earlier = dict.fromkeys(("lib/libqola_left.a", "lib/cmake/qola/qola-static.cmake"), "1")
     write(user.output, earlier)
     user.fetch("published", "--static", code=9)
@@ -66,23 +66,25 @@ def test_an_archive_of_an_earlier_build(user: User) -> None:
 
 
 def test_from_a_server_and_then_from_the_cache(user: User) -> None:
-    """Prevents: a bundle downloaded twice; an offline machine that asks servers."""
+    """Prevents: qola downloads a bundle twice, or contacts servers when offline."""
     server = user.serve()
-    said = user.fetch(server.url)
-    assert f"from {server.url}; only its digest was checked: no public key is configured" in said
-    asked = len(server.requests)
+    log_text = user.fetch(server.url)
+    assert (
+        f"from {server.url}; only its digest was checked: no public key is configured" in log_text
+    )
+    request_count = len(server.requests)
     shutil.rmtree(user.output)
     assert "from the cache of downloads" in user.fetch(server.url, "--offline")
-    assert len(server.requests) == asked
-    # With a key it is not enough that nobody signed what is there.
+    assert len(server.requests) == request_count
+    # The cached copy is unsigned, so a public key requires a new request.
     user.fetch(server.url, SIGNED)
-    assert len(server.requests) > asked
-    # Signed now, it needs nobody.
+    assert len(server.requests) > request_count
+    # The cached copy is signed now, so no request is necessary.
     user.fetch(server.url, SIGNED, "--offline")
 
 
-def test_a_source_that_is_gone(user: User) -> None:
-    """Prevents: success that reads as if the source had answered, or as if something were built."""
+def test_source_without_the_bundle_after_a_fetch(user: User) -> None:
+    """Prevents: the summary names the source or a build although qola used the cache."""
     server = user.serve()
     user.fetch(server.url)
     server.content.clear()
@@ -94,106 +96,106 @@ def test_a_source_that_is_gone(user: User) -> None:
 
 
 def test_offline_without_a_download(user: User) -> None:
-    """Prevents: requests of a machine that shall make none; directories taken for servers."""
+    """Prevents: --offline sends requests, or ignores directories."""
     server = user.serve()
-    said = user.fetch(server.url, "--offline", code=9)
-    assert f"{server.url}: not asked: offline" in said
+    error_text = user.fetch(server.url, "--offline", code=9)
+    assert f"{server.url}: not asked: offline" in error_text
     user.fetch(server.url, "published", "--offline")
     assert not server.requests
 
 
-def test_nobody_has_it(user: User) -> None:
-    """Prevents: a miss without key and places that were asked; an output directory of it."""
+def test_miss(user: User) -> None:
+    """Prevents: a miss omits the key or the sources, or creates an output directory."""
     empty = user.serve({})
     assert f"{empty.url}: not there" in user.fetch(empty.url, code=9)
-    # Somebody who does not answer may have it.
-    said = user.fetch(empty.url, "nowhere", code=12)
-    for words in (user.key.text, f"{empty.url}: not there", "nowhere: no such directory"):
-        assert words in said
+    # A source that does not respond may have the bundle: another exit code.
+    error_text = user.fetch(empty.url, "nowhere", code=12)
+    for expected in (user.key.text, f"{empty.url}: not there", "nowhere: no such directory"):
+        assert expected in error_text
     assert not user.output.exists()
     assert "no source to ask" in user.fetch(code=9)
 
 
 def test_mirrors(user: User) -> None:
-    """Prevents: a fetch that fails with the first mirror, or takes part of its file."""
+    """Prevents: a fetch fails with the first mirror, or installs a part of its file."""
     broken, empty, server = user.serve(), user.serve({}), user.serve()
     broken.content[f"/{user.archive}"] = bytes(len(server.content[f"/{user.archive}"]))
     broken.faults[f"/{user.archive}"] = Fault(cut=2000, times=99)
-    gone = "http://127.0.0.1:9"
-    said = user.fetch(gone, empty.url, broken.url, server.url)
-    for words in (f"{gone}: ", "refused", f"{broken.url}: ", f"from {server.url}"):
-        assert words in said
+    unreachable = "http://127.0.0.1:9"
+    log_text = user.fetch(unreachable, empty.url, broken.url, server.url)
+    for expected in (f"{unreachable}: ", "refused", f"{broken.url}: ", f"from {server.url}"):
+        assert expected in log_text
     assert empty.paths() == [f"/{user.record}"]
     assert (user.output / LIBRARY_FILE).read_bytes() == LIBRARY
     assert not list((user.directory / "cache").rglob("*.arrived"))
 
 
-def test_wrong_bytes(user: User) -> None:
-    """Prevents: a damaged bundle installed, or passed over in silence for a mirror or a build."""
+def test_wrong_digest(user: User) -> None:
+    """Prevents: qola installs a damaged bundle, or silently uses a mirror or a build instead."""
     server, good = user.serve(), user.serve()
-    right = server.content[f"/{user.archive}"]
-    wrong = server.content[f"/{user.archive}"] = bytes([*right[:-1], right[-1] ^ 1])
+    correct = server.content[f"/{user.archive}"]
+    wrong = server.content[f"/{user.archive}"] = bytes([*correct[:-1], correct[-1] ^ 1])
     for run in (user.fetch, user.build):
-        said = run(server.url, good.url, code=10)
-        assert "wrong digest" in said
-        assert f"{server.url}/{user.archive}" in said
-        assert all(hashlib.sha256(data).hexdigest() in said for data in (right, wrong))
+        error_text = run(server.url, good.url, code=10)
+        assert "wrong digest" in error_text
+        assert f"{server.url}/{user.archive}" in error_text
+        assert all(hashlib.sha256(data).hexdigest() in error_text for data in (correct, wrong))
         assert not user.output.exists()
     assert not good.requests
-    # Nothing of it is left that a later fetch would take.
+    # A later fetch does not use the damaged download.
     user.fetch(good.url)
 
 
-def test_a_larger_file_than_recorded(user: User) -> None:
-    """Prevents: a server that fills the disk."""
+def test_archive_larger_than_recorded(user: User) -> None:
+    """Prevents: a server fills the disk."""
     server = user.serve()
     server.content[f"/{user.archive}"] += b"more"
     assert "more than" in user.fetch(server.url, code=10)
 
 
 def test_unsigned_and_wrongly_signed(user: User) -> None:
-    """Prevents: a bundle that nobody vouches for, where somebody has to."""
+    """Prevents: qola installs an unsigned or wrongly signed bundle although a key is configured."""
     server = user.serve()
-    right = server.content.pop(f"/{user.signature}")
+    valid_signature = server.content.pop(f"/{user.signature}")
     assert "no signature" in user.fetch(server.url, SIGNED, code=10)
-    server.content[f"/{user.signature}"] = right
+    server.content[f"/{user.signature}"] = valid_signature
     server.content[f"/{user.record}"] += b" "
     assert "not of this key and record" in user.fetch(server.url, SIGNED, code=10)
     assert not user.output.exists()
     assert f"/{user.archive}" not in server.paths(), "fetched before it was known who made it"
 
 
-def test_the_record_of_another_bundle(user: User) -> None:
-    """Prevents: a signed bundle of another kind under this one's name."""
+def test_record_of_another_bundle(user: User) -> None:
+    """Prevents: qola installs a signed bundle of another key under this key's name."""
     other = replace(user.key, ruleset="x")
     user.put("other", key=other)
     shutil.copy(user.published / record_name(other.text), user.published / user.record)
-    said = user.fetch("published", code=10)
-    for words in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
-        assert words in said
+    error_text = user.fetch("published", code=10)
+    for expected in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
+        assert expected in error_text
 
 
-def test_a_damaged_copy_in_the_cache(user: User) -> None:
-    """Prevents: a bad disk that makes every fetch fail, or is believed."""
+def test_damaged_copy_in_the_cache(user: User) -> None:
+    """Prevents: qola uses a damaged cached copy, or every later fetch fails."""
     server = user.serve()
     user.fetch(server.url)
     (copy,) = (user.directory / "cache/qola/prebuilt").glob(f"*/{user.archive}")
     copy.write_bytes(b"damaged")
-    said = user.fetch(server.url, "--offline", code=10)
-    assert hashlib.sha256(b"damaged").hexdigest() in said
+    error_text = user.fetch(server.url, "--offline", code=10)
+    assert hashlib.sha256(b"damaged").hexdigest() in error_text
     assert "the copy in the cache is not used" in user.fetch(server.url)
 
 
-def test_an_archive_that_lacks_a_library(user: User) -> None:
-    """Prevents: an output directory without what the manifest asks for."""
+def test_archive_without_a_library(user: User) -> None:
+    """Prevents: the output directory lacks a library of the manifest."""
     (user.directory / "other" / LIBRARY_FILE).unlink()
     user.put("other", overwrite=True)
     assert "no library of libmha_fwd" in user.fetch("published", code=10)
     assert not user.output.exists()
 
 
-def test_earlier_files_stay_when_it_fails(user: User) -> None:
-    """Prevents: an output directory half of one bundle and half of another."""
+def test_failed_fetch_keeps_earlier_files(user: User) -> None:
+    """Prevents: a failed fetch leaves files of two bundles in the output directory."""
     user.fetch("published")
     before = read(user.output)
     user.put("other", overwrite=True)
@@ -205,7 +207,7 @@ def test_earlier_files_stay_when_it_fails(user: User) -> None:
 
 
 def test_published_twice(user: User) -> None:
-    """Prevents: the same bundle uploaded again; another one put over it by mistake."""
+    """Prevents: qola uploads an identical bundle again, or overwrites a different one."""
     assert not user.put("bundle"), "the same was written again"
     with pytest.raises(PrebuiltError, match="the same inputs give the same bytes"):
         user.put("other")
@@ -213,38 +215,38 @@ def test_published_twice(user: User) -> None:
     assert not user.put("other")
 
 
-@pytest.mark.parametrize("harm", ["gone", "another", "unsigned"])
-def test_publishing_again_heals(user: User, harm: str) -> None:
-    """Prevents: a broken publication that "there already" keeps broken for ever."""
+@pytest.mark.parametrize("damage", ["gone", "another", "unsigned"])
+def test_publishing_again_repairs(user: User, damage: str) -> None:
+    """Prevents: a broken publication stays broken because qola reports "there already"."""
     archive = user.published / user.archive
-    if harm == "another":
+    if damage == "another":
         archive.write_bytes(archive.read_bytes()[::-1])
     else:
-        (archive if harm == "gone" else user.published / user.signature).unlink()
-    user.fetch("published", SIGNED, code=9 if harm == "gone" else 10)
+        (archive if damage == "gone" else user.published / user.signature).unlink()
+    user.fetch("published", SIGNED, code=9 if damage == "gone" else 10)
     assert user.put("bundle")
     user.fetch("published", SIGNED)
     assert not user.put("bundle")
 
 
 def test_published_to_a_server(user: User) -> None:
-    """Prevents: a record that is there before its archive; uploads that nobody can fetch."""
+    """Prevents: a server lists a record before its archive, or an upload cannot be fetched."""
     server, archive = user.serve({}), user.directory / "archive.tar.gz"
-    packed = pack_bundle(user.directory / "bundle", archive)
+    packed_archive = pack_bundle(user.directory / "bundle", archive)
     secret = signature.read_secret_key(user.directory / "k.key", "")
     target = HttpSource(f"{server.url}/team/", Transport("secret", retry=RETRY))
-    assert publish(user.key, archive, packed, target, secret, overwrite=False).written
+    assert publish(user.key, archive, packed_archive, target, secret, overwrite=False).written
     puts = [request.path for request in server.requests if request.method == "PUT"]
     names = (user.archive, f"{user.archive}.sha256", user.signature, user.record)
     assert puts == [f"/team/{name}" for name in names]
     user.fetch(f"{server.url}/team", SIGNED)
     server.faults[f"/team/{user.archive}"] = Fault(status=403, times=1)
     with pytest.raises(QolaError, match="PUT answers 403"):
-        publish(user.key, archive, packed, target, secret, overwrite=True)
+        publish(user.key, archive, packed_archive, target, secret, overwrite=True)
 
 
-def test_where_to_publish_is_asked_before_the_build(user: User) -> None:
-    """Prevents: hours of building for a server that is down, unwilling, or has another bundle."""
+def test_destination_is_checked_before_the_build(user: User) -> None:
+    """Prevents: hours of building for a destination that rejects the upload."""
     user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
     assert "is not published" in user.run("publish", "--to=http://127.0.0.1:9", code=12)[1]
     server = user.serve({user.record: b"{}"})
@@ -256,73 +258,75 @@ def test_where_to_publish_is_asked_before_the_build(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["--prebuilt", "QOLA_PREBUILT_URL", "manifest", "NVTE_AITER_PREBUILT_BASE_URL"]
+    "setting", ["--prebuilt", "QOLA_PREBUILT_URL", "manifest", "NVTE_AITER_PREBUILT_BASE_URL"]
 )
-def test_who_is_asked_and_gets_the_token(user: User, how: str) -> None:
-    """Prevents: sources that nobody asks; a token told to servers of somebody else's manifest."""
+def test_sources_and_their_token(user: User, setting: str) -> None:
+    """Prevents: qola ignores a source, or sends the token to a server that a manifest names."""
     server = user.serve()
     user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
-    if how == "manifest":
+    if setting == "manifest":
         public_key = (user.directory / "k.pub").read_text().splitlines()[1]
         user.manifest(f'[prebuilt]\nurls = ["{server.url}"]\npublic_key = "{public_key}"\n')
-    elif how != "--prebuilt":
-        user.environ[how] = server.url
-    said = user.build(*([server.url] if how == "--prebuilt" else []))
-    assert (f"/{user.signature}" in server.paths()) == (how == "manifest")
-    trusted = how in ("--prebuilt", "QOLA_PREBUILT_URL")
+    elif setting != "--prebuilt":
+        user.environ[setting] = server.url
+    output = user.build(*([server.url] if setting == "--prebuilt" else []))
+    assert (f"/{user.signature}" in server.paths()) == (setting == "manifest")
+    trusted = setting in ("--prebuilt", "QOLA_PREBUILT_URL")
     assert {"Authorization" in request.headers for request in server.requests} == {trusted}
-    assert said.count(f"{server.url}: the token is not sent there: only --prebuilt") == 1 - trusted
-    assert "secret" not in said
+    assert (
+        output.count(f"{server.url}: the token is not sent there: only --prebuilt") == 1 - trusted
+    )
+    assert "secret" not in output
 
 
-def test_a_miss_builds(user: User) -> None:
-    """Prevents: a build that ends with a miss; one that does not say what it missed."""
+def test_miss_starts_a_build(user: User) -> None:
+    """Prevents: a miss ends the build, or the output omits the key and the sources."""
     (user.directory / "empty").mkdir()
-    said = user.build("empty", code=5)
-    assert f"no prebuilt {user.key.text}, building" in said
-    assert "empty: not there" in said
+    log_text = user.build("empty", code=5)
+    assert f"no prebuilt {user.key.text}, building" in log_text
+    assert "empty: not there" in log_text
     assert "prebuilt" not in user.build("published", "--no-prebuilt", code=5)
 
 
-def test_a_manifest_is_read_once(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a prebuilt bundle of one manifest and a build of what an editor has just saved."""
-    read = Mock(wraps=loads)
-    monkeypatch.setattr("qola.manifest.load.loads", read)
+def test_manifest_is_read_once(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: qola fetches for one manifest and builds another one, saved in the meantime."""
+    count_loads = Mock(wraps=loads)
+    monkeypatch.setattr("qola.manifest.load.loads", count_loads)
     user.build("nowhere", code=5)
-    assert read.call_count == 1
+    assert count_loads.call_count == 1
 
 
-def test_a_full_bundle_serves_where_lazy_libraries_are_asked_for(user: User) -> None:
-    """Prevents: kernels compiled on every machine though all of them lie on a server, compiled."""
-    said = user.build("published", "--lazy")
-    assert f"prebuilt {user.key.text} from" in said
-    assert "no source has lazy libraries, these have their kernels inside" in said
+def test_full_bundle_is_used_for_lazy_libraries(user: User) -> None:
+    """Prevents: --lazy compiles kernels on each machine although a full bundle is published."""
+    log_text = user.build("published", "--lazy")
+    assert f"prebuilt {user.key.text} from" in log_text
+    assert "no source has lazy libraries, these have their kernels inside" in log_text
     record = json.loads((user.output / "manifest.json").read_text())
     assert record["lazy"] is False
     assert record["prebuilt"]["key"] == user.key.text
-    # A lazy one goes first.
+    # qola prefers a lazy bundle.
     lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     user.put("other", key=lazy)
-    said = user.build("published", "--lazy")
-    assert f"prebuilt {lazy.text} from" in said
-    assert "kernels inside" not in said
+    log_text = user.build("published", "--lazy")
+    assert f"prebuilt {lazy.text} from" in log_text
+    assert "kernels inside" not in log_text
     assert (user.output / LIBRARY_FILE).read_bytes() == b"other"
     assert json.loads((user.output / "manifest.json").read_text())["lazy"] is True
 
 
-def test_no_bundle_of_either_kind(user: User) -> None:
-    """Prevents: a miss that names one of the two keys that were looked for."""
+def test_miss_of_lazy_and_full_bundle(user: User) -> None:
+    """Prevents: a miss with --lazy names only one of the two keys."""
     (user.directory / "empty").mkdir()
-    said = user.fetch("empty", "--lazy", code=9)
+    error_text = user.fetch("empty", "--lazy", code=9)
     lazy = replace(user.key, forms=Forms(lazy=True).to_json())
-    assert f"error: {lazy.text}" in said
-    assert f"empty: full libraries, {user.key.text}: not there" in said
-    # An archive is in no bundle without one.
+    assert f"error: {lazy.text}" in error_text
+    assert f"empty: full libraries, {user.key.text}: not there" in error_text
+    # --static requires a bundle with an archive.
     assert user.key.text not in user.fetch("published", "--static", code=9)
 
 
-def test_a_wrong_lazy_bundle_is_not_passed_over(user: User) -> None:
-    """Prevents: a damaged or forged bundle that goes unnoticed because another serves."""
+def test_damaged_lazy_bundle_is_an_error(user: User) -> None:
+    """Prevents: a damaged or forged lazy bundle stays unnoticed because a full bundle is used."""
     lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     user.put("other", key=lazy)
     (user.published / archive_name(lazy.text)).write_bytes(b"forged")
@@ -331,20 +335,20 @@ def test_a_wrong_lazy_bundle_is_not_passed_over(user: User) -> None:
 
 
 def test_results_as_json(user: User) -> None:
-    """Prevents: words around the JSON of a fetch or a miss, or another record than is installed."""
-    out, said = user.run("fetch", "absent", "--json", code=12)
+    """Prevents: stdout of --json contains other text, or differs from the installed record."""
+    out, log_text = user.run("fetch", "absent", "--json", code=12)
     error = json.loads(out)["error"]
     assert error["exit_code"] == 12
-    assert error["title"] in said
-    out, said = user.run("fetch", "published", "--json")
+    assert error["title"] in log_text
+    out, log_text = user.run("fetch", "published", "--json")
     found = json.loads(out)
     assert found == json.loads((user.output / "manifest.json").read_text())
     assert found["prebuilt"]["key"] == user.key.text
-    assert f"prebuilt {user.key.text} from" in said
+    assert f"prebuilt {user.key.text} from" in log_text
 
 
-def test_keys_printed(user: User) -> None:
-    """Prevents: a miss that nobody can explain; fetch and publish that mean different bundles."""
+def test_print_key_and_explain(user: User) -> None:
+    """Prevents: a miss cannot be explained, or fetch and publish use different keys."""
     for command in ("fetch", "publish"):
         assert user.run(command, "--print-key")[0] == f"{user.key.text}\n"
     found = json.loads(user.run("fetch", "--explain", "--arch=gfx942")[0])
@@ -354,24 +358,26 @@ def test_keys_printed(user: User) -> None:
 
 
 def test_modules_that_python_imports(user: User) -> None:
-    """Prevents: a module for one Python in the hands of another."""
+    """Prevents: qola installs a module that was built for another Python version."""
     user.manifest('[[modules]]\nname = "module_aiter_enum"\nmode = "pybind"\n')
     assert "module_aiter_enum" in user.fetch("published", code=9)
     assert "no prebuilt bundle has module_aiter_enum" in user.build("published", code=5)
 
 
-def test_an_argument_that_no_key_has(user: User) -> None:
-    """Prevents: a bundle of other settings than those of a user's own configuration."""
-    own = "--bazel-arg=--config=mine"
-    words = "--config=mine, whose meaning lies elsewhere"
-    assert words in user.fetch("published", own, code=9)
-    assert f"no prebuilt bundle is looked for: {words}" in user.build("published", own, code=5)
-    apart = ("--bazel-arg=--repo_env", "--bazel-arg=QOLA_ROCM=pinned", "--print-key")
-    assert user.run("fetch", *apart)[0].strip() == user.key.text
+def test_bazel_config_disables_prebuilt_bundles(user: User) -> None:
+    """Prevents: qola installs a bundle with other settings than the user's Bazel configuration."""
+    config_argument = "--bazel-arg=--config=mine"
+    reason = "--config=mine, whose meaning lies elsewhere"
+    assert reason in user.fetch("published", config_argument, code=9)
+    assert f"no prebuilt bundle is looked for: {reason}" in user.build(
+        "published", config_argument, code=5
+    )
+    repo_env_arguments = ("--bazel-arg=--repo_env", "--bazel-arg=QOLA_ROCM=pinned", "--print-key")
+    assert user.run("fetch", *repo_env_arguments)[0].strip() == user.key.text
 
 
 def test_inputs_that_change_while_building(user: User) -> None:
-    """Prevents: new content signed under the key of what was there when the build began."""
+    """Prevents: qola signs new content under the key of the inputs before the build."""
     check_same(user.key, user.key)
     with pytest.raises(QolaError, match="archs changed while it was built"):
         check_same(user.key, replace(user.key, archs=("gfx942",)))
@@ -387,25 +393,25 @@ def test_inputs_that_change_while_building(user: User) -> None:
         (PrebuiltOptions(urls=("http://o",), enabled=False), {}, True, []),
     ],
 )
-def test_who_names_the_sources(
+def test_precedence_of_sources(
     options: PrebuiltOptions, environ: dict[str, str], table: bool, expected: list[str]
 ) -> None:
-    """Prevents: a mirror of the command line asked after that of the manifest, or beside it."""
+    """Prevents: a source of the manifest is used in addition to sources of the command line."""
     text = MANIFEST + '[prebuilt]\nurls = ["http://m", "dir"]\n' * table
-    every = {"QOLA_PREBUILT_URL": "http://a  'b c'", "NVTE_AITER_PREBUILT_BASE_URL": "http://t"}
+    variables = {"QOLA_PREBUILT_URL": "http://a  'b c'", "NVTE_AITER_PREBUILT_BASE_URL": "http://t"}
     manifest = loads(text, file="m.toml")
-    found = choose_sources(options, manifest, {**every, **environ}, Path("/folder"))
+    found = choose_sources(options, manifest, {**variables, **environ}, Path("/folder"))
     assert [source.text for source in found] == expected
 
 
 @pytest.mark.parametrize("command", ["fetch", "build"])
-def test_sources_that_no_shell_would_read(user: User, command: str) -> None:
-    """Prevents: a traceback for an apostrophe in the name of a directory."""
+def test_sources_with_an_unmatched_quote(user: User, command: str) -> None:
+    """Prevents: an apostrophe in the name of a directory causes a traceback."""
     user.environ["QOLA_PREBUILT_URL"] = "/srv/it's"
-    said = user.run(command, code=1)[1]
-    assert "Traceback" not in said
-    assert "/srv/it's" in said
-    assert "fix       QOLA_PREBUILT_URL=" in said
+    error_text = user.run(command, code=1)[1]
+    assert "Traceback" not in error_text
+    assert "/srv/it's" in error_text
+    assert "fix       QOLA_PREBUILT_URL=" in error_text
 
 
 @pytest.mark.parametrize(
@@ -416,15 +422,15 @@ def test_sources_that_no_shell_would_read(user: User, command: str) -> None:
         *("http://u:[secret@x", "https://u:secret@[x/"),
     ],
 )
-def test_no_source(text: str) -> None:
-    """Prevents: a password in messages; URLs that mean something else with a name behind them."""
+def test_invalid_source_urls(text: str) -> None:
+    """Prevents: an error contains a password, or qola accepts a URL with a query."""
     with pytest.raises(QolaError, match="expected  an http, https or file URL") as caught:
         parse_source(NamedSource(text, Path("/"), "--prebuilt"), Transport())
     assert "secret" not in str(caught.value)
 
 
 def te_files(name: str, *files: str) -> dict[str, bytes]:
-    """What TransformerEngine's upload script makes: an archive of one directory, and its digest."""
+    """Return files as TransformerEngine's upload script writes them: an archive and its digest."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         for file in files:
@@ -436,7 +442,7 @@ def te_files(name: str, *files: str) -> dict[str, bytes]:
 
 
 def te_server(user: User, name: str, *files: str) -> Files:
-    """A server with one archive in TransformerEngine's layout."""
+    """Serve one archive in TransformerEngine's layout."""
     server = user.serve(te_files(name, *files))
     user.environ["NVTE_AITER_PREBUILT_BASE_URL"] = server.url
     return server
@@ -444,13 +450,13 @@ def te_server(user: User, name: str, *files: str) -> Files:
 
 @pytest.mark.parametrize("name", [TE_NAME, TE_NAME.replace("7", "7.2")])
 def test_transformer_engine_s_layout(user: User, name: str) -> None:
-    """Prevents: bundles that TransformerEngine's CI made of no use; their gaps not told."""
+    """Prevents: qola rejects bundles of TransformerEngine's CI, or hides their limits."""
     files = (LIBRARY_FILE, "include/qola_config.h")
     server = te_server(user, name, *files)
-    said = user.fetch(COMMIT)
-    assert "warning" in said
-    assert "does not cover archs, patches, edits" in said
-    # qola's own key goes first.
+    log_text = user.fetch(COMMIT)
+    assert "warning" in log_text
+    assert "does not cover archs, patches, edits" in log_text
+    # qola first requests a bundle of its own layout.
     assert server.paths()[0].endswith(".manifest.json")
     assert all((user.output / file).is_file() for file in files)
     record = json.loads((user.output / "manifest.json").read_text())
@@ -458,7 +464,7 @@ def test_transformer_engine_s_layout(user: User, name: str) -> None:
 
 
 def test_transformer_engine_s_layout_for_lazy_libraries(user: User) -> None:
-    """Prevents: TransformerEngine's own prebuilts refused where its NVTE_CK_JIT is on."""
+    """Prevents: qola rejects TransformerEngine's bundles when NVTE_CK_JIT is set."""
     te_server(user, TE_NAME, LIBRARY_FILE, "include/qola_config.h")
     user.environ["NVTE_CK_JIT"] = "1"
     assert "these have their kernels inside" in user.fetch(COMMIT)
@@ -466,19 +472,19 @@ def test_transformer_engine_s_layout_for_lazy_libraries(user: User) -> None:
 
 
 def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
-    """Prevents: TransformerEngine's own tree of AITER, a submodule, without its prebuilts."""
+    """Prevents: TransformerEngine's submodule of AITER gets no prebuilt bundle."""
     tree = write(user.directory / "aiter", {"aiter/jit/optCompilerConfig.json": "{}"})
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
         git(tree, *command)
     te_server(user, f"rocm-7_aiter-{git(tree, 'rev-parse', 'HEAD')}", LIBRARY_FILE)
     user.fetch(f"--aiter-root={tree}")
-    # A directory of somebody else's repository is not a checkout of AITER.
+    # A directory inside of another git repository is not a checkout of AITER.
     (tree / ".git").rename(user.directory / ".git")
     user.fetch(f"--aiter-root={tree}", code=9)
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("options", "reason"),
     [
         ((COMMIT, SIGNED), "it is not signed"),
         ((COMMIT, "--static"), "it has full libraries, and nothing else"),
@@ -486,73 +492,73 @@ def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
         ((), "no full commit"),
     ],
 )
-def test_where_transformer_engine_s_layout_cannot_serve(
-    user: User, words: tuple[str, ...], reason: str
+def test_unsupported_uses_of_transformer_engine_s_layout(
+    user: User, options: tuple[str, ...], reason: str
 ) -> None:
-    """Prevents: an archive in whose place something else is asked for."""
+    """Prevents: qola installs an archive although another kind of bundle is requested."""
     server = te_server(user, TE_NAME, LIBRARY_FILE)
-    assert reason in user.fetch(*words, code=9)
+    assert reason in user.fetch(*options, code=9)
     assert all(path.endswith(".manifest.json") for path in server.paths())
 
 
-def test_transformer_engine_s_layout_is_not_trusted(user: User) -> None:
-    """Prevents: another's namespace or a damaged archive installed."""
+def test_transformer_engine_s_layout_is_verified(user: User) -> None:
+    """Prevents: qola installs an archive of another namespace, or a damaged archive."""
     server = te_server(user, TE_NAME, "lib/te_libmha_fwd.so")
     assert "passed over" in user.fetch(COMMIT, code=9)
     server.content[f"/{TE_NAME}.tar.gz.sha256"] = b"0" * 64
-    said = user.fetch(COMMIT, code=10)
-    right = hashlib.sha256(server.content[f"/{TE_NAME}.tar.gz"]).hexdigest()
-    assert all(digest in said for digest in ("0" * 64, right))
+    error_text = user.fetch(COMMIT, code=10)
+    expected = hashlib.sha256(server.content[f"/{TE_NAME}.tar.gz"]).hexdigest()
+    assert all(digest in error_text for digest in ("0" * 64, expected))
     del server.content[f"/{TE_NAME}.tar.gz.sha256"]
     assert "no .sha256 there" in user.fetch(COMMIT, code=9)
 
 
-def test_transformer_engine_s_layout_is_kept(user: User) -> None:
-    """Prevents: gigabytes downloaded for each build; an offline machine without what it has."""
+def test_transformer_engine_s_layout_is_cached(user: User) -> None:
+    """Prevents: each build downloads gigabytes, or an offline machine cannot use its cache."""
     archive, checksum = f"/{TE_NAME}.tar.gz", f"/{TE_NAME}.tar.gz.sha256"
     server = te_server(user, TE_NAME, LIBRARY_FILE)
-    said = user.fetch(COMMIT, "--offline", code=9)
-    assert f"{server.url}{archive}: not asked: offline" in said
+    error_text = user.fetch(COMMIT, "--offline", code=9)
+    assert f"{server.url}{archive}: not asked: offline" in error_text
     assert not server.requests
     for _ in range(2):
         user.fetch(COMMIT)
     assert [server.paths().count(path) for path in (checksum, archive)] == [2, 1]
-    asked = len(server.requests)
+    request_count = len(server.requests)
     shutil.rmtree(user.output)
     assert "does not cover archs" in user.fetch(COMMIT, "--offline")
-    assert len(server.requests) == asked
+    assert len(server.requests) == request_count
     assert (user.output / LIBRARY_FILE).is_file()
     # Another archive under the same name.
-    more = te_files(TE_NAME, LIBRARY_FILE, "include/qola_config.h")
-    server.content |= {f"/{name}": data for name, data in more.items()}
+    files_with_header = te_files(TE_NAME, LIBRARY_FILE, "include/qola_config.h")
+    server.content |= {f"/{name}": data for name, data in files_with_header.items()}
     user.fetch(COMMIT)
     assert (user.output / "include/qola_config.h").is_file()
     (copy,) = (user.directory / "cache/qola/prebuilt").glob(f"*{archive}")
     copy.write_bytes(b"damaged")
-    said = user.fetch(COMMIT, "--offline", code=10)
-    assert hashlib.sha256(b"damaged").hexdigest() in said
+    error_text = user.fetch(COMMIT, "--offline", code=10)
+    assert hashlib.sha256(b"damaged").hexdigest() in error_text
     user.fetch(COMMIT)
     assert server.paths().count(archive) == 3
 
 
-def test_offline_a_signed_one_beside_an_unsigned_copy(user: User) -> None:
-    """Prevents: a copy of no use that hides the directory with the right bundle."""
+def test_offline_signed_bundle_and_unsigned_copy(user: User) -> None:
+    """Prevents: an unsigned cached copy hides the signed bundle of a directory."""
     unsigned = shutil.copytree(user.published, user.directory / "unsigned")
     (unsigned / user.signature).unlink()
     user.fetch("unsigned")
     user.fetch("unsigned", SIGNED, "--offline", code=10)
-    # A copy that must not be used is not a miss.
+    # A cached copy that must not be used is an error, not a miss.
     user.fetch(SIGNED, "--offline", code=10)
-    said = user.fetch("published", SIGNED, "--offline")
-    assert "the copy in the cache is not used" in said
+    output = user.fetch("published", SIGNED, "--offline")
+    assert "the copy in the cache is not used" in output
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "arguments"),
     [("build", ("publish", "--to=new")), ("query", ("publish", "--to=new", "--print-key"))],
 )
-def test_settings_that_no_key_has(user: User, command: str, words: tuple[str, ...]) -> None:
-    """Prevents: a signed bundle of what a user's or a machine's .bazelrc says."""
+def test_bazelrc_files_are_ignored(user: User, command: str, arguments: tuple[str, ...]) -> None:
+    """Prevents: settings of a user's or a machine's .bazelrc change a signed bundle."""
     program = user.directory / "bazel"
     text = "import sys; open('{0}/asked', 'w').write(' '.join(sys.argv[1:])); sys.exit(7)"
     program.write_text(f"#!{sys.executable}\n{text.format(user.directory)}\n")
@@ -560,15 +566,15 @@ def test_settings_that_no_key_has(user: User, command: str, words: tuple[str, ..
     user.environ["QOLA_BAZEL"] = str(program)
     if command == "query":
         user.environ["QOLA_ROCM"] = "/opt/rocm"
-    user.run(*words, code=5)
+    user.run(*arguments, code=5)
     startup, _, _ = (user.directory / "asked").read_text().partition(f"{command} ")
     assert "--nohome_rc" in startup
-    # In bazelw's tree the machine's does not show, and the tree's own names the registry.
+    # In bazelw's file system, the system bazelrc names the registry, so qola reads it.
     in_tree = Path("/usr/share/qola/registry").exists()
     assert ("--nosystem_rc" in startup) != in_tree
 
 
-BAZEL_SAYS = """\
+BAZEL_OUTPUT = """\
 INFO: Invocation ID: 7
 ERROR: An error occurred during the fetch of repository 'qola_rocm':
    Traceback (most recent call last):
@@ -581,24 +587,24 @@ ERROR: no such package '@@qola_rocm//': and so on
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("bazel_output", "expected"),
     [
-        (BAZEL_SAYS, "no runnable /no/rocm/bin/hipcc\n"),
+        (BAZEL_OUTPUT, "no runnable /no/rocm/bin/hipcc\n"),
         ("bazelw: error: no network\nbazelw: to fix: plug it in\n", "no network\n"),
         ("\udcff\n", "\ufffd\n"),
         ("", "exit code 1, before anything was built\n"),
     ],
 )
-def test_a_rocm_that_bazel_does_not_find(user: User, said: str, told: str) -> None:
-    """Prevents: sixty lines of Bazel's, or none, for a QOLA_ROCM that is not there."""
+def test_rocm_that_bazel_does_not_find(user: User, bazel_output: str, expected: str) -> None:
+    """Prevents: an invalid QOLA_ROCM prints sixty lines of Bazel's output, or no reason."""
     program, text = user.directory / "bazel", user.directory / "said"
-    text.write_text(said, errors="surrogateescape")
+    text.write_text(bazel_output, errors="surrogateescape")
     program.write_text(f"#!/bin/sh\ncat {text} >&2\nexit 1\n")
     program.chmod(0o755)
     user.environ |= {"QOLA_BAZEL": str(program), "QOLA_ROCM": "/no/rocm", "PATH": "/usr/bin:/bin"}
     error = user.fetch("published", code=5).partition("error: ")[2]
     assert error.startswith("QOLA_ROCM, of which Bazel is asked\n")
-    assert told in error
+    assert expected in error
     assert not {"Traceback", "INFO:", "ERROR:"} & {*error.split()}
     assert "QOLA_ROCM=pinned takes the ROCm that qola pins" in error
     program.write_bytes(b"\x7fELF")

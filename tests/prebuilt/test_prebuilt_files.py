@@ -31,7 +31,7 @@ SECRET = (
     "hU5gZDca+3Pnk2JOy+fwJQa4491B6X01GeYyIfI9mBoQnIl7aO7ARtz1p/bD2vQc4ctZ7plZAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     "AAAAAAAAAAAAAAA="
 )
-"""A secret key that `minisign -G -W` made for this test alone."""
+"""A secret key, created by `minisign -G -W` only for this test."""
 OURS = b"""\
 untrusted comment: signature from minisign secret key
 RURCdcLQm4Lr8LcXUjF5TRaCtu38lXkTy66ZhFC6qQnieORVogGGMgqtAkV/c14leJP7o28N+5vV18zAYEfWtRXWUUx080x42QM=
@@ -40,8 +40,8 @@ bYNqQccCA9lnWuJuySwpIj0djaR5aURWe3tGbTpXnbDuXma2gLvkcYG9/898zA/gOHgWLbYudGsj9vfC
 """
 
 
-def test_a_record_and_back() -> None:
-    """Prevents: records that differ from run to run, or lose what they say."""
+def test_record_round_trip() -> None:
+    """Prevents: records differ between runs, or lose fields when parsed."""
     record = record_of(KEY, ARCHIVE)
     text = record.to_json()
     assert parse(text.encode(), KEY, "here") == record
@@ -49,8 +49,8 @@ def test_a_record_and_back() -> None:
     assert json.loads(text)["archive"]["name"] == f"{KEY.text}.tar.gz"
 
 
-def test_a_record_whose_inputs_are_others() -> None:
-    """Prevents: a record that claims a digest which is not that of what it says."""
+def test_record_with_other_inputs() -> None:
+    """Prevents: qola accepts a record whose digest does not match its inputs."""
     record = record_of(KEY, ARCHIVE)
     data = replace(record, inputs={"schema": 1}).to_json().encode()
     with pytest.raises(PrebuiltError, match="where that of its inputs is"):
@@ -60,65 +60,67 @@ def test_a_record_whose_inputs_are_others() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"<html>", b"[]", b"{}", b'{"key": 1, "archive": {}}', b"\xff", b"[" * 100_000]
 )
-def test_no_record(data: bytes) -> None:
-    """Prevents: a traceback for the error page of a server."""
+def test_invalid_record(data: bytes) -> None:
+    """Prevents: the error page of a server causes a traceback."""
     with pytest.raises(PrebuiltError, match="no record"):
         parse(data, KEY, "here")
 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """Prefix of a pair of keys."""
+    """The path prefix of a key pair."""
     signature.write_pair(tmp_path / "k", "")
     return tmp_path / "k"
 
 
-def public(keys: Path) -> minisign.PublicKey:
-    """The public one of a pair."""
+def public_key(keys: Path) -> minisign.PublicKey:
+    """Return the public key of a pair."""
     return signature.read_public_key(str(keys.with_suffix(".pub")), Path("/"))
 
 
-def signed(keys: Path, data: bytes, name: str = NAME) -> bytes:
-    """A signature."""
+def make_signature(keys: Path, data: bytes, name: str = NAME) -> bytes:
+    """Sign data with the secret key of a pair."""
     return signature.sign(data, signature.read_secret_key(keys.with_suffix(".key"), ""), name)
 
 
-def check(data: bytes, signed_as: bytes | None, key: minisign.PublicKey) -> None:
-    """Check a signature of the record."""
-    signature.verify(data, signed_as, key, "there", signature.trusted_comment(NAME))
+def verify_signature(data: bytes, signature_data: bytes | None, key: minisign.PublicKey) -> None:
+    """Verify a signature of the record."""
+    signature.verify(data, signature_data, key, "there", signature.trusted_comment(NAME))
 
 
-def test_a_signature(keys: Path) -> None:
-    """Prevents: right signatures refused; signatures that differ for the same record."""
-    check(b"data", signed(keys, b"data"), public(keys))
-    assert signed(keys, b"data") == signed(keys, b"data")
+def test_signature(keys: Path) -> None:
+    """Prevents: qola rejects valid signatures, or signs a record differently each time."""
+    verify_signature(b"data", make_signature(keys, b"data"), public_key(keys))
+    assert make_signature(keys, b"data") == make_signature(keys, b"data")
     text = keys.with_suffix(".pub").read_text().splitlines()[1]
-    check(b"data", signed(keys, b"data"), signature.read_public_key(text, Path("/")))
+    verify_signature(
+        b"data", make_signature(keys, b"data"), signature.read_public_key(text, Path("/"))
+    )
 
 
 @pytest.mark.parametrize("read", [signature.read_public_key, signature.read_secret_key])
-def test_a_key_that_would_not_end(tmp_path: Path, read: Callable[..., object]) -> None:
-    """Prevents: a command that waits for a FIFO, or reads a device until memory ends."""
+def test_key_that_is_a_special_file(tmp_path: Path, read: Callable[..., object]) -> None:
+    """Prevents: a command blocks on a FIFO, or reads a device until memory is exhausted."""
     os.mkfifo(tmp_path / "fifo")
     for name in (str(tmp_path / "fifo"), "/dev/zero"):
-        words = (name, tmp_path) if read is signature.read_public_key else (Path(name), "")
+        arguments = (name, tmp_path) if read is signature.read_public_key else (Path(name), "")
         with pytest.raises(QolaError, match="not a regular file"):
-            read(*words)
+            read(*arguments)
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "."])
 def test_keys_without_a_name(
     prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a traceback for a prefix that is a directory alone."""
+    """Prevents: a prefix that is only a directory causes a traceback."""
     assert main(["keygen", prefix], {}, directory=tmp_path) == 2
     assert "PREFIX has to end in a name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 def test_wrong_signatures(keys: Path, tmp_path: Path) -> None:
-    """Prevents: a bundle that somebody else made, or changed, or moved, installed as signed."""
-    good = signed(keys, b"data")
+    """Prevents: qola installs a bundle that another person signed, changed or moved."""
+    good = make_signature(keys, b"data")
     signature.write_pair(tmp_path / "foreign", "")
     lines = good.splitlines()
     comment = b"\n".join([*lines[:2], lines[2].replace(b"left", b"lift"), lines[3]])
@@ -126,21 +128,21 @@ def test_wrong_signatures(keys: Path, tmp_path: Path) -> None:
         "none": None,
         "empty": b"",
         "page": b"<html>\n\n\n\n",
-        "of other data": signed(keys, b"date"),
-        "of another file": signed(keys, b"data", "other.manifest.json"),
-        "by another key": signed(tmp_path / "foreign", b"data"),
+        "of other data": make_signature(keys, b"date"),
+        "of another file": make_signature(keys, b"data", "other.manifest.json"),
+        "by another key": make_signature(tmp_path / "foreign", b"data"),
         "with another comment": comment,
     }
-    for what, data in wrong.items():
+    for case, data in wrong.items():
         with pytest.raises(PrebuiltError) as caught:
-            check(b"data", data, public(keys))
-        assert "there.minisig" in str(caught.value), what
-        assert signature.shown(public(keys)) in str(caught.value), what
+            verify_signature(b"data", data, public_key(keys))
+        assert "there.minisig" in str(caught.value), case
+        assert signature.shown(public_key(keys)) in str(caught.value), case
 
 
-def test_minisign_s_own_format(tmp_path: Path) -> None:
-    """Prevents: signatures that only qola can check, or only qola can make."""
-    # Those of minisign's own manual (test: "test").
+def test_minisign_format(tmp_path: Path) -> None:
+    """Prevents: minisign cannot verify qola's signatures, or the reverse."""
+    # Key and signature from minisign's manual (content of the file test: "test").
     key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
     theirs = (
         b"untrusted comment: signature from minisign secret key\n"
@@ -155,14 +157,14 @@ def test_minisign_s_own_format(tmp_path: Path) -> None:
     signature.verify(b"test", theirs, known, "there", comment)
     with pytest.raises(PrebuiltError):
         signature.verify(b"tests", theirs, known, "there", comment)
-    # Ed25519 has one signature for a key and a text: this one minisign 0.11 has checked.
+    # Ed25519 is deterministic; minisign 0.11 has verified this signature.
     (tmp_path / "m.key").write_text(f"untrusted comment: minisign secret key\n{SECRET}\n")
     secret = signature.read_secret_key(tmp_path / "m.key", "")
     assert signature.sign(b"data", secret, "x.manifest.json") == OURS
 
 
 def test_keys(tmp_path: Path) -> None:
-    """Prevents: a secret key that others read, that is overwritten, or that any password opens."""
+    """Prevents: other users read a secret key, qola overwrites it, or any password opens it."""
     signature.write_pair(tmp_path / "k", "correct horse")
     secret = tmp_path / "k.key"
     assert secret.stat().st_mode & 0o777 == 0o600
@@ -177,31 +179,33 @@ def test_keys(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A directory with files."""
+    """A directory with the files of a bundle."""
     names = ("lib/a.so", "bin/qola-kernels", "include/ck/b.hpp", "manifest.json")
     return write(tmp_path / "bundle", {name: name for name in names})
 
 
 def test_packed_and_unpacked(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: archives that differ with time or place, or lose files and what may be run."""
-    packed = pack_bundle(bundle, tmp_path / "a.tar.gz")
+    """Prevents: archives depend on time or path, or lose files or executable bits."""
+    make_archive = pack_bundle(bundle, tmp_path / "a.tar.gz")
     (bundle / "lib/a.so").touch()
     (tmp_path / "moved").mkdir()
     moved = bundle.rename(tmp_path / "moved" / "b")
-    assert pack_bundle(moved, tmp_path / "b.tar.gz") == packed
+    assert pack_bundle(moved, tmp_path / "b.tar.gz") == make_archive
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
-    found = unpack(tmp_path / "a.tar.gz", tmp_path / "out", packed.unpacked_size, "here")
+    found = unpack(tmp_path / "a.tar.gz", tmp_path / "out", make_archive.unpacked_size, "here")
     assert sorted(found) == ["bin/qola-kernels", "include/ck/b.hpp", "lib/a.so", "manifest.json"]
     assert {name: path.read_text() for name, path in found.items()} == {n: n for n in found}
     assert found["bin/qola-kernels"].stat().st_mode & 0o777 == 0o755
     assert found["manifest.json"].stat().st_mode & 0o777 == 0o644
-    # What others make of it: tar, gzip and sha256sum.
+    # The system's tar can read the archive.
     listed = subprocess.run(["tar", "tzf", tmp_path / "a.tar.gz"], capture_output=True, check=True)
     assert b"./lib/a.so" in listed.stdout
 
 
-def packed(*names: str, kind: bytes = tarfile.REGTYPE, size: int = 3, comment: str = "") -> bytes:
-    """An archive with members that are alike."""
+def make_archive(
+    *names: str, kind: bytes = tarfile.REGTYPE, size: int = 3, comment: str = ""
+) -> bytes:
+    """Return an archive whose members have the same type and size."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
         for name in names:
@@ -214,29 +218,29 @@ def packed(*names: str, kind: bytes = tarfile.REGTYPE, size: int = 3, comment: s
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "expected"),
     [
-        (packed("/etc/passwd"), "'/etc/passwd'"),
-        (packed("lib/../../x"), "'lib/../../x'"),
-        (packed("a\\b"), "path"),
-        (packed("lib/x.so", kind=tarfile.SYMTYPE), "a link"),
-        (packed("lib/x.so", kind=tarfile.LNKTYPE), "a link"),
-        (packed("dev", kind=tarfile.CHRTYPE), "a special file"),
-        (packed("fifo", kind=tarfile.FIFOTYPE), "a special file"),
-        (packed("large", size=2000), "more than 1000 bytes"),
-        (packed("lib/x", "./lib/x"), "twice"),
-        (packed("x" * 300), "names that a file can have"),
-        # Of some kilobytes, which would take all memory if it were larger still.
-        (packed("lib/x", comment="x" * (1 << 20)), "a header of"),
+        (make_archive("/etc/passwd"), "'/etc/passwd'"),
+        (make_archive("lib/../../x"), "'lib/../../x'"),
+        (make_archive("a\\b"), "path"),
+        (make_archive("lib/x.so", kind=tarfile.SYMTYPE), "a link"),
+        (make_archive("lib/x.so", kind=tarfile.LNKTYPE), "a link"),
+        (make_archive("dev", kind=tarfile.CHRTYPE), "a special file"),
+        (make_archive("fifo", kind=tarfile.FIFOTYPE), "a special file"),
+        (make_archive("large", size=2000), "more than 1000 bytes"),
+        (make_archive("lib/x", "./lib/x"), "twice"),
+        (make_archive("x" * 300), "names that a file can have"),
+        # Some kilobytes when compressed; a larger header would exhaust the memory.
+        (make_archive("lib/x", comment="x" * (1 << 20)), "a header of"),
         (b"no archive", "BadGzipFile"),
         (gzip.compress(b"no tar file" * 100), "a header that cannot be read"),
-        (packed("x")[:-30], "EOFError"),
+        (make_archive("x")[:-30], "EOFError"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_not_unpacked(tmp_path: Path, data: bytes, words: str) -> None:
-    """Prevents: files written elsewhere or twice; disks and memory filled; half an archive."""
+def test_invalid_archives_are_not_unpacked(tmp_path: Path, data: bytes, expected: str) -> None:
+    """Prevents: qola accepts an invalid archive, or writes outside of the output directory."""
     (tmp_path / "bad.tar.gz").write_bytes(data)
-    with pytest.raises(PrebuiltError, match=words):
+    with pytest.raises(PrebuiltError, match=expected):
         unpack(tmp_path / "bad.tar.gz", tmp_path / "in" / "out", 1000, "here")
     assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""Sources of prebuilt bundles that answer what no server, record or archive should have in it."""
+"""Sources of prebuilt bundles with invalid responses, records and archives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.folders import read, write
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 MOVED = b"HTTP/1.1 302 Found\r\n"
-ANSWERS = {
+RESPONSES = {
     "nothing": b"",
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     "a status that is none": b"HTTP/1.1 two-hundred OK\r\n\r\n",
@@ -52,14 +52,14 @@ ANSWERS = {
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Answer each request with some bytes, and hang up; yields the URL."""
+def serve_response(response: bytes) -> Iterator[str]:
+    """Send the same bytes in response to each request and close the connection; yield the URL."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
                 self.request.recv(1 << 16)
-                self.request.sendall(answer)
+                self.request.sendall(response)
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
@@ -73,14 +73,14 @@ def answering(answer: bytes) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_an_answer_that_is_none(user: User, what: str) -> None:
-    """Prevents: a traceback, an end of the build, or the next source unasked, for a bad server."""
-    with answering(ANSWERS[what]) as url:
-        said = user.build(url, code=5)
-        assert "no prebuilt" in said
-        assert f"{url}: " in said
-        assert not set(said) & {"\x1b", "\x9b", "\x07"}
+@pytest.mark.parametrize("case", RESPONSES)
+def test_invalid_response(user: User, case: str) -> None:
+    """Prevents: a bad server causes a traceback, ends the build or hides the next source."""
+    with serve_response(RESPONSES[case]) as url:
+        error_text = user.build(url, code=5)
+        assert "no prebuilt" in error_text
+        assert f"{url}: " in error_text
+        assert not set(error_text) & {"\x1b", "\x9b", "\x07"}
         user.fetch(url, code=12)
         assert f"from {user.published}" in user.fetch(url, "published")
 
@@ -88,39 +88,39 @@ def test_an_answer_that_is_none(user: User, what: str) -> None:
 @pytest.mark.parametrize(
     "source", ["http://[x/", "http://x:99999/", "ftp://x/", "~nobody-at-all/x"]
 )
-def test_an_invalid_source(user: User, source: str) -> None:
-    """Prevents: a traceback for a misspelt source, or a build instead of an error."""
+def test_invalid_source(user: User, source: str) -> None:
+    """Prevents: a misspelt source causes a traceback, or a build instead of an error."""
     for command in (user.build, user.fetch):
         assert "an http, https or file URL" in command(source, "published", code=1)
-    # Before anything is built.
+    # The error precedes the build.
     assert "error: --to" in user.run("publish", f"--to={source}", code=1)[1]
 
 
 @pytest.mark.parametrize("source", ["x" * 5000, "http://a..b/"])
-def test_a_source_that_is_nowhere(user: User, source: str) -> None:
-    """Prevents: a build that ends because one of several sources does not exist."""
+def test_missing_source(user: User, source: str) -> None:
+    """Prevents: a build fails because one of several sources does not exist."""
     assert "no prebuilt" in user.build(source, code=5)
     user.fetch(source, code=12)
     user.fetch(source, "published")
     assert "is not published" in user.run("publish", f"--to={source}", code=12)[1]
 
 
-def test_a_source_that_would_not_end(user: User, tmp_path: Any) -> None:
-    """Prevents: a fetch that reads another user's device or FIFO for ever."""
+def test_record_that_is_a_fifo(user: User, tmp_path: Any) -> None:
+    """Prevents: a fetch blocks forever on a device or FIFO of another user."""
     (tmp_path / "fifo").mkdir()
     os.mkfifo(tmp_path / "fifo" / user.record)
     user.fetch("fifo", code=9)
 
 
-def test_a_record_that_leads_to_itself(user: User, tmp_path: Any) -> None:
-    """Prevents: a source counted as without the bundle that nobody can ask."""
+def test_record_that_is_a_symlink_loop(user: User, tmp_path: Any) -> None:
+    """Prevents: an unreadable source counts as a source without the bundle."""
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop" / user.record).symlink_to(user.record)
     user.fetch("loop", code=12)
 
 
-def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
-    """Change what a record says."""
+def change_record(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
+    """Return an edit of a record."""
 
     def edit(data: bytes) -> bytes:
         content = json.loads(data)
@@ -130,62 +130,69 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]
     return edit
 
 
-def in_archive(name: str, value: object) -> Callable[[bytes], bytes]:
-    """Change what a record says of its archive."""
-    return changed(lambda content: content["archive"].update({name: value}))
+def change_archive_field(name: str, value: object) -> Callable[[bytes], bytes]:
+    """Return an edit of a field of a record's `archive`."""
+    return change_record(lambda content: content["archive"].update({name: value}))
 
 
-def nested(depth: int) -> Callable[[bytes], bytes]:
-    """Put an object in an object in an object into a record's inputs."""
+def nest_inputs(depth: int) -> Callable[[bytes], bytes]:
+    """Return an edit that nests objects in a record's inputs."""
     text = b'"inputs": {"x":' + b'{"a":' * depth + b"1" + b"}" * depth + b","
     return lambda data: data.replace(b'"inputs": {', text)
 
 
 RECORDS: dict[str, Callable[[bytes], bytes]] = {
-    "a list": changed(lambda content: [content]),
-    "no inputs": changed(lambda content: content.update(inputs=None)),
-    "inputs of pairs": changed(lambda c: c.update(inputs=[[1, 2], ["a", 3]], digest="x")),
-    "half a character": changed(lambda content: content["inputs"].update(x="\ud800")),
-    "half a character in a name": changed(lambda content: content["inputs"].update({"\udfff": 1})),
-    "escapes": changed(
+    "a list": change_record(lambda content: [content]),
+    "no inputs": change_record(lambda content: content.update(inputs=None)),
+    "inputs of pairs": change_record(lambda c: c.update(inputs=[[1, 2], ["a", 3]], digest="x")),
+    "half a character": change_record(lambda content: content["inputs"].update(x="\ud800")),
+    "half a character in a name": change_record(
+        lambda content: content["inputs"].update({"\udfff": 1})
+    ),
+    "escapes": change_record(
         lambda c: c.update(inputs={"\x1b]0;x\x07": 1}, key="\x1b[2J", digest="\x9b")
     ),
-    "many inputs": changed(
+    "many inputs": change_record(
         lambda c: c.update(inputs=dict.fromkeys(map(str, range(90_000))), key="")
     ),
-    "names that are none": changed(lambda content: content.update(key=["a"], digest={"b": 1})),
-    "a negative size": in_archive("size", -1),
-    "a size that is true": in_archive("size", True),
-    "a size in words": in_archive("size", "12"),
-    "a size without end": in_archive("size", float("inf")),
-    "a size that is none": in_archive("unpacked_size", float("nan")),
+    "names that are none": change_record(
+        lambda content: content.update(key=["a"], digest={"b": 1})
+    ),
+    "a negative size": change_archive_field("size", -1),
+    "a size that is true": change_archive_field("size", True),
+    "a size in words": change_archive_field("size", "12"),
+    "a size without end": change_archive_field("size", float("inf")),
+    "a size that is none": change_archive_field("unpacked_size", float("nan")),
     "a size of digits": lambda data: data.replace(b'"size": ', b'"size": ' + b"9" * 4400),
-    "a size beyond all disks": in_archive("unpacked_size", 10**30),
-    "a digest that is none": in_archive("sha256", "\x1b[2J" * 16),
-    "a digest in a list": in_archive("tar_sha256", ["a" * 64]),
-    "a serial that is none": changed(lambda content: content.update(serial="9")),
-    "a negative serial": changed(lambda content: content.update(serial=-1)),
+    "a size beyond all disks": change_archive_field("unpacked_size", 10**30),
+    "a digest that is none": change_archive_field("sha256", "\x1b[2J" * 16),
+    "a digest in a list": change_archive_field("tar_sha256", ["a" * 64]),
+    "a serial that is none": change_record(lambda content: content.update(serial="9")),
+    "a negative serial": change_record(lambda content: content.update(serial=-1)),
     "another encoding": lambda data: data.decode().encode("utf-16"),
-    **{f"a depth of {depth}": nested(depth) for depth in (300, 600, 800, 900, 950, 980, 100_000)},
+    **{
+        f"a depth of {depth}": nest_inputs(depth)
+        for depth in (300, 600, 800, 900, 950, 980, 100_000)
+    },
 }
 
 
-@pytest.mark.parametrize("what", RECORDS)
-def test_a_record_that_is_none(user: User, what: str) -> None:
-    """Prevents: a traceback, or words that a terminal obeys, from a server's record."""
+@pytest.mark.parametrize("case", RECORDS)
+def test_invalid_record(user: User, case: str) -> None:
+    """Prevents: a server's record causes a traceback or sends escape codes to the terminal."""
     path = user.published / user.record
     before = path.read_bytes()
-    path.write_bytes(RECORDS[what](before))
+    path.write_bytes(RECORDS[case](before))
     assert path.read_bytes() != before
-    said = user.fetch("published", code=10)
-    assert user.record in said
-    assert not set(said) & {"\x1b", "\x9b", "\x07"}
-    assert len(said) < 5000
+    error_text = user.fetch("published", code=10)
+    assert user.record in error_text
+    assert not set(error_text) & {"\x1b", "\x9b", "\x07"}
+    assert len(error_text) < 5000
     user.build("published", code=10)
     assert not user.output.exists()
 
 
-def deep(depth: int) -> str:
+def nested_lists(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
@@ -200,57 +207,60 @@ CONTENTS: dict[str, str | bytes] = {
     "a library elsewhere": '{"modules": [{"name": "libmha_fwd", "library": "/etc/passwd"}]}',
     "too much": '{"modules": [], "x": "' + "x" * (5 << 20) + '"}',
     "escapes": '{"modules": [{"\x1b[2J": 1}]}',
-    **{f"a depth of {n}": '{"modules": [], "x": ' + deep(n) + "}" for n in (900, 980, 100_000)},
+    **{
+        f"a depth of {n}": '{"modules": [], "x": ' + nested_lists(n) + "}"
+        for n in (900, 980, 100_000)
+    },
 }
 
 
-@pytest.mark.parametrize("what", CONTENTS)
-def test_an_archive_of_no_bundle(user: User, what: str) -> None:
-    """Prevents: a traceback for a manifest.json that nobody looked at before it was packed."""
-    write(user.directory / "other", {"manifest.json": CONTENTS[what]})
+@pytest.mark.parametrize("case", CONTENTS)
+def test_archive_without_a_bundle(user: User, case: str) -> None:
+    """Prevents: an invalid manifest.json in a published archive causes a traceback."""
+    write(user.directory / "other", {"manifest.json": CONTENTS[case]})
     user.put("other", overwrite=True)
-    said = user.fetch("published", code=10)
-    assert "\x1b" not in said
+    error_text = user.fetch("published", code=10)
+    assert "\x1b" not in error_text
     assert not user.output.exists()
 
 
-def test_a_file_in_the_place_of_a_directory(user: User) -> None:
-    """Prevents: an output directory half of one bundle and half of another."""
+def test_file_in_place_of_a_directory(user: User) -> None:
+    """Prevents: a failed fetch leaves files of two bundles in the output directory."""
     user.fetch("published")
     write(user.output, {"licenses/own.txt": "mine"})
     before = read(user.output)
     write(user.directory / "other", {"licenses": "a file", "a": "first of all"})
     user.put("other", overwrite=True)
     shutil.rmtree(user.directory / "cache")
-    said = user.fetch("published", code=1)
-    assert str(user.output / "licenses") in said
-    assert "Traceback" not in said
+    error_text = user.fetch("published", code=1)
+    assert str(user.output / "licenses") in error_text
+    assert "Traceback" not in error_text
     assert read(user.output) == before
 
 
-def test_an_old_record_put_back(user: User) -> None:
-    """Prevents: a bundle that was replaced for a reason, served again in place of the right one."""
+def test_old_record_is_rejected(user: User) -> None:
+    """Prevents: a server serves a replaced bundle again, and qola installs it."""
     old = shutil.copytree(user.published, user.directory / "old")
     user.put("other", overwrite=True)
     user.fetch("published", SIGNED)
     assert (user.output / LIBRARY_FILE).read_bytes() == b"other"
-    # What may be deleted at any time.
+    # Users may delete these files at any time.
     shutil.rmtree(user.directory / "cache/qola/prebuilt")
     for run in (user.fetch, user.build):
-        said = run("old", SIGNED, code=10)
-        assert "older than the one before" in said
-        assert "serial 0" in said
-        assert str(old) in said
+        error_text = run("old", SIGNED, code=10)
+        assert "older than the one before" in error_text
+        assert "serial 0" in error_text
+        assert str(old) in error_text
     assert (user.output / LIBRARY_FILE).read_bytes() == b"other"
-    # As is whoever publishes it anew; and of what is not signed nobody knows who made it.
+    # The newer record is valid, and without a key qola does not compare serials.
     user.fetch("published", SIGNED)
     shutil.rmtree(user.directory / "cache/qola/prebuilt")
     user.fetch("old")
     assert (user.output / LIBRARY_FILE).read_bytes() == LIBRARY
 
 
-def test_an_old_copy_in_the_cache(user: User) -> None:
-    """Prevents: an old bundle that comes back with a restored cache."""
+def test_old_copy_in_the_cache(user: User) -> None:
+    """Prevents: a restored cache brings back a replaced bundle."""
     user.fetch("published", SIGNED)
     cache = user.directory / "cache/qola/prebuilt"
     cache.rename(user.directory / "restored")
@@ -263,25 +273,27 @@ def test_an_old_copy_in_the_cache(user: User) -> None:
 
 
 def test_serials(user: User) -> None:
-    """Prevents: a bundle that takes another's place and does not look newer."""
+    """Prevents: a bundle that replaces another has no newer serial."""
 
     def serial(bundle: str, overwrite: bool = False) -> int:
         archive = user.directory / "archive.tar.gz"
-        packed = pack_bundle(user.directory / bundle, archive)
-        to = DirectorySource(user.published)
-        return publish(user.key, archive, packed, to, None, overwrite=overwrite).record.serial
+        packed_archive = pack_bundle(user.directory / bundle, archive)
+        destination = DirectorySource(user.published)
+        return publish(
+            user.key, archive, packed_archive, destination, None, overwrite=overwrite
+        ).record.serial
 
     assert serial("bundle") == 0
     first = serial("other", overwrite=True)
     assert first > 1_700_000_000
     assert serial("other") == first
-    # A broken one, healed with the same bytes, is as new as it was.
+    # Repairing a broken publication with the same bytes does not change its serial.
     (user.published / user.archive).unlink()
     assert serial("other") == first
 
 
-def test_another_key_s_serial(user: User) -> None:
-    """Prevents: an overwritten bundle that makes those of other inputs look old."""
+def test_serials_are_per_key(user: User) -> None:
+    """Prevents: an overwritten bundle makes bundles of other keys look outdated."""
     user.put("other", overwrite=True)
     user.fetch("published", SIGNED)
     user.put("bundle", key=replace(user.key, archs=("gfx942",)))

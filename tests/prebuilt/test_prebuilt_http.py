@@ -1,4 +1,4 @@
-"""Files over HTTP, from a real server that is slow, cuts off, fails, lies and redirects."""
+"""Files over HTTP, from a server that is slow, interrupts, fails, sends wrong data or redirects."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ LIMIT = 1_000_000
 ELSEWHERE = "http://somewhere.invalid"
 
 
-def source(base: str, **changed: Any) -> HttpSource:
-    """A source that waits briefly."""
-    quick = {
+def source(base: str, **options: Any) -> HttpSource:
+    """Return a source with short timeouts."""
+    defaults = {
         "retry": urllib3.Retry(4, backoff_factor=0.01, retry_after_max=1),
         "timeout": urllib3.Timeout(connect=2, read=2),
     }
-    return HttpSource(base, Transport(**{**quick, **changed}))
+    return HttpSource(base, Transport(**{**defaults, **options}))
 
 
 @pytest.fixture
 def server() -> Iterator[Files]:
-    """A server with one file."""
+    """Serve one file."""
     with serving(Files({"/file": CONTENT, f"{ELSEWHERE}/file": b"by proxy"})) as files:
         yield files
 
 
 @pytest.mark.parametrize("status", [0, 404, 410])
-def test_a_file_and_none(server: Files, tmp_path: Path, status: int) -> None:
-    """Prevents: a download that is not the file; a miss taken for a fault and asked for again."""
+def test_file_and_missing_file(server: Files, tmp_path: Path, status: int) -> None:
+    """Prevents: a download differs from the file, or qola retries a missing file."""
     server.faults["/file"] = Fault(status=status, times=2)
     found = source(server.url)
     assert found.download("file", tmp_path / "x", LIMIT) == (status == 0)
@@ -57,7 +57,7 @@ def test_a_file_and_none(server: Files, tmp_path: Path, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "expected"),
     [
         *[(Fault(status=status, times=2), str(status)) for status in (429, 500, 502, 503, 504)],
         (Fault(cut=20_000, times=2), "Connection broken"),
@@ -65,21 +65,21 @@ def test_a_file_and_none(server: Files, tmp_path: Path, status: int) -> None:
     ],
     ids=str,
 )
-def test_a_passing_fault(
-    server: Files, tmp_path: Path, fault: Fault, words: str, logged: list[str]
+def test_temporary_fault(
+    server: Files, tmp_path: Path, fault: Fault, expected: str, logged: list[str]
 ) -> None:
-    """Prevents: hours of building for a bad second; parts of a file, or of two, as a whole one."""
+    """Prevents: a temporary fault causes hours of building, or an incomplete file."""
     server.faults["/file"] = fault
     times = fault.times
-    asked = source(server.url, timeout=urllib3.Timeout(connect=2, read=0.4))
-    assert asked.download("file", tmp_path / "x", LIMIT)
+    retrying = source(server.url, timeout=urllib3.Timeout(connect=2, read=0.4))
+    assert retrying.download("file", tmp_path / "x", LIMIT)
     assert (tmp_path / "x").read_bytes() == CONTENT
     assert len(logged) == times
-    assert all(words in line for line in logged), logged
+    assert all(expected in line for line in logged), logged
 
 
-def test_another_file_in_between(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: the end of an earlier file behind a shorter one."""
+def test_file_changes_between_attempts(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a retry appends the end of the previous file to a shorter file."""
     server.faults["/file"] = Fault(cut=20_000)
     change = lambda _: server.content.update({"/file": b"short"})  # noqa: E731
     monkeypatch.setattr(log, "info", change)
@@ -87,19 +87,19 @@ def test_another_file_in_between(server: Files, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "requests"),
+    ("status", "expected", "requests"),
     [(500, r"500 .*\(3 attempts\)", 3), (403, "403", 1), (401, "401", 1)],
 )
-def test_a_lasting_fault(server: Files, status: int, words: str, requests: int) -> None:
-    """Prevents: attempts without end; accounts locked by attempts that cannot succeed."""
+def test_permanent_fault(server: Files, status: int, expected: str, requests: int) -> None:
+    """Prevents: endless attempts, or attempts with a rejected password that lock an account."""
     server.faults["/file"] = Fault(status=status, times=99)
-    with pytest.raises(UnreachableError, match=words):
+    with pytest.raises(UnreachableError, match=expected):
         source(server.url, retry=urllib3.Retry(2)).read("file", LIMIT)
     assert len(server.requests) == requests
 
 
-def test_waits(server: Files) -> None:
-    """Prevents: a busy server asked again at once; one that asks for a day's wait and gets it."""
+def test_pauses_between_attempts(server: Files) -> None:
+    """Prevents: qola retries a busy server without a pause, or waits a day for Retry-After."""
     server.faults["/file"] = Fault(status=503, times=3)
     started = time.monotonic()
     assert source(server.url, retry=urllib3.Retry(4, backoff_factor=0.1)).read("file", LIMIT)
@@ -111,9 +111,9 @@ def test_waits(server: Files) -> None:
     assert 1 <= time.monotonic() - started < 10
 
 
-def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: list[str]) -> None:
-    """Prevents: a slow download that is given up, or goes on for minutes without a word."""
-    # Longer than the timeout as a whole, and far from it between two bytes.
+def test_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: list[str]) -> None:
+    """Prevents: qola aborts a slow download, or shows no progress for minutes."""
+    # The download exceeds the timeout; the pause between two bytes does not.
     server.faults["/file"] = Fault(pause=0.04, times=1)
     monkeypatch.setattr(http, "_INTERVAL", 0.2)
     slow = source(server.url, timeout=urllib3.Timeout(connect=2, read=1.5))
@@ -122,8 +122,8 @@ def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: l
     assert any(" MB" in line for line in logged), logged
 
 
-def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a build that waits for days, for a server that never falls silent."""
+def test_download_below_the_minimum_rate(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a build waits for days for a server that sends slowly."""
     server.faults["/file"] = Fault(pause=0.3, times=9)
     monkeypatch.setattr(http, "SLOWEST", 10_000)
     with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s"):
@@ -131,7 +131,7 @@ def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -
     assert len(server.requests) == 1
 
 
-DRIBBLES = {
+SLOW_RESPONSES = {
     "a status line": (b"HTTP/1.1 200 ", b"O"),
     "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X: x\r\n"),
@@ -144,10 +144,10 @@ DRIBBLES = {
 
 
 @contextmanager
-def dribbling(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[str]:
-    """Serve `start` at once, and then a byte of `then` each 20 ms, over and over; yield a URL."""
+def serve_slowly(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[str]:
+    """Send `start`, and then repeat `then`, a byte every 20 ms; yield a URL."""
 
-    def answer(client: socket.socket) -> None:
+    def respond(client: socket.socket) -> None:
         with suppress(OSError), client:
             client.recv(65536)
             client.sendall(start)
@@ -159,7 +159,7 @@ def dribbling(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[st
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                threading.Thread(target=answer, args=(client,), daemon=True).start()
+                threading.Thread(target=respond, args=(client,), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as plain:
         listener = plain
@@ -175,37 +175,37 @@ def dribbling(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[st
             listener.close()
 
 
-@pytest.mark.parametrize("what", DRIBBLES)
-def test_a_server_that_dribbles(what: str) -> None:
-    """Prevents: a request that never ends, for a server whose next byte is always about to come."""
-    with dribbling(*DRIBBLES[what]) as base:
+@pytest.mark.parametrize("case", SLOW_RESPONSES)
+def test_endless_slow_response(case: str) -> None:
+    """Prevents: a request never ends because the server sends single bytes."""
+    with serve_slowly(*SLOW_RESPONSES[case]) as base:
         started = time.monotonic()
         with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s: it is too slow$"):
             source(base, patience=0.6).read("file", LIMIT)
         assert time.monotonic() - started < 5
 
 
-def test_a_server_that_dribbles_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a deadline that encrypted connections do not have."""
+def test_endless_slow_response_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: encrypted connections have no deadline."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate(tmp_path / "tls.pem")))
     with (
-        dribbling(*DRIBBLES["headers"], tmp_path / "tls.pem") as base,
+        serve_slowly(*SLOW_RESPONSES["headers"], tmp_path / "tls.pem") as base,
         pytest.raises(UnreachableError, match="too slow"),
     ):
         source(base, patience=0.6).read("file", LIMIT)
 
 
-def test_a_proxy_that_dribbles() -> None:
-    """Prevents: a tunnel that a proxy never opens and never refuses."""
+def test_endless_slow_proxy() -> None:
+    """Prevents: a request waits forever for a proxy's response to CONNECT."""
     with (
-        dribbling(*DRIBBLES["a status line"]) as proxy,
+        serve_slowly(*SLOW_RESPONSES["a status line"]) as proxy,
         pytest.raises(UnreachableError, match="too slow"),
     ):
         source("https://a.invalid", proxies={"https": proxy}, patience=0.6).read("x", LIMIT)
 
 
-def test_more_than_was_promised(server: Files, tmp_path: Path) -> None:
-    """Prevents: a disk filled by a server that sends without end."""
+def test_response_larger_than_the_limit(server: Files, tmp_path: Path) -> None:
+    """Prevents: a server that sends without end fills the disk."""
     with pytest.raises(PrebuiltError, match="at most 1000 bytes"):
         source(server.url).download("file", tmp_path / "x", 1000)
     assert (tmp_path / "x").stat().st_size <= 1000
@@ -215,20 +215,24 @@ def test_more_than_was_promised(server: Files, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects(server: Files, status: int) -> None:
-    """Prevents: a token told to another host or port than the one that its owner named."""
+    """Prevents: qola sends a token to another host or port after a redirect."""
     with serving(Files({"/else": b"elsewhere"})) as other:
         places = {"/a": "/file", "/b": f"{other.url}/else", "/c": f"//localhost:{other.port}/else"}
-        for name, place in places.items():
-            server.faults[name] = Fault(status=status, headers={"Location": place}, times=1)
-        asked = source(server.url, token="secret")
-        assert [asked.read(name, LIMIT) for name in "abc"] == [CONTENT, b"elsewhere", b"elsewhere"]
+        for name, location in places.items():
+            server.faults[name] = Fault(status=status, headers={"Location": location}, times=1)
+        with_token = source(server.url, token="secret")
+        assert [with_token.read(name, LIMIT) for name in "abc"] == [
+            CONTENT,
+            b"elsewhere",
+            b"elsewhere",
+        ]
         assert {r.headers.get("Authorization") for r in server.requests} == {"Bearer secret"}
         assert [r.path for r in other.requests] == ["/else", "/else"]
         assert not [r for r in other.requests if "Authorization" in r.headers]
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("location", "expected"),
     [
         ("/old", "302"),
         ("file:///etc/passwd", "to an invalid URL"),
@@ -236,53 +240,53 @@ def test_redirects(server: Files, status: int) -> None:
         ("http://[127.0.0.1/x", "to an invalid URL"),
     ],
 )
-def test_redirects_that_lead_nowhere(server: Files, place: str, words: str) -> None:
-    """Prevents: a circle followed for ever; this machine's own files read for a server."""
-    server.faults["/old"] = Fault(status=302, headers={"Location": place}, times=99)
-    with pytest.raises(UnreachableError, match=words):
+def test_invalid_redirects(server: Files, location: str, expected: str) -> None:
+    """Prevents: qola follows a redirect loop forever, or reads local files after a redirect."""
+    server.faults["/old"] = Fault(status=302, headers={"Location": location}, times=99)
+    with pytest.raises(UnreachableError, match=expected):
         source(server.url).read("old", LIMIT)
 
 
 def test_redirects_to_plain_http(
     server: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: bytes that anybody on the way may have changed, where https was asked for."""
+    """Prevents: a redirect from https to http permits changes of the data on the way."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate(tmp_path / "tls.pem")))
     with serving(Files({"/file": CONTENT}), tmp_path / "tls.pem") as encrypted:
-        asked = source(encrypted.url, token="secret")
+        with_token = source(encrypted.url, token="secret")
         server.faults["/back"] = Fault(302, {"Location": f"{encrypted.url}/file"})
-        for place in (f"{server.url}/file", f"{server.url}/back", f"{server.url}/gone"):
-            encrypted.faults["/old"] = Fault(302, {"Location": place})
-            with pytest.raises(PrebuiltError, match=f"a redirect to {place}"):
-                asked.read("old", LIMIT)
+        for location in (f"{server.url}/file", f"{server.url}/back", f"{server.url}/gone"):
+            encrypted.faults["/old"] = Fault(302, {"Location": location})
+            with pytest.raises(PrebuiltError, match=f"a redirect to {location}"):
+                with_token.read("old", LIMIT)
         assert not server.requests, "asked in plain http"
         encrypted.faults["/old"] = Fault(302, {"Location": "/file"})
-        assert asked.read("old", LIMIT) == CONTENT
+        assert with_token.read("old", LIMIT) == CONTENT
         assert encrypted.requests[-1].headers["Authorization"] == "Bearer secret"
 
 
-def test_a_token_over_plain_http(server: Files, logged: list[str]) -> None:
-    """Prevents: a token that everybody on the way can read; one that is missed in silence."""
+def test_token_over_plain_http(server: Files, logged: list[str]) -> None:
+    """Prevents: qola sends a token unencrypted, or omits the token without a message."""
     proxied = source(ELSEWHERE, proxies={"http": server.url}, token="secret")
     for _ in range(2):
         assert proxied.read("file", LIMIT) == b"by proxy"
     assert all("Authorization" not in request.headers for request in server.requests)
     assert logged == [f"{ELSEWHERE}: the token is not sent there: http is not encrypted"]
-    # This machine's own server is asked without the proxy.
-    own = source(f"http://localhost:{server.port}", proxies={"http": ELSEWHERE}, token="secret")
-    assert own.read("file", LIMIT) == CONTENT
+    # Requests to this machine do not use the proxy.
+    local = source(f"http://localhost:{server.port}", proxies={"http": ELSEWHERE}, token="secret")
+    assert local.read("file", LIMIT) == CONTENT
     assert server.requests[-1].headers["Authorization"] == "Bearer secret"
 
 
 def test_this_machine() -> None:
-    """Prevents: a token told to a host that is only called like this machine."""
+    """Prevents: qola sends a token to a host whose name resembles this machine's."""
     assert all(is_this_machine(host) for host in ("localhost", "127.0.0.1", "127.8.0.1", "[::1]"))
     others = ("127.0.0.1.org", "localhost.org", "10.0.0.1", "a.localhost", "0.0.0.0")
     assert not any(is_this_machine(host) for host in others)
 
 
 def test_write(server: Files, tmp_path: Path) -> None:
-    """Prevents: uploads that lose bytes, end at the first fault, or go elsewhere in silence."""
+    """Prevents: an upload loses bytes, ends at the first fault, or follows a redirect."""
     (tmp_path / "x").write_bytes(CONTENT)
     server.faults["/new"] = Fault(status=503, times=1)
     source(server.url, token="secret").write("new", tmp_path / "x")
@@ -298,30 +302,37 @@ def test_write(server: Files, tmp_path: Path) -> None:
 
 
 def test_proxies_of() -> None:
-    """Prevents: proxies read in another way than curl's."""
-    # HTTP_PROXY may be a header of somebody's request, as curl's manual explains.
-    given = {"https_proxy": "http://p:1", "HTTPS_PROXY": "x", "HTTP_PROXY": "q", "no_proxy": ".in"}
-    assert proxies_of(given) == {"http": "", "https": "http://p:1", "no": ".in"}
-    given = {"HTTPS_PROXY": "p:3128", "ALL_PROXY": "a:1", "all_proxy": "", "NO_PROXY": "b.org"}
-    assert proxies_of(given) == {"http": "a:1", "https": "p:3128", "no": "b.org"}
+    """Prevents: qola reads proxy variables differently than curl."""
+    # HTTP_PROXY may be a header of a CGI request, as curl's manual explains.
+    environ = {
+        "https_proxy": "http://p:1",
+        "HTTPS_PROXY": "x",
+        "HTTP_PROXY": "q",
+        "no_proxy": ".in",
+    }
+    assert proxies_of(environ) == {"http": "", "https": "http://p:1", "no": ".in"}
+    environ = {"HTTPS_PROXY": "p:3128", "ALL_PROXY": "a:1", "all_proxy": "", "NO_PROXY": "b.org"}
+    assert proxies_of(environ) == {"http": "a:1", "https": "p:3128", "no": "b.org"}
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("scheme", ["", "http://"])
-def test_a_proxy(server: Files, name: str, scheme: str) -> None:
-    """Prevents: a proxy that is not used, or is not told, or passes on, its user's password."""
+def test_proxy(server: Files, name: str, scheme: str) -> None:
+    """Prevents: qola bypasses a proxy, omits its password, or sends this password to a server."""
     proxies = proxies_of({name: f"{scheme}us%65r:p%40%C3%A4:w@127.0.0.1:{server.port}"})
     assert source(ELSEWHERE, proxies=proxies).read("file", LIMIT) == b"by proxy"
-    sent = {key.lower(): value for key, value in server.requests[0].headers.items()}
-    told = base64.b64decode(sent["proxy-authorization"].removeprefix("Basic ")).decode()
-    assert told == "user:p@ä:w"
+    sent_headers = {key.lower(): value for key, value in server.requests[0].headers.items()}
+    credentials = base64.b64decode(
+        sent_headers["proxy-authorization"].removeprefix("Basic ")
+    ).decode()
+    assert credentials == "user:p@ä:w"
     assert source(server.url, proxies=proxies).read("file", LIMIT) == CONTENT
     assert "proxy-authorization" not in {name.lower() for name in server.requests[1].headers}
 
 
 @pytest.mark.parametrize("exempt", ["somewhere.invalid", ".invalid", "a.org, invalid", "*"])
 def test_hosts_that_need_no_proxy(server: Files, exempt: str) -> None:
-    """Prevents: a proxy asked for hosts that are exempt from it."""
+    """Prevents: qola uses a proxy for hosts that are exempt from it."""
     proxies = {"http": server.url, "no": exempt}
     with pytest.raises(UnreachableError, match="resolve"):
         source(ELSEWHERE, proxies=proxies, retry=urllib3.Retry(0)).read("file", LIMIT)
@@ -330,19 +341,19 @@ def test_hosts_that_need_no_proxy(server: Files, exempt: str) -> None:
     assert source(ELSEWHERE, proxies=proxies).read("file", LIMIT) == b"by proxy"
 
 
-def test_a_proxy_for_https(server: Files) -> None:
-    """Prevents: a proxy without a scheme, or with a password, of no use for https."""
+def test_proxy_for_https(server: Files) -> None:
+    """Prevents: https requests fail with a proxy without a scheme or with a password."""
     proxies = proxies_of({"https_proxy": f"user:pw@127.0.0.1:{server.port}"})
     with pytest.raises(UnreachableError, match="proxy"):
         source("https://a.invalid", proxies=proxies, retry=urllib3.Retry(0)).read("x", LIMIT)
-    (asked,) = server.requests
-    assert (asked.method, asked.path) == ("CONNECT", "a.invalid:443")
-    assert asked.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+    (request,) = server.requests
+    assert (request.method, request.path) == ("CONNECT", "a.invalid:443")
+    assert request.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
 
 
 @pytest.mark.parametrize("proxy", ["socks5://u:secret@127.0.0.1:1", "http://u:secret@[x:1"])
-def test_no_proxy_that_can_be_used(proxy: str, logged: list[str]) -> None:
-    """Prevents: a traceback or a password in messages for a proxy that qola does not know."""
+def test_unsupported_proxies(proxy: str, logged: list[str]) -> None:
+    """Prevents: an unsupported proxy causes a traceback, or an error contains its password."""
     with pytest.raises(UnreachableError, match="the proxy of the environment") as caught:
         source(ELSEWHERE, proxies=proxies_of({"all_proxy": proxy})).read("x", LIMIT)
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The key of a prebuilt bundle: whatever determines its bytes changes it, and nothing else does."""
+"""The key of a prebuilt bundle: changes if, and only if, an input of the bundle changes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ AITER: dict[str, Any] = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
 ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
 
 
-def manifest(text: str = TEXT) -> dict[str, Any]:
-    """What a manifest asks for."""
+def parse_manifest(text: str = TEXT) -> dict[str, Any]:
+    """Return the content of a manifest as it enters the key."""
     return loads(text, file="left.toml").to_json()
 
 
 KEY = Key(
     name="left",
     ruleset="c" * 64,
-    manifest=manifest(),
+    manifest=parse_manifest(),
     modes={"libmha_fwd": "cpp_itfs"},
     archs=("gfx950",),
     aiter=AITER,
@@ -59,13 +59,13 @@ KEY = Key(
 
 
 @pytest.mark.parametrize(
-    ("changed", "path"),
+    ("replaced", "path"),
     [
         ({"name": "other"}, "manifest.name"),
         ({"version": "0.2.0"}, "qola.version"),
         ({"ruleset": "d" * 64}, "qola.ruleset"),
-        ({"manifest": manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
-        ({"manifest": manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
+        ({"manifest": parse_manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
+        ({"manifest": parse_manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
         ({"modes": {}}, "modules"),
         ({"archs": ("gfx942", "gfx950")}, "archs"),
         ({"modes": {"libmha_fwd": "pybind"}}, "modules"),
@@ -82,12 +82,12 @@ KEY = Key(
         ({"triton": {}}, "triton"),
     ],
 )
-def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
-    """Prevents: a bundle taken for another one, whose kernels or headers are not the same."""
-    one, other = KEY, replace(KEY, **changed)
-    assert one.digest != other.digest
-    assert one.text != other.text
-    assert path in differences(one.inputs, other.inputs)
+def test_each_input_changes_the_key(replaced: dict[str, Any], path: str) -> None:
+    """Prevents: bundles with different kernels or headers share a key."""
+    key, changed_key = KEY, replace(KEY, **replaced)
+    assert key.digest != changed_key.digest
+    assert key.text != changed_key.text
+    assert path in differences(key.inputs, changed_key.inputs)
 
 
 @pytest.mark.parametrize(
@@ -99,28 +99,28 @@ def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
         '[qola]\nnamespace = "left"\n',
     ],
 )
-def test_what_builds_the_same_has_the_same_key(text: str) -> None:
-    """Prevents: misses for a comment, another order of keys, or another place of the bundles."""
-    assert replace(KEY, manifest=manifest(text)).digest == KEY.digest
+def test_equivalent_manifests_have_one_key(text: str) -> None:
+    """Prevents: a comment, the order of keys or the source of bundles causes a miss."""
+    assert replace(KEY, manifest=parse_manifest(text)).digest == KEY.digest
 
 
-def test_the_text_of_a_key() -> None:
-    """Prevents: keys that nobody can tell apart by eye, or that are no file names."""
+def test_text_of_a_key() -> None:
+    """Prevents: a key does not show its main inputs, or is not a valid file name."""
     found = replace(KEY, archs=("gfx942", "gfx950"))
     assert found.text == f"left-rocm7.2-gfx942-gfx950-{found.digest[:12]}"
-    # The digest is of JSON that anybody can make again.
+    # The digest is reproducible from the JSON of the inputs.
     assert sha256_of_json(json.loads(json.dumps(found.inputs))) == found.digest
 
 
 def test_settings_that_count() -> None:
-    """Prevents: a wrong hit for a setting, and misses for where the cache is."""
+    """Prevents: settings that change a bundle share a key, or cache settings change the key."""
     arguments = ["--remote_cache=grpc://x", "--@qola//:compress", "--jobs=4", "--copt=-O1"]
     arguments += ["--disk_cache", "/x", "--repo_env=QOLA_ROCM=local", "--define", "a=b"]
     assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1", "--define=a=b")
 
 
-def test_a_workflow_publishes_under_the_plain_key() -> None:
-    """Prevents: bundles that a CI publishes and nobody finds, since its cache is in their key."""
+def test_workflow_publishes_under_the_default_key() -> None:
+    """Prevents: users miss the bundles of a CI because its cache options change the key."""
     workflow = (Path(__file__).resolve().parents[2] / "examples/ci/qola.yml").read_text("utf-8")
     arguments = re.findall(r'--bazel-arg=([^\s"]+)', workflow)
     assert len(arguments) >= 4
@@ -131,22 +131,22 @@ def test_a_workflow_publishes_under_the_plain_key() -> None:
     "argument",
     ["--config=ci", "--override_module=a=/x", "--action_env=CPATH", "--repo_env=PATH", "--config"],
 )
-def test_settings_that_no_key_can_have(argument: str) -> None:
-    """Prevents: one key for two builds, whose difference lies in a file or the environment."""
+def test_settings_outside_of_the_key_are_rejected(argument: str) -> None:
+    """Prevents: two builds that differ in a file or the environment share a key."""
     with pytest.raises(NoPrebuiltError, match="whose meaning lies elsewhere"):
         settings_of(["--copt=-O1", argument])
     assert settings_of(["--action_env=CPATH=/x"]) == ("--action_env=CPATH=/x",)
 
 
-def test_aiter_by_what_it_is(tmp_path: Path) -> None:
-    """Prevents: a mirror of AITER that misses; a tree of one's own found by its place or times."""
-    one = identity.source_identity(GitSource("https://a/aiter", "1" * 40))
-    assert one == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
+def test_identity_of_aiter_sources(tmp_path: Path) -> None:
+    """Prevents: a mirror or a copy of AITER causes a miss, or an edit of a tree causes no miss."""
+    commit_identity = identity.source_identity(GitSource("https://a/aiter", "1" * 40))
+    assert commit_identity == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
     wheel = identity.source_identity(WheelSource("0.1.7", "a" * 64))
     assert wheel["sha256"] == "a" * 64
     first = write(tmp_path / "a", {"csrc/x.h": "1", ".git/HEAD": "1"})
-    own = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
-    second = write(tmp_path / "deeper/b", own)
+    other_files = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
+    second = write(tmp_path / "deeper/b", other_files)
     assert identity.source_identity(LocalSource(first)) == identity.source_identity(
         LocalSource(second)
     )
@@ -159,7 +159,7 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
         lambda: (second / "csrc" / "empty.h").write_text(""),
         lambda: (second / "loop").symlink_to(second),
         lambda: (second / "ck").symlink_to(elsewhere),
-        # What a developer has: Composable Kernel beside AITER, and a link to it.
+        # Developers link to a Composable Kernel outside of AITER.
         lambda: (elsewhere / "ck.hpp").write_text("2"),
     ]
     for change in changes:
@@ -169,28 +169,28 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
         before = now
 
 
-def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: patches, modules, modes or archs that a build has and its key leaves out."""
+def test_key_has_all_inputs_of_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: the key omits patches, modules, modes or archs of a build."""
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
-    of = loads(TEXT, file="left.toml")
-    chosen = ResolvedBuild(of, tmp_path / "te-left.toml", of.modules, aiter)
-    found = identity.key_of(chosen, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
+    parsed = loads(TEXT, file="left.toml")
+    build = ResolvedBuild(parsed, tmp_path / "te-left.toml", parsed.modules, aiter)
+    found = identity.key_of(build, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
     inputs: Any = found.inputs
     assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
-    assert inputs["modules"] == [{"name": "libmha_fwd", "mode": of.mode}]
+    assert inputs["modules"] == [{"name": "libmha_fwd", "mode": parsed.mode}]
     assert (inputs["archs"], inputs["manifest"]["name"]) == (["gfx950"], "te_left")
     assert inputs["forms"] == {"lazy": True, "static": False}
     assert inputs["settings"] == ["--define=a=b"]
-    other = replace(chosen, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
+    other = replace(build, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
     changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
 
 
-def test_the_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a renamed attribute that changes every key, so that no bundle is found."""
+def test_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a renamed attribute changes every key, so that every fetch misses."""
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"a.patch": "a", "k/k.py": "1", "k/parts.py": "2"})
     manifest = loads(TEXT + TRITON, file="left.toml")
@@ -222,19 +222,19 @@ file = "theirs.py"
 
 
 def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: code objects of other Python files, or of another commit, under the same key."""
+    """Prevents: code objects of other Python files, or of another commit, share a key."""
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"k/k.py": "1", "k/parts.py": "1", "k/other.py": "1"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40))
 
     def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
-        of = loads(text, file="left.toml")
-        chosen = ResolvedBuild(of, tmp_path / "left.toml", of.modules, aiter, triton=triton)
-        return identity.key_of(chosen, ROCM, Forms()).inputs
+        parsed = loads(text, file="left.toml")
+        build = ResolvedBuild(parsed, tmp_path / "left.toml", parsed.modules, aiter, triton=triton)
+        return identity.key_of(build, ROCM, Forms()).inputs
 
     before = inputs()
     assert [*before["triton"]] == ["k/k.py", "k/parts.py"]
-    # A group of modules has none.
+    # A build of only some modules has no Triton kernels.
     assert differences(before, inputs(triton=False)) == ["triton"]
     for name, path in (("k/k.py", "triton.k/k.py"), ("k/parts.py", "triton.k/parts.py")):
         (tmp_path / name).write_text("2")
@@ -246,8 +246,8 @@ def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert differences(before, changed) == ["manifest.content.triton"]
 
 
-def test_what_a_ruleset_has_of_triton(repo_root: Path) -> None:
-    """Prevents: the bundle of another Triton, or of other kernels of qola's, taken for this one."""
+def test_ruleset_files_include_triton(repo_root: Path) -> None:
+    """Prevents: another Triton version, or edited kernels of qola, do not change the key."""
     files = {*identity.ruleset_files(repo_root)}
     assert {"third_party/python/triton.txt", "qola/triton/compile.py"} <= files
     assert {f"qola/triton/kernels/{name}" for name in {*own.FILES.values(), *own.PARTS}} <= files
@@ -263,13 +263,13 @@ RULESET = {
 }
 
 
-def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
-    """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
-    one, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
-    unasked = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
+def test_ruleset_digest_depends_on_its_files(tmp_path: Path) -> None:
+    """Prevents: an installed qola has other keys than a checkout, or an edit keeps the key."""
+    root, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
+    ignored = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
     data = "qola/codegen/data/__pycache__/given.pyc"
-    write(other, dict.fromkeys((*unasked, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
-    before = identity.ruleset_digest(one)
+    write(other, dict.fromkeys((*ignored, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
+    before = identity.ruleset_digest(root)
     assert before == identity.ruleset_digest(other)
     for name in ("rules/defs.bzl", "qola/codegen/emit.py", "cc/runtime/load.cpp", "MODULE.bazel"):
         write(other, {name: "3"})
@@ -277,8 +277,8 @@ def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
         before = identity.ruleset_digest(other)
 
 
-def test_a_ruleset_with_links(tmp_path: Path) -> None:
-    """Prevents: edits below a linked directory that no key has; links that never end."""
+def test_ruleset_with_symlinks(tmp_path: Path) -> None:
+    """Prevents: edits in a linked directory keep the key, or a symlink loop blocks qola."""
     root = write(tmp_path / "a", RULESET)
     elsewhere = write(tmp_path / "elsewhere", {"x.h": "1"})
     changes: list[Callable[[], object]] = [
@@ -295,33 +295,33 @@ def test_a_ruleset_with_links(tmp_path: Path) -> None:
         before = now
 
 
-def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
-    """Prevents: libraries of another compiler under the key of the pinned one."""
+def test_identity_of_rocm(tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: libraries of another compiler get the key of the pinned compiler."""
     sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
     pins = {"packages.lock": "1", "sdk.json": json.dumps(sdk)}
     root = tmp_path / "root"
     write(root / "third_party/rocm", pins)
     local = {"origin": "local", "amd_clang": True, "identity": "9" * 64, **sdk}
     (tmp_path / "rocm.json").write_text(json.dumps(local))
-    ask = Mock(return_value=tmp_path / "rocm.json")
-    pinned = identity.rocm_identity(root, {}, (), ask)
+    query_bazel = Mock(return_value=tmp_path / "rocm.json")
+    pinned = identity.rocm_identity(root, {}, (), query_bazel)
     assert pinned["rocm_version"] == "7.2.4"
-    assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), ask) == pinned
-    undone = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
-    assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, undone, ask) == pinned
-    assert not ask.called, "Bazel started where files say it"
-    other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), query_bazel) == pinned
+    overridden = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, overridden, query_bazel) == pinned
+    assert not query_bazel.called, "Bazel started where files say it"
+    other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
     assert (other["identity"], other["origin"]) == ("9" * 64, "local")
-    assert identity.rocm_identity(root, {}, undone[:1], ask) == other
+    assert identity.rocm_identity(root, {}, overridden[:1], query_bazel) == other
     (tmp_path / "rocm.json").write_text(json.dumps({**local, "identity": ""}))
     with pytest.raises(ToolchainError, match="no ROCm"):
-        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
     (root / "third_party/rocm/packages.lock").write_text("2")
-    assert identity.rocm_identity(root, {}, (), ask) != pinned
+    assert identity.rocm_identity(root, {}, (), query_bazel) != pinned
 
 
-def test_another_compiler_in_place_of_the_pinned_one(tmp_path: Path) -> None:
-    """Prevents: what another compiler made under the key of the pinned one, which is nowhere."""
+def test_replacement_of_the_pinned_compiler(tmp_path: Path) -> None:
+    """Prevents: libraries of a newer compiler get the key of the pinned compiler."""
     sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
     text = "# snapshot: 20261030T140801Z\nclang-22 1 00 forky 1 pool/x compiler\n"
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""What @qola_prebuilt_<name> is, where its libraries are built and where they are fetched."""
+"""The repository @qola_prebuilt_<name>, with built and with fetched libraries."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ qola_bundle(
 
 
 def test_kernels_in_triton_are_built(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a bundle of what is built, without kernels in Triton."""
+    """Prevents: a bundle of built libraries lacks the kernels in Triton."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(user.directory / "cache"))
     for look_up in ("yes", "no"):
         built = repository(user, MANIFEST + TRITON, look_up)
         assert BUNDLE.format(libraries='":libmha_fwd"') in built
         assert '@qola_left//:libmha_fwd"' in built
-        alone = repository(user, f"[build]\narchitectures = ['gfx950']\n{TRITON}", look_up)
-        assert alone.endswith(BUNDLE.format(libraries=""))
+        only_triton = repository(user, f"[build]\narchitectures = ['gfx950']\n{TRITON}", look_up)
+        assert only_triton.endswith(BUNDLE.format(libraries=""))
 
 
-def test_what_is_published(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: libraries that are built where a source has them."""
+def test_published_bundle_is_fetched(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: Bazel builds libraries that a source has."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(user.directory / "cache"))
     fetched = repository(user, MANIFEST, "yes")
     assert f"prebuilt {user.key.text} from {user.published}" in user.capsys.readouterr().err
@@ -37,7 +37,7 @@ def test_what_is_published(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_kernels_in_triton(user: User) -> None:
-    """Prevents: a bundle that wants a library which its manifest does not have."""
+    """Prevents: a bundle requires a Triton library that its manifest does not have."""
     built = repository(user, MANIFEST, "no")
     assert 'libraries = [":libmha_fwd"]' in built
     assert "triton" not in built

@@ -19,8 +19,8 @@ TRITON = '[[triton]]\nkernels = ["mine"]\nfile = "kernels/mine.py"\n'
 TRITON_FILES = {"lib/left_triton.so": LIBRARY, "lib/left_triton-gfx950.qpack": b"pack"}
 
 
-def published(user: User) -> Key:
-    """Publish the bundle of a manifest with a kernel of the user's, which is written too."""
+def publish_triton_bundle(user: User) -> Key:
+    """Write a manifest with a Triton kernel, and publish its bundle."""
     user.manifest(TRITON)
     write(user.directory / "kernels", {"mine.py": "1"})
     record = json.loads((user.directory / "bundle/manifest.json").read_text())
@@ -29,15 +29,15 @@ def published(user: User) -> Key:
     content = {**TRITON_FILES, "manifest.json": json.dumps(record).encode()}
     write(user.directory / "triton", content)
     request = BuildRequest(manifest_path=user.directory / "left.toml")
-    chosen = resolve_build(request, user.environ)
-    key = fetch.key_of(chosen, Forms(), (), user.environ)
+    build = resolve_build(request, user.environ)
+    key = fetch.key_of(build, Forms(), (), user.environ)
     user.put("triton", key=key)
     return key
 
 
-def test_packs_travel_with_the_bundle(user: User) -> None:
-    """Prevents: a library of kernels in Triton without them, or with those of an earlier build."""
-    key = published(user)
+def test_packs_are_installed_with_the_bundle(user: User) -> None:
+    """Prevents: a Triton library lacks its packs, or has packs of an earlier build."""
+    key = publish_triton_bundle(user)
     assert key.text != user.key.text
     write(user.output, {"lib/left_triton-gfx942.qpack": "of an earlier build"})
     out, err = user.run("build", "published")
@@ -50,26 +50,26 @@ def test_packs_travel_with_the_bundle(user: User) -> None:
     assert [module["md_name"] for module in record["modules"]] == ["left_libmha_fwd", "left_triton"]
 
 
-def test_another_python_file(user: User) -> None:
-    """Prevents: code objects of what a kernel was before it was edited."""
-    published(user)
+def test_edited_kernel_is_a_miss(user: User) -> None:
+    """Prevents: qola installs code objects of a kernel before its last edit."""
+    publish_triton_bundle(user)
     (user.directory / "kernels/mine.py").write_text("2")
     user.fetch("published", code=9)
     (user.directory / "kernels/mine.py").unlink()
     assert "[[triton]].file" in user.fetch("published", code=2)
 
 
-def test_a_bundle_without_them(user: User) -> None:
-    """Prevents: a bundle taken for that of a manifest whose kernels it does not have."""
-    key = published(user)
+def test_bundle_without_triton_kernels(user: User) -> None:
+    """Prevents: qola accepts a bundle that lacks the Triton kernels of the manifest."""
+    key = publish_triton_bundle(user)
     user.put("bundle", key=key, overwrite=True)
     assert "no library of triton" in user.fetch("published", code=10)
 
 
 def test_in_a_repository(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: kernels that Bazel compiles where a source has them, or does not watch."""
+    """Prevents: Bazel compiles kernels that a source has, or does not watch their files."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(user.directory / "cache"))
-    key = published(user)
+    key = publish_triton_bundle(user)
     fetched = repository(user, MANIFEST + TRITON, "yes")
     assert f"prebuilt {key.text} from {user.published}" in user.capsys.readouterr().err
     assert f'library = "prebuilt/{LIBRARY_FILE}"' in fetched

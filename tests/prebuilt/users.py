@@ -1,4 +1,4 @@
-"""Somebody with a manifest and a published bundle of it, who asks qola for it."""
+"""A user with a manifest and a published bundle, who runs qola."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ name = "libmha_fwd"
 LIBRARY_FILE = "lib/left_libmha_fwd.so"
 SIGNED = "--public-key=k.pub"
 RETRY = urllib3.Retry(4, backoff_factor=0.001, retry_after_max=1)
-# Of a size that does not shrink: it arrives in several parts.
+# Random bytes, which do not compress: a download arrives in several parts.
 LIBRARY = b"\x7fELF" + random.Random(7).randbytes(20_000)
 
 
 def write_bundle(directory: Path, library: bytes = LIBRARY) -> Path:
-    """A directory with what a bundle has at least."""
+    """Write a directory with the files that every bundle has."""
     modules = [{"name": "libmha_fwd", "library": LIBRARY_FILE}]
     record = {"schema": 1, "name": "left", "namespace": "left", "archs": ["gfx950"]}
     files = {LIBRARY_FILE: library, "include/qola_config.h": b"#pragma once\n"}
@@ -54,7 +54,7 @@ def write_bundle(directory: Path, library: bytes = LIBRARY) -> Path:
 
 @dataclass
 class User:
-    """Somebody with a manifest, whose bundle is in published/, a cache, and servers to ask."""
+    """A user with a manifest, a cache and HTTP servers; published/ contains the bundle."""
 
     directory: Path
     key: Key
@@ -68,56 +68,60 @@ class User:
         self.signature = f"{self.record}{signature.SUFFIX}"
         self.archive = archive_name(self.key.text)
 
-    def run(self, command: str, *words: str, code: int = 0) -> tuple[str, str]:
-        """Run qola, check how it ends, and return what it says; words are options or sources."""
-        given = [word if word.startswith("-") else f"--prebuilt={word}" for word in words]
+    def run(self, command: str, *arguments: str, code: int = 0) -> tuple[str, str]:
+        """Run qola, check its exit code, and return stdout and stderr."""
+        command_line = [
+            word if word.startswith("-") else f"--prebuilt={word}" for word in arguments
+        ]
         output = () if command == "publish" else ("-o", "out")
         self.capsys.readouterr()
-        given = [command, "-m", "left.toml", *output, *given]
-        ended = main(given, self.environ, directory=self.directory)
+        command_line = [command, "-m", "left.toml", *output, *command_line]
+        exit_code = main(command_line, self.environ, directory=self.directory)
         out, err = self.capsys.readouterr()
-        assert ended == code, err
+        assert exit_code == code, err
         return out, err
 
-    def fetch(self, *words: str, code: int = 0) -> str:
+    def fetch(self, *arguments: str, code: int = 0) -> str:
         """Run qola fetch."""
-        return self.run("fetch", *words, code=code)[1]
+        return self.run("fetch", *arguments, code=code)[1]
 
-    def build(self, *words: str, code: int = 0) -> str:
+    def build(self, *arguments: str, code: int = 0) -> str:
         """Run qola build."""
-        return self.run("build", *words, code=code)[1]
+        return self.run("build", *arguments, code=code)[1]
 
-    def manifest(self, more: str) -> None:
-        """Add to the manifest."""
-        (self.directory / "left.toml").write_text(MANIFEST + more)
+    def manifest(self, addition: str) -> None:
+        """Write the manifest with an addition."""
+        (self.directory / "left.toml").write_text(MANIFEST + addition)
 
     def serve(self, content: dict[str, bytes] | None = None) -> Files:
-        """Serve what is published, or other files."""
+        """Serve the published files, or other files."""
         if content is None:
             content = {path.name: path.read_bytes() for path in self.published.iterdir()}
         files = Files({f"/{name}": data for name, data in content.items()})
         return self.stack.enter_context(serving(files))
 
     def put(self, bundle: str, *, key: Key | None = None, overwrite: bool = False) -> bool:
-        """Publish a bundle; returns whether anything was written."""
+        """Publish a bundle, and return whether files were written."""
         archive = self.directory / "archive.tar.gz"
-        packed = pack_bundle(self.directory / bundle, archive)
+        packed_archive = pack_bundle(self.directory / bundle, archive)
         secret = signature.read_secret_key(self.directory / "k.key", "")
-        to = DirectorySource(self.published)
-        return publish(key or self.key, archive, packed, to, secret, overwrite=overwrite).written
+        destination = DirectorySource(self.published)
+        return publish(
+            key or self.key, archive, packed_archive, destination, secret, overwrite=overwrite
+        ).written
 
 
 @contextmanager
-def a_user(
+def make_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    # The library's own pauses, which other tests measure.
+    """Make a user whose bundle is published and signed by key k."""
+    # Shorten the pauses between attempts, which other tests measure.
     monkeypatch.setattr(fetch, "Transport", partial(Transport, retry=RETRY))
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "0" * 64)
     (tmp_path / "left.toml").write_text(MANIFEST)
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    # Without a bundle a build gets as far as looking for Bazel.
+    # Without a bundle, a build fails because it cannot find Bazel.
     environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
     request = BuildRequest(manifest_path=tmp_path / "left.toml")
     key = fetch.key_of(resolve_build(request, environ), Forms(), (), environ)
@@ -125,13 +129,13 @@ def a_user(
     write_bundle(tmp_path / "bundle")
     write_bundle(tmp_path / "other", b"other")
     with ExitStack() as stack:
-        someone = User(tmp_path, key, stack, environ, capsys)
-        someone.put("bundle")
-        yield someone
+        new_user = User(tmp_path, key, stack, environ, capsys)
+        new_user.put("bundle")
+        yield new_user
 
 
 def repository(user: User, manifest: str, look_up: str) -> str:
-    """Return the BUILD file of a manifest's repository, with what is published as its source."""
+    """Return the BUILD file of a manifest's repository whose source is the published bundle."""
     file = user.directory / "left.toml"
     file.write_text(manifest)
     output = user.directory / look_up
