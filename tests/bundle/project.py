@@ -1,4 +1,4 @@
-"""Runs the pinned CMake, and finds the programs of the pinned wheels that it works with."""
+"""Runs the pinned CMake, and locates the programs of the pinned wheels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def site() -> Path:
-    """Return the directory that the wheels of third_party/python/cmake.txt are unpacked in."""
+    """Return the directory into which Bazel unpacks the wheels of third_party/python/cmake.txt."""
     spec = find_spec("cmake")
-    # Outside of Bazel the name finds the folder of this repository.
+    # Outside of Bazel, `cmake` is the directory of this repository.
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'cmake'")
     return Path(spec.origin).resolve().parents[1]
@@ -25,19 +25,19 @@ PKGCONF = site() / "pkgconf/.bin/pkgconf"
 
 
 def bundle(variable: str) -> Path:
-    """Directory of a bundle; through a file of it, since a sandbox has a link in its place."""
+    """Return a bundle's directory, resolved from a file in it (sandboxes contain symlinks)."""
     return Path(os.environ[variable], "manifest.json").resolve().parent
 
 
 @dataclass(frozen=True)
 class Project:
-    """A CMake project, which is configured without any variable of the test's own environment.
+    """A CMake project, configured without the environment variables of the test.
 
     Attributes:
-        source: its directory.
-        build: its build directory.
-        options: further arguments of each configuration.
-        env: environment variables besides PATH.
+        source: the directory with CMakeLists.txt.
+        build: the build directory.
+        options: additional arguments of each configuration.
+        env: environment variables in addition to PATH.
     """
 
     source: Path
@@ -46,7 +46,7 @@ class Project:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def configure(self, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run CMake, whatever its exit code; standard error follows standard output."""
+        """Run CMake and return the result; the output contains stdout and stderr."""
         return self._cmake(
             *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={NINJA}"),
             *("-S", str(self.source), "-B", str(self.build), *self.options, *options),
@@ -71,12 +71,12 @@ class Project:
 
 
 def succeeds(run: subprocess.CompletedProcess[str]) -> str:
-    """Return the output of a run that must have succeeded."""
+    """Check that a run succeeded, and return its output."""
     assert run.returncode == 0, run.stdout
     return run.stdout
 
 
 def fails(run: subprocess.CompletedProcess[str]) -> str:
-    """Return the output of a run that must have failed, with single spaces between words."""
+    """Check that a run failed, and return its output with single spaces between words."""
     assert run.returncode != 0, run.stdout
     return " ".join(run.stdout.split())

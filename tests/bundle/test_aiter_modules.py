@@ -1,4 +1,4 @@
-"""The program of wheels in mode aiter, without PyTorch and without AITER."""
+"""The import hook of wheels in mode aiter, without PyTorch and AITER."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ import aiter
 """
 
 
-def look(place: Path) -> tuple[str, str]:
-    """Look for AITER, then import it, in a Python that finds what is in `place`."""
-    shutil.copy(aiter_modules.__file__, place)
-    command = [sys.executable, "-I", "-c", LOOK, str(place)]
-    looked = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
-    return looked.stdout, looked.stderr
+def import_aiter(directory: Path) -> tuple[str, str]:
+    """Find and import AITER in a Python with the packages of a directory."""
+    shutil.copy(aiter_modules.__file__, directory)
+    command = [sys.executable, "-I", "-c", LOOK, str(directory)]
+    result = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+    return result.stdout, result.stderr
 
 
 def test_gpus_of_other_containers(tmp_path: Path) -> None:
-    """Prevents: `import aiter` that fails in a container with some of the machine's GPUs."""
+    """Prevents: `import aiter` fails in a container that has access to some of the GPUs."""
     for node, version in enumerate((0, 90402)):
         (tmp_path / str(node)).mkdir()
         text = f"cpu_cores_count 0\ngfx_target_version {version}\n"
         (tmp_path / str(node) / "properties").write_text(text, "utf-8")
-    # The driver refuses to read those of other GPUs, also for root.
+    # The driver rejects reads of other GPUs' properties, also by root.
     (tmp_path / "2/properties").mkdir(parents=True)
     assert aiter_modules.machine_archs(tmp_path) == ["gfx942"]
 
 
 def test_machines_without_aiter(tmp_path: Path) -> None:
-    """Prevents: a server that only asks whether AITER is installed, and gets an error."""
-    out, err = look(tmp_path)
+    """Prevents: a server that checks whether AITER is installed gets an error."""
+    out, err = import_aiter(tmp_path)
     assert out == "False False\n"
     assert err.endswith("ModuleNotFoundError: No module named 'aiter'\n")
 
 
 def test_functions_of_the_second_jit(tmp_path: Path) -> None:
-    """Prevents: functions that AITER compiles, because it looks into the home directory."""
+    """Prevents: AITER compiles functions because it only searches the home directory."""
     torch = tmp_path / "torch.py"
     torch.write_text("__version__ = '2'\n", "utf-8")
     (tmp_path / "aiter").mkdir()
@@ -62,19 +62,19 @@ def test_functions_of_the_second_jit(tmp_path: Path) -> None:
     for modules, root in (([module], directory), ([{"name": "module_norm"}], "None")):
         bundle = {"aiter_jit": built, "inputs": inputs, "archs": ["gfx942"], "modules": modules}
         (tmp_path / "manifest.json").write_text(json.dumps(bundle), "utf-8")
-        out, err = look(tmp_path)
+        out, err = import_aiter(tmp_path)
         assert (out.splitlines()[-1], err) == (f"{directory} {root}", "")
 
 
-def test_modules_for_something_else(tmp_path: Path) -> None:
-    """Prevents: a server that looks for AITER without using it, and does not start."""
+def test_modules_for_another_environment(tmp_path: Path) -> None:
+    """Prevents: a server that looks for AITER without using it does not start."""
     built = {"python": "3.1", "torch": "2", "files": {"aiter/__init__.py": "of another one"}}
     inputs = {"aiter": {"id": "0.1.7", "version": ""}}
     bundle = {"aiter_jit": built, "inputs": inputs, "archs": ["gfx942"]}
     (tmp_path / "manifest.json").write_text(json.dumps(bundle), "utf-8")
     (tmp_path / "aiter").mkdir()
     (tmp_path / "aiter/__init__.py").write_text("print('imported')\n", "utf-8")
-    out, err = look(tmp_path)
+    out, err = import_aiter(tmp_path)
     assert out == "True False\n"
-    for words in ("ImportError: ", "built for 3.1\n", "PyTorch", "built for AITER 0.1.7\n"):
-        assert words in err
+    for expected in ("ImportError: ", "built for 3.1\n", "PyTorch", "built for AITER 0.1.7\n"):
+        assert expected in err

@@ -20,7 +20,7 @@ from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 ROOT = Path(__file__).resolve().parents[2]
-# Through a file of it: in a sandbox each is a link to the directory that was built.
+# Resolved from a file in the bundle: sandboxes contain symlinks to the built files.
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 TAR = Path(os.environ["QOLA_TEST_TAR"]).resolve()
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
@@ -45,7 +45,7 @@ AS_HOST = ["-x", "hip", "--offload-host-only", "-std=c++20", "-w"]
 
 
 def content(directory: Path) -> dict[str, str]:
-    """Digest of each file below a directory."""
+    """Return the digest of each file below a directory."""
     return {
         path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))
@@ -54,10 +54,10 @@ def content(directory: Path) -> dict[str, str]:
 
 
 def test_layout() -> None:
-    """Prevents: a bundle without a part, with leftovers, or made of links into the build."""
+    """Prevents: a bundle lacks files, has additional files, or contains symlinks."""
     found = content(BUNDLE)
-    tops = {name.split("/")[0] for name in found}
-    assert tops == {"configs", "include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
+    top_level = {name.split("/")[0] for name in found}
+    assert top_level == {"configs", "include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
     assert [n for n in found if n.startswith("lib/")] == [
         "lib/cmake/qola/qola-config-version.cmake",
         "lib/cmake/qola/qola-config.cmake",
@@ -89,8 +89,8 @@ def hipcc(*args: str, cwd: Path) -> str:
     return run.stdout
 
 
-def test_a_consumer_needs_only_the_bundle_and_hip(tmp_path: Path) -> None:
-    """Prevents: a missing header, or a library that cannot be linked."""
+def test_consumer_needs_only_the_bundle_and_hip(tmp_path: Path) -> None:
+    """Prevents: a bundle lacks a header, or its library cannot be linked."""
     moved = tmp_path / "elsewhere"
     shutil.copytree(BUNDLE, moved)
     work = tmp_path / "work"
@@ -108,8 +108,8 @@ def test_a_consumer_needs_only_the_bundle_and_hip(tmp_path: Path) -> None:
     assert float(run.stdout) < 0
 
 
-def test_no_header_is_superfluous(tmp_path: Path) -> None:
-    """Prevents: all of AITER or CK in include/, or headers of the dispatch sources."""
+def test_bundle_has_only_necessary_headers(tmp_path: Path) -> None:
+    """Prevents: include/ contains all of AITER or CK, or headers of the dispatch sources."""
     (tmp_path / "user.cpp").write_text('#include "qola_mha_fwd.h"\n#include "qola_fmha.hpp"\n')
     include = BUNDLE / "include"
     rule = hipcc(*AS_HOST, f"-I{include}", "-M", "user.cpp", cwd=tmp_path)
@@ -119,8 +119,8 @@ def test_no_header_is_superfluous(tmp_path: Path) -> None:
     assert sorted(shipped - read) == []
 
 
-def test_manifest_json_fits_its_schema() -> None:
-    """Prevents: a manifest.json that does not match the published schema."""
+def test_manifest_json_matches_its_schema() -> None:
+    """Prevents: manifest.json does not match the published schema."""
     Draft202012Validator.check_schema(SCHEMA)
     validator = Draft202012Validator(SCHEMA)
     assert [error.message for error in validator.iter_errors(RECORD)] == []
@@ -129,24 +129,24 @@ def test_manifest_json_fits_its_schema() -> None:
 
 
 def keys_in(value: Any) -> set[str]:
-    """Every key in data, except where keys are data: directions."""
+    """Return all keys of nested data, except names of directions."""
     if isinstance(value, list):
         return set().union(*map(keys_in, value))
     if not isinstance(value, dict):
         return set()
-    own = {key for key in value if key not in ("fwd", "fwd_splitkv", "batch_prefill", "bwd")}
-    return own.union(*map(keys_in, value.values()))
+    keys = {key for key in value if key not in ("fwd", "fwd_splitkv", "batch_prefill", "bwd")}
+    return keys.union(*map(keys_in, value.values()))
 
 
 def test_every_key_is_documented() -> None:
-    """Prevents: a key in manifest.json that docs/guide/bundle.md does not know."""
+    """Prevents: docs/guide/bundle.md lacks a key of manifest.json."""
     text = (ROOT / "docs/guide/bundle.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(?:aiter\.)?(\w+)`", text.split("## manifest.json")[1]))
     assert keys_in(RECORD) - documented == set()
 
 
 def test_manifest_json_matches_the_files() -> None:
-    """Prevents: digests, sizes, kernels or symbols that differ from the bundle's files."""
+    """Prevents: digests, sizes, kernels or symbols in manifest.json differ from the files."""
     found = content(BUNDLE)
     (module,) = RECORD["modules"]
     library = BUNDLE / module["library"]
@@ -164,7 +164,7 @@ def test_manifest_json_matches_the_files() -> None:
     ).stdout
 
     def without_spaces(names: list[str]) -> list[str]:
-        # One demangler writes "> >" where the other writes ">>".
+        # The demanglers differ: "> >" and ">>".
         return sorted(name.replace(" ", "") for name in names)
 
     llvm = [line.split(" ", 2)[2].split("@")[0] for line in listed.splitlines()]
@@ -174,8 +174,8 @@ def test_manifest_json_matches_the_files() -> None:
     assert RECORD["summary"] == {"total": 1, "success": 1, "failed": 0}
 
 
-def test_nothing_of_the_building_machine() -> None:
-    """Prevents: a path, a time or a user name in distributed files."""
+def test_files_do_not_depend_on_the_build_machine() -> None:
+    """Prevents: distributed files contain a path, a time or a user name."""
     for name in (
         *("manifest.json", "sbom.spdx.json", "include/qola_config.h"),
         *("lib/cmake/qola/qola-config.cmake", "lib/pkgconfig/qola-mha-fwd.pc"),
@@ -186,8 +186,8 @@ def test_nothing_of_the_building_machine() -> None:
     assert RECORD["generated_at"] is None
 
 
-def test_the_sbom_is_valid_and_complete() -> None:
-    """Prevents: an SBOM that no tool reads, or with missing or wrong files."""
+def test_sbom_is_valid_and_complete() -> None:
+    """Prevents: tools reject the SBOM, or it lists missing or wrong files."""
     document = parse_file(str(BUNDLE / "sbom.spdx.json"))
     assert validate_full_spdx_document(document) == []
     sha256 = {
@@ -196,7 +196,7 @@ def test_the_sbom_is_valid_and_complete() -> None:
         for checksum in file.checksums
         if checksum.algorithm.name == "SHA256"
     }
-    # Not manifest.json, in whose place `qola build` puts the record of its run.
+    # manifest.json is not listed: `qola build` replaces it by the record of its run.
     not_listed = ("manifest.json", "sbom.spdx.json")
     assert sha256 == {k: v for k, v in content(BUNDLE).items() if k not in not_listed}
     packages = {package.spdx_id: package for package in document.packages}
@@ -218,8 +218,8 @@ def test_the_sbom_is_valid_and_complete() -> None:
     assert origins == {"SPDXRef-aiter", "SPDXRef-composable-kernel", "SPDXRef-qola"}
 
 
-def test_the_tar_holds_the_bundle_and_no_machine() -> None:
-    """Prevents: a tar file with owners, times or absolute paths, or another content."""
+def test_tar_file_has_only_the_bundle() -> None:
+    """Prevents: a tar file contains owners, times or absolute paths, or other files."""
     digests = {}
     with tarfile.open(TAR, "r:") as archive:
         members = archive.getmembers()
@@ -235,7 +235,7 @@ def test_the_tar_holds_the_bundle_and_no_machine() -> None:
 
 
 def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path]:
-    """Make the bundle and its tar file again, in another directory and another setting."""
+    """Build the bundle and its tar file again, in another directory and environment."""
     sources = {
         "tree/aiter/configs": BUNDLE / "configs",
         "tree/LICENSE": BUNDLE / "licenses/aiter/LICENSE",
@@ -296,19 +296,19 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A bundle made anew, and the tar file of it."""
-    place = tmp_path_factory.mktemp("one")
-    return rebuild(place / "one", umask=0o077, seed="1", time=1_000_000_000)
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A rebuilt bundle and its tar file."""
+    directory = tmp_path_factory.mktemp("one")
+    return rebuild(directory / "one", umask=0o077, seed="1", time=1_000_000_000)
 
 
 @pytest.mark.thorough
-def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Path) -> None:
-    """Prevents: a bundle that depends on path, umask, hash seed, time zone or time stamps."""
-    two = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)
-    assert content(one[0]) == content(two[0])
-    assert one[1].read_bytes() == two[1].read_bytes()
-    # Only the SBOM differs from the bundle's: it states the origin of headers, which is faked here.
-    again, built = content(one[0]), content(BUNDLE)
+def test_bundle_is_reproducible(rebuilt: tuple[Path, Path], tmp_path: Path) -> None:
+    """Prevents: a bundle depends on path, umask, hash seed, time zone or time stamps."""
+    second = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)
+    assert content(rebuilt[0]) == content(second[0])
+    assert rebuilt[1].read_bytes() == second[1].read_bytes()
+    # Only the SBOM differs: it contains the origin of headers, which this test replaces.
+    again, built = content(rebuilt[0]), content(BUNDLE)
     assert again.keys() == built.keys()
     assert {name for name in built if again[name] != built[name]} <= {"sbom.spdx.json"}

@@ -31,7 +31,7 @@ PLATFORM = "manylinux_2_28_x86_64"
 
 
 def pack(directory: Path, platform: str, *external: str, bundle: Path = BUNDLE) -> int:
-    """Pack the bundle as a wheel of a platform, as the rule does; the exit code."""
+    """Pack the bundle as a wheel for a platform, as the rule does; return the exit code."""
     output = directory / f"qola_forward-0.1.0-py3-none-{platform}.whl"
     command = ["wheel", "--directory", str(bundle), "--output", str(output)]
     code = main([*command, *(f"--external-library={name}" for name in external)])
@@ -40,45 +40,43 @@ def pack(directory: Path, platform: str, *external: str, bundle: Path = BUNDLE) 
 
 
 @pytest.mark.parametrize("kind", sorted(BUNDLES))
-def test_versions_are_those_of_nm(kind: str) -> None:
-    """Prevents: a required version that is not detected."""
-    for one in read_needs(BUNDLES[kind]):
+def test_versions_match_nm(kind: str) -> None:
+    """Prevents: qola does not detect a required symbol version."""
+    for needs in read_needs(BUNDLES[kind]):
         listing = subprocess.run(
-            [NM, "-D", "--undefined-only", BUNDLES[kind] / one.path],
+            [NM, "-D", "--undefined-only", BUNDLES[kind] / needs.path],
             capture_output=True,
             text=True,
             check=True,
         ).stdout
         bound = set(re.findall(r" [Uvw] (\S+)@(\S+)$", listing, re.M))
         assert len(bound) > 20
-        assert bound == {(symbol, v) for v, symbols in one.symbols.items() for symbol in symbols}
-        assert set(one.symbols) <= set(one.versions)
+        assert bound == {(symbol, v) for v, symbols in needs.symbols.items() for symbol in symbols}
+        assert set(needs.symbols) <= set(needs.versions)
 
 
-def test_the_wheel_states_what_it_needs() -> None:
-    """Prevents: a wheel without its system requirements in METADATA."""
+def test_metadata_lists_system_requirements() -> None:
+    """Prevents: METADATA of a wheel lacks its system requirements."""
     with ZipFile(WHEEL) as wheel:
         text = wheel.read("qola_forward-0.1.0.dist-info/METADATA")
     external = Metadata.from_email(text).requires_external
     assert external is not None
     assert tuple(external) == system_floor(read_needs(BUNDLE))
-    named = dict(line.partition(" ")[::2] for line in external)
-    assert HIP in named
+    requirements = dict(line.partition(" ")[::2] for line in external)
+    assert HIP in requirements
     versions = re.findall(r"\w+_[\d.]+", " ".join(external))
     assert {v.partition("_")[0] for v in versions} >= {"CXXABI", "GLIBC", "GLIBCXX"}
-    # One version of a kind for each library: its highest.
+    # For each library, only the highest version of a kind.
     assert highest(versions) == tuple(sorted({*versions} - {"GLIBC_2.3"}))
 
 
-def test_the_platform_that_is_declared_fits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: a policy that every file passes, or a fix that names a tag that fails as well."""
-    # The platform in the rule of the wheel that Bazel built.
+def test_declared_platform_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a policy accepts every file, or the suggested platform fails too."""
+    # The platform that the rule of Bazel's wheel declares.
     assert WHEEL.name == f"qola_forward-0.1.0-py3-none-{PLATFORM}.whl"
     assert pack(tmp_path, PLATFORM, HIP) == 0
     assert (tmp_path / WHEEL.name).read_bytes() == WHEEL.read_bytes()
-    # An old name of a policy is that policy.
+    # An old name of a policy is an alias.
     assert pack(tmp_path, "manylinux2014_x86_64", HIP) == 8
     error = capsys.readouterr().err
     assert f"error: {LIBRARY}\n  found     GLIBCXX_3.4." in error
@@ -91,49 +89,49 @@ def test_the_platform_that_is_declared_fits(
 def test_external_libraries_are_declared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: an undeclared requirement of ROCm, or a superfluous declaration."""
+    """Prevents: a wheel requires ROCm without declaring it, or declares an unused library."""
     assert pack(tmp_path, PLATFORM) == 8
     error = capsys.readouterr().err
     assert f"found     needs {HIP}, which {PLATFORM} does not guarantee" in error
     assert f'fix       external_libraries = ["{HIP}"]' in error
     assert pack(tmp_path, PLATFORM, HIP, "libgone.so.1") == 8
     assert 'remove "libgone.so.1" from external_libraries' in capsys.readouterr().err
-    # For libraries that are built with another soname, too.
+    # The name without version also covers libraries with another soname.
     assert pack(tmp_path, PLATFORM, HIP.removesuffix(".7")) == 0
-    # Without a policy no declaration is needed.
+    # Without a policy, no declaration is necessary.
     assert pack(tmp_path, "linux_x86_64") == 0
 
 
 def test_lazy_libraries_and_their_program_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a program in bin/ whose requirements are not checked."""
+    """Prevents: qola does not check the requirements of programs in bin/."""
     bundle = BUNDLES["LAZY_BUNDLE"]
     assert pack(tmp_path, PLATFORM, HIP, bundle=bundle) == 0
     assert pack(tmp_path, "manylinux_2_17_x86_64", HIP, bundle=bundle) == 8
     assert "error: bin/qola-kernels\n  found     GLIBCXX_3.4." in capsys.readouterr().err
 
 
-def test_pip_installs_it(tmp_path: Path) -> None:
-    """Prevents: a tag that pip refuses, or an installed package that a build cannot ask."""
+def test_pip_installs_the_wheel(tmp_path: Path) -> None:
+    """Prevents: pip rejects the tag, or the installed package does not print its paths."""
     (tag,) = parse_wheel_filename(WHEEL.name)[3]
     assert tag in {Tag("py3", "none", platform) for platform in platform_tags()}
     pytest.importorskip("pip", reason="needs pip for this Python")
     site = tmp_path / "site"
-    # Bazel's link has a name that pip does not follow everywhere.
+    # Not every pip follows Bazel's symlink.
     wheel = Path(shutil.copy(WHEEL, tmp_path))
     options = ["--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
     env = {**os.environ, "PYTHONPATH": ""}
     pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), str(wheel)]
     subprocess.run(pip, env=env, check=True)
 
-    def ask(option: str) -> Path:
+    def query_path(option: str) -> Path:
         command = [sys.executable, "-m", "qola_forward", option]
         env = {**os.environ, "PYTHONPATH": str(site)}
         return Path(subprocess.check_output(command, env=env, text=True).strip())
 
-    assert ask("--path") == site / "qola_forward"
-    assert (ask("--include") / "qola_mha_fwd.h").is_file()
-    installed = ask("--lib") / "forward_libmha_fwd.so"
+    assert query_path("--path") == site / "qola_forward"
+    assert (query_path("--include") / "qola_mha_fwd.h").is_file()
+    installed = query_path("--lib") / "forward_libmha_fwd.so"
     assert installed.read_bytes() == (BUNDLE / LIBRARY).read_bytes()
     assert os.access(installed, os.X_OK)

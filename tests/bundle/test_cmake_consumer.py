@@ -20,7 +20,7 @@ EXAMPLE = HERE.parents[1] / "examples/cmake"
 BUNDLE = bundle("QOLA_TEST_BUNDLE")
 LAZY = bundle("QOLA_TEST_LAZY")
 FORWARD = bundle("QOLA_TEST_FORWARD")
-# As docs/guide/cmake.md has it: the path that `qola hipcc` prints, and no further flag.
+# As in docs/guide/cmake.md: the path that `qola hipcc` prints, without flags.
 HIPCC = Path(os.environ["QOLA_TEST_HIPCC"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 
@@ -31,17 +31,17 @@ LAUNCHED = "forward 0\nbackward 0\n"
 
 
 def run(program: Path, tmp_path: Path, *library_dirs: Path) -> tuple[str, list[str]]:
-    """Run the example; return its output, and the launched directions: fwd or bwd."""
+    """Run the example; return its output and the launched directions: fwd or bwd."""
     log = tmp_path / "log"
     hip = FakeHip(FAKE, "gfx950", library_dirs)
-    done = hip.run([program, *HDIM_32], log, QOLA_CACHE=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stderr
+    result = hip.run([program, *HDIM_32], log, QOLA_CACHE=str(tmp_path / "cache"))
+    assert result.returncode == 0, result.stderr
     kernels = [launch.kernel for launch in read_log(log)]
-    return done.stdout, ["bwd" if "Bwd" in kernel else "fwd" for kernel in kernels]
+    return result.stdout, ["bwd" if "Bwd" in kernel else "fwd" for kernel in kernels]
 
 
-def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
-    """Prevents: a package whose targets do not compile, link or run, in a bundle that was moved."""
+def test_program_compiles_links_and_runs(tmp_path: Path) -> None:
+    """Prevents: targets of a moved bundle's CMake package do not compile, link or run."""
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
     project = Project(
@@ -51,8 +51,8 @@ def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
             *TOOLCHAIN,
             f"-DCMAKE_PREFIX_PATH={moved}",
             f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix",
-            # Warnings of Composable Kernel's headers do not concern their users, whatever CMake
-            # takes imported targets' headers for.
+            # Composable Kernel's headers must not cause warnings in user code, even if CMake
+            # does not treat them as system headers.
             "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror",
             "-DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON",
         ),
@@ -68,14 +68,14 @@ def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
     assert run(tmp_path / "prefix/consumer", tmp_path)[0] == LAUNCHED
 
 
-def test_a_bundle_without_backward(tmp_path: Path) -> None:
-    """Prevents: an example that the manifest of the README, without backward, cannot build."""
+def test_bundle_without_backward(tmp_path: Path) -> None:
+    """Prevents: the example does not build with the README's manifest, which lacks backward."""
     options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={FORWARD}")
     project = Project(EXAMPLE, tmp_path / "build", options)
     succeeds(project.configure())
     project.make()
     assert run(project.build / "consumer", tmp_path) == ("forward 0\n", ["fwd"])
-    # A type and head dimension that the library lacks: the README's, by default.
+    # The program's default dtype and head dimension, which this library lacks.
     hip = FakeHip(FAKE, "gfx950")
     assert hip.run([project.build / "consumer"], tmp_path / "none").stdout == "forward -1\n"
 
@@ -83,20 +83,20 @@ def test_a_bundle_without_backward(tmp_path: Path) -> None:
 def pkgconf(directory: Path, *args: str) -> str:
     """Run pkgconf on the files of a bundle."""
     env = {"PKG_CONFIG_LIBDIR": str(directory / "lib/pkgconfig")}
-    done = subprocess.run([PKGCONF, *args], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    result = subprocess.run([PKGCONF, *args], env=env, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
 
 
-def test_pkg_config_says_the_same(tmp_path: Path) -> None:
-    """Prevents: pkg-config files whose flags do not compile or link, or that name another place."""
+def test_pkg_config_flags_compile_and_link(tmp_path: Path) -> None:
+    """Prevents: flags of pkg-config do not compile or link, or contain paths of the build."""
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
     flags = {
         kind: shlex.split(pkgconf(moved, kind, "qola-mha-fwd", "qola-mha-bwd"))
         for kind in ("--cflags", "--libs")
     }
-    # Warnings of Composable Kernel's headers do not concern their users.
+    # Composable Kernel's headers must not cause warnings in user code.
     hip = ["-xhip", "--offload-host-only", "-std=c++17", "-Wall", "-Wextra", "-Werror"]
     objects = []
     for name in ("main", "forward", "backward"):
@@ -111,9 +111,9 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
     assert run(tmp_path / "static", tmp_path)[0] == LAUNCHED
 
 
-def test_pkg_config_files_are_valid_and_true() -> None:
-    """Prevents: a file that pkgconf finds fault with, or a wrong version, namespace or archs."""
-    # pkgconf lists itself, too.
+def test_pkg_config_files_are_valid() -> None:
+    """Prevents: pkgconf rejects a file, or its version, namespace or archs are wrong."""
+    # pkgconf also lists its own packages.
     itself = {"pkg-config", "pkgconf"}
     names = ("qola-mha-bwd", "qola-mha-fwd", "qola-static")
     assert set(pkgconf(BUNDLE, "--list-package-names").split()) == {*names} | itself
@@ -126,8 +126,8 @@ def test_pkg_config_files_are_valid_and_true() -> None:
 
 
 @pytest.mark.parametrize("directory", [BUNDLE, LAZY], ids=["full", "lazy"])
-def test_what_is_installed_runs_elsewhere(tmp_path: Path, directory: Path) -> None:
-    """Prevents: a program installed with libraries, or without the kernels of lazy ones."""
+def test_installed_program_runs_in_another_directory(tmp_path: Path, directory: Path) -> None:
+    """Prevents: an installed program lacks libraries, or the kernels of lazy libraries."""
     project = Project(
         HERE / "helper",
         tmp_path / "build",
@@ -143,8 +143,8 @@ def test_what_is_installed_runs_elsewhere(tmp_path: Path, directory: Path) -> No
     printed, launched = run(tmp_path / "moved/lib/consumer", tmp_path)
     assert printed == LAUNCHED
     assert "bwd" in launched
-    there = {path.name for path in (tmp_path / "moved").iterdir()}
-    assert there == {"configs", "lib", "licenses"} | (
+    installed = {path.name for path in (tmp_path / "moved").iterdir()}
+    assert installed == {"configs", "lib", "licenses"} | (
         {"bin", "share"} if directory == LAZY else set()
     )
 
@@ -164,38 +164,46 @@ endforeach()
 """
 
 
-def finder(tmp_path: Path, prefix: Path, arguments: str) -> Project:
-    """A project that finds a bundle's package and prints its variables."""
+def find_package_project(tmp_path: Path, prefix: Path, arguments: str) -> Project:
+    """Return a project that finds a bundle's package and prints its variables."""
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "CMakeLists.txt").write_text(FIND.format(arguments=arguments), encoding="utf-8")
     return Project(tmp_path, tmp_path / "build", (f"-DCMAKE_PREFIX_PATH={prefix}",))
 
 
-def test_the_package_says_what_the_bundle_is(tmp_path: Path) -> None:
-    """Prevents: variables that are empty or another bundle's, and targets without a library."""
-    said = succeeds(finder(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_fwd").configure())
-    line = next(line for line in said.splitlines() if line.startswith("-- found"))
+def test_package_variables_describe_the_bundle(tmp_path: Path) -> None:
+    """Prevents: package variables are empty or wrong, or a target has no library."""
+    output = succeeds(
+        find_package_project(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_fwd").configure()
+    )
+    line = next(line for line in output.splitlines() if line.startswith("-- found"))
     assert line == "-- found 1: 0.1.0 forward gfx950 0.1.7.post2.dev18 7.2.4 FALSE "
-    assert f"-- qola::mha_fwd {FORWARD}/lib/forward_libmha_fwd.so" in said
-    assert "qola::mha_bwd" not in said
-    assert "qola::static" not in said
-    said = succeeds(finder(tmp_path, LAZY, "CONFIG REQUIRED").configure("-Uqola_DIR"))
-    assert "-- found 1: 0.1.0 ci gfx942;gfx950 0.1.7.post2.dev18 7.2.4 TRUE " in said
-    assert f"-- qola::mha_bwd {LAZY}/lib/ci_libmha_bwd.so" in said
+    assert f"-- qola::mha_fwd {FORWARD}/lib/forward_libmha_fwd.so" in output
+    assert "qola::mha_bwd" not in output
+    assert "qola::static" not in output
+    output = succeeds(
+        find_package_project(tmp_path, LAZY, "CONFIG REQUIRED").configure("-Uqola_DIR")
+    )
+    assert "-- found 1: 0.1.0 ci gfx942;gfx950 0.1.7.post2.dev18 7.2.4 TRUE " in output
+    assert f"-- qola::mha_bwd {LAZY}/lib/ci_libmha_bwd.so" in output
 
 
-def test_a_missing_component_is_named(tmp_path: Path) -> None:
-    """Prevents: a link that fails later, without a word about the bundle."""
-    said = fails(finder(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_bwd").configure())
-    assert f"place: {FORWARD}/lib" in said
-    assert "found: the components mha_fwd" in said
-    assert "expected: the component mha_bwd as well" in said
+def test_missing_component_is_reported(tmp_path: Path) -> None:
+    """Prevents: linking fails later, with an error that does not name the bundle."""
+    output = fails(
+        find_package_project(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_bwd").configure()
+    )
+    assert f"place: {FORWARD}/lib" in output
+    assert "found: the components mha_fwd" in output
+    assert "expected: the component mha_bwd as well" in output
     optional = "CONFIG REQUIRED COMPONENTS mha_fwd OPTIONAL_COMPONENTS mha_bwd"
-    assert "7.2.4 FALSE FALSE" in succeeds(finder(tmp_path, FORWARD, optional).configure())
+    assert "7.2.4 FALSE FALSE" in succeeds(
+        find_package_project(tmp_path, FORWARD, optional).configure()
+    )
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fits"),
+    ("requested", "compatible"),
     [
         ("0.1", True),
         ("0.1.0 EXACT", True),
@@ -209,13 +217,13 @@ def test_a_missing_component_is_named(tmp_path: Path) -> None:
         ("0.0.1...<0.1.0", False),
     ],
 )
-def test_versions(tmp_path: Path, wanted: str, fits: bool) -> None:
-    """Prevents: an incompatible minor version accepted."""
-    done = finder(tmp_path, FORWARD, f"{wanted} CONFIG REQUIRED").configure()
-    if fits:
-        succeeds(done)
+def test_versions(tmp_path: Path, requested: str, compatible: bool) -> None:
+    """Prevents: find_package accepts an incompatible minor version."""
+    result = find_package_project(tmp_path, FORWARD, f"{requested} CONFIG REQUIRED").configure()
+    if compatible:
+        succeeds(result)
     else:
-        assert "version: 0.1.0" in fails(done)
+        assert "version: 0.1.0" in fails(result)
 
 
 @pytest.mark.parametrize(
@@ -232,17 +240,17 @@ def test_versions(tmp_path: Path, wanted: str, fits: bool) -> None:
     ],
 )
 def test_archs(tmp_path: Path, options: list[str], missing: str) -> None:
-    """Prevents: a program for a GPU that its libraries have no code for, found out when it runs."""
-    done = finder(tmp_path, FORWARD, "CONFIG REQUIRED").configure(*options)
+    """Prevents: a program's libraries lack code for its GPU, and the error appears at run time."""
+    result = find_package_project(tmp_path, FORWARD, "CONFIG REQUIRED").configure(*options)
     if not missing:
-        succeeds(done)
+        succeeds(result)
     else:
-        said = fails(done)
-        assert f"found: libraries for gfx950, and none for {missing}" in said
+        output = fails(result)
+        assert f"found: libraries for gfx950, and none for {missing}" in output
 
 
 def test_each_library_has_its_archs(tmp_path: Path) -> None:
-    """Prevents: archs of the bundle that was installed last, where modules came one by one."""
+    """Prevents: after installs of several bundles, qola checks the archs of the wrong library."""
     prefix = tmp_path / "prefix"
     shutil.copytree(BUNDLE, prefix)
     package = prefix / "lib/cmake/qola"
@@ -251,15 +259,21 @@ def test_each_library_has_its_archs(tmp_path: Path) -> None:
         text = file.read_text(encoding="utf-8").replace('"gfx942" "gfx950"', '"gfx950"')
         file.chmod(0o644)
         file.write_text(text, encoding="utf-8")
-    want = "-Dqola_REQUIRED_ARCHS=gfx942"
-    of = "CONFIG REQUIRED COMPONENTS"
-    succeeds(finder(tmp_path / "one", prefix, f"{of} mha_fwd").configure(want))
-    said = fails(finder(tmp_path / "two", prefix, f"{of} mha_fwd mha_bwd").configure(want))
-    assert f"place: {prefix}/lib/ci_libmha_bwd.so found: libraries for gfx950" in said
+    required = "-Dqola_REQUIRED_ARCHS=gfx942"
+    components = "CONFIG REQUIRED COMPONENTS"
+    succeeds(
+        find_package_project(tmp_path / "one", prefix, f"{components} mha_fwd").configure(required)
+    )
+    output = fails(
+        find_package_project(tmp_path / "two", prefix, f"{components} mha_fwd mha_bwd").configure(
+            required
+        )
+    )
+    assert f"place: {prefix}/lib/ci_libmha_bwd.so found: libraries for gfx950" in output
 
 
-def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
-    """Prevents: an archive of another build, or half of one, linked."""
+def test_truncated_archive(tmp_path: Path) -> None:
+    """Prevents: a program links a truncated archive or an archive of another build."""
     prefix = tmp_path / "prefix"
     shutil.copytree(BUNDLE, prefix)
     archive = prefix / "lib/libqola_ci.a"
@@ -267,8 +281,8 @@ def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
     archive.chmod(0o644)
     with archive.open("r+b") as file:
         file.truncate(size // 2)
-    said = fails(finder(tmp_path / "cut", prefix, "CONFIG REQUIRED").configure())
-    assert f"{archive} found: {size // 2} bytes expected: {size} bytes" in said
+    output = fails(find_package_project(tmp_path / "cut", prefix, "CONFIG REQUIRED").configure())
+    assert f"{archive} found: {size // 2} bytes expected: {size} bytes" in output
 
 
 NOT_FOUND = """cmake_minimum_required(VERSION 3.21)
@@ -284,8 +298,8 @@ get_target_property(there qola::mha_fwd IMPORTED_LOCATION)
 """
 
 
-def test_what_is_not_found_is_not_there(tmp_path: Path) -> None:
-    """Prevents: targets of a package that is not found, which a project then uses."""
+def test_package_that_is_not_found_has_no_targets(tmp_path: Path) -> None:
+    """Prevents: a project uses targets of a package that was not found."""
     (tmp_path / "CMakeLists.txt").write_text(NOT_FOUND)
     options = (f"-DCMAKE_PREFIX_PATH={BUNDLE}",)
     succeeds(Project(tmp_path, tmp_path / "build", options).configure())
@@ -302,8 +316,8 @@ target_link_libraries(app PRIVATE qola::mha_fwd)
 
 
 @pytest.mark.parametrize("with_package", [False, True])
-def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package: bool) -> None:
-    """Prevents: a second HIP runtime in addition to the project's, or none."""
+def test_hip_package_of_the_project_is_used(tmp_path: Path, with_package: bool) -> None:
+    """Prevents: a program links a second HIP runtime in addition to the project's, or none."""
     hip = "add_library(hip::host SHARED IMPORTED)\nset_target_properties(hip::host PROPERTIES"
     hip += " IMPORTED_LOCATION /opt/theirs/libamdhip64.so)"
     (tmp_path / "CMakeLists.txt").write_text(LINKED.format(hip=hip if with_package else ""))
@@ -315,8 +329,8 @@ def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package
     assert ("/opt/theirs/libamdhip64.so" in ninja) == with_package
 
 
-def test_a_program_with_the_archive_inside(tmp_path: Path) -> None:
-    """Prevents: a target of the archive that does not link, or wants the libraries as well."""
+def test_program_with_static_archive(tmp_path: Path) -> None:
+    """Prevents: the target of the archive does not link, or also requires the shared libraries."""
     options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={BUNDLE}", "-DCONSUMER_STATIC=ON")
     project = Project(EXAMPLE, tmp_path / "build", options)
     succeeds(project.configure())
@@ -329,9 +343,9 @@ def test_a_program_with_the_archive_inside(tmp_path: Path) -> None:
 
 
 def test_two_bundles_in_one_directory_are_an_error(tmp_path: Path) -> None:
-    """Prevents: the headers of one bundle with the library of another."""
-    project = finder(tmp_path, BUNDLE, "CONFIG REQUIRED")
+    """Prevents: a project compiles with headers of one bundle and links the library of another."""
+    project = find_package_project(tmp_path, BUNDLE, "CONFIG REQUIRED")
     with (tmp_path / "CMakeLists.txt").open("a", encoding="utf-8") as file:
         file.write(f"set(qola_DIR {FORWARD}/lib/cmake/qola)\nfind_package(qola CONFIG REQUIRED)\n")
-    said = fails(project.configure())
-    assert f"{BUNDLE}/lib/ci_libmha_fwd.so, and {FORWARD}/lib/forward_libmha_fwd.so" in said
+    output = fails(project.configure())
+    assert f"{BUNDLE}/lib/ci_libmha_fwd.so, and {FORWARD}/lib/forward_libmha_fwd.so" in output

@@ -32,43 +32,43 @@ DEFAULTS = """\
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """The helper's project, not configured yet."""
+    """The project of helper/, not yet configured."""
     return Project(
         HERE / "helper", tmp_path / "build", (), {"QOLA_CMAKE_DIR": str(ROOT / "qola/cmake")}
     )
 
 
-def test_the_summary_says_what_and_who(project: Project) -> None:
-    """Prevents: options that are read in silence; a bundle that is found but not the one named."""
-    said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
-    assert DEFAULTS.format(bundle=f"{BUNDLE} (QOLA_BUNDLE)") in said
+def test_summary_names_values_and_their_sources(project: Project) -> None:
+    """Prevents: qola.cmake silently reads options, or uses a bundle other than the requested."""
+    output = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
+    assert DEFAULTS.format(bundle=f"{BUNDLE} (QOLA_BUNDLE)") in output
     assert (
         f"-- qola: {BUNDLE}: qola 0.1.0, gfx942, gfx950, AITER 0.1.7.post2.dev18, ROCm 7.2.4"
-        in said
+        in output
     )
-    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
-    assert "deprecated" not in said
+    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in output
+    assert "deprecated" not in output
 
 
-def test_what_is_in_each_component(project: Project) -> None:
-    """Prevents: packs that a project cannot install, since they are not named; archs likewise."""
+def test_archs_and_packs_of_components(project: Project) -> None:
+    """Prevents: a project cannot install packs or read archs because no variable lists them."""
     both = "gfx942;gfx950"
-    said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
-    assert f"-- archs: {both}, {both}, , {both}\n-- packs: , , \n" in said
-    said = succeeds(project.configure(f"-DQOLA_BUNDLE={SPLIT}"))
+    output = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
+    assert f"-- archs: {both}, {both}, , {both}\n-- packs: , , \n" in output
+    output = succeeds(project.configure(f"-DQOLA_BUNDLE={SPLIT}"))
     packs = [
         ";".join(f"{SPLIT}/lib/ci_libmha_{direction}-{arch}.qpack" for arch in both.split(";"))
         for direction in ("fwd", "bwd")
     ]
-    assert f"-- packs: {packs[0]}, {packs[1]}, \n" in said
+    assert f"-- packs: {packs[0]}, {packs[1]}, \n" in output
     components = "-DARGUMENTS=COMPONENTS;triton"
-    said = succeeds(project.configure(components, f"-DQOLA_BUNDLE={TRITON}"))
+    output = succeeds(project.configure(components, f"-DQOLA_BUNDLE={TRITON}"))
     packs = [f"{TRITON}/lib/qola_triton-{arch}.qpack" for arch in both.split(";")]
-    assert f"-- archs: , , {both}, \n-- packs: , , {';'.join(packs)}\n" in said
+    assert f"-- archs: , , {both}, \n-- packs: , , {';'.join(packs)}\n" in output
 
 
-def test_the_documentation_has_every_name() -> None:
-    """Prevents: an undocumented option or argument, or a diff that does not apply."""
+def test_all_names_are_documented() -> None:
+    """Prevents: an undocumented option or argument, or a documented diff that does not apply."""
     text = (ROOT / "qola/cmake/qola.cmake").read_text(encoding="utf-8")
     page = (ROOT / "docs/guide/cmake.md").read_text(encoding="utf-8")
     names = re.findall(r"\b(?:QOLA|AITER|NVTE|AOTRITON)_[A-Z_]+\b(?!_)", text)
@@ -78,7 +78,7 @@ def test_the_documentation_has_every_name() -> None:
     options = {name for name in names if not name.endswith("_")} - set(keywords)
     assert len(options) >= 11
     assert {name for name in options if f"`{name}`" not in page} == set()
-    assert {word for word in keywords if f"`{word}" not in page} == set()
+    assert {keyword for keyword in keywords if f"`{keyword}" not in page} == set()
     page = (ROOT / "docs/guide/transformer-engine.md").read_text(encoding="utf-8")
     (diff,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
     (file,) = PatchSet(diff)
@@ -86,79 +86,81 @@ def test_the_documentation_has_every_name() -> None:
     assert (file.added, file.removed) == (8, 61)
 
 
-BUNDLES = ("QOLA_BUNDLE", "AITER_MHA_PATH", "NVTE_CK_FUSED_ATTN_PATH")
+BUNDLE_NAMES = ("QOLA_BUNDLE", "AITER_MHA_PATH", "NVTE_CK_FUSED_ATTN_PATH")
 
 
-@pytest.mark.parametrize("name", BUNDLES)
+@pytest.mark.parametrize("name", BUNDLE_NAMES)
 @pytest.mark.parametrize("kind", ["variable", "environment"])
-def test_each_name_of_the_bundle(project: Project, name: str, kind: str) -> None:
-    """Prevents: an earlier name that is ignored, or used without a message about its successor."""
+def test_names_of_the_bundle_option(project: Project, name: str, kind: str) -> None:
+    """Prevents: qola.cmake ignores an earlier name, or does not report its successor."""
     if kind == "variable":
-        said = succeeds(project.configure(f"-D{name}={BUNDLE}"))
+        output = succeeds(project.configure(f"-D{name}={BUNDLE}"))
         source = name
     else:
-        said = succeeds(project.configure(**{name: str(BUNDLE)}))
+        output = succeeds(project.configure(**{name: str(BUNDLE)}))
         source = f"environment variable {name}"
-    assert f"--   QOLA_BUNDLE: {BUNDLE} ({source})" in said
-    assert f"-- prefix: {BUNDLE}\n" in said
-    words = " ".join(said.split())
-    assert ("CMake Warning (deprecated)" in words) == (name != "QOLA_BUNDLE")
-    assert (f"{source} is read as QOLA_BUNDLE" in words) == (name != "QOLA_BUNDLE")
+    assert f"--   QOLA_BUNDLE: {BUNDLE} ({source})" in output
+    assert f"-- prefix: {BUNDLE}\n" in output
+    text = " ".join(output.split())
+    assert ("CMake Warning (deprecated)" in text) == (name != "QOLA_BUNDLE")
+    assert (f"{source} is read as QOLA_BUNDLE" in text) == (name != "QOLA_BUNDLE")
 
 
-def test_a_variable_goes_before_the_environment(project: Project) -> None:
-    """Prevents: a forgotten environment variable that overrules what the user types."""
-    said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}", QOLA_BUNDLE="/nowhere"))
-    assert f"--   QOLA_BUNDLE: {BUNDLE} (QOLA_BUNDLE)" in said
+def test_variables_override_the_environment(project: Project) -> None:
+    """Prevents: a forgotten environment variable overrides a variable of the command line."""
+    output = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}", QOLA_BUNDLE="/nowhere"))
+    assert f"--   QOLA_BUNDLE: {BUNDLE} (QOLA_BUNDLE)" in output
 
 
-def test_two_names_that_disagree_are_an_error(project: Project) -> None:
-    """Prevents: one of two bundles taken without a word; the same one under two names is fine."""
-    said = fails(project.configure(f"-DQOLA_BUNDLE={BUNDLE}", AITER_MHA_PATH=str(FORWARD)))
-    assert "two names of one option disagree" in said
-    assert f"QOLA_BUNDLE: {BUNDLE}, and environment variable AITER_MHA_PATH: {FORWARD}" in said
+def test_conflicting_names_are_an_error(project: Project) -> None:
+    """Prevents: qola.cmake silently uses one of two conflicting values, or rejects equal values."""
+    output = fails(project.configure(f"-DQOLA_BUNDLE={BUNDLE}", AITER_MHA_PATH=str(FORWARD)))
+    assert "two names of one option disagree" in output
+    assert f"QOLA_BUNDLE: {BUNDLE}, and environment variable AITER_MHA_PATH: {FORWARD}" in output
     succeeds(project.configure(AITER_MHA_PATH=f"{BUNDLE}/lib/.."))
 
 
-def test_the_lib_directory_of_a_bundle_names_it(project: Project) -> None:
-    """Prevents: AITER_MHA_PATH as TransformerEngine has it, the directory of libraries, refused."""
-    said = succeeds(project.configure(f"-DAITER_MHA_PATH={BUNDLE}/lib"))
-    assert f"-- prefix: {BUNDLE}\n" in said
-    assert "qola 0.1.0, gfx942, gfx950" in said
+def test_lib_directory_selects_the_bundle(project: Project) -> None:
+    """Prevents: qola.cmake rejects AITER_MHA_PATH if it names lib/, as in TransformerEngine."""
+    output = succeeds(project.configure(f"-DAITER_MHA_PATH={BUNDLE}/lib"))
+    assert f"-- prefix: {BUNDLE}\n" in output
+    assert "qola 0.1.0, gfx942, gfx950" in output
 
 
 @pytest.mark.parametrize("below", ["", "/lib"])
 def test_libraries_without_a_package(project: Project, tmp_path: Path, below: str) -> None:
-    """Prevents: TransformerEngine's cache, which only has lib/ and include/, refused."""
-    plain = tmp_path / "plain"
-    for part in ("lib", "include"):
-        shutil.copytree(BUNDLE / part, plain / part, ignore=shutil.ignore_patterns("cmake"))
-    said = succeeds(project.configure(f"-DNVTE_CK_FUSED_ATTN_PATH={plain}{below}"))
-    assert "is not a bundle: its version and archs are not known" in said
-    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
-    (plain / "lib/ci_libmha_bwd.so").unlink()
-    said = fails(project.configure())
-    assert "found: the components mha_fwd" in said
-    assert "expected: the component mha_bwd as well" in said
-    shutil.rmtree(plain / "include")
+    """Prevents: qola.cmake rejects TransformerEngine's cache, which only has lib/ and include/."""
+    without_package = tmp_path / "plain"
+    for directory in ("lib", "include"):
+        shutil.copytree(
+            BUNDLE / directory, without_package / directory, ignore=shutil.ignore_patterns("cmake")
+        )
+    output = succeeds(project.configure(f"-DNVTE_CK_FUSED_ATTN_PATH={without_package}{below}"))
+    assert "is not a bundle: its version and archs are not known" in output
+    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in output
+    (without_package / "lib/ci_libmha_bwd.so").unlink()
+    output = fails(project.configure())
+    assert "found: the components mha_fwd" in output
+    assert "expected: the component mha_bwd as well" in output
+    shutil.rmtree(without_package / "include")
     assert "what is named is not a bundle" in fails(project.configure())
 
 
-def test_another_bundle_is_taken_the_next_time(project: Project) -> None:
-    """Prevents: the bundle of an earlier configuration, which CMake's cache still names."""
+def test_reconfiguration_uses_the_new_bundle(project: Project) -> None:
+    """Prevents: a new configuration uses the old bundle from CMake's cache."""
     succeeds(project.configure(QOLA_BUNDLE=str(BUNDLE)))
     components = "-DARGUMENTS=COMPONENTS;mha_fwd"
-    said = succeeds(project.configure(components, QOLA_BUNDLE=str(FORWARD)))
-    assert f"-- qola: {FORWARD}: qola 0.1.0, gfx950," in said
-    assert "-- libraries: qola::mha_fwd\n" in said
+    output = succeeds(project.configure(components, QOLA_BUNDLE=str(FORWARD)))
+    assert f"-- qola: {FORWARD}: qola 0.1.0, gfx950," in output
+    assert "-- libraries: qola::mha_fwd\n" in output
 
 
 def test_archs_are_checked(project: Project) -> None:
-    """Prevents: a bundle without code for an arch that the project asks for."""
+    """Prevents: a bundle lacks code for an arch that the project requires."""
     arguments = "-DARGUMENTS=COMPONENTS;mha_fwd;ARCHS;gfx950;gfx942"
     succeeds(project.configure(arguments, f"-DQOLA_BUNDLE={BUNDLE}"))
-    said = fails(project.configure(arguments, f"-DQOLA_BUNDLE={FORWARD}"))
-    assert "libraries for gfx950, and none for gfx942" in said
+    output = fails(project.configure(arguments, f"-DQOLA_BUNDLE={FORWARD}"))
+    assert "libraries for gfx950, and none for gfx942" in output
 
 
 @pytest.mark.parametrize(
@@ -169,47 +171,47 @@ def test_archs_are_checked(project: Project) -> None:
     ("value", "meaning"),
     [("1", "ON"), ("yes", "ON"), ("0", "OFF"), ("Off", "OFF"), ("FALSE", "OFF"), ("maybe", "")],
 )
-def test_each_name_of_static_linking(
+def test_names_and_values_of_static_linking(
     project: Project, name: str, kind: str, value: str, meaning: str
 ) -> None:
-    """Prevents: "anything but 0 is on", and a name of the option that is not read."""
-    given = {"environment": {name: value}}.get(kind, {})
-    options = [] if given else [f"-D{name}={value}"]
-    run = project.configure(f"-DQOLA_BUNDLE={BUNDLE}", *options, **given)
+    """Prevents: qola.cmake ignores a name of the option, or reads an unknown value as ON."""
+    env = {"environment": {name: value}}.get(kind, {})
+    options = [] if env else [f"-D{name}={value}"]
+    run = project.configure(f"-DQOLA_BUNDLE={BUNDLE}", *options, **env)
     if not meaning:
-        said = fails(run)
-        assert f'place: {name} found: "{value}"' in said
-        assert "0, OFF, NO, FALSE or N; in any case" in said
+        output = fails(run)
+        assert f'place: {name} found: "{value}"' in output
+        assert "0, OFF, NO, FALSE or N; in any case" in output
         return
-    said = succeeds(run)
+    output = succeeds(run)
     source = name if kind == "variable" else f"environment variable {name}"
-    assert f"QOLA_STATIC_LINK: {meaning} ({source})" in said
+    assert f"QOLA_STATIC_LINK: {meaning} ({source})" in output
     libraries = "qola::static" if meaning == "ON" else "qola::mha_fwd;qola::mha_bwd"
-    assert f"-- libraries: {libraries}\n" in said
+    assert f"-- libraries: {libraries}\n" in output
 
 
-def test_a_bundle_without_the_archive_is_told_so(project: Project) -> None:
-    """Prevents: shared libraries linked although static ones were requested."""
-    said = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}", "-DQOLA_STATIC_LINK=ON"))
-    assert "the component static as well" in said
+def test_bundle_without_the_archive_is_an_error(project: Project) -> None:
+    """Prevents: a project links shared libraries although it requests static linking."""
+    output = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}", "-DQOLA_STATIC_LINK=ON"))
+    assert "the component static as well" in output
 
 
-def test_the_user_overrules_the_project(project: Project) -> None:
-    """Prevents: STATIC in a project that no option turns off."""
+def test_user_options_override_the_project(project: Project) -> None:
+    """Prevents: a user cannot disable STATIC of a project."""
     arguments = "-DARGUMENTS=STATIC"
     run = project.configure(arguments, f"-DQOLA_BUNDLE={BUNDLE}")
     assert "QOLA_STATIC_LINK: ON (STATIC of qola_bundle)" in succeeds(run)
-    said = succeeds(project.configure("-DQOLA_STATIC_LINK=OFF"))
-    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
-    said = succeeds(project.configure("-DARGUMENTS=INSTALL_PREFIX;theirs;ARCHS"))
-    assert "QOLA_INSTALL_PREFIX: theirs (INSTALL_PREFIX of qola_bundle)" in said
-    said = succeeds(project.configure("-DAITER_MHA_INSTALL_PREFIX=mine"))
-    assert "QOLA_INSTALL_PREFIX: mine (AITER_MHA_INSTALL_PREFIX)" in said
+    output = succeeds(project.configure("-DQOLA_STATIC_LINK=OFF"))
+    assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in output
+    output = succeeds(project.configure("-DARGUMENTS=INSTALL_PREFIX;theirs;ARCHS"))
+    assert "QOLA_INSTALL_PREFIX: theirs (INSTALL_PREFIX of qola_bundle)" in output
+    output = succeeds(project.configure("-DAITER_MHA_INSTALL_PREFIX=mine"))
+    assert "QOLA_INSTALL_PREFIX: mine (AITER_MHA_INSTALL_PREFIX)" in output
 
 
 def test_transformer_engines_other_options(project: Project) -> None:
-    """Prevents: an option of TransformerEngine's that breaks a build or gets lost on the way."""
-    said = succeeds(
+    """Prevents: an option of TransformerEngine breaks the configuration, or has no effect."""
+    output = succeeds(
         project.configure(
             f"-DQOLA_BUNDLE={BUNDLE}",
             "-DAITER_MHA_INSTALL_PREFIX=transformer_engine",
@@ -218,13 +220,13 @@ def test_transformer_engines_other_options(project: Project) -> None:
             AITER_ARCHIVE_BATCH_SIZE="0",
         )
     )
-    assert "--   QOLA_INSTALL_PREFIX: transformer_engine (AITER_MHA_INSTALL_PREFIX)" in said
-    # Not qola's: TransformerEngine hands the one on as the other, and may have both.
-    assert "--   AOTRITON_PATH: /opt/other (AOTRITON_PATH; the project's own affair)" in said
+    assert "--   QOLA_INSTALL_PREFIX: transformer_engine (AITER_MHA_INSTALL_PREFIX)" in output
+    # Not an option of qola: TransformerEngine copies NVTE_AOTRITON_PATH to AOTRITON_PATH.
+    assert "--   AOTRITON_PATH: /opt/other (AOTRITON_PATH; the project's own affair)" in output
     assert (
         "--   AITER_ARCHIVE_BATCH_SIZE: 0 (environment variable AITER_ARCHIVE_BATCH_SIZE; "
         "without effect: an archive is made in one step)"
-    ) in said
+    ) in output
     cache = (project.build / "CMakeCache.txt").read_text(encoding="utf-8")
     assert "ARCHIVE_BATCH_SIZE" not in cache, (
         "an empty entry is a value to who asks if there is one"
@@ -236,106 +238,108 @@ def test_transformer_engines_other_options(project: Project) -> None:
 
 @pytest.fixture
 def program() -> str:
-    """The option that names the real qola, with this test's Python."""
+    """The option that selects the real qola, run by this test's Python."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     command = ["/usr/bin/env", f"PYTHONPATH={path}", sys.executable, "-m", "qola"]
     return f"-DQOLA_PROGRAM={';'.join(command)}"
 
 
-def test_an_error_of_qola_ends_the_configuration(
+def test_error_of_qola_ends_the_configuration(
     project: Project, program: str, tmp_path: Path
 ) -> None:
-    """Prevents: a manifest that is wrong and a build that goes on, or fails without saying why."""
+    """Prevents: the configuration continues after an error of qola build, or omits its message."""
     manifest = tmp_path / "mine.toml"
     manifest.write_text('[qola]\nnamespace = "mine"\n[build]\narchitectures = ["gfx1"]\n')
     arguments = f"-DARGUMENTS=MANIFEST;{manifest};OUTPUT_DIR;out;ARCHS;gfx950;LAZY"
-    said = fails(project.configure(program, arguments))
+    log = fails(project.configure(program, arguments))
     output = project.build / "out"
     command = f"-m qola build --manifest {manifest} --output-dir {output} --arch gfx950 --lazy"
-    assert command in said
-    assert '[build].architectures found "gfx1"' in said, "qola's own words are lost"
+    assert command in log
+    assert '[build].architectures found "gfx1"' in log, "qola's own words are lost"
     assert (
-        f"the libraries could not be built place: {manifest} found: qola build ended with 2" in said
+        f"the libraries could not be built place: {manifest} found: qola build ended with 2" in log
     )
     assert not output.exists()
 
 
-def test_qola_is_found_by_its_names(project: Project, tmp_path: Path) -> None:
-    """Prevents: a qola that is installed and not found; the caller's variables taken for it."""
+def test_qola_program_is_found(project: Project, tmp_path: Path) -> None:
+    """Prevents: CMake does not find an installed qola, or reads variables of the caller."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     python = f"-DPython3_EXECUTABLE={sys.executable}"
-    said = fails(project.configure(python, "-Dfound=/x", "-Dpython=/x", PYTHONPATH=path))
-    assert f"-- qola: {sys.executable} -m qola build --manifest {HERE}/helper/qola.toml" in said
-    assert "qola build ended with 2" in said
+    output = fails(project.configure(python, "-Dfound=/x", "-Dpython=/x", PYTHONPATH=path))
+    assert f"-- qola: {sys.executable} -m qola build --manifest {HERE}/helper/qola.toml" in output
+    assert "qola build ended with 2" in output
     program = tmp_path / "bin/qola"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qola "$@"\n')
     program.chmod(0o755)
-    said = fails(project.configure(PYTHONPATH=path, PATH=f"{program.parent}:/usr/bin:/bin"))
-    assert f"-- qola: {program} build --manifest" in said
-    assert "qola build ended with 2" in said
+    output = fails(project.configure(PYTHONPATH=path, PATH=f"{program.parent}:/usr/bin:/bin"))
+    assert f"-- qola: {program} build --manifest" in output
+    assert "qola build ended with 2" in output
 
 
-def test_every_argument_reaches_qola_build(project: Project, program: str, tmp_path: Path) -> None:
-    """Prevents: an argument of qola_bundle that never gets to qola build."""
+def test_arguments_are_passed_to_qola_build(project: Project, program: str, tmp_path: Path) -> None:
+    """Prevents: an argument of qola_bundle is not passed to qola build."""
     arguments = "MANIFEST;no.toml;ARCHS;gfx942;gfx950;STATIC;AITER_ROOT;aiter"
-    more = ";PREBUILT;u1;u2;PUBLIC_KEY;key"
-    said = fails(project.configure(program, f"-DARGUMENTS={arguments}{more}"))
-    here = f"{HERE}/helper"
+    prebuilt = ";PREBUILT;u1;u2;PUBLIC_KEY;key"
+    output = fails(project.configure(program, f"-DARGUMENTS={arguments}{prebuilt}"))
+    helper = f"{HERE}/helper"
     assert (
-        f"build --manifest {here}/no.toml --output-dir {project.build}/qola --arch gfx942 "
-        f"--arch gfx950 --static --aiter-root {here}/aiter --prebuilt u1 --prebuilt u2 "
+        f"build --manifest {helper}/no.toml --output-dir {project.build}/qola --arch gfx942 "
+        f"--arch gfx950 --static --aiter-root {helper}/aiter --prebuilt u1 --prebuilt u2 "
         "--public-key key"
-    ) in said
+    ) in output
     # The real program accepts these options; only the manifest is missing.
-    assert "unknown option" not in said
-    assert "No such file" in said
+    assert "unknown option" not in output
+    assert "No such file" in output
 
 
-def test_components_are_known_before_anything_is_built(project: Project, program: str) -> None:
-    """Prevents: a build of hours before a misspelt name is found; a missing archive."""
-    said = fails(project.configure(program, "-DARGUMENTS=MANIFEST;no.toml;COMPONENTS;mha_fdw"))
-    assert "found: mha_fdw expected: mha_fwd, mha_bwd, triton, static" in said
-    assert "qola build" not in said
-    said = fails(project.configure("-DARGUMENTS=MANIFEST;no.toml;COMPONENTS;mha_fwd;static"))
-    assert f"--output-dir {project.build}/qola --static" in said
+def test_components_are_checked_before_the_build(project: Project, program: str) -> None:
+    """Prevents: a misspelt component fails after hours of building, or the archive is not built."""
+    output = fails(project.configure(program, "-DARGUMENTS=MANIFEST;no.toml;COMPONENTS;mha_fdw"))
+    assert "found: mha_fdw expected: mha_fwd, mha_bwd, triton, static" in output
+    assert "qola build" not in output
+    output = fails(project.configure("-DARGUMENTS=MANIFEST;no.toml;COMPONENTS;mha_fwd;static"))
+    assert f"--output-dir {project.build}/qola --static" in output
 
 
-def test_a_manifest_without_attention(project: Project, tmp_path: Path) -> None:
-    """Prevents: CMake's words about targets where qola had nothing to make a package of."""
+def test_manifest_without_attention(project: Project, tmp_path: Path) -> None:
+    """Prevents: CMake reports missing targets instead of a manifest without attention libraries."""
     (tmp_path / "qola").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "qola").chmod(0o755)
-    said = fails(project.configure(f"-DQOLA_PROGRAM={tmp_path}/qola"))
-    assert "the manifest has no attention libraries" in said
+    output = fails(project.configure(f"-DQOLA_PROGRAM={tmp_path}/qola"))
+    assert "the manifest has no attention libraries" in output
 
 
-def test_a_directory_inside_a_bundle_is_itself(project: Project, tmp_path: Path) -> None:
-    """Prevents: the libraries around those that are named."""
+def test_directory_inside_a_bundle(project: Project, tmp_path: Path) -> None:
+    """Prevents: qola.cmake uses the surrounding bundle instead of the requested directory."""
     shutil.copytree(BUNDLE, tmp_path / "bundle")
     inner = tmp_path / "bundle/old"
-    for part in ("lib", "include"):
-        shutil.copytree(BUNDLE / part, inner / part, ignore=shutil.ignore_patterns("cmake"))
-    said = succeeds(project.configure(f"-DQOLA_BUNDLE={inner}"))
-    assert f"-- prefix: {inner}\n" in said
+    for directory in ("lib", "include"):
+        shutil.copytree(
+            BUNDLE / directory, inner / directory, ignore=shutil.ignore_patterns("cmake")
+        )
+    output = succeeds(project.configure(f"-DQOLA_BUNDLE={inner}"))
+    assert f"-- prefix: {inner}\n" in output
 
 
-def test_the_same_bundle_under_two_names(project: Project, tmp_path: Path) -> None:
-    """Prevents: a link and its target taken for two bundles; a fix that changes nothing."""
+def test_symlink_to_the_same_bundle(project: Project, tmp_path: Path) -> None:
+    """Prevents: a symlink and its target count as two bundles, or the fix has no effect."""
     (tmp_path / "current").symlink_to(BUNDLE)
     both = (f"-DQOLA_BUNDLE={tmp_path}/current", f"-DAITER_MHA_PATH={BUNDLE}")
     assert f"QOLA_BUNDLE: {tmp_path}/current (QOLA_BUNDLE)" in succeeds(project.configure(*both))
-    said = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}"))
-    assert "fix: cmake -UAITER_MHA_PATH" in said
+    output = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}"))
+    assert "fix: cmake -UAITER_MHA_PATH" in output
 
 
 def test_without_manifest_bundle_or_qola(project: Project) -> None:
-    """Prevents: an error without the variable to set or the program to install."""
-    said = fails(project.configure("-DARGUMENTS=LAZY"))
-    assert "no MANIFEST, and no bundle is named" in said
-    said = fails(project.configure("-DARGUMENTS=MANIFESTO;x"))
-    assert "an argument that qola_bundle does not have" in said
-    said = fails(
+    """Prevents: an error does not name the variable to set or the program to install."""
+    output = fails(project.configure("-DARGUMENTS=LAZY"))
+    assert "no MANIFEST, and no bundle is named" in output
+    output = fails(project.configure("-DARGUMENTS=MANIFESTO;x"))
+    assert "an argument that qola_bundle does not have" in output
+    output = fails(
         project.configure("-DARGUMENTS=MANIFEST;a.toml", "-DPython3_EXECUTABLE=/bin/false")
     )
-    assert "no qola to build a bundle with" in said
-    assert "pip install" in said
+    assert "no qola to build a bundle with" in output
+    assert "pip install" in output

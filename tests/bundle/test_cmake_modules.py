@@ -33,7 +33,7 @@ RESULTS = "OUT_INCLUDE_DIR MY_INCLUDE OUT_LIB_DIR MY_LIB OUT_LIBS MY_FILES OUT_C
 LIBRARIES = "ci_libmha_bwd.so;ci_libmha_fwd.so"
 BOTH = f"qola_add_modules(GROUP attention MANIFEST BUILD_DIR qola {RESULTS} OUT_AITER_DIR MY_AITER)"
 
-# Replaces a build of hours by its installed files. Everything else is the real program.
+# Replaces a build by copying its installed files. Other commands run the real program.
 PROGRAM = """\
 #!/bin/sh
 echo "$@" >>"{log}"
@@ -45,25 +45,25 @@ esac
 
 
 @dataclass(frozen=True)
-class Place:
-    """A project that is not configured yet, with a manifest of a commit that git can fetch."""
+class ModulesProject:
+    """An unconfigured project, with a manifest whose commit git can fetch."""
 
     project: Project
     log: Path
     manifest: Path
 
     def call(self, code: str, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Configure the project with calls in it."""
+        """Configure the project with CMake code that calls qola's functions."""
         code = code.replace("MANIFEST", f'MANIFEST "{self.manifest}"')
         return self.project.configure(*options, **{"QOLA_TEST_CODE": code, **env})
 
     def calls(self) -> list[str]:
-        """Return the arguments of each call of qola."""
+        """Return the arguments of each run of qola."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
 
 def write_tree(root: Path) -> Path:
-    """Write as much of AITER as qola wants to see in a checkout."""
+    """Write the files of AITER that qola requires in a checkout."""
     generator = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
     files = {
         "aiter/jit/optCompilerConfig.json": json.dumps(CONFIG),
@@ -77,7 +77,7 @@ def write_tree(root: Path) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def case(tmp_path: Path) -> ModulesProject:
     """The project, with AITER's repository on this machine."""
     remote = write_tree(tmp_path / "remote")
     git = ["git", "-C", str(remote), "-c", "user.name=t", "-c", "user.email=t@t.invalid"]
@@ -99,18 +99,18 @@ def place(tmp_path: Path) -> Place:
         "GIT_CONFIG_VALUE_0": REMOTE,
     }
     project = Project(HERE / "modules", tmp_path / "build", (f"-DQOLA_PROGRAM={program}",), env)
-    return Place(project, log, manifest)
+    return ModulesProject(project, log, manifest)
 
 
-def test_both_phases(place: Place) -> None:
-    """Prevents: a project of ROCm/QoLA's functions that gets no AITER, or other results of them."""
-    run = place.call(
+def test_both_phases(case: ModulesProject) -> None:
+    """Prevents: ROCm/QoLA's two functions do not check out AITER, or return other results."""
+    run = case.call(
         "qola_checkout_aiter(MANIFEST AITER_DIR aiter GROUPS attention OUT_DIR MY_AITER)\n"
         "qola_build_modules(GROUP attention MANIFEST BUILD_DIR qola AITER_DIR ${MY_AITER} "
         f"ARCHS gfx942 gfx950 {RESULTS})"
     )
-    said, build = succeeds(run), place.project.build
-    assert f"-- AITER: {build}/aiter\n" in said
+    output, build = succeeds(run), case.project.build
+    assert f"-- AITER: {build}/aiter\n" in output
     assert (build / "aiter/csrc/include/mha_fwd.h").read_text() == "// AITER\n"
     assert json.loads((build / "aiter/AITER.json").read_text())["kind"] == "git"
     for line in (
@@ -119,48 +119,53 @@ def test_both_phases(place: Place) -> None:
         f"FILES: {LIBRARIES}",
         f"CONFIG: {build}/qola/configs",
     ):
-        assert f"-- {line}\n" in said
-    assert place.calls() == [
-        f"checkout --manifest {place.manifest} --aiter-root {build}/aiter --group attention",
-        f"build --manifest {place.manifest} --output-dir {build}/qola --aiter-root {build}/aiter "
+        assert f"-- {line}\n" in output
+    assert case.calls() == [
+        f"checkout --manifest {case.manifest} --aiter-root {build}/aiter --group attention",
+        f"build --manifest {case.manifest} --output-dir {build}/qola --aiter-root {build}/aiter "
         "--skip-checkout --group attention --arch gfx942 --arch gfx950",
     ]
-    # An edit of the manifest has the project configured again.
-    assert str(place.manifest) in (build / "build.ninja").read_text()
+    # An edit of the manifest reconfigures the project.
+    assert str(case.manifest) in (build / "build.ninja").read_text()
 
 
-def test_one_call_does_both(place: Place) -> None:
-    """Prevents: results that get lost on the way through the function that calls the others."""
+def test_add_modules_runs_both_phases(case: ModulesProject) -> None:
+    """Prevents: qola_add_modules does not return the results of the functions that it calls."""
     code = BOTH
-    said, build = succeeds(place.call(f"{code}\n{code}")), place.project.build
+    output, build = (
+        succeeds(case.call(f"{code}\n{code}")),
+        case.project.build,
+    )
     tree = f"{build}/qola/third_party/aiter"
-    assert f"-- AITER: {tree}\n" in said
-    assert f"-- LIB: {build}/qola/lib\n" in said
-    assert f"-- FILES: {LIBRARIES}\n" in said
-    # The second call, as of another directory of the project, checks nothing out.
-    assert [line.split()[0] for line in place.calls()] == ["checkout", "build", "build"]
-    assert f"--aiter-root {tree}" in place.calls()[1]
+    assert f"-- AITER: {tree}\n" in output
+    assert f"-- LIB: {build}/qola/lib\n" in output
+    assert f"-- FILES: {LIBRARIES}\n" in output
+    # The second call, as from another directory of the project, does not check out again.
+    assert [line.split()[0] for line in case.calls()] == ["checkout", "build", "build"]
+    assert f"--aiter-root {tree}" in case.calls()[1]
 
 
 @pytest.mark.parametrize("name", ["QOLA_AITER_SOURCE_DIR", "NVTE_AITER_SOURCE_DIR"])
-def test_a_tree_of_ones_own(place: Place, tmp_path: Path, name: str) -> None:
-    """Prevents: a tree that the user names passed over, or checked out anew, edits lost."""
+def test_tree_of_the_user(case: ModulesProject, tmp_path: Path, name: str) -> None:
+    """Prevents: qola ignores the user's tree, or checks it out again and overwrites edits."""
     tree = write_tree(tmp_path / "own")
     code = "qola_checkout_aiter(MANIFEST DEFAULT_DIR aiter OUT_DIR MY_AITER)"
-    said = succeeds(place.call(code, **{name: str(tree)}))
-    assert f"-- qola: AITER is {tree} (environment variable {name}); nothing is checked out" in said
-    assert f"-- AITER: {tree}\n" in said
-    assert place.calls() == []
+    output = succeeds(case.call(code, **{name: str(tree)}))
+    assert (
+        f"-- qola: AITER is {tree} (environment variable {name}); nothing is checked out" in output
+    )
+    assert f"-- AITER: {tree}\n" in output
+    assert case.calls() == []
     (tree / "csrc/include/mha_fwd.h").unlink()
     (tree / "csrc/include").rmdir()
-    said = fails(place.call(code, **{name: str(tree)}))
-    assert f"found: {tree}, without csrc/include" in said
-    said = fails(place.call(code, QOLA_AITER_SOURCE_DIR="/one", NVTE_AITER_SOURCE_DIR="/two"))
-    assert "found: /one, and NVTE_AITER_SOURCE_DIR: /two" in said
+    output = fails(case.call(code, **{name: str(tree)}))
+    assert f"found: {tree}, without csrc/include" in output
+    output = fails(case.call(code, QOLA_AITER_SOURCE_DIR="/one", NVTE_AITER_SOURCE_DIR="/two"))
+    assert "found: /one, and NVTE_AITER_SOURCE_DIR: /two" in output
 
 
-def test_a_wheel_s_tree(place: Place, tmp_path: Path) -> None:
-    """Prevents: include directories below a wheel's root, which has none, or a build from them."""
+def test_tree_of_a_wheel(case: ModulesProject, tmp_path: Path) -> None:
+    """Prevents: include directories are relative to a wheel's root instead of aiter_meta."""
     tree = tmp_path / "wheel"
     write_tree(tree / "aiter_meta")
     (tree / "aiter_meta/aiter").rename(tree / "aiter")
@@ -169,53 +174,53 @@ def test_a_wheel_s_tree(place: Place, tmp_path: Path) -> None:
         "qola_build_modules(GROUP attention MANIFEST BUILD_DIR qola AITER_DIR ${MY_AITER} "
         f"{RESULTS})"
     )
-    said = succeeds(place.call(code, QOLA_AITER_SOURCE_DIR=str(tree)))
-    assert f"-- AITER: {tree}/aiter_meta\n" in said
-    (call,) = place.calls()
+    output = succeeds(case.call(code, QOLA_AITER_SOURCE_DIR=str(tree)))
+    assert f"-- AITER: {tree}/aiter_meta\n" in output
+    (call,) = case.calls()
     assert f"--aiter-root {tree} --skip-checkout" in call
 
 
-def test_libraries_that_are_there(place: Place) -> None:
-    """Prevents: a build although QOLA_PREBUILT_DIR_<GROUP> names its libraries."""
+def test_prebuilt_directory_is_used(case: ModulesProject) -> None:
+    """Prevents: qola builds although QOLA_PREBUILT_DIR_<GROUP> names the libraries."""
     prebuilt = {"QOLA_PREBUILT_DIR_ATTENTION": str(BUNDLE)}
     code = BOTH
-    said = succeeds(place.call(code, **prebuilt))
-    words = f"group attention is {BUNDLE} (environment variable QOLA_PREBUILT_DIR_ATTENTION)"
-    assert words in said
+    output = succeeds(case.call(code, **prebuilt))
+    message = f"group attention is {BUNDLE} (environment variable QOLA_PREBUILT_DIR_ATTENTION)"
+    assert message in output
     for line in (f"INCLUDE: {BUNDLE}/include", f"LIB: {BUNDLE}/lib", f"FILES: {LIBRARIES}"):
-        assert f"-- {line}\n" in said
-    # Neither manifest nor tree is needed.
+        assert f"-- {line}\n" in output
+    # Manifest and tree are not required.
     code = f"qola_build_modules(GROUP attention BUILD_DIR qola LIBS ci_libmha_fwd.so {RESULTS})"
-    assert "-- FILES: ci_libmha_fwd.so\n" in succeeds(place.call(code, **prebuilt))
-    said = fails(place.call(code.replace("_fwd", "_gemm"), **prebuilt))
-    assert f"found: no ci_libmha_gemm.so in {BUNDLE}/lib" in said
-    assert place.calls() == []
-    # Another group's variable is not this one's.
-    assert "no MANIFEST" in fails(place.call(code, QOLA_PREBUILT_DIR_GEMM=str(BUNDLE)))
+    assert "-- FILES: ci_libmha_fwd.so\n" in succeeds(case.call(code, **prebuilt))
+    output = fails(case.call(code.replace("_fwd", "_gemm"), **prebuilt))
+    assert f"found: no ci_libmha_gemm.so in {BUNDLE}/lib" in output
+    assert case.calls() == []
+    # A variable of another group has no effect.
+    assert "no MANIFEST" in fails(case.call(code, QOLA_PREBUILT_DIR_GEMM=str(BUNDLE)))
 
 
-def test_a_directory_without_libraries(place: Place, tmp_path: Path) -> None:
-    """Prevents: an empty list of libraries, which links nothing and fails at the first call."""
+def test_directory_without_libraries(case: ModulesProject, tmp_path: Path) -> None:
+    """Prevents: an empty list of libraries links, and the program fails at its first call."""
     code = f"qola_build_modules(GROUP attention BUILD_DIR qola {RESULTS})"
     prebuilt = {"QOLA_PREBUILT_DIR_ATTENTION": str(tmp_path / "empty")}
-    said = fails(place.call(code, **prebuilt))
-    assert f"found: {tmp_path}/empty/include, without qola_config.h" in said
+    output = fails(case.call(code, **prebuilt))
+    assert f"found: {tmp_path}/empty/include, without qola_config.h" in output
     (tmp_path / "empty/include").mkdir(parents=True)
     (tmp_path / "empty/include/qola_config.h").touch()
-    assert f"found: no *.so in {tmp_path}/empty/lib" in fails(place.call(code, **prebuilt))
+    assert f"found: no *.so in {tmp_path}/empty/lib" in fails(case.call(code, **prebuilt))
 
 
-def test_errors_of_qola_end_the_configuration(place: Place) -> None:
-    """Prevents: a group misspelt that shows after hours; an error without its words."""
+def test_errors_of_qola_end_the_configuration(case: ModulesProject) -> None:
+    """Prevents: a misspelt group fails after hours, or the error omits qola's message."""
     code = "qola_checkout_aiter(MANIFEST AITER_DIR aiter GROUPS attantion OUT_DIR MY_AITER)"
-    said = fails(place.call(code))
-    assert "attantion" in said
-    assert f"no AITER place: {place.manifest} found: qola checkout ended with 2" in said
-    assert not (place.project.build / "aiter").exists()
+    output = fails(case.call(code))
+    assert "attantion" in output
+    assert f"no AITER place: {case.manifest} found: qola checkout ended with 2" in output
+    assert not (case.project.build / "aiter").exists()
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "expected"),
     [
         ("qola_checkout_aiter(AITER_DIR aiter)", "no MANIFEST"),
         ("qola_checkout_aiter(MANIFEST)", "no AITER_DIR"),
@@ -227,35 +232,35 @@ def test_errors_of_qola_end_the_configuration(place: Place) -> None:
         ("qola_add_modules(GROUP a BUILD_DIR b)", "no MANIFEST"),
     ],
 )
-def test_arguments(place: Place, code: str, words: str) -> None:
-    """Prevents: an argument that is missing or misspelt, and a build of something else."""
-    assert words in fails(place.call(code))
-    assert place.calls() == []
+def test_arguments(case: ModulesProject, code: str, expected: str) -> None:
+    """Prevents: a missing or misspelt argument builds something else."""
+    assert expected in fails(case.call(code))
+    assert case.calls() == []
 
 
-def test_from_a_checkout(place: Place, tmp_path: Path) -> None:
-    """Prevents: a checkout in the place of ROCm/QoLA's submodule that runs another qola."""
+def test_include_from_a_checkout(case: ModulesProject, tmp_path: Path) -> None:
+    """Prevents: a checkout that replaces ROCm/QoLA's submodule runs another installed qola."""
     other = tmp_path / "bin/qola"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\nexit 9\n")
     other.chmod(0o755)
     project = Project(
-        place.project.source,
-        place.project.build,
+        case.project.source,
+        case.project.build,
         (f"-DPython_EXECUTABLE={sys.executable}",),
-        {**place.project.env, "QOLA_TEST_INCLUDE": str(ROOT / "cmake/QoLA.cmake")},
+        {**case.project.env, "QOLA_TEST_INCLUDE": str(ROOT / "cmake/QoLA.cmake")},
     )
-    place = Place(project, place.log, place.manifest)
+    case = ModulesProject(project, case.log, case.manifest)
     code = "qola_checkout_aiter(MANIFEST AITER_DIR aiter GROUPS attention OUT_DIR MY_AITER)"
-    # Its dependencies are the caller's Python's.
+    # The Python of the caller provides qola's dependencies.
     packages = os.pathsep.join(filter(None, sys.path))
     env = {"PYTHONPATH": packages, "PATH": f"{other.parent}:/usr/bin:/bin"}
-    said = succeeds(place.call(code, **env))
-    assert f"PYTHONPATH={ROOT}:{packages} {sys.executable} -m qola checkout" in said
+    output = succeeds(case.call(code, **env))
+    assert f"PYTHONPATH={ROOT}:{packages} {sys.executable} -m qola checkout" in output
     assert (project.build / "aiter/AITER.json").is_file()
 
 
-def test_the_documentation_has_every_name() -> None:
+def test_all_names_are_documented() -> None:
     """Prevents: an undocumented function or argument."""
     text = (ROOT / "qola/cmake/qola-modules.cmake").read_text(encoding="utf-8")
     page = (ROOT / "docs/guide/cmake.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Parts of a bundle without a build: include directory, licenses, records, tar files."""
+"""Steps of making a bundle, without a build: include directory, licenses, records, tar files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MIT = LICENSE.read_text(encoding="utf-8")
 USER = HeaderUser(("top.h",), ("api", "ck", "example"))
 
 
-def test_headers_of_several_directories_come_below_one(tmp_path: Path) -> None:
-    """Prevents: a bundle that needs several -I, or misses a header of a header."""
+def test_headers_are_flattened_into_one_directory(tmp_path: Path) -> None:
+    """Prevents: a bundle needs several -I options, or lacks an indirectly included header."""
     files = {
         "api/top.h": "#include <core/a.hpp>\n#include <hip/hip_runtime.h>\n",
         "ck/core/a.hpp": '#include "b.hpp"\n#include "mask.hpp"\n',
@@ -53,7 +53,7 @@ def test_headers_of_several_directories_come_below_one(tmp_path: Path) -> None:
 
 
 def test_two_files_of_one_name_are_an_error(tmp_path: Path) -> None:
-    """Prevents: one of two different headers with the same path used for both."""
+    """Prevents: a bundle contains only one of two different headers with equal paths."""
     files = {
         "api/top.h": '#include "core/a.hpp"\n#include "mask.hpp"\n',
         "ck/core/a.hpp": '#include "../mask.hpp"\n',
@@ -66,8 +66,8 @@ def test_two_files_of_one_name_are_an_error(tmp_path: Path) -> None:
     assert "mask.hpp" in flatten(tmp_path, [USER])
 
 
-def test_an_include_that_changes_its_meaning_is_an_error(tmp_path: Path) -> None:
-    """Prevents: a quoted include that finds a neighbour it did not have before."""
+def test_include_of_another_file_is_an_error(tmp_path: Path) -> None:
+    """Prevents: in a bundle, a quoted include finds another file than in the tree."""
     files = {
         "api/top.h": "#include <core/a.hpp>\n#include <core/util.h>\n",
         "ck/core/a.hpp": '#include "util.h"\n',
@@ -82,8 +82,8 @@ def test_an_include_that_changes_its_meaning_is_an_error(tmp_path: Path) -> None
     assert finding.expected == "example/util.h"
 
 
-def test_a_system_header_stays_one(tmp_path: Path) -> None:
-    """Prevents: <version> of the C++ library replaced by a header of that name in the bundle."""
+def test_system_headers_are_not_hidden(tmp_path: Path) -> None:
+    """Prevents: a header of the bundle hides <version> of the C++ library."""
     files = {
         "api/top.h": '#include <version>\n#include "x/version"\n',
         "ck/x/version": '#include "y.h"\n',
@@ -96,20 +96,20 @@ def test_a_system_header_stays_one(tmp_path: Path) -> None:
         flatten(tmp_path, [USER, other])
 
 
-def test_a_missing_public_header_is_an_error(tmp_path: Path) -> None:
+def test_missing_public_header_is_an_error(tmp_path: Path) -> None:
     """Prevents: a bundle without a public header."""
     with pytest.raises(BundleError, match=r"top\.h"):
         flatten(write(tmp_path, {"api/other.h": ""}), [USER])
 
 
-def test_the_deepest_directory_names_a_header() -> None:
-    """Prevents: a header at its path in the tree instead of its path in #include."""
+def test_deepest_directory_determines_the_header_path() -> None:
+    """Prevents: the bundle stores a header at its path in the tree instead of its #include path."""
     assert landing("a/b/c.h", ["a", "a/b"]) == "c.h"
     assert landing("ab/c.h", ["a"]) is None
 
 
-def test_real_headers_fit_one_directory(aiter_tree: Path) -> None:
-    """Prevents: conflicting headers of an AITER tree that only appear when a bundle is built."""
+def test_real_headers_have_no_conflicts(aiter_tree: Path) -> None:
+    """Prevents: headers of an AITER tree conflict only when a bundle is built."""
     tree = read_tree(aiter_tree)
     dirs = (f"{tree.ck_dir}/include", f"{tree.csrc_dir}/include", tree.fmha_dir)
     users = [HeaderUser((f"{entry}.h",), dirs) for entry in ("mha_fwd", "mha_bwd")]
@@ -118,8 +118,8 @@ def test_real_headers_fit_one_directory(aiter_tree: Path) -> None:
     assert set(flat.values()) == set(closure(aiter_tree, dirs, ["mha_fwd.h", "mha_bwd.h"]))
 
 
-def test_a_real_tree_has_configs_and_licenses(aiter_tree: Path) -> None:
-    """Prevents: a bundle without tuning data or licenses, because patterns do not match."""
+def test_real_tree_has_configs_and_licenses(aiter_tree: Path) -> None:
+    """Prevents: a bundle lacks tuning data or licenses because patterns do not match."""
     tree = read_tree(aiter_tree)
     found = configs(tree)
     assert found == tuple(sorted(found))
@@ -132,8 +132,8 @@ def test_a_real_tree_has_configs_and_licenses(aiter_tree: Path) -> None:
     assert {text.spdx for text in collected.values()} == {"MIT"}
 
 
-def test_licenses_that_are_missing_or_unknown() -> None:
-    """Prevents: a bundle without a license text, or one that calls any text MIT."""
+def test_missing_and_unknown_licenses() -> None:
+    """Prevents: a bundle lacks a license text, or calls any text MIT."""
     with pytest.raises(BundleError) as caught:
         licenses.collect([], str(LICENSE), place="some/tree")
     places = [finding.place for finding in caught.value.findings]
@@ -143,14 +143,14 @@ def test_licenses_that_are_missing_or_unknown() -> None:
 
 
 def test_demangled_names() -> None:
-    """Prevents: mangled names in manifest.json, or a failure on a name that is not mangled."""
+    """Prevents: manifest.json contains mangled names, or demangling fails for a plain name."""
     assert demangle("_ZN4qola2te7mha_fwdEb") == "qola::te::mha_fwd(bool)"
     assert demangle("plain_c") == "plain_c"
     assert demangle("_Znonsense") == "_Znonsense"
 
 
-def test_a_file_that_is_not_a_library_is_an_error(tmp_path: Path) -> None:
-    """Prevents: a traceback for a file that is not a library."""
+def test_file_that_is_not_a_library_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a file that is not a library causes a traceback."""
     (tmp_path / "x.so").write_text("no ELF")
     with pytest.raises(BundleError, match=r"x\.so"):
         exported(tmp_path / "x.so")
@@ -195,7 +195,7 @@ def record(archs: Sequence[str] = BOTH, **origin: Any) -> BundleRecord:
 
 
 def test_manifest_json_has_the_kernels_of_each_library() -> None:
-    """Prevents: modules without a library listed, or kernels of another module or direction."""
+    """Prevents: manifest.json lists missing libraries, or kernels of another module."""
     found = record()
     (module,) = found["modules"]
     assert module["kernels"] == {
@@ -213,12 +213,12 @@ def test_manifest_json_has_the_kernels_of_each_library() -> None:
 
 
 def test_manifest_json_has_the_calls_of_functions() -> None:
-    """Prevents: a function of AITER's second JIT that nobody can tell from another one."""
-    place = f"aiter_jit/{function_file('pa_1.so')}"
-    assert place == "aiter_jit/build/pa_1/lib.so"
+    """Prevents: manifest.json does not distinguish functions of AITER's second JIT."""
+    library_path = f"aiter_jit/{function_file('pa_1.so')}"
+    assert library_path == "aiter_jit/build/pa_1/lib.so"
     found = manifest_record(
         PLAN,
-        {"pa_1.so": LibraryFacts(place, 5, "1" * 64, ("pa_1",))},
+        {"pa_1.so": LibraryFacts(library_path, 5, "1" * 64, ("pa_1",))},
         archs=BOTH,
         plan_sha256="2" * 64,
         origin={},
@@ -227,32 +227,32 @@ def test_manifest_json_has_the_calls_of_functions() -> None:
     )
     (module,) = found["modules"]
     assert (module["name"], module["md_name"], module["call"]) == ("pa_1", "pa_1", "pa(mtp=1)")
-    assert (module["library"], module["entry_points"]) == (place, ["pa_1"])
+    assert (module["library"], module["entry_points"]) == (library_path, ["pa_1"])
 
 
-def test_a_cmake_package_names_its_files() -> None:
-    """Prevents: a package that looks for libraries under names that they do not have."""
-    own: BundleRecord = {**record(), "lazy": True}
-    config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
+def test_cmake_package_names_its_files() -> None:
+    """Prevents: a CMake package searches for libraries under wrong names."""
+    lazy_record: BundleRecord = {**record(), "lazy": True}
+    config = cmake.package(lazy_record)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
     assert "set(qola_LAZY TRUE)" in config
-    files = cmake.package({**own, "static": ARCHIVE})
+    files = cmake.package({**lazy_record, "static": ARCHIVE})
     forward = files["lib/cmake/qola/qola-mha_fwd.cmake"]
     assert 'set(_qola_mha_fwd_FILE "ns_libmha_fwd.so")' in forward
     assert 'set(qola_mha_fwd_ARCHS "gfx942" "gfx950")' in forward
     static = files["lib/cmake/qola/qola-static.cmake"]
     assert 'set(_qola_static_FILE "libqola_ns.a")\nset(_qola_static_SIZE 7)\n' in static
-    assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(own)
+    assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(lazy_record)
     assert "lib/cmake/qola/qola-mha_bwd.cmake" not in files
-    # A checkout's name that CMake would parse as a list, a variable and an escape.
-    aiter: AiterRecord = {**own["inputs"]["aiter"], "version": "", "id": 'a;b$c"d\\e'}
-    odd: BundleRecord = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
+    # Without escapes, CMake parses this id as a list, a variable and an escape sequence.
+    aiter: AiterRecord = {**lazy_record["inputs"]["aiter"], "version": "", "id": 'a;b$c"d\\e'}
+    odd: BundleRecord = {**lazy_record, "inputs": {**lazy_record["inputs"], "aiter": aiter}}
     config = cmake.package(odd)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_AITER_VERSION "a\\;b\\$c\\"d\\\\e")' in config
 
 
 def test_compatible_versions_of_a_cmake_package() -> None:
-    """Prevents: an incompatible minor version accepted before 1.0, or a compatible one refused."""
+    """Prevents: before 1.0, CMake accepts an incompatible minor version or rejects a compatible."""
     file = "lib/cmake/qola/qola-config-version.cmake"
     text = cmake.package({**record(), "qola": "0.3.1"})[file]
     assert '"${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}"' in text
@@ -262,19 +262,19 @@ def test_compatible_versions_of_a_cmake_package() -> None:
     assert '_qola_wanted VERSION_EQUAL "2"' in text
 
 
-def test_pkg_config_files_of_what_is_there() -> None:
-    """Prevents: a file for a missing library, or a library without a file."""
-    own = record()
-    assert list(pkgconfig.texts(own)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
-    (text,) = pkgconfig.texts(own).values()
+def test_pkg_config_files_of_existing_libraries() -> None:
+    """Prevents: a pkg-config file exists without its library, or a library without its file."""
+    bundle_record = record()
+    assert list(pkgconfig.texts(bundle_record)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
+    (text,) = pkgconfig.texts(bundle_record).values()
     assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
-    found = pkgconfig.texts({**own, "static": ARCHIVE})
+    found = pkgconfig.texts({**bundle_record, "static": ARCHIVE})
     libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
     assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
 
 
 def test_manifest_json_of_a_restricted_build() -> None:
-    """Prevents: kernels and archs listed that --@qola//:archs left out of the library."""
+    """Prevents: manifest.json lists kernels and archs that --@qola//:archs excludes."""
     found = record(("gfx950",))
     assert (found["archs"], found["gpu_archs"]) == (["gfx950"], "gfx950")
     (module,) = found["modules"]
@@ -284,7 +284,7 @@ def test_manifest_json_of_a_restricted_build() -> None:
 
 
 def test_manifest_json_has_the_keys_of_rocm_qola() -> None:
-    """Prevents: a reader of ROCm/QoLA's manifest.json that does not find a key."""
+    """Prevents: readers of ROCm/QoLA's manifest.json miss a key."""
     found = record()
     top = {"generated_at", "aiter_root", "manifest_src", "gpu_archs", "modules", "summary"}
     assert top <= found.keys()
@@ -303,8 +303,8 @@ def sbom_text(directory: Path, **origin: Any) -> str:
     )
 
 
-def test_the_sbom_says_where_aiter_is_from(tmp_path: Path) -> None:
-    """Prevents: an SBOM with a password or a path of this machine, or without the commit."""
+def test_sbom_has_the_origin_of_aiter(tmp_path: Path) -> None:
+    """Prevents: an SBOM contains a password or a local path, or lacks the commit."""
     git = {"kind": "git", "commit": "a" * 40}
     text = sbom_text(tmp_path, **git, remote="https://example.org/aiter")
     assert f'"git+https://example.org/aiter@{"a" * 40}"' in text
@@ -315,18 +315,18 @@ def test_the_sbom_says_where_aiter_is_from(tmp_path: Path) -> None:
     assert "0001.patch" in sbom_text(tmp_path, patches=[patch])
 
 
-def test_the_sbom_keeps_an_unknown_license_s_text(tmp_path: Path) -> None:
-    """Prevents: an SBOM with a wrong license, or without the text of an unknown one."""
+def test_sbom_has_the_text_of_unknown_licenses(tmp_path: Path) -> None:
+    """Prevents: an SBOM names a wrong license, or lacks the text of an unknown license."""
     document = json.loads(sbom_text(tmp_path))
     licensed = document["files"][0]["licenseConcluded"]
     assert sorted(licensed.split(" AND ")) == ["LicenseRef-aiter", "MIT"]
     assert document["hasExtractedLicensingInfos"][0]["extractedText"] == "Ask first."
 
 
-def test_a_tar_file_depends_only_on_names_and_contents(tmp_path: Path) -> None:
-    """Prevents: a tar file that depends on owner, time or order."""
-    long = "d/" + "x" * 120
-    names = ("a", "b/c.so", long)
+def test_tar_file_depends_only_on_names_and_contents(tmp_path: Path) -> None:
+    """Prevents: a tar file depends on owner, time or order of files."""
+    long_name = "d/" + "x" * 120
+    names = ("a", "b/c.so", long_name)
     for root, order, mode in (("one", names, 0o600), ("two", reversed(names), 0o777)):
         for name in order:
             write(tmp_path / root, {name: name})
@@ -342,7 +342,7 @@ def test_a_tar_file_depends_only_on_names_and_contents(tmp_path: Path) -> None:
         "top/b": "0o755",
         "top/b/c.so": "0o755",
         "top/d": "0o755",
-        f"top/{long}": "0o644",
+        f"top/{long_name}": "0o644",
     }
 
 
@@ -354,10 +354,10 @@ def test_a_tar_file_depends_only_on_names_and_contents(tmp_path: Path) -> None:
         ("ns_libmha_fwd.so", "yesterday", "generated_at"),
     ],
 )
-def test_inputs_that_do_not_fit_are_errors(
+def test_invalid_inputs_are_errors(
     library: str, generated_at: str, message: str, tmp_path: Path
 ) -> None:
-    """Prevents: a library of another manifest, or a nonsensical time, in a bundle."""
+    """Prevents: a bundle contains a library of another manifest, or an invalid time."""
     plan = tmp_path / "plan.json"
     plan.write_text(PLAN.to_json())
     inputs = BundleInputs(

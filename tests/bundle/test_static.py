@@ -1,4 +1,4 @@
-"""The static archive: who sees its symbols, and that two AITERs in a process do not mix."""
+"""The static archive: its visible symbols, and its separation from a second AITER."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ PROGRAMS = {
 
 
 def tool(name: str, *args: str | Path) -> str:
-    """Standard output of one of LLVM's programs."""
+    """Run a program of LLVM, and return its standard output."""
     command = [str(LLVM / name), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def names(file: Path, *options: str) -> list[str]:
-    """Demangled names of symbols."""
+    """Return demangled names of symbols."""
     lines = tool("llvm-nm", "--demangle", "--just-symbol-name", "--quiet", *options, file)
     return [line for line in lines.splitlines() if line and not line.endswith(".o:")]
 
 
-def of_kernels(found: list[str]) -> list[str]:
-    """Those that another AITER has, too, or another qola."""
-    words = ("aiter", "ck_tile", "fmha", "qola")
-    return [name for name in found if any(word in name for word in words)]
+def filter_kernel_names(symbols: list[str]) -> list[str]:
+    """Return names that another AITER or another qola library may also define."""
+    substrings = ("aiter", "ck_tile", "fmha", "qola")
+    return [name for name in symbols if any(substring in name for substring in substrings)]
 
 
-def test_only_entry_points_leave_the_archive() -> None:
-    """Prevents: a name of AITER or CK that meets that of another AITER at the link."""
+def test_archive_exports_only_entry_points() -> None:
+    """Prevents: an exported name of AITER or CK conflicts with another AITER at link time."""
     found = names(ARCHIVE, "--extern-only", "--defined-only")
     assert sorted(name.split("(")[0] for name in found if "::" in name) == [
         "qola::ci::mha_bwd",
         "qola::ci::mha_fwd",
     ]
-    of_c = [name for name in found if "::" not in name]
-    assert len(of_c) == 16
-    assert all(name.startswith(("qola_ci_mha_bwd", "qola_ci_mha_fwd")) for name in of_c)
+    c_names = [name for name in found if "::" not in name]
+    assert len(c_names) == 16
+    assert all(name.startswith(("qola_ci_mha_bwd", "qola_ci_mha_fwd")) for name in c_names)
 
 
-def test_nothing_of_the_archive_is_missing() -> None:
-    """Prevents: a reference to AITER or CK that another AITER in the process would answer."""
+def test_archive_has_no_undefined_kernel_symbols() -> None:
+    """Prevents: the linker resolves a symbol of AITER or CK with another AITER."""
     undefined = names(ARCHIVE, "--undefined-only")
     assert undefined
-    assert of_kernels(undefined) == []
+    assert filter_kernel_names(undefined) == []
 
 
-def test_older_systems_have_what_it_asks_for() -> None:
-    """Prevents: an archive that no older system can link, or whose users load on none."""
+def test_archive_links_on_older_systems() -> None:
+    """Prevents: older systems cannot link the archive or load programs linked with it."""
     (library,) = (LLVM.parent / "sysroot").rglob("libstdc++.so.6")
     versions = dict(
         re.findall(r" (\w+)@@(\w+_[\d.]+)$", tool("llvm-nm", "-D", "--defined-only", library), re.M)
@@ -88,8 +88,8 @@ def test_older_systems_have_what_it_asks_for() -> None:
     assert "__libc_single_threaded" not in listing
 
 
-def test_a_bundle_says_what_it_is() -> None:
-    """Prevents: an archive in a bundle that its manifest.json or SBOM does not know."""
+def test_manifest_and_sbom_describe_the_archive() -> None:
+    """Prevents: manifest.json or the SBOM omits the bundle's archive."""
     bundle = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
     record = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(record)
@@ -111,15 +111,15 @@ def test_a_bundle_says_what_it_is() -> None:
 
 
 def test_each_module_is_a_member() -> None:
-    """Prevents: the backward kernels in a program that only calls forward."""
+    """Prevents: a program that only calls forward contains the backward kernels."""
     assert tool("llvm-ar", "t", ARCHIVE).split() == ["ci_libmha_bwd.o", "ci_libmha_fwd.o"]
 
 
-def test_a_library_around_it_exports_nothing_of_it() -> None:
-    """Prevents: a framework's library whose symbols another AITER's take the place of."""
+def test_library_with_the_archive_exports_no_kernels() -> None:
+    """Prevents: another AITER overrides symbols of a framework's library."""
     exported = names(LIBRARIES["libprivate.so"], "--dynamic", "--defined-only")
-    assert [name.split("(")[0] for name in of_kernels(exported)] == ["ask"]
-    # The test is worth something only where the other one does export such names.
+    assert [name.split("(")[0] for name in filter_kernel_names(exported)] == ["ask"]
+    # The test requires that the other library exports these names.
     other = names(LIBRARIES["libother.so"], "--dynamic", "--defined-only")
     assert any(name.startswith("aiter::mha_fwd(") for name in other)
     assert any("FmhaFwdKernel" in name for name in other)
@@ -127,7 +127,7 @@ def test_a_library_around_it_exports_nothing_of_it() -> None:
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_two_aiters_in_one_process(program: str, tmp_path: Path) -> None:
-    """Prevents: calls of one AITER that end in the kernels of another."""
+    """Prevents: calls of one AITER launch kernels of another."""
     directory = LIBRARIES["libother.so"].parent
     hip = FakeHip(FAKE, "gfx950", (directory,))
     result = hip.run([PROGRAMS[program]], tmp_path / "log")
@@ -142,8 +142,8 @@ def test_two_aiters_in_one_process(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
-def test_no_symbol_is_bound_to_the_other(program: str, tmp_path: Path) -> None:
-    """Prevents: a function of one AITER that is another's where both have it."""
+def test_symbols_are_not_bound_across_libraries(program: str, tmp_path: Path) -> None:
+    """Prevents: the loader binds a function of one AITER to another AITER's definition."""
     directory = LIBRARIES["libother.so"].parent
     hip = FakeHip(FAKE, "gfx950", (directory,))
     result = hip.run([PROGRAMS[program]], tmp_path / "log", LD_DEBUG="bindings", LD_BIND_NOW="1")
@@ -154,6 +154,6 @@ def test_no_symbol_is_bound_to_the_other(program: str, tmp_path: Path) -> None:
         user, _, definer = line.partition(" to ")
         if ("libother.so" in user) != ("libother.so" in definer):
             crossing.append(definer.partition("symbol `")[2].split("'")[0])
-    # The program's own call, by AITER's name.
-    (call,) = of_kernels(crossing)
+    # The only such binding is the program's call of AITER's function.
+    (call,) = filter_kernel_names(crossing)
     assert call.startswith("_ZN5aiter7mha_fwdE")

@@ -41,7 +41,7 @@ def record(**changes: Any) -> BundleRecord:
 
 
 def test_manifest_json_has_library_and_packs() -> None:
-    """Prevents: packs missing in manifest.json; kernels missing in it."""
+    """Prevents: manifest.json lacks packs or kernels."""
     (module,) = record()["modules"]
     assert (module["name"], module["md_name"], module["size"]) == ("triton", "ns_triton", 7)
     names = ["attention_forward-HDIM_64-gfx90a", "attention_forward-HDIM_64-gfx942"]
@@ -51,21 +51,21 @@ def test_manifest_json_has_library_and_packs() -> None:
     assert record()["summary"]["total"] == 1
 
 
-def test_cmake_and_pkg_config_find_it() -> None:
-    """Prevents: a library that find_package and pkg-config do not find, or for other archs."""
-    # The archs of other libraries do not restrict it.
-    whole: BundleRecord = {**record(), "archs": ["gfx942"]}
-    text = cmake.package(whole)["lib/cmake/qola/qola-triton.cmake"]
+def test_cmake_and_pkg_config_find_the_library() -> None:
+    """Prevents: find_package or pkg-config misses the library, or reports wrong archs."""
+    # The archs of other libraries do not restrict the archs of this library.
+    bundle: BundleRecord = {**record(), "archs": ["gfx942"]}
+    text = cmake.package(bundle)["lib/cmake/qola/qola-triton.cmake"]
     assert 'set(_qola_triton_FILE "ns_triton.so")\nset(_qola_triton_SIZE 7)\n' in text
     assert 'set(qola_triton_ARCHS "gfx90a" "gfx942")\n' in text
     assert '_PACKS "ns_triton-gfx90a.qpack" "ns_triton-gfx942.qpack")\n' in text
-    text = pkgconfig.texts(whole)["lib/pkgconfig/qola-triton.pc"]
+    text = pkgconfig.texts(bundle)["lib/pkgconfig/qola-triton.pc"]
     assert "Libs: -L${libdir} -l:ns_triton.so -lamdhip64\n" in text
     assert "archs=gfx90a gfx942\n" in text
 
 
-def test_the_sbom_of_only_kernels_in_triton(tmp_path: Path) -> None:
-    """Prevents: AITER listed without its code; the MIT license for a user's kernels."""
+def test_sbom_of_only_triton_kernels(tmp_path: Path) -> None:
+    """Prevents: the SBOM lists AITER without its code, or the MIT license for user kernels."""
     files: dict[str, list[str]] = {"lib/ns_triton.so": ["qola"], "lib/ns_triton-gfx942.qpack": []}
     write(tmp_path, dict.fromkeys(files, ""))
     texts = {"qola": licenses.identify("qola", MIT)}
@@ -79,8 +79,8 @@ def test_the_sbom_of_only_kernels_in_triton(tmp_path: Path) -> None:
     assert licensed["./lib/ns_triton-gfx942.qpack"] in (None, "NOASSERTION")
 
 
-def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
-    """Prevents: an SBOM with another Triton than compiled the kernels."""
+def test_triton_version_comes_from_the_packs(tmp_path: Path) -> None:
+    """Prevents: the SBOM names another Triton version than the compiler of the kernels."""
     metadata: Any = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
     file = tmp_path / "a.qpack"
     file.write_bytes(pack_built([Built("f", b"code", metadata)]))
@@ -88,7 +88,7 @@ def test_the_compiler_is_that_of_the_packs(tmp_path: Path) -> None:
 
 
 def test_inputs_as_the_rule_writes_them() -> None:
-    """Prevents: a library among the inputs that the bundle lacks."""
+    """Prevents: qola ignores the Triton library among the inputs of the rule."""
     lists = ("archs", "names", "libraries", "headers", "configs", "license_files")
     texts = ("name", "plan", "tree", "qola_license", "rocm", "generated_at")
     triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}

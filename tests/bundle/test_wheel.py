@@ -31,7 +31,7 @@ RECORD = {
     "inputs": {"aiter": {"id": "0.1.7"}},
     "modules": [{"name": "libmha_fwd", "library": "lib/ns_libmha_fwd.so"}],
 }
-"""The keys of manifest.json that describe a wheel."""
+"""The keys of manifest.json that a wheel's metadata uses."""
 
 
 @pytest.fixture
@@ -42,31 +42,31 @@ def bundle(tmp_path: Path) -> Path:
     return write(tmp_path / "bundle", {**files, "manifest.json": json.dumps(RECORD)})
 
 
-def test_the_package_prints_its_path(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a build that cannot find libraries and headers."""
+def test_package_prints_its_path(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a build cannot find libraries and headers of the installed wheel."""
     write_wheel(bundle, tmp_path / NAME)
     site = tmp_path / "site"
     with WheelFile(str(tmp_path / NAME)) as wheel:
-        # Reading checks each file against RECORD.
+        # WheelFile verifies each file against RECORD.
         wheel.extractall(site)
-    # Bazel keeps the working directory out of Python's path.
+    # Bazel removes the working directory from Python's path.
     env = {**os.environ, "PYTHONPATH": str(site)}
 
-    def says(*arguments: str) -> str:
+    def run_package(*arguments: str) -> str:
         command = [sys.executable, "-m", "qola_ns", *arguments]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
     package = site / "qola_ns"
-    assert says() == says("--path") == f"{package}\n"
+    assert run_package() == run_package("--path") == f"{package}\n"
     assert (package / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
-    for place in ("lib", "include"):
-        assert says(f"--{place}") == f"{package / place}\n"
-        assert (package / place).is_dir()
-    assert says("--version") == "1.2.3\n"
+    for directory in ("lib", "include"):
+        assert run_package(f"--{directory}") == f"{package / directory}\n"
+        assert (package / directory).is_dir()
+    assert run_package("--version") == "1.2.3\n"
 
 
 def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a wheel that pip refuses, or a program in it that does not run."""
+    """Prevents: pip rejects a wheel, or a program in the wheel is not executable."""
     write_wheel(bundle, tmp_path / NAME)
     with ZipFile(tmp_path / NAME) as wheel:
         modes = {info.filename: info.external_attr >> 16 & 0o777 for info in wheel.infolist()}
@@ -82,18 +82,18 @@ def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:
     assert "python -m qola_ns --path" in description
 
 
-def test_tuning_tables_stay_behind(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a megabyte of AITER's tables for GEMMs and MoE in a wheel of attention."""
+def test_tuning_tables_are_left_out(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: an attention wheel contains a megabyte of tuning tables for GEMMs and MoE."""
     write_wheel(bundle, tmp_path / NAME)
     names = ZipFile(tmp_path / NAME).namelist()
     assert "qola_ns/include/a.h" in names
     assert not [name for name in names if "configs" in name]
 
 
-def test_the_same_bundle_gives_the_same_bytes(
+def test_wheel_is_reproducible(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents: a wheel whose digest depends on the time or the machine."""
+    """Prevents: a wheel's digest depends on the time or the machine."""
     (tmp_path / "again").mkdir()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1600000000")
     command = ["wheel", "--directory", str(bundle), "--output"]
@@ -113,13 +113,15 @@ def test_the_same_bundle_gives_the_same_bytes(
         (("GLIBC_2.36", "GLIBC_ABI_DT_RELR"), ("GLIBC_2.36", "GLIBC_ABI_DT_RELR")),
     ],
 )
-def test_versions_are_numbers(versions: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """Prevents: 2.9 taken for more than 2.34, or a version without a number overlooked."""
+def test_versions_are_compared_as_numbers(
+    versions: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    """Prevents: qola sorts 2.9 above 2.34, or ignores a version without a number."""
     assert highest(versions) == expected
 
 
-def test_a_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: an undefined platform accepted."""
+def test_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: qola accepts a platform tag without a policy."""
     name = NAME.replace("linux_x86_64", "manylinux_2_99_x86_64")
     with pytest.raises(BundleError, match=r"one of manylinux_2_5_x86_64, .*, linux_x86_64"):
         write_wheel(bundle, tmp_path / name)
@@ -127,25 +129,25 @@ def test_a_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_symbols_that_a_policy_forbids() -> None:
-    """Prevents: a version old enough, with a symbol in it that only some systems have."""
+    """Prevents: qola accepts a symbol that older systems lack because its version is old."""
     symbol = "__cxa_thread_atexit_impl"
-    one = ElfNeeds("lib/a.so", ("libc.so.6",), {}, {}, frozenset({symbol, "malloc"}))
+    needs = ElfNeeds("lib/a.so", ("libc.so.6",), {}, {}, frozenset({symbol, "malloc"}))
     with pytest.raises(BundleError, match=f"found +{symbol} of libc.so.6\n") as error:
-        check_platform([one], "manylinux_2_5_x86_64", ())
+        check_platform([needs], "manylinux_2_5_x86_64", ())
     (fitting,) = re.findall(r'platform = "(\w+)"', str(error.value))
-    check_platform([one], fitting, ())
+    check_platform([needs], fitting, ())
 
 
-def test_a_file_that_only_begins_as_a_library(bundle: Path, tmp_path: Path) -> None:
-    """Prevents: a truncated library in a wheel, or a stack trace that does not name it."""
+def test_truncated_library(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a wheel contains a truncated library, or a traceback does not name the file."""
     (bundle / "lib/ns_libmha_bwd.so").write_bytes(b"\x7fELF\x02")
     with pytest.raises(BundleError, match=r"error: lib/ns_libmha_bwd\.so"):
         write_wheel(bundle, tmp_path / NAME)
 
 
-def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
-    """Prevents: a wheel for older systems with kernels in a pack that need a newer one."""
-    # Of libraries that are on any machine: Python's own program, which needs libc.
+def test_requirements_of_packed_kernels_are_read(bundle: Path) -> None:
+    """Prevents: a manylinux wheel contains packed kernels that need a newer system."""
+    # Python's program needs libc, which exists on every machine.
     program = Path(sys.executable).resolve().read_bytes()
     label: Any = {"name": "one", "arch": "gfx942", "triton": "3"}
     content = pack_built(Built("k", code, label) for code in (program, program + b"more"))
@@ -164,22 +166,22 @@ def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         ("qola_ns-yesterday-py3-none-linux_x86_64.whl", "yesterday"),
         ("qola-ns.tar", "qola-ns.tar"),
         ("Qola_ns-1.0-py3-none-linux_x86_64.whl", 'the package "Qola_ns"'),
     ],
 )
-def test_a_name_that_python_does_not_take(
-    name: str, why: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_wheel_names(
+    name: str, reason: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a wheel that is made and that pip then refuses."""
-    with pytest.raises(BundleError, match=why):
+    """Prevents: qola writes a wheel that pip rejects."""
+    with pytest.raises(BundleError, match=reason):
         write_wheel(bundle, tmp_path / name)
     assert not (tmp_path / name).exists()
     assert main(["wheel", "--directory", str(bundle), "--output", str(tmp_path / name)]) == 8
-    assert why in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
 TORCH_NAME = "qola_ns_torch-1.2.3-cp311-cp311-linux_x86_64.whl"
@@ -187,17 +189,17 @@ TORCH_NAME = "qola_ns_torch-1.2.3-cp311-cp311-linux_x86_64.whl"
 
 @pytest.fixture
 def torch_modules(tmp_path: Path) -> TorchWheel:
-    """Inputs of a wheel of a torch module: files of each kind."""
+    """Inputs of a wheel of a torch module: a file of each kind."""
     names = ("ns_module_x.so", "ns_module_x.pyi", "aiter/LICENSE", "composable_kernel/LICENSE")
-    made = write(tmp_path / "made", {name: name for name in (*names, "LICENSE")})
-    module, stub, *licenses = (str(made / name) for name in names)
+    directory = write(tmp_path / "made", {name: name for name in (*names, "LICENSE")})
+    module, stub, *licenses = (str(directory / name) for name in names)
     return TorchWheel(
-        (module,), (stub,), "2.4.0+rocm6.4", "3.11", tuple(licenses), str(made / "LICENSE"), ()
+        (module,), (stub,), "2.4.0+rocm6.4", "3.11", tuple(licenses), str(directory / "LICENSE"), ()
     )
 
 
-def test_a_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> None:
-    """Prevents: a module that another Python or PyTorch installs, or one without its stubs."""
+def test_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: pip installs a torch module for another Python or PyTorch, or without stubs."""
     write_torch_wheel(torch_modules, tmp_path / TORCH_NAME)
     with WheelFile(str(tmp_path / TORCH_NAME)) as wheel:
         names = {name for name in wheel.namelist() if name.startswith("qola_ns_torch/")}
@@ -207,17 +209,20 @@ def test_a_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> 
     assert names == {
         *(f"qola_ns_torch/{name}" for name in ("__init__.py", "py.typed")),
         *(f"qola_ns_torch/ns_module_x.{suffix}" for suffix in ("so", "pyi")),
-        *(f"qola_ns_torch/licenses/{of}/LICENSE" for of in ("aiter", "composable_kernel", "qola")),
+        *(
+            f"qola_ns_torch/licenses/{component}/LICENSE"
+            for component in ("aiter", "composable_kernel", "qola")
+        ),
     }
     assert "Requires-Dist: torch==2.4.0+rocm6.4\n" in metadata
     assert "Requires-Python: ==3.11.*\n" in metadata
     assert "Tag: cp311-cp311-linux_x86_64\n" in tags
-    # Its libraries are there before a module that is linked with them.
+    # Importing torch loads the libraries that the modules need.
     assert "\nimport torch " in package
 
 
-def test_torch_modules_of_one_name(torch_modules: TorchWheel, tmp_path: Path) -> None:
-    """Prevents: a wheel with one of two modules, whichever came last."""
-    twice = replace(torch_modules, modules=torch_modules.modules * 2)
+def test_torch_modules_with_equal_names(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: of two modules with equal names, a wheel contains only the last."""
+    duplicated = replace(torch_modules, modules=torch_modules.modules * 2)
     with pytest.raises(BundleError, match="modules with different names"):
-        write_torch_wheel(twice, tmp_path / TORCH_NAME)
+        write_torch_wheel(duplicated, tmp_path / TORCH_NAME)
