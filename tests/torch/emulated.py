@@ -1,4 +1,4 @@
-"""The PyTorch that make_torch.py makes, with the emulator as its GPU."""
+"""The PyTorch that make_torch.py builds, with the emulator as its GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARCH = "gfx950"
 
 
 def loaded_runtime() -> Path:
-    """Return PyTorch's own copy of the fake HIP runtime: another one would be another device."""
+    """Return PyTorch's copy of the fake HIP runtime; another copy is another device."""
     maps = Path("/proc/self/maps").read_text("utf-8").split()
     return next(Path(word) for word in maps if word.endswith(f"/{RUNTIME}"))
 
@@ -27,11 +27,11 @@ class Device(Hip):
         self.log = log
         os.environ["FAKE_HIP_LOG"] = str(log)
         super().__init__(loaded_runtime(), ARCH, options)
-        # Of torch.cuda's own part in Python it has nothing; C++'s starts where it is first needed.
+        # This PyTorch lacks torch.cuda's initialization in Python; C++ initializes on first use.
         vars(torch.cuda)["_lazy_init"] = lambda: None
 
-    def launched(self) -> list[Launch]:
-        """Return what was launched since the last time; a kernel's fault is raised."""
+    def take_launches(self) -> list[Launch]:
+        """Return the launches since the previous call; raise the error of a failed kernel."""
         self.raise_error()
         found = read_log(self.log)
         self.log.unlink(missing_ok=True)

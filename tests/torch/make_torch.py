@@ -1,13 +1,13 @@
-"""Makes a PyTorch for ROCm out of PyTorch's own sources, as far as AITER's attention needs it.
+"""Builds the parts of PyTorch for ROCm that AITER's attention needs, from PyTorch's sources.
 
 Usage: make_torch.py DIRECTORY SDK FAKE_HIP
 
-By hand, on Debian (CONTRIBUTING.md). To Debian's build of PyTorch, which has no HIP, comes
-what a build for ROCm adds, made as PyTorch's CMake files make it: its hipify writes the sources,
-its torchgen registers operators, qola's pinned compiler (SDK) compiles all of c10/hip, and of ATen
-what tensors on a GPU are made, copied and filled with. What these call beyond that ends the
-process, by name. All other operators run on the CPU, on copies of tensors. DIRECTORY/python runs
-the Python that has it, with its own C library and FAKE_HIP.
+Run manually, on Debian (CONTRIBUTING.md). This script adds the HIP libraries to Debian's build of
+PyTorch, in the same steps as PyTorch's CMake files: hipify writes the sources, torchgen registers
+operators, and qola's pinned compiler (SDK) compiles all of c10/hip, and the files of ATen that
+create, copy and fill tensors on a GPU. A call of a function that is left out prints its name and
+ends the process. All other operators run on the CPU, on copies of tensors. DIRECTORY/python runs
+the Python with this PyTorch, its C library and FAKE_HIP.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ ROOT, SOURCE = HERE / "root", HERE / "source"
 USR, ATEN = ROOT / "usr", SOURCE / "aten/src/ATen"
 LIB, TORCH = USR / "lib/x86_64-linux-gnu", USR / "lib/python3/dist-packages/torch"
 VERSION, HIP = "2.6.0+dfsg-7", "7.2.53211"
-#: Installed with all that they need, from the release whose sources are taken.
+#: Packages to install, with dependencies, from the Debian release of the sources.
 PACKAGES = """
 libtorch-dev pybind11-dev python3-einops python3-pytest python3-setuptools python3-torch
 python3.13-dev
 """
-#: Of ROCm's libraries the headers alone.
+#: Packages of ROCm's libraries, for their headers only.
 HEADERS = """
 libhipblas-common-dev libhipblas-dev libhipblaslt-dev libhipcub-dev libhipfft-dev libhiprand-dev
 libhipsolver-dev libhipsparse-dev libmiopen-dev librocprim-dev librocrand-dev librocthrust-dev
 """
-#: Operators that are registered for the GPU; others are made of these, or run on the CPU.
+#: Operators to register for the GPU; other operators call these, or run on the CPU.
 OPERATORS = """
 aten::_local_scalar_dense aten::_reshape_alias aten::as_strided aten::empty.memory_format
 aten::empty_strided aten::fill_.Scalar aten::record_stream aten::resize_ aten::set_.source_Tensor
@@ -49,7 +49,7 @@ hip/HIPGeneratorImpl.cpp hip/HIPGraph.cpp hip/PeerToPeerAccess.cpp hip/detail/HI
 native/hip/Copy.hip native/hip/FillKernel.hip native/hip/HIPScalar.hip native/hip/RecordStream.hip
 native/hip/Resize.cpp native/hip/TensorFactories.hip native/hip/TensorShapeHIP.cpp
 """
-#: As PyTorch registers it for backends that lack operators.
+#: The CPU fallback, as PyTorch registers it for backends that lack operators.
 FALLBACK = """#include <ATen/ATen.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -91,26 +91,26 @@ exec {LIB}/ld-linux-x86-64.so.2 --argv0 {USR}/bin/python3.13 --library-path "$li
 
 
 def run(*command: str | Path, cwd: Path = HERE) -> None:
-    """Run a command that has to succeed."""
+    """Run a command that must succeed."""
     subprocess.run(command, cwd=cwd, check=True)
 
 
-def fetch(suite: str, place: Path, *commands: str) -> Path:
-    """Have apt fetch packages of a suite, whatever this machine has; unpack them into a folder."""
+def fetch(suite: str, directory: Path, *commands: str) -> Path:
+    """Fetch packages of a suite by apt, independently of the machine's, and unpack them."""
     state = HERE / suite
     for folder in ("lists/partial", "archives/partial"):
         (state / folder).mkdir(parents=True)
     (state / "status").touch()
-    asked = ["apt-get", "indextargets", "--format=$(SITE)"]
-    sites = subprocess.check_output(asked, text=True).split()
+    indextargets = ["apt-get", "indextargets", "--format=$(SITE)"]
+    sites = subprocess.check_output(indextargets, text=True).split()
     mirror = next(site for site in sites if not site.endswith("security"))
     sources = "".join(f"{kind} {mirror} {suite} main\n" for kind in ("deb", "deb-src"))
     (state / "sources").write_text(sources, encoding="utf-8")
     for command in ("update", *commands):
         run("apt-get", *APT.format(state).split(), *command.split(), cwd=state / "archives")
-    place.mkdir()
+    directory.mkdir()
     for package in sorted((state / "archives").glob("*.deb")):
-        unpacked = f"tar -x -C {place} --keep-directory-symlink --no-same-owner".split()
+        unpacked = f"tar -x -C {directory} --keep-directory-symlink --no-same-owner".split()
         archive = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", package])
         subprocess.run(unpacked, input=archive, check=True)
     return state / "archives"
@@ -122,7 +122,7 @@ def generate() -> None:
     command = "-m torchgen.gen -s aten/src/ATen --rocm --per-operator-headers --generate sources"
     command += f" -d {HERE}/generated --backend-whitelist CUDA --op-registration-whitelist"
     run(HERE / "python", *command.split(), *OPERATORS.split(), cwd=SOURCE)
-    # Behind the registrations are functions for each operator there is, of which all call kernels.
+    # Remove the functions after the registrations: one per operator of PyTorch, calling kernels.
     file, end = HERE / "generated/RegisterCUDA.cpp", "} // anonymous namespace"
     head, begin, rest = file.read_text(encoding="utf-8").partition("TORCH_LIBRARY_IMPL(aten, CUDA")
     text = head + begin + rest.partition(end)[0] + end + "\n} // namespace at\n"
@@ -130,8 +130,8 @@ def generate() -> None:
     (HERE / "generated/Fallback.cpp").write_text(FALLBACK, encoding="utf-8")
 
 
-def lay_out() -> None:
-    """Give the package the headers that PyTorch's setup.py gives it, and ROCm's version."""
+def copy_headers() -> None:
+    """Copy the headers that PyTorch's setup.py installs, and set ROCm's version."""
     include = TORCH / "include"
     shutil.move(include, TORCH / "include.debian")
     for name in ("ATen", "c10", "caffe2", "pybind11", "torch"):
@@ -153,64 +153,64 @@ def lay_out() -> None:
         (folder / template.name.removesuffix(".in")).write_text(text, encoding="utf-8")
 
 
-def compiled(source: Path) -> str:
-    """Compile a source, with device code if it may have some; its object."""
-    made = HERE / "objects" / f"{source.stem}.o"
+def compile_source(source: Path) -> str:
+    """Compile a source, for the GPU too if it is a .hip file; return the path of the object."""
+    output = HERE / "objects" / f"{source.stem}.o"
     hip = f"-x hip --offload-arch=gfx950 --rocm-path={SDK}/rocm -cuid={source.stem}"
     language = hip if source.suffix == ".hip" else "-x c++"
-    run(*f"{CLANG} {language} {FLAGS} -c {source} -o {made}".split())
+    run(*f"{CLANG} {language} {FLAGS} -c {source} -o {output}".split())
     print(source.name, flush=True)
-    return str(made)
+    return str(output)
 
 
 def link(name: str, objects: list[str], needed: str) -> None:
-    """Link a library of PyTorch's; what it calls of what is left out ends the process."""
+    """Link a library of PyTorch; calls of undefined functions end the process."""
     command = f"{CLANG} {LINK} -Wl,-soname,{name} -o {TORCH}/lib/{name} {needed}".split() + objects
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    missing = sorted(set(re.findall(r"undefined symbol: (\S+)", done.stderr)))
-    if not done.returncode:
+    result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    missing = sorted(set(re.findall(r"undefined symbol: (\S+)", result.stderr)))
+    if not result.returncode:
         return
     if not missing:
-        raise SystemExit(done.stderr)
+        raise SystemExit(result.stderr)
     stand_ins = HERE / f"left_out_of_{name}.cpp"
     stand_in = """extern "C" void left_out_{0}() __asm__("{1}");
 void left_out_{0}() {{ std::puts("not in this PyTorch: {1}"); std::abort(); }}"""
     lines = [stand_in.format(number, symbol) for number, symbol in enumerate(missing)]
     text = "\n".join(["#include <cstdio>", "#include <cstdlib>", *lines, ""])
     stand_ins.write_text(text, encoding="utf-8")
-    link(name, [*objects, compiled(stand_ins)], needed)
+    link(name, [*objects, compile_source(stand_ins)], needed)
 
 
 def build() -> None:
-    """Compile and link the libraries for HIP, and the libtorch.so that leads to them."""
+    """Compile and link the libraries for HIP, and the libtorch.so that loads them."""
     c10 = [*SOURCE.glob("c10/hip/*.cpp"), *SOURCE.glob("c10/hip/impl/*.cpp")]
     sources = [ATEN / name for name in SOURCES.split()]
     sources += [HERE / "generated" / name for name in ("Fallback.cpp", "RegisterCUDA.cpp")]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        made = list(workers.map(compiled, [*c10, *sources]))
-    link("libc10_hip.so", made[: len(c10)], "-lc10")
-    link("libtorch_hip.so", made[len(c10) :], "-lc10_hip -ltorch_cpu -lc10")
-    link("libcaffe2_nvrtc.so", [compiled(ATEN / "hip/nvrtc_stub/ATenNVRTC.cpp")], "")
-    # By the name that Debian's libtorch_python needs.
+        objects = list(workers.map(compile_source, [*c10, *sources]))
+    link("libc10_hip.so", objects[: len(c10)], "-lc10")
+    link("libtorch_hip.so", objects[len(c10) :], "-lc10_hip -ltorch_cpu -lc10")
+    link("libcaffe2_nvrtc.so", [compile_source(ATEN / "hip/nvrtc_stub/ATenNVRTC.cpp")], "")
+    # Debian's libtorch_python needs this name.
     (TORCH / "lib/libtorch.so").unlink()
     (TORCH / "lib/libtorch.so").symlink_to("libtorch.so.2.6")
     link("libtorch.so.2.6", [], "-Wl,--no-as-needed -ltorch_cpu -ltorch_hip -lc10_hip -lc10")
 
 
 def main() -> None:
-    """Make it, in a folder that is not there yet."""
+    """Build PyTorch in a new directory."""
     HERE.mkdir(parents=True)
     source = f"source --download-only pytorch={VERSION}"
     archives = fetch("trixie", ROOT, f"install --download-only {PACKAGES}", source)
     fetch("experimental", HERE / "headers", f"download {HEADERS}")
-    for place in ("hip", "objects", "source"):
-        (HERE / place).mkdir()
+    for directory in ("hip", "objects", "source"):
+        (HERE / directory).mkdir()
     run("tar", "-xf", *archives.glob("pytorch_*.orig.tar.*"), "-C", SOURCE, "--strip-components=1")
     shutil.copy(FAKE, HERE / "hip/libamdhip64.so.7")
     (HERE / "python").write_text(PYTHON, encoding="utf-8")
     (HERE / "python").chmod(0o755)
     generate()
-    lay_out()
+    copy_headers()
     build()
     pip = f"-m pip install --no-deps --only-binary=:all: --python-version=3.13 -r {PINS}"
     run(sys.executable, *pip.split(), "--target", TORCH.parent)

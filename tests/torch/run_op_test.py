@@ -1,10 +1,10 @@
-"""Runs one of AITER's op_tests with its own arguments on the emulated GPU.
+"""Runs a script of AITER's op_tests with its arguments on the emulated GPU.
 
 Usage: run_op_test.py RESULT SCRIPT [argument...]
 
-The modules come from AITER_JIT_DIR: AITER's own compiler is an error. A test that AITER repeats and
-times runs once. RESULT gets the comparisons of checkAllclose and the launched kernels as JSON:
-AITER's tests only log a comparison that failed.
+The modules come from AITER_JIT_DIR; a call of AITER's compiler is an error. A function that AITER
+repeats to measure its time runs once. RESULT is a JSON file with the comparisons of checkAllclose
+and the launched kernels: AITER's tests only log a failed comparison.
 """
 
 import collections
@@ -32,13 +32,13 @@ LIMIT = 0.05
 TIMING = ("num_iters", "num_warmup", "testGraph", "num_rotate_args", "needTrace")
 
 
-def refuse(name: str, *_: object, **__: object) -> None:
-    """Stand for AITER's build_module."""
+def reject_compile(name: str, *_: object, **__: object) -> None:
+    """Replace AITER's build_module by an error."""
     raise SystemExit(f"AITER compiles {name}")
 
 
-def offer_a_gpu(device: Device) -> None:
-    """Give torch.cuda the functions that AITER calls of the part in Python that it lacks."""
+def add_gpu_functions(device: Device) -> None:
+    """Add the functions to torch.cuda that AITER calls and that this PyTorch lacks."""
     properties = types.SimpleNamespace(
         gcnArchName=ARCH, multi_processor_count=UNITS, name=ARCH, warp_size=64
     )
@@ -56,73 +56,73 @@ def offer_a_gpu(device: Device) -> None:
 
 
 def run_once(device: Device, function: Callable[..., Any]) -> Callable[..., tuple[Any, float]]:
-    """Return a function that runs another and returns its result and a time in microseconds."""
+    """Wrap a function: run it once, and return its result and a time in microseconds."""
 
-    def run(*arguments: Any, **named: Any) -> tuple[Any, float]:
-        result = function(*arguments, **{k: v for k, v in named.items() if k not in TIMING})
+    def run(*arguments: Any, **options: Any) -> tuple[Any, float]:
+        result = function(*arguments, **{k: v for k, v in options.items() if k not in TIMING})
         device.raise_error()
         return result, 1.0
 
     return run
 
 
-def record(check: Callable[..., float], found: list[dict[str, Any]]) -> Callable[..., float]:
-    """Return checkAllclose, which also notes the share of wrong elements and its limit."""
+def record_check(check: Callable[..., float], found: list[dict[str, Any]]) -> Callable[..., float]:
+    """Wrap checkAllclose: also record the share of wrong elements and its limit."""
 
-    def recorded(*arguments: Any, **named: Any) -> float:
-        bound = inspect.signature(check).bind(*arguments, **named)
+    def check_and_record(*arguments: Any, **options: Any) -> float:
+        bound = inspect.signature(check).bind(*arguments, **options)
         bound.apply_defaults()
-        share = float(check(*arguments, **named))
+        share = float(check(*arguments, **options))
         limit = bound.arguments["tol_err_ratio"]
         found.append({"message": bound.arguments["msg"], "share": share, "limit": limit})
         return share
 
-    return recorded
+    return check_and_record
 
 
 def record_results(
     benchmark: Callable[..., Any], found: list[dict[str, Any]]
 ) -> Callable[..., Any]:
-    """Return AITER's decorator, which also notes the comparisons that a test returns."""
+    """Wrap AITER's decorator: also record the comparisons that a test returns."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         run = benchmark()(function)
 
-        def recorded(*arguments: Any, **named: Any) -> Any:
-            result = run(*arguments, **named)
+        def run_and_record(*arguments: Any, **options: Any) -> Any:
+            result = run(*arguments, **options)
             for key, value in result.items():
                 if key == "all_close" or key.startswith("err"):
                     share = float(value) if key != "all_close" else float(not value)
                     found.append({"message": key, "share": share, "limit": LIMIT})
             return result
 
-        return recorded
+        return run_and_record
 
     return decorate
 
 
 def main() -> None:
-    """Run the script; the exit code is that of the script."""
+    """Run the script, and exit with its exit code."""
     result, script, *arguments = sys.argv[1:]
     os.environ |= {"CU_NUM": str(UNITS), "GPU_ARCHS": ARCH}
-    # Each tensor is an allocation of its own: the emulator sees accesses behind it.
+    # Each tensor is a separate allocation, so that the emulator detects accesses beyond its end.
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     device = Device(Path(result).with_suffix(".log"), Options(strict=True))
-    offer_a_gpu(device)
+    add_gpu_functions(device)
     importlib.import_module("tests.torch.absent")
     aiter, core, test_common = map(
         importlib.import_module, ("aiter", "aiter.jit.core", "aiter.test_common")
     )
-    vars(core)["build_module"] = refuse
+    vars(core)["build_module"] = reject_compile
     checks: list[dict[str, Any]] = []
     benchmark = test_common.benchmark
     vars(test_common).update(
         benchmark=lambda: record_results(benchmark, checks),
-        checkAllclose=record(test_common.checkAllclose, checks),
+        checkAllclose=record_check(test_common.checkAllclose, checks),
         perftest=lambda *_, **__: lambda function: run_once(device, function),
-        run_perftest=lambda function, *a, **named: run_once(device, function)(*a, **named),
+        run_perftest=lambda function, *a, **options: run_once(device, function)(*a, **options),
     )
-    # Triton's kernels do not run here: the reference stands in for them.
+    # Triton kernels do not run here; the reference replaces them.
     vars(aiter)["get_triton_quant"] = aiter.get_torch_quant
     sys.argv = [script, *arguments]
     torch.manual_seed(0)
@@ -132,7 +132,7 @@ def main() -> None:
         device.raise_error()
     except (Exception, SystemExit) as raised:
         error = f"{type(raised).__name__}: {raised}"
-        # The error of a kernel is the reason for the test's.
+        # The error of a kernel is the cause of the script's error.
         try:
             device.raise_error()
         except QolaError as reason:

@@ -1,4 +1,4 @@
-"""Runs a file of tests in the Python with PyTorch, which can differ from the one of Bazel."""
+"""Runs a test file in the Python with PyTorch, which can differ from Bazel's Python."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PATHS = ("QOLA_TEST_FAKE_HIP", "QOLA_TEST_WHEEL")
 
 
 def test_in_the_python_with_torch(tmp_path: Path) -> None:
-    """Prevents: attention, gradients or operators of wheels that differ from PyTorch's."""
+    """Prevents: attention, gradients or operators of wheels differ from PyTorch's."""
     paths = {name: str(Path(os.environ[name]).absolute()) for name in _PATHS if name in os.environ}
-    # Without the packages of Bazel's Python.
+    # Excludes the packages of Bazel's Python.
     env = {
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
@@ -26,14 +26,14 @@ def test_in_the_python_with_torch(tmp_path: Path) -> None:
         **paths,
     }
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [PYTHON, *words], env=env, capture_output=True, text=True, check=False
+            [PYTHON, *arguments], env=env, capture_output=True, text=True, check=False
         )
 
-    found = run("-c", "import hypothesis, msgpack, numpy, pytest, sympy, tinygrad, torch")
-    if found.returncode:
-        missing = found.stderr.strip().rpartition("\n")[2]
+    imports = run("-c", "import hypothesis, msgpack, numpy, pytest, sympy, tinygrad, torch")
+    if imports.returncode:
+        missing = imports.stderr.strip().rpartition("\n")[2]
         pytest.skip(f"{PYTHON} needs third_party/python/verify.txt and dev.txt: {missing}")
     tests = run("-m", "pytest", "-q", f"--basetemp={tmp_path / 'of-torch'}", FILE)
     assert tests.returncode == 0, tests.stdout + tests.stderr

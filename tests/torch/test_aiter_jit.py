@@ -1,4 +1,4 @@
-"""Modules in mode aiter, under the Python of AITER's wheel, on a machine without a compiler."""
+"""Modules in mode aiter, imported by the Python code of AITER's wheel without a compiler."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(unary.__file__, flush=True)
 # PyTorch 2.13 fails to remove AITER's operators at exit.
 os._exit(0)
 """
-#: AITER's own `compile` of a function of csrc/cpp_itfs.
+#: Calls AITER's `compile` for a function of csrc/cpp_itfs.
 FUNCTION = """\
 import aiter
 from csrc.cpp_itfs import utils
@@ -74,7 +74,7 @@ for name in sys.argv[2:]:
 sys.stdout.flush()
 os._exit(0)
 """
-#: Ranks of a server: each goes on alone, after PyTorch's import.
+#: Ranks of a server: forked processes, after PyTorch's import.
 RANKS = """\
 children = []
 for _ in range(8):
@@ -89,7 +89,7 @@ else:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Return a directory with AITER in site/, and tools in bin/: each compiler is an error."""
+    """Return a directory with AITER in site/, and in bin/ compilers that fail when run."""
     aiter_site.install(tmp_path, TREE)
     (tmp_path / "bin" / RUNTIME).symlink_to(FAKE)
     for name in COMPILERS:
@@ -101,16 +101,16 @@ def command(machine: Path, code: str) -> list[str]:
     return [PYTHON, "-c", START + code, str(machine / "site")]
 
 
-def environment(machine: Path, more: Mapping[str, str]) -> dict[str, str]:
-    own = {"GPU_ARCHS": "gfx942", "LD_LIBRARY_PATH": f"{machine}/bin"}
-    return {**aiter_site.variables(machine), **own, **more}
+def environment(machine: Path, changes: Mapping[str, str]) -> dict[str, str]:
+    defaults = {"GPU_ARCHS": "gfx942", "LD_LIBRARY_PATH": f"{machine}/bin"}
+    return {**aiter_site.variables(machine), **defaults, **changes}
 
 
-def run(machine: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the Python whose PyTorch the modules are for."""
+def run(machine: Path, code: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in the Python whose PyTorch the modules require."""
     return subprocess.run(
         command(machine, code),
-        env=environment(machine, more),
+        env=environment(machine, changes),
         capture_output=True,
         text=True,
         check=False,
@@ -124,102 +124,102 @@ def install(machine: Path) -> Path:
     return machine / "site/qola_aiter"
 
 
-def listed(directory: Path) -> dict[str, int]:
+def modification_times(directory: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
 
 
 def test_aiter_imports_the_directory_without_a_compiler(machine: Path) -> None:
-    """Prevents: a directory whose modules AITER does not find, or cannot use."""
+    """Prevents: AITER does not find the modules of a directory, or cannot use them."""
     directory = BUNDLE / "aiter_jit"
-    before = listed(BUNDLE)
-    ran = run(machine, ABSENT + REFUSE + IMPORT, AITER_JIT_DIR=str(directory))
-    assert ran.returncode == 0, ran.stderr
-    error, place = ran.stdout.splitlines()
+    before = modification_times(BUNDLE)
+    result = run(machine, ABSENT + REFUSE + IMPORT, AITER_JIT_DIR=str(directory))
+    assert result.returncode == 0, result.stderr
+    error, module_path = result.stdout.splitlines()
     assert error.startswith("Dimension out of range"), "of module_aiter_unary's own C++"
-    assert Path(place) == directory / "module_aiter_unary.so"
+    assert Path(module_path) == directory / "module_aiter_unary.so"
     assert not (machine / "compiled").exists()
-    assert listed(BUNDLE) == before
+    assert modification_times(BUNDLE) == before
 
 
 def test_aiter_finds_functions_of_its_second_jit(machine: Path) -> None:
-    """Prevents: paged attention and sampling that compile while a server answers."""
+    """Prevents: paged attention and sampling are compiled while a server handles requests."""
     directory = BUNDLE / "aiter_jit"
-    before = listed(BUNDLE)
+    before = modification_times(BUNDLE)
     variables = {"AITER_JIT_DIR": str(directory), "AITER_ROOT_DIR": str(directory)}
-    ran = run(machine, ABSENT + FUNCTION, **variables)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == [
+    result = run(machine, ABSENT + FUNCTION, **variables)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
         "AITER compiles a function",
         f"{directory}/build/{SAMPLING}/lib.so",
     ]
     assert not (machine / "compiled").exists()
-    assert listed(BUNDLE) == before
+    assert modification_times(BUNDLE) == before
     # The wheel sets both variables.
     package = install(machine)
-    ran = run(machine, ABSENT + FUNCTION)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines()[-1] == f"{package}/aiter_jit/build/{SAMPLING}/lib.so"
+    result = run(machine, ABSENT + FUNCTION)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"{package}/aiter_jit/build/{SAMPLING}/lib.so"
     assert not (machine / ".aiter").exists()
 
 
 def test_aiter_imports_every_module(machine: Path) -> None:
-    """Prevents: a module that links, and that AITER's own import of modules cannot load."""
+    """Prevents: a module links, but AITER cannot import it."""
     files = sorted(MODULES.glob("*.so"))
-    ran = subprocess.run(
+    result = subprocess.run(
         [*command(machine, ABSENT + REFUSE + EACH), *(file.stem for file in files)],
         env=environment(machine, {"AITER_JIT_DIR": str(MODULES)}),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    assert [Path(line) for line in ran.stdout.splitlines()] == files
+    assert result.returncode == 0, result.stderr
+    assert [Path(line) for line in result.stdout.splitlines()] == files
     assert not (machine / "compiled").exists()
     assert len(files) >= 20
 
 
 def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
-    """Prevents: ranks that wait for each other, or that fail where nothing can be written."""
+    """Prevents: ranks wait for each other, or fail if they cannot write files."""
     directory = shutil.copytree(BUNDLE / "aiter_jit", machine / "ro")
     script = (
         'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! mkdir "$0/x" && exec "$@"'
     )
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script]
-    ran = subprocess.run(
+    result = subprocess.run(
         [*unshare, str(directory), *command(machine, ABSENT + RANKS + REFUSE + IMPORT)],
         env=environment(machine, {"AITER_JIT_DIR": str(directory)}),
         capture_output=True,
         text=True,
         check=False,
     )
-    if "unshare" in ran.stderr or "mount:" in ran.stderr:
-        pytest.skip(f"no file systems can be mounted here: {ran.stderr}")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines().count(str(directory / "module_aiter_unary.so")) == 8
+    if "unshare" in result.stderr or "mount:" in result.stderr:
+        pytest.skip(f"no file systems can be mounted here: {result.stderr}")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines().count(str(directory / "module_aiter_unary.so")) == 8
     assert not (machine / "compiled").exists()
 
 
-def test_the_wheel_needs_no_variable(machine: Path) -> None:
-    """Prevents: an installed wheel that AITER passes over."""
+def test_wheel_needs_no_variable(machine: Path) -> None:
+    """Prevents: AITER ignores an installed wheel."""
     package = install(machine)
-    ran = run(machine, ABSENT + REFUSE + IMPORT)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
+    result = run(machine, ABSENT + REFUSE + IMPORT)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
     assert not (machine / "compiled").exists()
-    # A directory that somebody names has precedence.
-    own = machine / "own"
+    # AITER_JIT_DIR of the user has precedence.
+    user_directory = machine / "own"
     code = "import importlib.util as u\nu.find_spec('aiter')\nprint(os.environ['AITER_JIT_DIR'])"
-    assert run(machine, code, AITER_JIT_DIR=str(own)).stdout == f"{own}\n"
+    assert run(machine, code, AITER_JIT_DIR=str(user_directory)).stdout == f"{user_directory}\n"
 
 
 def test_an_image_without_the_files_of_the_jit(machine: Path) -> None:
-    """Prevents: an image of examples/serving whose AITER still reads hsa/, CK or the compiler."""
+    """Prevents: in an image of examples/serving, AITER still reads hsa/, CK or the compiler."""
     package, meta = install(machine), machine / "site/aiter_meta"
     meta.unlink()
     meta.mkdir()
     for path in (TREE / "aiter_meta").iterdir():
         (meta / path.name).symlink_to(path)
-    # The tools of a ROCm, of which hipconfig stays.
+    # The tools of ROCm; remove-jit keeps hipconfig.
     (machine / "rocm").mkdir()
     (machine / "bin").rename(machine / "rocm/bin")
     (machine / "bin").symlink_to("rocm/bin")
@@ -227,14 +227,14 @@ def test_an_image_without_the_files_of_the_jit(machine: Path) -> None:
     subprocess.run(command, check=True)
     assert not any((machine / "bin" / name).exists() for name in ("hipcc", "hipcc.bin"))
     assert sorted(path.name for path in meta.iterdir()) == ["csrc", "gradlib"]
-    ran = run(machine, ABSENT + REFUSE + IMPORT)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
+    result = run(machine, ABSENT + REFUSE + IMPORT)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
     assert not (machine / "compiled").exists()
 
 
-def test_the_wheel_is_for_one_python_and_pytorch(machine: Path) -> None:
-    """Prevents: a wheel that pip installs for a Python or a PyTorch that cannot import it."""
+def test_wheel_requires_its_python_and_pytorch(machine: Path) -> None:
+    """Prevents: pip installs a wheel for a Python or PyTorch that cannot import it."""
     package = install(machine)
     code = "print(*sys.version_info[:2], torch.__version__)"
     major, minor, torch = run(machine, code).stdout.split()
@@ -248,8 +248,8 @@ def test_the_wheel_is_for_one_python_and_pytorch(machine: Path) -> None:
     assert (machine / "site/qola_aiter.pth").read_text("utf-8").startswith("import ")
 
 
-def test_the_modules_are_listed(machine: Path) -> None:
-    """Prevents: an image of which nobody can tell what it has."""
+def test_modules_are_listed(machine: Path) -> None:
+    """Prevents: nothing shows the modules in an image."""
     package = install(machine)
     command = [sys.executable, "-m", "qola_aiter", "modules"]
     path = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONSAFEPATH": ""}
@@ -268,13 +268,15 @@ def test_the_modules_are_listed(machine: Path) -> None:
         "  module_aiter_unary_variant",
     ]
     assert (package / "aiter_jit/module_aiter_unary_variant.so").stat().st_size < 20_000
-    # The directory of the bundle has the same program.
-    alone = subprocess.check_output([sys.executable, BUNDLE / "aiter_modules.py"], text=True)
-    assert alone.splitlines() == listing
+    # The bundle's directory contains this program, too.
+    bundle_listing = subprocess.check_output(
+        [sys.executable, BUNDLE / "aiter_modules.py"], text=True
+    )
+    assert bundle_listing.splitlines() == listing
 
 
-def edited(package: Path, **changes: object) -> None:
-    """Change what the modules are for, as it would be elsewhere."""
+def edit_record(package: Path, **changes: object) -> None:
+    """Change the environment for which the modules were built."""
     record = json.loads((package / "manifest.json").read_text("utf-8"))
     for key, value in changes.items():
         (record["aiter_jit"] if key in record["aiter_jit"] else record)[key] = value
@@ -282,7 +284,7 @@ def edited(package: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"torch": "1.0+other"}, ", built for 1.0+other"),
         ({"python": "3.99"}, ", built for 3.99"),
@@ -290,24 +292,24 @@ def edited(package: Path, **changes: object) -> None:
     ],
     ids=("torch", "python", "aiter"),
 )
-def test_something_else_is_refused_by_name(
-    machine: Path, changes: dict[str, object], said: str
+def test_modules_for_another_environment_are_rejected(
+    machine: Path, changes: dict[str, object], message: str
 ) -> None:
-    """Prevents: modules of another AITER, PyTorch or Python that crash a server, or mislead it."""
-    edited(install(machine), **changes)
-    ran = run(machine, "import aiter")
-    assert ran.returncode == 1
+    """Prevents: modules of another AITER, PyTorch or Python crash a server."""
+    edit_record(install(machine), **changes)
+    result = run(machine, "import aiter")
+    assert result.returncode == 1
     assert f"ImportError: the modules in {machine}/site/qola_aiter are for something else:" in (
-        ran.stderr
+        result.stderr
     )
-    assert said in ran.stderr
+    assert message in result.stderr
     checked = run(machine, "sys.argv[1:] = ['check']\nimport runpy\nrunpy.run_module('qola_aiter')")
     assert checked.returncode == 1
-    assert said in checked.stderr, checked.stderr
+    assert message in checked.stderr, checked.stderr
 
 
-def test_another_gpu_is_refused_by_name(machine: Path) -> None:
-    """Prevents: modules for another GPU, which fail at the first launch."""
+def test_modules_for_another_gpu_are_rejected(machine: Path) -> None:
+    """Prevents: modules for another GPU fail at the first launch."""
     package = install(machine)
     for node, version in enumerate((0, 90010)):
         (machine / f"nodes/{node}").mkdir(parents=True)
@@ -318,5 +320,5 @@ def test_another_gpu_is_refused_by_name(machine: Path) -> None:
         f"print(m.differences(Path({str(machine / 'nodes')!r})))"
     )
     assert run(machine, code).stdout == "['gfx90a, built for gfx942, gfx950']\n"
-    edited(package, archs=["gfx90a"])
+    edit_record(package, archs=["gfx90a"])
     assert run(machine, code).stdout == "[]\n"

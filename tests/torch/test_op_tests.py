@@ -1,7 +1,7 @@
-"""AITER's own op_tests on the emulated GPU, with the modules of op_tests.toml.
+"""AITER's op_tests on the emulated GPU, with the modules of op_tests.toml.
 
-By hand (CONTRIBUTING.md), with the PyTorch that make_torch.py makes. AITER's wheel lacks op_tests:
-QOLA_TEST_OP_TESTS names those of its commit.
+Run manually (CONTRIBUTING.md), with the PyTorch that make_torch.py builds. AITER's wheel lacks
+op_tests: QOLA_TEST_OP_TESTS is the directory op_tests of its commit.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Case:
     """A script of op_tests with small shapes.
 
     Attributes:
-        kernels: part of the name of a kernel that it launches.
-        limit: share of wrong elements of a comparison, if AITER's is for a tensor in full use.
-        fails: pattern of its known error, or of the messages of comparisons that are known to fail.
+        kernels: part of the name of a kernel that the script must launch.
+        limit: maximum share of wrong elements per comparison, if stricter than AITER's limit.
+        fails: pattern of the known error, or of the messages of comparisons that fail.
     """
 
     script: str
@@ -63,7 +63,7 @@ CASES = {
         "FmhaBwdDQDKDVKernel",
     ),
     "topk_per_row": Case("test_topk_per_row.py", "-c 8", "aiter27radix_topk_one_block_kernel"),
-    # The function takes no top_k: it writes 2048 indices for each row, beyond the tensor.
+    # The function ignores top_k: it writes 2048 indices per row, beyond the end of the tensor.
     "topk_per_row of 8": Case(
         "test_topk_per_row.py",
         "-c 8 -k 8",
@@ -97,7 +97,7 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
         "AITER_JIT_DIR": str(MODULES),
         "PYTHONPATH": f"{HARNESS.parents[2]}:{directory}/site",
     }
-    ran = subprocess.run(
+    process = subprocess.run(
         [*command, *case.arguments.split()],
         env=env,
         cwd=directory,
@@ -106,23 +106,23 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
         check=False,
     )
     if not result.exists():
-        raise AssertionError(ran.stdout + ran.stderr)
-    found: dict[str, Any] = json.loads(result.read_text("utf-8"))
-    return found
+        raise AssertionError(process.stdout + process.stderr)
+    result_data: dict[str, Any] = json.loads(result.read_text("utf-8"))
+    return result_data
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_aiters_own_test(name: str, tmp_path: Path) -> None:
-    """Prevents: a module that AITER's Python imports, and that computes something else."""
+def test_script_of_aiter(name: str, tmp_path: Path) -> None:
+    """Prevents: AITER's Python imports a module that computes wrong results."""
     case = CASES[name]
-    found = run(case, tmp_path)
+    result = run(case, tmp_path)
     wrong = [
         check["message"]
-        for check in found["checks"]
+        for check in result["checks"]
         if check["share"] > min(case.limit, check["limit"])
     ]
-    errors = [*wrong, found["error"]] if found["error"] else wrong
-    assert any(case.kernels in kernel for kernel in found["kernels"]), found
+    errors = [*wrong, result["error"]] if result["error"] else wrong
+    assert any(case.kernels in kernel for kernel in result["kernels"]), result
     if case.fails:
         assert errors
         assert all(re.search(case.fails, error) for error in errors), errors

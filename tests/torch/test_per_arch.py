@@ -1,4 +1,4 @@
-"""A torch module whose sources differ from arch to arch, on devices of several archs."""
+"""A torch module with different sources per arch, on devices of several archs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qola.launch.fake_hip import RUNTIME, read_log
 (LIBRARY,) = (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split())
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
-#: Imports the module in a process for each device, since PyTorch's import takes seconds.
+#: Imports the module in a forked process per device; importing PyTorch takes seconds.
 PROGRAM = """\
 import os, torch
 for arch in ("gfx942", "gfx950", "gfx90a", ""):
@@ -31,38 +31,38 @@ for arch in ("gfx942", "gfx950", "gfx90a", ""):
 """
 
 
-def test_the_sources_of_the_devices_arch_run(tmp_path: Path) -> None:
-    """Prevents: a module for two archs that runs the code of one on both, or of none by name."""
+def test_sources_of_the_device_arch_run(tmp_path: Path) -> None:
+    """Prevents: a module runs code of another arch, or its error does not name the arch."""
     (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
     (tmp_path / RUNTIME).symlink_to(FAKE)
     log = tmp_path / "launches"
-    places = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
-    ran = subprocess.run(
+    library_paths = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
+    result = subprocess.run(
         [PYTHON, "-c", PROGRAM],
-        env={"PATH": os.environ["PATH"], "FAKE_HIP_LOG": str(log), **places},
+        env={"PATH": os.environ["PATH"], "FAKE_HIP_LOG": str(log), **library_paths},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.stdout.splitlines() == [
+    assert result.stdout.splitlines() == [
         "64 tile 64",
         "128 tile 128",
         "per_arch was built for gfx942, gfx950, and this device is gfx90a: add "
         '"gfx90a" to [build].architectures of the manifest, and build it again',
         "per_arch has other kernels for each arch, and the device's is unknown: "
         "hipGetDevice: hipErrorNoDevice",
-    ], ran.stderr
+    ], result.stderr
     launches = [(launch.arch, launch.block[0]) for launch in read_log(log)]
     assert launches == [("gfx942", 64), ("gfx950", 128)]
 
 
 def test_aiter_finds_both_archs(tmp_path: Path) -> None:
-    """Prevents: a module that AITER compiles again, since its scan finds one arch in it."""
+    """Prevents: AITER compiles a module again because its scan finds only one arch."""
     data = LIBRARY.read_bytes()
     assert all(f"amdhsa--{arch}".encode() in data for arch in ("gfx942", "gfx950"))
 
 
-def test_one_symbol_leaves_it() -> None:
-    """Prevents: functions of an arch that take the place of those of another module."""
+def test_module_exports_one_symbol() -> None:
+    """Prevents: functions of an arch override functions of another module."""
     command = ["nm", "--dynamic", "--defined-only", "--format=just-symbols", str(LIBRARY)]
     assert subprocess.check_output(command, text=True).split() == ["PyInit_per_arch"]

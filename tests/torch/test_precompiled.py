@@ -1,4 +1,4 @@
-"""PyTorch's precompiled headers: objects are those of a compile that parses the headers."""
+"""PyTorch's precompiled headers: objects are identical to compiles that parse the headers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from elftools.elf.elffile import ELFFile
 PARSED, PRECOMPILED = (Path(name).resolve() for name in os.environ["QOLA_TEST_OBJECTS"].split())
 
 
-def test_objects_are_the_same() -> None:
-    """Prevents: another object by clang's precompiled headers (llvm-project issue 180527)."""
+def test_objects_are_identical() -> None:
+    """Prevents: precompiled headers change the object (llvm-project issue 180527)."""
     assert "/parsed/" in str(PARSED)
     assert "/precompiled/" in str(PRECOMPILED)
     assert PARSED.read_bytes() == PRECOMPILED.read_bytes()

@@ -1,4 +1,4 @@
-"""Torch modules of all kinds, built against a PyTorch without HIP: what Python finds in them."""
+"""Torch modules of all kinds, built against a PyTorch without HIP: import and functions."""
 
 from __future__ import annotations
 
@@ -59,32 +59,32 @@ def python(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(directory: Path, code: str) -> str:
-    """Return what a program of the Python whose PyTorch the modules are for prints."""
-    places = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
-    ran = subprocess.run(
+def run(directory: Path, code: str) -> str:
+    """Run a program in the Python whose PyTorch the modules require; return its output."""
+    library_paths = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
+    result = subprocess.run(
         [PYTHON, "-c", code],
-        env={"PATH": os.environ["PATH"], **places},
+        env={"PATH": os.environ["PATH"], **library_paths},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("file", LIBRARIES, ids=lambda file: str(file.stem))
-def test_it_is_imported_with_aiters_functions(python: Path, file: Path) -> None:
-    """Prevents: a module that links, and that Python cannot import, or finds nothing in."""
+def test_module_has_aiters_functions(python: Path, file: Path) -> None:
+    """Prevents: a module links, but Python cannot import it, or it lacks functions."""
     _, _, module = file.stem.partition("_")
-    assert said(python, FOUND.format(name=file.stem)).split() == FUNCTIONS[module].split()
+    assert run(python, FOUND.format(name=file.stem)).split() == FUNCTIONS[module].split()
 
 
 @pytest.mark.skipif(
     not any(file.stem == "further_module_activation" for file in LIBRARIES), reason="attention"
 )
-def test_a_tensor_on_the_cpu_is_refused(python: Path) -> None:
-    """Prevents: a crash where a module that cannot run is called."""
-    assert said(python, CALL).endswith(
+def test_module_of_a_cpu_build_raises(python: Path) -> None:
+    """Prevents: a call of a module that was built without a GPU crashes."""
+    assert run(python, CALL).endswith(
         "this module was built with --@qola//:torch=cpu_check, to be imported and not to run\n"
     )

@@ -1,4 +1,4 @@
-"""Torch modules, built against a PyTorch without HIP: what Python finds in them."""
+"""Torch modules, built against a PyTorch without HIP: import and functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARIES = [Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 
-Ran = subprocess.CompletedProcess[str]
+Result = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
@@ -26,28 +26,28 @@ def python(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(directory: Path, code: str) -> Ran:
-    """Run a program of the Python whose PyTorch the modules are for."""
-    places = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
+def run(directory: Path, code: str) -> Result:
+    """Run a program in the Python whose PyTorch the modules require."""
+    library_paths = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
     return subprocess.run(
         [PYTHON, "-c", code],
-        env={"PATH": os.environ["PATH"], **places},
+        env={"PATH": os.environ["PATH"], **library_paths},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def said(directory: Path, code: str) -> str:
-    """Return what a program prints that ends well."""
-    ran = run(directory, code)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+def output_of(directory: Path, code: str) -> str:
+    """Run a program that must succeed, and return its output."""
+    result = run(directory, code)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("file", LIBRARIES, ids=lambda file: str(file.name))
-def test_one_symbol_leaves_it(file: Path) -> None:
-    """Prevents: AITER's or Composable Kernel's symbols mixed up with those of another module."""
+def test_module_exports_one_symbol(file: Path) -> None:
+    """Prevents: symbols of AITER or Composable Kernel conflict with those of another module."""
     names = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--format=just-symbols", file],
         capture_output=True,
@@ -57,9 +57,9 @@ def test_one_symbol_leaves_it(file: Path) -> None:
     assert names == [f"PyInit_{file.stem}"]
 
 
-def test_it_is_imported_with_aiters_signature(python: Path) -> None:
-    """Prevents: a module that links, and that Python cannot import or not call as AITER's."""
-    text = said(python, "import torch, torch_module_mha_fwd as m; print(m.mha_fwd.__doc__)")
+def test_module_has_aiters_signature(python: Path) -> None:
+    """Prevents: Python cannot import a linked module, or its signature differs from AITER's."""
+    text = output_of(python, "import torch, torch_module_mha_fwd as m; print(m.mha_fwd.__doc__)")
     assert text.startswith("mha_fwd(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: ")
     for name in ("softmax_scale: ", "is_causal: bool", "gen: ", "alibi_slopes: "):
         assert name in text
@@ -81,9 +81,9 @@ print(len(of_torch), *registries() - of_torch)
 """
 
 
-def test_it_knows_the_types_that_pytorch_registers(python: Path) -> None:
-    """Prevents: a type of PyTorch's or of another module's of AITER's that a function refuses."""
-    assert said(python, REGISTRIES) == "1\n"
+def test_module_shares_pybind11_types_with_pytorch(python: Path) -> None:
+    """Prevents: a function rejects types of PyTorch or of another AITER module."""
+    assert output_of(python, REGISTRIES) == "1\n"
 
 
 CALL = """\
@@ -96,28 +96,28 @@ except RuntimeError as error:
 """
 
 
-def test_a_tensor_on_the_cpu_is_refused(python: Path) -> None:
-    """Prevents: a crash where AITER's own checks should speak."""
-    assert said(python, CALL.format(dtype="float16")) == "q must be on CUDA\n"
-    text = said(python, CALL.format(dtype="float32"))
+def test_cpu_tensor_is_rejected(python: Path) -> None:
+    """Prevents: a tensor on the CPU causes a crash instead of AITER's error."""
+    assert output_of(python, CALL.format(dtype="float16")) == "q must be on CUDA\n"
+    text = output_of(python, CALL.format(dtype="float32"))
     assert text == "FlashAttention only support fp16, bf16 and fp8_e4m3 data type\n"
 
 
-def test_another_pytorch_is_named(python: Path) -> None:
-    """Prevents: a crash in a process whose PyTorch is not the one the module was built for."""
-    version = said(python, "import torch; print(torch.__version__)").strip()
-    ran = run(python, "import torch; torch.__version__ = '1.2.3'; import torch_module_mha_fwd")
-    assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1] == (
+def test_other_pytorch_version_is_rejected(python: Path) -> None:
+    """Prevents: a crash if the process has another PyTorch than the module requires."""
+    version = output_of(python, "import torch; print(torch.__version__)").strip()
+    result = run(python, "import torch; torch.__version__ = '1.2.3'; import torch_module_mha_fwd")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
         f"ImportError: torch_module_mha_fwd was built for PyTorch {version}, "
         "and this is PyTorch 1.2.3: build it again with this one"
     )
 
 
 @pytest.mark.skipif(len(LIBRARIES) < 2, reason="one module alone")
-def test_two_namespaces_are_imported_side_by_side(python: Path) -> None:
-    """Prevents: two modules of the same kernels in one process that take each other's symbols."""
+def test_two_namespaces_are_imported_in_one_process(python: Path) -> None:
+    """Prevents: two modules of equal kernels in one process use each other's symbols."""
     names = [file.stem for file in LIBRARIES]
     code = f"import torch, {', '.join(names)}\n"
     code += "".join(f"print({name}.mha_fwd.__module__)\n" for name in names)
-    assert said(python, code).split() == names
+    assert output_of(python, code).split() == names

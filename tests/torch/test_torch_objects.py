@@ -1,4 +1,4 @@
-"""Objects of modules that take too long to compile as a whole: kernels have code for the GPU."""
+"""Objects of modules that take long to compile: kernels contain code for the GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OBJECTS = [Path(name).resolve() for name in os.environ["QOLA_TEST_OBJECTS"].spli
 
 @pytest.mark.parametrize("file", OBJECTS, ids=lambda file: str(file.name))
 def test_kernels_have_device_code(file: Path) -> None:
-    """Prevents: a kernel of which the host's half alone is compiled."""
+    """Prevents: only the host code of a kernel is compiled."""
     with file.open("rb") as data:
         sections = {section.name for section in ELFFile(data).iter_sections()}
     assert (".hip_fatbin" in sections) == file.name.startswith("batch_"), sorted(sections)

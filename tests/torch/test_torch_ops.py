@@ -1,6 +1,6 @@
-"""The wheel's PyTorch operators on the emulator: the kernels' own results, against torch's.
+"""The wheel's PyTorch operators on the emulator: results of kernels, against PyTorch's.
 
-Tensors on the CPU stand for tensors on a GPU. run_with_torch.py runs it.
+Tensors on the CPU represent tensors on a GPU. run_with_torch.py runs this file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ torch.set_num_threads(1)
 
 
 class Device(Hip):
-    """The emulator, for which memory of tensors is memory of the device."""
+    """The emulator; memory of tensors counts as memory of the device."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -47,28 +47,28 @@ class Device(Hip):
         self._stream = pointer.value or 0
 
     def allocations(self) -> list[tuple[int, int]]:
-        """Take storages of tensors for memory of the device, too."""
+        """Return the device's allocations, including the storages of tensors."""
         storages = [tensor.untyped_storage() for tensor in self.tensors]
         ours = {s.data_ptr(): s.nbytes() for s in storages if s.nbytes()}
         return [*super().allocations(), *ours.items()]
 
-    # What the package asks torch of a GPU, see _Gpu there.
+    # The methods of _Gpu in the wheel's package, which query torch for a GPU.
 
     def check(self, name: str, tensor: torch.Tensor) -> None:
-        """Take what is no GPU's."""
+        """Accept tensors on the CPU."""
         assert tensor.device.type == "cpu", name
 
     def current(self, tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
-        """Remember what is memory of the device; the list grows until the launch."""
+        """Remember the tensors of a call, device memory too; the caller extends the list."""
         self.tensors = tensors
         return nullcontext()
 
     def stream(self, device: torch.device) -> int:
-        """Return the one that is not the default."""
+        """Return a stream that is not the default stream."""
         return self._stream
 
-    def launched(self) -> list[Launch]:
-        """What was launched since the last time."""
+    def take_launches(self) -> list[Launch]:
+        """Return the launches since the previous call."""
         found = read_log(self.log)
         self.log.unlink(missing_ok=True)
         return found
@@ -76,9 +76,9 @@ class Device(Hip):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("site")
-    ZipFile(WHEEL).extractall(found)
-    return found
+    directory = tmp_path_factory.mktemp("site")
+    ZipFile(WHEEL).extractall(directory)
+    return directory
 
 
 @pytest.fixture(scope="session")
@@ -96,150 +96,152 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Device:
 def device(ops: Any, emulated: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     operators = importlib.import_module(f"{PACKAGE}._operators")
     monkeypatch.setattr(operators, "_gpu", emulated)
-    emulated.launched()
+    emulated.take_launches()
     yield emulated
-    # A kernel's own fault says more than that a call of HIP failed.
+    # The error of a kernel is more specific than the error of a HIP call.
     emulated.raise_error()
 
 
-def random(*shape: int, trained: bool = False, seed: int = 0) -> torch.Tensor:
+def random_tensor(*shape: int, requires_grad: bool = False, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed + sum(shape))
-    return torch.randn(shape, generator=generator).half().requires_grad_(trained)
+    return torch.randn(shape, generator=generator).half().requires_grad_(requires_grad)
 
 
 def qkv(heads_q: int, heads_k: int, rows_q: int, rows_k: int) -> list[torch.Tensor]:
-    """Of two sequences, with heads before rows in sight and behind them in memory."""
+    """Return Q, K, V of two sequences, [batch, head, row, D], stored as [batch, row, head, D]."""
     shapes = ((rows_q, heads_q), (rows_k, heads_k), (rows_k, heads_k))
-    made = [random(2, *shape, D, seed=n) for n, shape in enumerate(shapes)]
-    return [one.transpose(1, 2).requires_grad_() for one in made]
+    tensors = [random_tensor(2, *shape, D, seed=n) for n, shape in enumerate(shapes)]
+    return [tensor.transpose(1, 2).requires_grad_() for tensor in tensors]
 
 
-def near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float = 4e-3) -> None:
-    torch.testing.assert_close(found.double(), wanted.double(), atol=tolerance, rtol=tolerance)
+def check_close(result: torch.Tensor, expected: torch.Tensor, tolerance: float = 4e-3) -> None:
+    torch.testing.assert_close(result.double(), expected.double(), atol=tolerance, rtol=tolerance)
 
 
-def gradients(out: torch.Tensor, of: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    seen = random(*out.shape, seed=9).to(out.dtype)
-    found: tuple[torch.Tensor, ...] = torch.autograd.grad(out, of, seen)
+def gradients(out: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    d_out = random_tensor(*out.shape, seed=9).to(out.dtype)
+    found: tuple[torch.Tensor, ...] = torch.autograd.grad(out, inputs, d_out)
     return found
 
 
-def shared(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
-    """Return as many heads of K and V as of Q, which torch before 2.5 needs."""
+def repeat_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+    """Repeat heads of K and V to match Q, as torch before 2.5 requires."""
     return [q, *(x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))]
 
 
-def doubled(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+def to_double(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.detach().double().requires_grad_() for tensor in tensors]
 
 
-def test_attention_and_its_gradients_are_those_of_torch(ops: Any, device: Device) -> None:
-    """Prevents: strides, scales or heads that reach a kernel as others; dK and dV of one head."""
+def test_attention_and_gradients_match_torch(ops: Any, device: Device) -> None:
+    """Prevents: a kernel gets wrong strides, scales or heads, or dK and dV of only one head."""
     tensors = qkv(4, 2, 64, 96)
-    exact = doubled(tensors)
+    exact = to_double(tensors)
     out = ops.attention(*tensors, enable_gqa=True)
-    wanted = sdpa(*shared(*exact))
-    near(out, wanted)
-    # As the inputs lie: nothing is copied on the way to [batch, row, head * dim].
+    expected = sdpa(*repeat_heads(*exact))
+    check_close(out, expected)
+    # The output has the layout of the inputs: a view as [batch, row, head * dim] needs no copy.
     assert out.transpose(1, 2).is_contiguous()
-    for found, right in zip(gradients(out, tensors), gradients(wanted, exact), strict=True):
-        assert found.shape == right.shape
-        near(found, right)
-    assert {launch.stream for launch in device.launched()} == {1}
+    for found, expected_gradient in zip(
+        gradients(out, tensors), gradients(expected, exact), strict=True
+    ):
+        assert found.shape == expected_gradient.shape
+        check_close(found, expected_gradient)
+    assert {launch.stream for launch in device.take_launches()} == {1}
 
 
-def test_tensors_are_handed_on_where_they_lie(ops: Any, device: Device) -> None:
-    """Prevents: a copy of what a kernel can read, or none of what it cannot."""
+def test_tensors_are_passed_without_copies(ops: Any, device: Device) -> None:
+    """Prevents: qola copies a tensor that kernels can read, or passes a tensor that they cannot."""
     q, k, v = (tensor.detach() for tensor in qkv(2, 2, 64, 64))
-    gappy = v.transpose(2, 3).contiguous().transpose(2, 3)
-    near(ops.attention(q, k, gappy), sdpa(*(x.double() for x in (q, k, v))))
-    held = [tensor.data_ptr() for tensor in device.tensors]
-    assert held[:2] == [q.data_ptr(), k.data_ptr()]
-    assert gappy.data_ptr() not in held
+    noncontiguous_v = v.transpose(2, 3).contiguous().transpose(2, 3)
+    check_close(ops.attention(q, k, noncontiguous_v), sdpa(*(x.double() for x in (q, k, v))))
+    pointers = [tensor.data_ptr() for tensor in device.tensors]
+    assert pointers[:2] == [q.data_ptr(), k.data_ptr()]
+    assert noncontiguous_v.data_ptr() not in pointers
 
 
-def test_gradients_that_are_one_row_again_and_again(ops: Any, device: Device) -> None:
-    """Prevents: strides of 0, as a mean's gradient has them, that a kernel reads as others."""
+def test_expanded_gradients(ops: Any, device: Device) -> None:
+    """Prevents: a kernel misreads strides of 0, which the gradient of a mean has."""
     tensors = qkv(2, 2, 64, 64)
-    exact = doubled(tensors)
+    exact = to_double(tensors)
     found = torch.autograd.grad(ops.attention(*tensors).mean(2).square().sum(), tensors)
-    wanted = torch.autograd.grad(sdpa(*exact).mean(2).square().sum(), exact)
-    for one, right in zip(found, wanted, strict=True):
-        near(64 * one, 64 * right, 2e-2)
+    expected = torch.autograd.grad(sdpa(*exact).mean(2).square().sum(), exact)
+    for gradient, expected_gradient in zip(found, expected, strict=True):
+        check_close(64 * gradient, 64 * expected_gradient, 2e-2)
 
 
-def test_a_causal_mask_begins_top_left(ops: Any, device: Device) -> None:
-    """Prevents: another diagonal than torch's, or a window that is none."""
+def test_causal_mask_is_top_left(ops: Any, device: Device) -> None:
+    """Prevents: the causal diagonal differs from torch's, or a window is ignored."""
     q, k, v = (tensor.detach() for tensor in qkv(2, 2, 64, 96))
     exact = [x.double() for x in (q, k, v)]
     out, lse = ops.attention(q, k, v, is_causal=True, scale=0.3, return_lse=True)
-    near(out, sdpa(*exact, is_causal=True, scale=0.3))
-    seen = torch.ones(64, 96, dtype=torch.bool).tril()
-    scores = (exact[0] @ exact[1].mT * 0.3).masked_fill(~seen, -torch.inf)
-    near(lse, scores.logsumexp(-1))
+    check_close(out, sdpa(*exact, is_causal=True, scale=0.3))
+    visible = torch.ones(64, 96, dtype=torch.bool).tril()
+    scores = (exact[0] @ exact[1].mT * 0.3).masked_fill(~visible, -torch.inf)
+    check_close(lse, scores.logsumexp(-1))
     window = torch.ones(64, 96, dtype=torch.bool).tril(96 - 64 + 3).triu(96 - 64 - 8)
-    near(ops.attention(q, k, v, window=(8, 3)), sdpa(*exact, attn_mask=window))
+    check_close(ops.attention(q, k, v, window=(8, 3)), sdpa(*exact, attn_mask=window))
 
 
 def test_alibi_slopes(ops: Any, device: Device) -> None:
-    """Prevents: slopes of one sequence or head for another one."""
+    """Prevents: a kernel uses alibi slopes of another sequence or head."""
     q, k, v = (tensor.detach() for tensor in qkv(2, 2, 64, 64))
     slopes = torch.tensor([[0.5, 0.25], [0.125, 1.0]])
     away = torch.arange(64).view(1, -1) - torch.arange(64).view(-1, 1)
     bias = slopes.double()[..., None, None] * -away.abs()
-    seen = torch.ones(64, 64, dtype=torch.bool).tril()
+    visible = torch.ones(64, 64, dtype=torch.bool).tril()
     exact = [x.double() for x in (q, k, v)]
-    for given, of in ((slopes, bias), (slopes[1], bias[1].expand(2, 2, 64, 64))):
-        out = ops.attention(q, k, v, is_causal=True, alibi_slopes=given)
-        near(out, sdpa(*exact, attn_mask=of.masked_fill(~seen, -torch.inf)))
+    for case_slopes, case_bias in ((slopes, bias), (slopes[1], bias[1].expand(2, 2, 64, 64))):
+        out = ops.attention(q, k, v, is_causal=True, alibi_slopes=case_slopes)
+        check_close(out, sdpa(*exact, attn_mask=case_bias.masked_fill(~visible, -torch.inf)))
 
 
 @pytest.mark.parametrize("shape", [(2, 2, 64, D), (2, 1, D), (1, 1, 1, D)])
-def test_dropout_and_a_bias_with_its_gradient(
-    ops: Any, device: Device, shape: tuple[int, ...]
-) -> None:
-    """Prevents: other random numbers in backward, and a bias or its gradient of another row."""
-    # Of so many keys as V has columns: an identity shows what was dropped.
+def test_dropout_and_bias_gradient(ops: Any, device: Device, shape: tuple[int, ...]) -> None:
+    """Prevents: backward uses other random numbers, or the bias or its gradient of another row."""
+    # There are D keys, so that an identity as V shows the dropout mask.
     q, k, v = qkv(2, 2, 64, D)
-    bias = random(*shape, trained=True)
+    bias = random_tensor(*shape, requires_grad=True)
     rate = 0.4
     torch.manual_seed(7)
     keep = ops.attention(q, k, torch.eye(D).half().expand(2, 2, D, D), bias, rate).double() > 0
     assert 0.55 < keep.double().mean() < 0.65
-    exact = doubled([q, k, v, bias])
+    exact = to_double([q, k, v, bias])
     scores = exact[0] @ exact[1].mT / D**0.5 + exact[3]
-    wanted = (scores.softmax(-1) * keep / (1 - rate)) @ exact[2]
+    expected = (scores.softmax(-1) * keep / (1 - rate)) @ exact[2]
     torch.manual_seed(7)
     out = ops.attention(q, k, v, bias, rate)
-    near(out, wanted, 1e-2)
+    check_close(out, expected, 1e-2)
     torch.manual_seed(8)
-    of = [q, k, v, bias]
-    for found, right in zip(gradients(out, of), gradients(wanted, exact), strict=True):
-        assert found.shape == right.shape
-        near(found, right, 2e-2)
-    # And the next ones are others.
+    inputs = [q, k, v, bias]
+    for found, expected_gradient in zip(
+        gradients(out, inputs), gradients(expected, exact), strict=True
+    ):
+        assert found.shape == expected_gradient.shape
+        check_close(found, expected_gradient, 2e-2)
+    # The next call uses other random numbers.
     assert not torch.equal(ops.attention(q, k, v, bias, rate), out)
 
 
-def test_a_mask_of_truth_values(ops: Any, device: Device) -> None:
-    """Prevents: keys seen that are hidden, or the other way round."""
+def test_boolean_mask(ops: Any, device: Device) -> None:
+    """Prevents: masked keys are used, or the reverse."""
     q, k, _ = (tensor.detach() for tensor in qkv(2, 2, 64, D))
-    seen = torch.rand(2, 1, 64, D) > 0.5
-    shown = ops.attention(q, k, torch.eye(D).half().expand(2, 2, D, D), seen, 0.01)
-    assert not shown[~seen.expand_as(shown)].any()
+    visible = torch.rand(2, 1, 64, D) > 0.5
+    shown = ops.attention(q, k, torch.eye(D).half().expand(2, 2, D, D), visible, 0.01)
+    assert not shown[~visible.expand_as(shown)].any()
     assert shown.any()
 
 
-def test_sequences_behind_each_other(ops: Any, device: Device) -> None:
-    """Prevents: rows of one sequence in another one, or gradients of too many heads."""
+def test_varlen(ops: Any, device: Device) -> None:
+    """Prevents: rows of a sequence are used for another, or gradients have too many heads."""
     starts_q, starts_k = (torch.tensor(x, dtype=torch.int32) for x in ([0, 40, 64], [0, 48, 128]))
     shapes = ((64, 4, D), (128, 2, D), (128, 2, D))
-    tensors = [random(*shape, trained=True, seed=n) for n, shape in enumerate(shapes)]
-    exact = doubled(tensors)
+    tensors = [random_tensor(*shape, requires_grad=True, seed=n) for n, shape in enumerate(shapes)]
+    exact = to_double(tensors)
     out, lse = ops.attention_varlen(
         *tensors, starts_q, starts_k, 40, 80, is_causal=True, return_lse=True
     )
-    # It has no gradient, and says so.
+    # LSE has no gradient.
     assert (lse.shape, lse.requires_grad) == ((4, 64), False)
     parts = []
     for n in range(2):
@@ -247,52 +249,54 @@ def test_sequences_behind_each_other(ops: Any, device: Device) -> None:
             tensor[starts[n] : starts[n + 1]].transpose(0, 1)[None]
             for tensor, starts in zip(exact, (starts_q, starts_k, starts_k), strict=True)
         )
-        seen = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))
-        parts.append(sdpa(*shared(q, k, v), seen)[0].transpose(0, 1))
-    wanted = torch.cat(parts)
-    near(out, wanted)
-    for found, right in zip(gradients(out, tensors), gradients(wanted, exact), strict=True):
-        near(found, right)
+        visible = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))
+        parts.append(sdpa(*repeat_heads(q, k, v), visible)[0].transpose(0, 1))
+    expected = torch.cat(parts)
+    check_close(out, expected)
+    for found, expected_gradient in zip(
+        gradients(out, tensors), gradients(expected, exact), strict=True
+    ):
+        check_close(found, expected_gradient)
 
 
 def arguments(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-    """What the operators take of a problem that asks for nothing more."""
+    """Return arguments of the operators without optional features."""
     return (*tensors, *[None] * 6, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, False)
 
 
 def test_opcheck(ops: Any, device: Device) -> None:
-    """Prevents: a fake kernel, schema or gradient that torch.compile takes for another one."""
+    """Prevents: torch.compile uses a wrong fake kernel, schema or gradient."""
     tensors = qkv(2, 1, 32, 32)
     operators = getattr(torch.ops, PACKAGE)
     forward = (*arguments(tensors), True)
     torch.library.opcheck(operators.mha_fwd.default, forward)
-    bias, rng = random(2, 1, 32, trained=True), torch.tensor([5, 6])
+    bias, rng = random_tensor(2, 1, 32, requires_grad=True), torch.tensor([5, 6])
     numbers = (0, 0, 0, 0, 0, 0.0, 0.5, 0.0, False, True)
     dropping = (*tensors, bias, None, None, None, None, rng, *numbers)
     torch.library.opcheck(operators.mha_fwd.default, dropping)
     q, *others = (tensor.detach() for tensor in tensors)
-    same = arguments([q, *others])
-    kept = operators.mha_fwd(*same, True)
-    d_out = random(*q.shape)
-    backward = (d_out, *same[:3], *kept, *same[3:], False, False)
+    base_arguments = arguments([q, *others])
+    results = operators.mha_fwd(*base_arguments, True)
+    d_out = random_tensor(*q.shape)
+    backward = (d_out, *base_arguments[:3], *results, *base_arguments[3:], False, False)
     torch.library.opcheck(operators.mha_bwd.default, backward)
 
 
 def test_gradcheck(ops: Any, device: Device) -> None:
-    """Prevents: gradients that are none of the forward, in places that no other test compares."""
+    """Prevents: gradients are wrong in cases that other tests do not compare."""
     tensors = [tensor.detach().double().requires_grad_() for tensor in qkv(2, 1, 32, 32)]
 
-    def attention(*of: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = ops.attention(*(x.half() for x in of), enable_gqa=True)
+    def attention(*inputs: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = ops.attention(*(x.half() for x in inputs), enable_gqa=True)
         return out.double()
 
-    # Kernels have 11 bits: long steps, and wide limits.
+    # Kernels compute with 11 bits, so steps and limits are large.
     assert gradcheck(attention, tensors, eps=0.1, atol=0.05, rtol=0.05, fast_mode=True)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_compiles_whole(ops: Any, device: Device, backend: str) -> None:
-    """Prevents: a graph that breaks at the operator, or computes something else."""
+def test_compiles_as_one_graph(ops: Any, device: Device, backend: str) -> None:
+    """Prevents: the graph breaks at the operator, or the compiled function differs."""
 
     def step(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = ops.attention(2 * q, k, v, enable_gqa=True)
@@ -300,42 +304,44 @@ def test_compiles_whole(ops: Any, device: Device, backend: str) -> None:
 
     tensors = qkv(2, 1, 32, 32)
     compiled: Callable[..., Any] = torch.compile(step, fullgraph=True, backend=backend)
-    out, wanted = compiled(*tensors), step(*tensors)
-    # Inductor's own sine, and its products, round otherwise.
+    out, expected = compiled(*tensors), step(*tensors)
+    # Inductor's sine and products round differently.
     limits: dict[str, float] = {"rtol": 2e-3, "atol": 2e-3} if backend == "inductor" else EXACT
-    torch.testing.assert_close(out, wanted, **limits)
-    for found, right in zip(gradients(out, tensors), gradients(wanted, tensors), strict=True):
-        torch.testing.assert_close(found, right, **limits)
+    torch.testing.assert_close(out, expected, **limits)
+    for found, expected_gradient in zip(
+        gradients(out, tensors), gradients(expected, tensors), strict=True
+    ):
+        torch.testing.assert_close(found, expected_gradient, **limits)
 
 
-def test_two_calls_with_dropout_stay_two(ops: Any, device: Device) -> None:
-    """Prevents: a compiler that takes one call with dropout for another one."""
+def test_calls_with_dropout_are_not_merged(ops: Any, device: Device) -> None:
+    """Prevents: a compiler merges two calls with dropout."""
 
-    def step(*of: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = ops.attention(*of, 0.5) - ops.attention(*of, 0.5)
+    def step(*inputs: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = ops.attention(*inputs, 0.5) - ops.attention(*inputs, 0.5)
         return out
 
-    given = [*qkv(2, 2, 32, D), random(32, D)]
-    assert torch.compile(step, fullgraph=True, backend="aot_eager")(*given).any()
+    tensors = [*qkv(2, 2, 32, D), random_tensor(32, D)]
+    assert torch.compile(step, fullgraph=True, backend="aot_eager")(*tensors).any()
 
 
-def test_varlen_compiles_with_other_lengths(ops: Any, device: Device) -> None:
-    """Prevents: a compilation for each length."""
+def test_varlen_compiles_once_for_all_lengths(ops: Any, device: Device) -> None:
+    """Prevents: torch compiles for each length."""
     compiled = torch.compile(
         ops.attention_varlen, fullgraph=True, dynamic=True, backend="aot_eager"
     )
     with torch._dynamo.config.patch(error_on_recompile=True):
         for rows in (40, 80):
-            q, k, v = (random(rows, 2, D, seed=n) for n in range(3))
+            q, k, v = (random_tensor(rows, 2, D, seed=n) for n in range(3))
             starts = torch.tensor([0, rows], dtype=torch.int32)
-            given = (q, k, v, starts, starts, rows, rows, 0.0, True)
-            assert torch.equal(compiled(*given), ops.attention_varlen(*given))
+            call_arguments = (q, k, v, starts, starts, rows, rows, 0.0, True)
+            assert torch.equal(compiled(*call_arguments), ops.attention_varlen(*call_arguments))
 
 
 def test_fake_tensors_of_a_gpu(ops: Any) -> None:
-    """Prevents: a shape, type or device that only a real launch would tell."""
+    """Prevents: fake tensors have a wrong shape, dtype or device."""
     with FakeTensorMode():
-        # Without autograd, whose engine asks a torch without GPUs for one.
+        # Without autograd, whose engine requires a GPU.
         q = torch.empty(2, 8, 100, 64, dtype=torch.bfloat16, device="cuda")
         k = torch.empty(2, 2, 300, 64, dtype=torch.bfloat16, device="cuda")
         v = torch.empty(2, 2, 300, 128, dtype=torch.bfloat16, device="cuda")
@@ -345,11 +351,11 @@ def test_fake_tensors_of_a_gpu(ops: Any) -> None:
         tensors = arguments([q, k, v])
         operator = getattr(torch.ops, PACKAGE).mha_bwd
         found = operator(out, *tensors[:3], out, lse, *tensors[3:], False, False)
-        for gradient, of in zip(found, (q, k, v), strict=False):
+        for gradient, tensor in zip(found, (q, k, v), strict=False):
             assert (gradient.shape, gradient.dtype, gradient.device) == (
-                of.shape,
-                of.dtype,
-                of.device,
+                tensor.shape,
+                tensor.dtype,
+                tensor.device,
             )
 
 
@@ -357,7 +363,7 @@ Q, K, V = (torch.zeros(2, 2, 32, D, dtype=torch.float16) for _ in range(3))
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "said"),
+    ("tensors", "options", "message"),
     [
         ((Q, K[:, :1], V[:, :1]), {}, "key has 1 heads, query 2: enable_gqa=True"),
         ((Q, K[:1], V), {}, r"key is \(1, 2, 32, 32\), expected \(2, 2, 32, 32\)"),
@@ -375,17 +381,17 @@ Q, K, V = (torch.zeros(2, 2, 32, D, dtype=torch.float16) for _ in range(3))
         ((Q, K, V), {"scale": 0.0}, "scale: 0"),
     ],
 )
-def test_what_does_not_fit_is_named(
-    ops: Any, device: Device, given: Any, more: dict[str, Any], said: str
+def test_invalid_arguments_are_reported(
+    ops: Any, device: Device, tensors: Any, options: dict[str, Any], message: str
 ) -> None:
-    """Prevents: memory read beyond a tensor, or an error that does not say of which."""
-    with pytest.raises(ValueError, match=said):
-        ops.attention(*given, **more)
-    assert device.launched() == []
+    """Prevents: a kernel reads beyond a tensor, or an error does not name the tensor."""
+    with pytest.raises(ValueError, match=message):
+        ops.attention(*tensors, **options)
+    assert device.take_launches() == []
 
 
 @pytest.mark.parametrize(
-    ("to", "more", "said"),
+    ("dtype", "options", "message"),
     [
         (torch.bfloat16, {}, r"mha_fwd: no kernel .*arguments: dtype=2, batch=2, nhead_q=2"),
         (torch.float16, {"dropout_p": 1.0}, "mha_fwd: dropout: expected a number"),
@@ -396,16 +402,16 @@ def test_what_does_not_fit_is_named(
         ),
     ],
 )
-def test_a_library_says_why_it_refuses(
-    ops: Any, device: Device, to: torch.dtype, more: dict[str, Any], said: str
+def test_errors_of_the_library(
+    ops: Any, device: Device, dtype: torch.dtype, options: dict[str, Any], message: str
 ) -> None:
-    """Prevents: results that nothing computed, or a number in place of words."""
-    with pytest.raises(RuntimeError, match=said):
-        ops.attention(Q.to(to), K.to(to), V.to(to), **more)
+    """Prevents: an operator returns results without a kernel, or an error number without text."""
+    with pytest.raises(RuntimeError, match=message):
+        ops.attention(Q.to(dtype), K.to(dtype), V.to(dtype), **options)
 
 
-def test_backward_says_what_it_lacks(ops: Any, device: Device) -> None:
-    """Prevents: gradients that are silently wrong."""
+def test_unsupported_backward_raises(ops: Any, device: Device) -> None:
+    """Prevents: gradients are silently wrong."""
     tensors = qkv(2, 2, 32, 32)
     operator = getattr(torch.ops, PACKAGE).mha_fwd
     out, *_ = operator(*arguments(tensors), False)
@@ -419,19 +425,19 @@ def test_backward_says_what_it_lacks(ops: Any, device: Device) -> None:
         gradients(out, tensors)
 
 
-def test_a_tensor_on_the_cpu_is_refused(ops: Any) -> None:
-    """Prevents: a silent way round the GPU."""
+def test_cpu_tensor_is_rejected(ops: Any) -> None:
+    """Prevents: an operator silently runs on the CPU."""
     with pytest.raises(
         RuntimeError, match=r"query is on cpu.* only run on AMD GPUs: move it there"
     ):
         ops.attention(Q, K, V)
 
 
-def test_two_runtimes_are_refused(site: Path, tmp_path: Path) -> None:
-    """Prevents: memory of one HIP runtime handed to another one."""
+def test_two_hip_runtimes_are_rejected(site: Path, tmp_path: Path) -> None:
+    """Prevents: memory of a HIP runtime is passed to another runtime."""
     other = tmp_path / "other" / "libamdhip64.so"
     other.parent.mkdir()
-    # Under another name the library does not find it, and loads its own.
+    # The library does not find a runtime with another soname, and loads a second runtime.
     other.write_bytes(FAKE.read_bytes().replace(RUNTIME.encode(), b"libamdhip64.so.9"))
     program = (
         "import ctypes, sys; sys.path.insert(0, sys.argv[1]); ctypes.CDLL(sys.argv[2]);"
@@ -439,6 +445,6 @@ def test_two_runtimes_are_refused(site: Path, tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", program, str(site), str(other)]
     env = {"LD_LIBRARY_PATH": str(FAKE.parent), "FAKE_HIP_ARCH": "gfx950"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     both = " and ".join(sorted(map(str, (other, FAKE))))
-    assert f"two HIP runtimes in one process: {both}" in done.stderr, done.stderr
+    assert f"two HIP runtimes in one process: {both}" in result.stderr, result.stderr

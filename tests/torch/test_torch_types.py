@@ -1,4 +1,4 @@
-"""C++ types across modules: one registers them, another takes them, with PyTorch or without."""
+"""C++ types across modules: one module registers types, others with or without PyTorch use them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ print(tensor.size)
 
 
 @pytest.mark.parametrize("name", ["takes_types_with_torch", "takes_types_without_torch"])
-def test_types_of_one_module_are_taken_by_another(tmp_path: Path, name: str) -> None:
-    """Prevents: a TypeError for aiter_tensor_t or an enum, since two pybind11 are in one build."""
+def test_modules_accept_types_of_other_modules(tmp_path: Path, name: str) -> None:
+    """Prevents: a TypeError for aiter_tensor_t or an enum, because pybind11 versions differ."""
     for file in LIBRARIES:
         (tmp_path / file.name).symlink_to(file)
-    ran = subprocess.run(
+    result = subprocess.run(
         [PYTHON, "-c", CALL.format(name=name)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ran.stdout, ran.stderr) == ("84\n", "")
+    assert (result.stdout, result.stderr) == ("84\n", "")

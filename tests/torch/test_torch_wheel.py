@@ -1,4 +1,4 @@
-"""A wheel of torch modules: what it says of itself, and that Python imports what is in it."""
+"""A wheel of torch modules: its metadata, and the import of its modules."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ PACKAGE = "qola_torch_mha_torch"
 MODULE = "torch_module_mha_fwd"
 
 
-def run(place: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the Python whose PyTorch the wheel is for."""
+def run(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in the Python whose PyTorch the wheel requires."""
     return subprocess.run(
         [PYTHON, "-c", code],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place), "LD_LIBRARY_PATH": str(place)},
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(directory),
+            "LD_LIBRARY_PATH": str(directory),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -34,23 +38,23 @@ def run(place: Path, code: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with the wheel's files and HIP's runtime without a GPU."""
-    place = tmp_path_factory.mktemp("site")
+    directory = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(WHEEL) as wheel:
-        wheel.extractall(place)
-    (place / RUNTIME).symlink_to(FAKE)
-    return place
+        wheel.extractall(directory)
+    (directory / RUNTIME).symlink_to(FAKE)
+    return directory
 
 
 @pytest.fixture(scope="module")
 def versions(site: Path) -> tuple[str, str]:
-    """Return the versions of Python and PyTorch at hand."""
+    """Return the versions of the available Python and PyTorch."""
     code = "import sys, torch; print(*sys.version_info[:2], torch.__version__)"
     major, minor, torch = run(site, code).stdout.split()
     return f"{major}.{minor}", torch
 
 
-def test_tags_are_those_of_the_python(site: Path, versions: tuple[str, str]) -> None:
-    """Prevents: a wheel that pip installs for a Python or a PyTorch that cannot import it."""
+def test_tags_match_the_python(site: Path, versions: tuple[str, str]) -> None:
+    """Prevents: pip installs a wheel for a Python or PyTorch that cannot import its module."""
     python, torch = versions
     tag = f"cp{python.replace('.', '')}"
     assert WHEEL.name == f"{PACKAGE}-0.1.0-{tag}-{tag}-linux_x86_64.whl"
@@ -61,8 +65,8 @@ def test_tags_are_those_of_the_python(site: Path, versions: tuple[str, str]) -> 
     assert metadata["Requires-Python"] == f"=={python}.*"
 
 
-def test_what_it_holds(site: Path) -> None:
-    """Prevents: a module without its type stubs, or one that may not be passed on."""
+def test_files_of_the_package(site: Path) -> None:
+    """Prevents: a module lacks its type stubs, or the licenses for redistribution."""
     package = site / PACKAGE
     found = sorted(p.relative_to(package).as_posix() for p in package.rglob("*") if p.is_file())
     assert found == [
@@ -76,15 +80,15 @@ def test_what_it_holds(site: Path) -> None:
     ]
 
 
-def test_a_module_is_imported_from_the_package(site: Path) -> None:
-    """Prevents: a module that Python finds as a file of its own alone."""
-    ran = run(site, f"from {PACKAGE} import {MODULE} as m; print(m.mha_fwd.__doc__)")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("mha_fwd(q: torch.Tensor, ")
+def test_module_is_imported_from_the_package(site: Path) -> None:
+    """Prevents: Python imports the module only as a separate file, not from its package."""
+    result = run(site, f"from {PACKAGE} import {MODULE} as m; print(m.mha_fwd.__doc__)")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("mha_fwd(q: torch.Tensor, ")
 
 
 def test_stubs_have_the_signature(site: Path) -> None:
-    """Prevents: stubs that no type checker reads, or that leave an argument out."""
+    """Prevents: type checkers cannot read the stubs, or the stubs lack an argument."""
     tree = ast.parse((site / PACKAGE / f"{MODULE}.pyi").read_text("utf-8"))
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     names = [argument.arg for argument in function.args.args]
