@@ -1,4 +1,4 @@
-"""The C functions of a qola_triton_library, by ctypes. Run as a program, it asks copies of one."""
+"""The C functions of a qola_triton_library, by ctypes; as a program, calls copies of a library."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Argument(ctypes.Structure):
 
 
 class Library:
-    """A library that is loaded, apart from all others."""
+    """A loaded library, separate from other loaded libraries."""
 
     def __init__(self, file: Path, namespace: str) -> None:
         self._library = ctypes.CDLL(str(file), mode=ctypes.RTLD_LOCAL)
@@ -65,7 +65,7 @@ class Library:
         return int(getattr(self._library, self._prefix + function)(*arguments))
 
     def error(self) -> str:
-        """Return what was wrong with the last call."""
+        """Return the error text of the last call."""
         function = getattr(self._library, self._prefix + "last_error")
         function.restype = ctypes.c_char_p
         text: bytes = function()
@@ -77,7 +77,7 @@ class Library:
         return self.call("find", kernel.encode(), *_choices(choices), ctypes.byref(found))
 
     def constant(self, name: str, constant: str) -> int:
-        """Return a constant of a kernel that was found."""
+        """Return a constant of a kernel, by the kernel's name from `find`."""
         value = ctypes.c_int64()
         assert self.call("constant", name.encode(), constant.encode(), ctypes.byref(value)) == 0
         return value.value
@@ -102,7 +102,7 @@ class Library:
         return self.call(function, ctypes.byref(attention), None)
 
     def find_attention(self, direction: str, attention: Attention, found: Found) -> int:
-        """Find what attention would launch."""
+        """Find the kernel that attention would launch."""
         return self.call(
             f"attention_{direction}_find", ctypes.byref(attention), ctypes.byref(found)
         )
@@ -113,19 +113,19 @@ def _choices(choices: Mapping[str, str]) -> tuple[Any, ctypes.c_size_t]:
     return (_Choice * len(pairs))(*pairs), ctypes.c_size_t(len(pairs))
 
 
-def _ask(runtime: str, namespace: str, hdim: int, files: Iterable[str]) -> None:
-    """Call each library's forward, on a device that runs nothing; print status and error."""
+def _call_forward(runtime: str, namespace: str, hdim: int, files: Iterable[str]) -> None:
+    """Call each library's forward, on a device that runs no kernels; print status and error."""
     ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)
     memory = ctypes.create_string_buffer(1 << 16)
     address = -(-ctypes.addressof(memory) // 16) * 16
-    given: dict[str, int] = dict.fromkeys(("q", "k", "v", "o", "lse"), address)
-    given |= {"dtype": 1, "causal": 2, "hdim": hdim, "batch": 1, "heads": 1, "heads_k": 1}
-    given |= {"rows": 1, "columns": 1, "size": ctypes.sizeof(Attention)}
+    fields: dict[str, int] = dict.fromkeys(("q", "k", "v", "o", "lse"), address)
+    fields |= {"dtype": 1, "causal": 2, "hdim": hdim, "batch": 1, "heads": 1, "heads_k": 1}
+    fields |= {"rows": 1, "columns": 1, "size": ctypes.sizeof(Attention)}
     for file in files:
         library = Library(Path(file), namespace)
-        status = library.attention("attention_forward", Attention(**given))
+        status = library.attention("attention_forward", Attention(**fields))
         print(status, library.error())
 
 
 if __name__ == "__main__":
-    _ask(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    _call_forward(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])

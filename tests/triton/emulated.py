@@ -1,4 +1,4 @@
-"""Runs compiled kernels instruction by instruction: qola.emulate."""
+"""Runs compiled kernels in the emulator, qola.emulate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.triton.problem import SOURCES, Values, pack_arguments
 
 
 @cache
-def compiled(name: str) -> Compiled:
-    """Compile a kernel once a process."""
+def compile_once(name: str) -> Compiled:
+    """Compile a kernel once per process."""
     instance = _INSTANCES[name]
     function = name.split("-", 1)[0]
     return compile_instance(instance, SOURCES[function], function)
@@ -26,10 +26,10 @@ _INSTANCES: dict[str, Instance] = {}
 
 
 class Emulated:
-    """A device that keeps what it was given, and runs kernels with all checks.
+    """A device that owns the arguments of its kernels, and runs kernels with all checks.
 
     Args:
-        reference: run them in NumPy.
+        reference: run kernels with the emulator's reference engine in NumPy.
     """
 
     def __init__(self, reference: bool = False) -> None:
@@ -41,21 +41,21 @@ class Emulated:
     def run(self, instance: Instance, values: Values, grid: tuple[int, int, int]) -> None:
         """Run a kernel."""
         _INSTANCES[instance.name] = instance
-        made = compiled(instance.name)
+        compiled = compile_once(instance.name)
         if instance.name not in self._modules:
-            code_object = CodeObject.read(made.code, instance.name)
+            code_object = CodeObject.read(compiled.code, instance.name)
             self._modules[instance.name] = Module(self.device, code_object)
         self.device.launch(
             self._modules[instance.name],
-            made.launch["symbol"],
+            compiled.launch["symbol"],
             grid,
-            (made.launch["num_warps"] * made.launch["warp_size"], 1, 1),
+            (compiled.launch["num_warps"] * compiled.launch["warp_size"], 1, 1),
             pack_arguments(instance.arguments, {n: self._address(v) for n, v in values.items()}),
-            made.launch["shared"],
+            compiled.launch["shared"],
         )
         self._results += [v.tobytes() for v in values.values() if isinstance(v, np.ndarray)]
 
-    def written(self) -> list[bytes]:
+    def results(self) -> list[bytes]:
         """Return the tensors after each launch."""
         return self._results
 

@@ -1,7 +1,8 @@
-"""Runs kernels on Triton's own interpreter, in NumPy.
+"""Runs kernels on Triton's interpreter, in NumPy.
 
-The interpreter asks PyTorch's tensors for their memory; here NumPy's arrays answer. It multiplies
-bf16 by their bits, as integers: here they become float32 before, which loses nothing.
+The interpreter expects PyTorch tensors; class Pointer provides their methods for NumPy arrays. The
+interpreter multiplies bit patterns of bf16 as integers; this module first converts bf16 to float32,
+which is exact.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _TYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "i32": "int3
 
 
 class Pointer:
-    """An array, as much of a tensor of PyTorch as the interpreter asks for."""
+    """An array with the methods of a PyTorch tensor that the interpreter calls."""
 
-    # ruff: noqa: D102 - the names and their meaning are PyTorch's
+    # ruff: noqa: D102 - PyTorch documents these methods
     def __init__(self, array: NDArray[Any], kind: str) -> None:
         self.array, self.dtype = array, _TYPES[kind]
 
@@ -62,18 +63,18 @@ class Pointer:
 
 
 @cache
-def _mend() -> None:
+def _patch_dot() -> None:
     interpreter = importlib.import_module("triton.runtime.interpreter")
     language = importlib.import_module("triton.language")
     builder = interpreter.InterpreterBuilder
-    plain = builder.create_dot
+    create_dot_of_triton = builder.create_dot
 
     def create_dot(self: Any, a: Any, b: Any, *others: Any) -> Any:
-        wide = [
-            self.cast_impl(one, language.float32) if one.dtype.scalar == language.bfloat16 else one
-            for one in (a, b)
+        operands = [
+            self.cast_impl(x, language.float32) if x.dtype.scalar == language.bfloat16 else x
+            for x in (a, b)
         ]
-        return plain(self, *wide, *others)
+        return create_dot_of_triton(self, *operands, *others)
 
     builder.create_dot = create_dot
 
@@ -84,16 +85,16 @@ def run(instance: Instance, values: Values, grid: tuple[int, int, int]) -> None:
     source = SOURCES[function]
     if source.stem not in sys.modules:
         sys.path.insert(0, str(source.parent))
-        _mend()
+        _patch_dot()
     kernel = getattr(importlib.import_module(source.stem), function)
-    types = {one.name: one.type for one in instance.arguments}
-    given = {
+    types = {argument.name: argument.type for argument in instance.arguments}
+    arguments = {
         name: Pointer(value, types[name][1:]) if isinstance(value, np.ndarray) else value
         for name, value in values.items()
     }
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel[grid](**given, **{n: _number(v) for n, v in instance.constants.items()})
+        kernel[grid](**arguments, **{n: _number(v) for n, v in instance.constants.items()})
 
 
 def _number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Attention problems for kernels in Triton, what a launch of them takes, and what is right."""
+"""Attention problems for Triton kernels: tensors, launch arguments and expected results."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ SOURCES = {"attention_forward": KERNELS / "attention_forward.py"} | {
     f"attention_backward_{part}": KERNELS / "attention_backward.py"
     for part in ("delta", "dkdv", "dq")
 }
-#: Between the rows of a tensor, so that a kernel that takes no heed of strides is seen.
+#: Elements between the rows of a tensor, to detect kernels that ignore strides.
 _GAP = 8
 _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT)
 
 Array = NDArray[Any]
 Values = Mapping[str, Any]
-#: Runs a kernel: instance, arguments by name, grid. Arrays stand for their addresses.
+#: Runs a kernel: instance, arguments by name, grid. Arrays represent their addresses.
 Run = Callable[[Instance, Values, tuple[int, int, int]], None]
 
 
 def pack_arguments(arguments: Iterable[Argument], values: Mapping[str, int | float]) -> bytes:
-    """Return the kernarg segment: each value at a multiple of its size, then two null pointers."""
+    """Return the kernarg segment: each value aligned to its size, then two null pointers."""
     result = b""
     formats = [(argument.format, values[argument.name]) for argument in arguments]
     for letter, value in [*formats, ("Q", 0), ("Q", 0)]:
@@ -47,26 +47,26 @@ def pack_arguments(arguments: Iterable[Argument], values: Mapping[str, int | flo
 
 
 @dataclass(frozen=True)
-class KeptByWord(Dropout):
-    """Dropout as the kernels have it: a word of Philox 4x32-10 for each element of P."""
+class WordDropout(Dropout):
+    """Dropout of the Triton kernels: a 32-bit word of Philox 4x32-10 per element of P."""
 
     @property
-    def kept(self) -> float:
-        """Share of the elements that are kept."""
+    def keep_probability(self) -> float:
+        """Probability that an element is kept."""
         return 1 - float(np.float32(self.probability))
 
     @property
     def below(self) -> int:
-        """Words below it keep their element."""
-        return min(2**32 - 1, int(2**32 * self.kept))
+        """Elements with words below this number are kept."""
+        return min(2**32 - 1, int(2**32 * self.keep_probability))
 
     @property
     def scale(self) -> float:
-        """What a kept element is multiplied by."""
-        return float(np.float32(1 / self.kept))
+        """The factor of kept elements."""
+        return float(np.float32(1 / self.keep_probability))
 
     def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
-        """Return what each element of P is multiplied by."""
+        """Return the factor of each element of P."""
         counter = np.zeros((heads, rows, columns, 4), np.uint32)
         counter[..., 0] = np.arange(columns)
         counter[..., 1] = np.arange(rows)[:, None]
@@ -81,11 +81,11 @@ class TritonCase:
     """A batch of sequences.
 
     Attributes:
-        lengths: rows and columns of each sequence; without `varlen` all are alike.
-        causal: 0 no mask, 1 from the top left, 2 to the bottom right.
-        bias: "no", "heads" for one of each head, "all" for one of all.
-        dropout: probability of an element of P to be dropped.
-        rounding: how the kernel's float32 become 16 bits.
+        lengths: (seqlen_q, seqlen_k) of each sequence; without `varlen`, all are equal.
+        causal: 0 no mask, 1 top left, 2 bottom right.
+        bias: "no", "heads" for a bias per head, "all" for a bias that all heads share.
+        dropout: probability that an element of P is dropped.
+        rounding: conversion of the kernel's float32 to 16 bits.
     """
 
     lengths: tuple[tuple[int, int], ...] = ((50, 70),)
@@ -103,46 +103,46 @@ class TritonCase:
 
     @property
     def format(self) -> Format:
-        """Of the tensors."""
+        """Format of the tensors."""
         return {"fp16": FP16, "bf16": BF16}[self.dtype]
 
     def instance(self, function: str, arch: str = "gfx942") -> Instance:
-        """Return the kernel that serves it."""
-        chosen: dict[str, object] = {"dtype": self.dtype, "HDIM": self.hdim, **self.options}
-        chosen |= {"BLOCK_M": self.block[0], "VARLEN": self.varlen}
+        """Return the kernel instance for this problem."""
+        choices: dict[str, object] = {"dtype": self.dtype, "HDIM": self.hdim, **self.options}
+        choices |= {"BLOCK_M": self.block[0], "VARLEN": self.varlen}
         if function != "attention_backward_delta":
-            chosen |= {"BLOCK_N": self.block[1], "CAUSAL": self.causal}
-            chosen |= {"BIAS": self.bias != "no", "DROPOUT": self.dropout > 0}
+            choices |= {"BLOCK_N": self.block[1], "CAUSAL": self.causal}
+            choices |= {"BIAS": self.bias != "no", "DROPOUT": self.dropout > 0}
         if function == "attention_backward_dq":
-            chosen["DBIAS"] = self.bias != "no"
+            choices["DBIAS"] = self.bias != "no"
         source = SOURCES[function]
-        (found,) = expand(
+        (kernel_instance,) = expand(
             Kernel(
                 name=function,
                 source=str(source),
                 text=source.read_text("utf-8"),
                 function=function,
-                choices={name: (str(value),) for name, value in chosen.items()},
+                choices={name: (str(value),) for name, value in choices.items()},
                 archs=(arch,),
             )
         )
-        return found
+        return kernel_instance
 
     @cached_property
     def attention(self) -> Attention:
-        """What is computed."""
-        drop = KeptByWord(self.dropout, 2**40 + 7, 3) if self.dropout else None
+        """The attention function to compute."""
+        drop = WordDropout(self.dropout, 2**40 + 7, 3) if self.dropout else None
         scale = float(np.float32(1 / math.sqrt(self.hdim)))
         return Attention(scale, _MASKS[self.causal], dropout=drop)
 
     @cached_property
     def arithmetic(self) -> Arithmetic:
-        """What kernels compute with."""
+        """The number formats and rounding of the kernels."""
         return Arithmetic(self.format, self.format, self.rounding, self.rounding)
 
     @cached_property
     def starts(self) -> tuple[list[int], list[int]]:
-        """Where sequences begin, of Q and of K."""
+        """Start positions of the sequences, of Q and of K."""
         ends = np.cumsum([(0, 0), *self.lengths], axis=0)
         return ends[:, 0].tolist(), ends[:, 1].tolist()
 
@@ -151,37 +151,37 @@ class TritonCase:
         """Each sequence, and its dO."""
         generator = np.random.default_rng(11)
 
-        def drawn(*size: int) -> F64:
+        def random_values(*size: int) -> F64:
             return rounded(generator.normal(size=size), self.format)
 
-        found = []
+        sequences = []
         for number, (rows, columns) in enumerate(self.lengths):
-            bias = drawn(self.heads, rows, columns) if self.bias != "no" else None
+            bias = random_values(self.heads, rows, columns) if self.bias != "no" else None
             if self.bias == "all" and bias is not None:
                 bias = np.broadcast_to(bias[:1], bias.shape)
-            q = drawn(rows, self.heads, self.hdim)
-            k, v = (drawn(columns, self.heads_k, self.hdim) for _ in range(2))
-            found.append((Sequence(q, k, v, bias, number=number), drawn(*q.shape)))
-        return found
+            q = random_values(rows, self.heads, self.hdim)
+            k, v = (random_values(columns, self.heads_k, self.hdim) for _ in range(2))
+            sequences.append((Sequence(q, k, v, bias, number=number), random_values(*q.shape)))
+        return sequences
 
 
 @dataclass
 class Memory:
-    """Tensors of a problem as they lie in memory: sequences one behind the other.
+    """Tensors of a problem in memory, with concatenated sequences.
 
-    [positions, heads, hdim] of 16 bits, with a gap behind each row that holds NaN.
+    Layout [position, head, hdim], 16 bits; each row is followed by a gap of NaN.
     """
 
     problem: TritonCase
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        every = self.problem.tensors
+        tensors = self.problem.tensors
         for name in ("q", "k", "v"):
-            self._put(name, np.concatenate([getattr(of, name) for of, _ in every]))
-        self._put("do", np.concatenate([do for _, do in every]))
-        for name, like in (("o", "q"), ("dq", "q"), ("dk", "k"), ("dv", "v")):
-            self.arrays[name] = np.full_like(self.arrays[like], 0x7FFF)
+            self._put(name, np.concatenate([getattr(sequence, name) for sequence, _ in tensors]))
+        self._put("do", np.concatenate([do for _, do in tensors]))
+        for name, template in (("o", "q"), ("dq", "q"), ("dk", "k"), ("dv", "v")):
+            self.arrays[name] = np.full_like(self.arrays[template], 0x7FFF)
         rows = self.arrays["q"].shape[0]
         for name in ("lse", "delta"):
             self.arrays[name] = np.full((self.problem.heads, rows), np.nan, np.float32)
@@ -189,10 +189,10 @@ class Memory:
         shape = (self.problem.heads, rows, widest)
         self.arrays["bias"] = np.full(shape, 0x7FFF, np.uint16)
         self.arrays["dbias"] = np.zeros(shape, np.uint16)
-        for (of, _), first in zip(every, self.problem.starts[0], strict=False):
-            if of.bias is not None:
-                at = np.s_[:, first : first + of.bias.shape[1], : of.bias.shape[2]]
-                self.arrays["bias"][at] = encoded(of.bias, self.problem.format)
+        for (sequence, _), first in zip(tensors, self.problem.starts[0], strict=False):
+            if sequence.bias is not None:
+                at = np.s_[:, first : first + sequence.bias.shape[1], : sequence.bias.shape[2]]
+                self.arrays["bias"][at] = encoded(sequence.bias, self.problem.format)
         for name, starts in zip(("starts_q", "starts_k"), self.problem.starts, strict=True):
             self.arrays[name] = np.array(starts, np.int32)
 
@@ -202,26 +202,30 @@ class Memory:
         self.arrays[name] = encoded(wide, self.problem.format)
 
     def arguments(self, instance: Instance) -> dict[str, Any]:
-        """Return what a kernel is handed over."""
-        found = self.values()
-        return {one.name: found[one.name] for one in instance.arguments}
+        """Return the values of a kernel's arguments."""
+        values = self.values()
+        return {argument.name: values[argument.name] for argument in instance.arguments}
 
     def values(self) -> dict[str, Any]:
-        """Return what any of the kernels is handed over."""
+        """Return the values of all arguments of all kernels."""
         problem = self.problem
         rows, columns = problem.lengths[0]
-        drop = problem.attention.dropout or KeptByWord(0.0)
-        assert isinstance(drop, KeptByWord)
+        drop = problem.attention.dropout or WordDropout(0.0)
+        assert isinstance(drop, WordDropout)
         found: dict[str, Any] = dict(self.arrays)
         for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
             row, head, _ = (size // 2 for size in self.arrays[name].strides)
             length = columns if name in ("k", "v", "dk", "dv") else rows
             batch = 0 if problem.varlen else length * row
             found |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row": row}
-        of_bias, head, row = 0 if problem.varlen else rows, *self.arrays["bias"].shape[1:]
+        bias_rows, head, row = 0 if problem.varlen else rows, *self.arrays["bias"].shape[1:]
         for name in ("bias", "dbias"):
-            across = 0 if problem.bias == "all" and name == "bias" else head * row
-            found |= {f"{name}_batch": of_bias * row, f"{name}_head": across, f"{name}_row": row}
+            head_stride = 0 if problem.bias == "all" and name == "bias" else head * row
+            found |= {
+                f"{name}_batch": bias_rows * row,
+                f"{name}_head": head_stride,
+                f"{name}_row": row,
+            }
         total = self.arrays["lse"].shape[1]
         found |= {"lse_batch": 0 if problem.varlen else rows, "lse_head": total}
         found |= {"rows": rows, "columns": columns, "group": problem.heads // problem.heads_k}
@@ -231,7 +235,7 @@ class Memory:
         return found
 
     def value(self, name: str, sequence: int) -> F64:
-        """Return a result of a sequence; gaps must be as they were."""
+        """Return a result of a sequence; check that gaps are unchanged."""
         positions = self.problem.starts[name in ("dk", "dv")]
         at = slice(positions[sequence], positions[sequence + 1])
         if name == "lse":
@@ -255,7 +259,7 @@ def _launch(memory: Memory, run: Run, function: str, arch: str) -> None:
 
 
 def check(problem: TritonCase, run: Run, backward: bool = True, arch: str = "gfx942") -> None:
-    """Run forward, and backward, and hold each result against float64."""
+    """Run forward, and backward on request, and compare each result with float64."""
     memory = Memory(problem)
     _launch(memory, run, "attention_forward", arch)
     check_forward(memory)
@@ -266,40 +270,41 @@ def check(problem: TritonCase, run: Run, backward: bool = True, arch: str = "gfx
 
 
 def check_forward(memory: Memory) -> None:
-    """Hold what a forward left against float64."""
+    """Compare the results of a forward with float64."""
     problem = memory.problem
-    for number, (of, _) in enumerate(problem.tensors):
-        exact = forward(problem.attention, of)
-        of_o, of_lse = forward_limits(problem.attention, of, problem.arithmetic)
-        _compare("o", memory.value("o", number), exact.o, of_o)
-        _compare("lse", memory.value("lse", number), exact.lse, of_lse)
+    for number, (sequence, _) in enumerate(problem.tensors):
+        exact = forward(problem.attention, sequence)
+        o_limit, lse_limit = forward_limits(problem.attention, sequence, problem.arithmetic)
+        _compare("o", memory.value("o", number), exact.o, o_limit)
+        _compare("lse", memory.value("lse", number), exact.lse, lse_limit)
 
 
 def check_backward(memory: Memory) -> None:
-    """Hold what a backward left against float64."""
+    """Compare the results of a backward with float64."""
     problem = memory.problem
-    for number, (of, do) in enumerate(problem.tensors):
+    for number, (sequence, do) in enumerate(problem.tensors):
         o, lse = memory.value("o", number), memory.value("lse", number)
-        right = exact_backward(problem.attention, of, do, o, lse)
-        steps = gradients(problem.attention, of, do, o, lse)
+        expected = exact_backward(problem.attention, sequence, do, o, lse)
+        steps = gradients(problem.attention, sequence, do, o, lse)
         limits = backward_limits(steps, o, lse, problem.arithmetic)
         for name in ("dq", "dk", "dv", "dbias"):
             if name == "dbias" and problem.bias == "no":
                 continue
-            value, limit = getattr(right, name), limits[name]
+            value, limit = getattr(expected, name), limits[name]
             if name in ("dk", "dv"):
-                value, limit = (summed_up(one, problem.heads_k) for one in (value, limit))
+                value, limit = (summed_up(x, problem.heads_k) for x in (value, limit))
             _compare(name, memory.value(name, number), value, limit)
 
 
-def _compare(name: str, found: F64, right: F64, limit: F64) -> None:
-    same = np.isneginf(found) & np.isneginf(right)
+def _compare(name: str, result: F64, expected: F64, limit: F64) -> None:
+    both_infinite = np.isneginf(result) & np.isneginf(expected)
     with np.errstate(invalid="ignore"):
-        error = np.where(same, 0.0, np.abs(found - right))
-    wrong = ~(error <= np.where(same, 0.0, limit))
+        error = np.where(both_infinite, 0.0, np.abs(result - expected))
+    wrong = ~(error <= np.where(both_infinite, 0.0, limit))
     if wrong.any():
-        at = tuple(int(place[0]) for place in np.nonzero(wrong))
+        at = tuple(int(indices[0]) for indices in np.nonzero(wrong))
         raise AssertionError(
-            f"{name}{list(at)} is {found[at]}, should be {right[at]}, off by at most {limit[at]};"
+            f"{name}{list(at)} is {result[at]}, should be {expected[at]},"
+            f" off by at most {limit[at]};"
             f" {int(wrong.sum())} of {wrong.size}"
         )

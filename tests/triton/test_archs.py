@@ -1,4 +1,4 @@
-"""Attention's kernels compile for every arch, data type and head dimension that docs name."""
+"""Attention kernels compile for every documented arch, data type and head dimension."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PROBLEMS = {
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("function", SOURCES)
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_it_compiles(name: str, function: str, arch: str) -> None:
-    """Prevents: a kernel that a new Triton, or an arch, refuses; more LDS than there is."""
+def test_kernel_compiles(name: str, function: str, arch: str) -> None:
+    """Prevents: Triton rejects a kernel for an arch, or a kernel exceeds the LDS."""
     instance = PROBLEMS[name].instance(function, arch)
-    made = compile_instance(instance, SOURCES[function], function)
-    assert made.launch["arch"] == arch
-    assert made.launch["shared"] <= 64 * 1024
-    assert made.launch["global_scratch_size"] == 0
+    compiled = compile_instance(instance, SOURCES[function], function)
+    assert compiled.launch["arch"] == arch
+    assert compiled.launch["shared"] <= 64 * 1024
+    assert compiled.launch["global_scratch_size"] == 0

@@ -1,4 +1,4 @@
-"""The bundle of a manifest with kernels in Triton alone: what is in it, and that it suffices."""
+"""The bundle of a manifest with only Triton kernels: its files, and their use by programs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ RECORD: dict[str, Any] = json.loads((BUNDLE / "manifest.json").read_text(encodin
 PACKS = ["lib/qola_triton-gfx942.qpack", "lib/qola_triton-gfx950.qpack"]
 
 
-def test_what_is_in_it() -> None:
-    """Prevents: a bundle without packs or headers; parts of AITER, which has no part in it."""
+def test_files_of_the_bundle() -> None:
+    """Prevents: a bundle lacks packs or headers, or contains files of AITER."""
     found = {path.relative_to(BUNDLE).as_posix() for path in BUNDLE.rglob("*") if path.is_file()}
     package = {f"lib/cmake/qola/qola-{name}.cmake" for name in ("config", "targets", "triton")}
     assert found == {
@@ -49,8 +49,8 @@ def test_what_is_in_it() -> None:
     }
 
 
-def test_its_record() -> None:
-    """Prevents: a manifest.json that its readers cannot read, or that names other kernels."""
+def test_manifest_json_of_the_bundle() -> None:
+    """Prevents: readers reject manifest.json, or it names other kernels."""
     schema = json.loads((ROOT / "qola/bundle/manifest.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(RECORD)
     (module,) = RECORD["modules"]
@@ -65,27 +65,27 @@ def test_its_record() -> None:
     assert all(symbol.startswith("qola_triton_") for symbol in module["symbols"])
 
 
-def test_a_wheel_has_the_same() -> None:
-    """Prevents: a wheel without packs, or a library that its platform does not have."""
+def test_wheel_has_library_packs_and_header() -> None:
+    """Prevents: a wheel lacks packs, or does not declare a library that its platform lacks."""
     with zipfile.ZipFile(WHEEL) as wheel:
         packed = {name.partition("/")[2] for name in wheel.namelist()}
         (metadata,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
-        told = wheel.read(metadata).decode()
+        metadata_text = wheel.read(metadata).decode()
     assert {*PACKS, "lib/qola_triton.so", "include/qola_triton.h"} <= packed
-    assert "Requires-External: libamdhip64.so.7" in told
+    assert "Requires-External: libamdhip64.so.7" in metadata_text
 
 
 def run(program: Path, arch: str, directory: Path) -> tuple[str, list[str]]:
-    """Run a program; return what it prints and launches."""
+    """Run a program; return its output and launched kernels."""
     log = directory / "log"
     log.unlink(missing_ok=True)
-    done = FakeHip(FAKE, arch).run([program], log)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, [launch.kernel for launch in read_log(log)]
+    result = FakeHip(FAKE, arch).run([program], log)
+    assert result.returncode == 0, result.stderr
+    return result.stdout, [launch.kernel for launch in read_log(log)]
 
 
-def test_a_program_finds_links_and_launches(tmp_path: Path) -> None:
-    """Prevents: a target that does not link; packs left behind where a program is installed."""
+def test_program_links_and_launches(tmp_path: Path) -> None:
+    """Prevents: a target does not link, or an installed program lacks its packs."""
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
     options = (
@@ -108,15 +108,15 @@ def test_a_program_finds_links_and_launches(tmp_path: Path) -> None:
     assert run(installed, "gfx942", tmp_path)[0] == "0 \n"
 
 
-def test_archs_that_it_is_not_for(tmp_path: Path) -> None:
-    """Prevents: a package found for an arch that it has no kernel for."""
+def test_archs_without_kernels(tmp_path: Path) -> None:
+    """Prevents: CMake finds the package for an arch without kernels."""
     options = (*COMPILER, f"-DCMAKE_PREFIX_PATH={BUNDLE}", "-Dqola_REQUIRED_ARCHS=gfx942;gfx1100")
-    said = fails(Project(HERE / "consumer", tmp_path / "build", options).configure())
-    assert "libraries for gfx942, gfx950, and none for gfx1100" in said
+    output = fails(Project(HERE / "consumer", tmp_path / "build", options).configure())
+    assert "libraries for gfx942, gfx950, and none for gfx1100" in output
 
 
 def test_pkg_config_and_plain_c(tmp_path: Path) -> None:
-    """Prevents: a .pc file whose flags do not compile; a header that C does not take."""
+    """Prevents: flags of the .pc file do not compile, or C compilers reject the header."""
     env = {"PKG_CONFIG_LIBDIR": str(BUNDLE / "lib/pkgconfig")}
     flags = subprocess.run(
         [PKGCONF, "--cflags", "--libs", "qola-triton"],

@@ -1,4 +1,4 @@
-"""Kernels as they are compiled, run on the CPU, agree with float64."""
+"""Compiled kernels, run on the CPU, agree with float64."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ PROBLEMS = {
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
-    """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
+    """Prevents: the compiler or its arguments turn a correct source into a wrong kernel."""
     device = Emulated()
     check(replace(PROBLEMS[name]), device.run, backward=True, arch=arch)
 
 
 def test_both_engines_agree() -> None:
-    """Prevents: kernels in waves of 32 lanes whose results depend on the engine that runs them."""
-    found = []
+    """Prevents: results of kernels with waves of 32 lanes depend on the emulator's engine."""
+    results = []
     for reference in (False, True):
         device = Emulated(reference)
         check(replace(PROBLEMS["plain"]), device.run, backward=False, arch="gfx1100")
-        found.append(device.written())
-    assert found[0] == found[1]
+        results.append(device.results())
+    assert results[0] == results[1]

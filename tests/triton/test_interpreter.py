@@ -1,4 +1,4 @@
-"""Kernels on Triton's own interpreter agree with float64, forward and backward."""
+"""Kernels on Triton's interpreter agree with float64, forward and backward."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_kernels_agree_with_float64(name: str, dtype: str) -> None:
-    """Prevents: wrong masks, strides, heads, edges of tiles or dropout in a kernel's source."""
+    """Prevents: a kernel's source has wrong masks, strides, heads, tile edges or dropout."""
     problem = PROBLEMS[name]
-    # The interpreter cuts float32 off to get bf16.
+    # The interpreter truncates float32 to bf16.
     rounding: Rounding = "toward_zero" if dtype == "bf16" else "nearest_even"
     check(replace(problem, dtype=dtype, rounding=rounding), run)

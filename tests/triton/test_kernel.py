@@ -1,4 +1,4 @@
-"""Kernels as they are declared: their compiles, their arguments, and what is refused."""
+"""Declarations of kernels: their instances, their arguments, and rejected declarations."""
 
 from __future__ import annotations
 
@@ -32,57 +32,57 @@ def kernel(
     return Kernel("scale", "kernels.py", text, function, choices, archs, types)
 
 
-def test_the_matrix() -> None:
-    """Prevents: a combination of choices that is compiled twice, or never."""
+def test_instances_of_all_combinations() -> None:
+    """Prevents: a combination of constexprs is compiled twice, or never."""
     found = expand(kernel())
-    assert [one.name for one in found] == sorted(
+    assert [instance.name for instance in found] == sorted(
         f"scale-BLOCK_{block}-dtype_{dtype}-num_warps_4-{arch}"
         for block in ("64", "128")
         for dtype in ("fp16", "bf16")
         for arch in ("gfx942", "gfx1100")
     )
-    one = next(one for one in found if "BLOCK_128-dtype_bf16-num_warps_4-gfx1100" in one.name)
-    assert one.arguments == (
+    instance = next(i for i in found if "BLOCK_128-dtype_bf16-num_warps_4-gfx1100" in i.name)
+    assert instance.arguments == (
         Argument("x", "*bf16", 16),
         Argument("y", "*bf16", 1),
         Argument("n", "i32", 1),
         Argument("by", "fp32", 1),
     )
-    assert one.constants == {"BLOCK": "128"}
-    assert one.options == {**OPTIONS, "num_warps": 4}
-    assert one.choices_text() == "gfx1100 BLOCK=128 dtype=bf16 num_warps=4"
+    assert instance.constants == {"BLOCK": "128"}
+    assert instance.options == {**OPTIONS, "num_warps": 4}
+    assert instance.choices_text() == "gfx1100 BLOCK=128 dtype=bf16 num_warps=4"
 
 
-def test_parameters_that_are_always_the_same() -> None:
-    """Prevents: an argument that the code object does not read, or a value that it is without."""
-    (one,) = expand(
+def test_parameters_with_fixed_values() -> None:
+    """Prevents: an argument that the code object does not read, or a missing constant."""
+    (instance,) = expand(
         kernel(
             {"dtype": ("fp16",), "BLOCK": ("64",)},
             ("gfx942",),
             {"n": "={BLOCK}", "y": "=0", "by": "=1.5"},
         )
     )
-    assert one.arguments == (Argument("x", "*fp16", 16),)
-    assert one.constants == {"BLOCK": "64", "n": "64", "y": "0", "by": "1.5"}
-    assert one.name == "scale-BLOCK_64-dtype_fp16-gfx942"
-    # A constant that has one value need not be in names.
-    (one,) = expand(
+    assert instance.arguments == (Argument("x", "*fp16", 16),)
+    assert instance.constants == {"BLOCK": "64", "n": "64", "y": "0", "by": "1.5"}
+    assert instance.name == "scale-BLOCK_64-dtype_fp16-gfx942"
+    # A constant in the signature is not part of the name.
+    (instance,) = expand(
         kernel({"dtype": ("fp16",)}, ("gfx942",), {"n": "i32", "BLOCK": "=64", "LAST": "=0"})
     )
-    assert one.constants == {"BLOCK": "64", "LAST": "0"}
-    assert one.name == "scale-dtype_fp16-gfx942"
+    assert instance.constants == {"BLOCK": "64", "LAST": "0"}
+    assert instance.name == "scale-dtype_fp16-gfx942"
 
 
-def test_one_more_value_renames_nothing() -> None:
-    """Prevents: a cache that misses all kernels because a choice got one more value."""
-    before = {one.name for one in expand(kernel())}
-    after = {one.name for one in expand(kernel({**CHOICES, "num_warps": ("4", "8")}))}
+def test_additional_value_keeps_names() -> None:
+    """Prevents: a cache misses all kernels because a constexpr got another value."""
+    before = {instance.name for instance in expand(kernel())}
+    after = {instance.name for instance in expand(kernel({**CHOICES, "num_warps": ("4", "8")}))}
     assert before < after
     assert len(after) == 2 * len(before)
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "expected"),
     [
         ({"choices": {**CHOICES, "BLOK": ("1",)}}, "choices BLOK one of BLOCK, LAST, ROUND, dtype"),
         ({"choices": {"dtype": ("fp16",)}}, "choices nothing for BLOCK"),
@@ -105,24 +105,24 @@ def test_one_more_value_renames_nothing() -> None:
         ({"choices": {**CHOICES, "BLOCK": ("1" * 200,)}}, "more than 200 characters"),
     ],
 )
-def test_what_is_refused(changed: dict[str, object], words: str) -> None:
-    """Prevents: a slip in a declaration that shows as an error of Triton, or as another kernel."""
+def test_invalid_declarations(changed: dict[str, object], expected: str) -> None:
+    """Prevents: an error in a declaration appears as an error of Triton, or as another kernel."""
     with pytest.raises(ManifestError) as caught:
         expand(kernel(**changed))  # type: ignore[arg-type]
-    told = [f"{one.place} {one.found} {one.expected}" for one in caught.value.findings]
-    assert any(words in line for line in told), told
+    lines = [f"{f.place} {f.found} {f.expected}" for f in caught.value.findings]
+    assert any(expected in line for line in lines), lines
 
 
-def test_an_expression_is_no_type() -> None:
-    """Prevents: `n: int` refused without a word of what to write."""
+def test_annotation_that_is_not_a_string() -> None:
+    """Prevents: the error for `n: int` does not suggest a valid annotation."""
     with pytest.raises(ManifestError) as caught:
         expand(kernel(text=TEXT.replace(" n,", " n: int,"), signature={}))
     (finding,) = caught.value.findings
     assert (finding.found, finding.fix[:15]) == ("no type", "annotate it, n:")
 
 
-def test_all_that_is_wrong_is_told() -> None:
-    """Prevents: a user who mends one slip after the other."""
+def test_all_errors_are_reported() -> None:
+    """Prevents: a user corrects a declaration one error per run."""
     with pytest.raises(ManifestError) as caught:
         expand(kernel({"BLOCK": (), "WRONG": ("1",)}, archs=()))
     assert len(caught.value.findings) == 4
@@ -133,4 +133,4 @@ def test_all_that_is_wrong_is_told() -> None:
 )
 def test_lanes_of_a_wave(arch: str, lanes: int) -> None:
     """Prevents: a launch with twice or half the threads."""
-    assert {one.warp_size for one in expand(kernel(archs=(arch,)))} == {lanes}
+    assert {instance.warp_size for instance in expand(kernel(archs=(arch,)))} == {lanes}

@@ -1,4 +1,4 @@
-"""One problem for three kinds of kernels: which of them serves it, in which order."""
+"""A problem for which kernels of three kinds exist: selection by the order of kinds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ CLANG, *PLACES = compiler_of(Path(os.environ["QOLA_TEST_CLANG"]).resolve().paren
 LIBRARIES = ("order_libmha_fwd.so", "order_triton.so")
 
 
-def ask(tmp_path: Path, *arguments: str, packs: bool = True) -> tuple[dict[str, str], list[str]]:
-    """Return what the program says by problem, and what it launches: triton, or another kind."""
+def run_program(
+    tmp_path: Path, *arguments: str, packs: bool = True
+) -> tuple[dict[str, str], list[str]]:
+    """Return the program's output per problem, and the launched kernels."""
     libraries = tmp_path / ("with" if packs else "without")
     program = tmp_path / "order"
     if not libraries.is_dir():
@@ -34,18 +36,18 @@ def ask(tmp_path: Path, *arguments: str, packs: bool = True) -> tuple[dict[str, 
         subprocess.run([*command, "-lamdhip64"], check=True)
     log = tmp_path / "log"
     log.unlink(missing_ok=True)
-    done = FakeHip(FAKE, "gfx950", (libraries,)).run([program, *arguments], log)
-    assert done.returncode == 0, done.stderr
-    said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    return said, [launch.kernel for launch in read_log(log)]
+    result = FakeHip(FAKE, "gfx950", (libraries,)).run([program, *arguments], log)
+    assert result.returncode == 0, result.stderr
+    output = dict(line.split(": ", 1) for line in result.stdout.splitlines())
+    return output, [launch.kernel for launch in read_log(log)]
 
 
-def test_who_serves_a_problem(tmp_path: Path) -> None:
-    """Prevents: an order that is passed over; Triton's kernels for what they compute otherwise."""
-    said, launched = ask(tmp_path)
-    kinds = {name: words.split(", ")[0] for name, words in said.items()}
+def test_kind_of_each_problem(tmp_path: Path) -> None:
+    """Prevents: the order is ignored, or Triton kernels serve problems that they do not support."""
+    output, launched = run_program(tmp_path)
+    kinds = {name: text.split(", ")[0] for name, text in output.items()}
     assert kinds == {
-        # As [order] of the manifest has it, and not the usual way.
+        # The order of [order] in the manifest, which differs from the default.
         "of_manifest": "triton",
         "usual": "assembly",
         "no_assembly": "composable_kernel",
@@ -57,22 +59,22 @@ def test_who_serves_a_problem(tmp_path: Path) -> None:
         "odd_stride": "none",
         "odd_stride_elsewhere": "composable_kernel",
         "gaps_in_lse": "none",
-        # A problem that is wrong, and not one for others.
+        # An invalid problem: no other kind is tried.
         "uneven_heads": "-6",
-        # There is no library for it but Triton's.
+        # Only Triton has a library for this direction.
         "backward": "triton",
         "shared_heads": "none",
     }
     kernel = "attention_forward-HDIM_128-VARLEN_True-dtype_bf16-gfx950"
-    assert said["of_manifest"] == f"triton, {kernel}, 0"
-    assert said["backward"].endswith(f", {4 * 4 * 300}")
+    assert output["of_manifest"] == f"triton, {kernel}, 0"
+    assert output["backward"].endswith(f", {4 * 4 * 300}")
     assert launched == []
 
 
-def test_launches_in_an_order(tmp_path: Path) -> None:
-    """Prevents: a launch by another kind than `find` says, or of memory that nobody gave."""
-    said, launched = ask(tmp_path, "launch")
-    assert said == {
+def test_launches_follow_the_order(tmp_path: Path) -> None:
+    """Prevents: a launch by another kind than `find` reports, or with missing memory."""
+    output, launched = run_program(tmp_path, "launch")
+    assert output == {
         "of_manifest": "triton",
         "usual": "assembly",
         "no_assembly": "composable_kernel",
@@ -88,9 +90,9 @@ def test_launches_in_an_order(tmp_path: Path) -> None:
     assert backward == [f"attention_backward_{part}" for part in ("delta", "dkdv", "dq")]
 
 
-def test_a_missing_pack_leaves_it_to_the_next(tmp_path: Path) -> None:
-    """Prevents: a program that fails for one kind's missing files while another serves."""
-    said, launched = ask(tmp_path, "launch", packs=False)
-    assert said["of_manifest"] == "composable_kernel"
+def test_kind_without_pack_is_skipped(tmp_path: Path) -> None:
+    """Prevents: missing files of a kind fail a program although another kind serves."""
+    output, launched = run_program(tmp_path, "launch", packs=False)
+    assert output["of_manifest"] == "composable_kernel"
     assert "ck_tile" in launched[0]
-    assert said["backward"].startswith("-4, no pack of kernels for gfx950")
+    assert output["backward"].startswith("-4, no pack of kernels for gfx950")

@@ -1,4 +1,4 @@
-"""A kernel of a user's own, whose types stand in the BUILD file."""
+"""A user's kernel; the BUILD file defines the types of its arguments."""
 
 import triton
 import triton.language as tl
