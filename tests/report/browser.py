@@ -1,4 +1,4 @@
-"""Starts the pinned headless Chromium under playwright."""
+"""Starts the pinned headless Chromium with playwright."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODE = Path(playwright.__file__).parent / "driver/node"
 
 @contextmanager
 def start_browser(script: Path, archives: Sequence[Path], directory: Path) -> Iterator[Browser]:
-    """Unpack the browser, the libraries that a minimal system lacks and a font; start it."""
+    """Unpack the browser, a font and libraries that minimal systems lack; start the browser."""
     subprocess.run([_NODE, script, directory, *archives], check=True)
     for archive in directory.glob("*.tar"):
         with tarfile.open(archive) as tar:
@@ -33,7 +33,7 @@ def start_browser(script: Path, archives: Sequence[Path], directory: Path) -> It
         yield driver.chromium.launch(
             executable_path=directory / "chromium",
             args=["--disable-gpu", "--disable-dev-shm-usage", "--no-zygote"],
-            # Its sandbox needs rights that Bazel's does not give.
+            # Chromium's sandbox needs permissions that Bazel's sandbox does not grant.
             chromium_sandbox=False,
             env={
                 "FONTCONFIG_FILE": str(directory / "fonts.conf"),

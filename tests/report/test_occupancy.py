@@ -1,4 +1,4 @@
-"""How many waves fit: the pinned compiler counts the same of kernels that take just so much."""
+"""The number of waves per SIMD: equal to the compiler's for kernels with given resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qola.arch_facts import ARCHS
 from qola.report.occupancy import LDS_GRANULE, occupancy
 
 CLANG = Path(os.environ["QOLA_TEST_CLANG"]).absolute()
-#: Vector registers, and those for matrices.
+#: (VGPRs, AGPRs) of a kernel.
 REGISTERS = [(8, 0), (64, 0), (65, 0), (96, 0), (129, 0), (168, 0), (169, 0), (256, 0), (104, 100)]
 BYTES = [0, 1000, 8192, 13056, 16384, 21000, 40000, 65536, 81920, 163840]
 WORKGROUPS = [64, 256, 512]
@@ -40,11 +40,11 @@ def source(number: int, vector: int, matrix: int, lds: int, workgroup: int) -> s
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("arch", sorted(LDS_GRANULE))
-def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
-    """Prevents: an occupancy that nobody else would work out.
+def test_waves_match_the_compiler(arch: str, tmp_path: Path) -> None:
+    """Prevents: a reported occupancy differs from the compiler's.
 
-    The compiler does not round LDS up to what the hardware gives out; where that makes a
-    difference, no more waves may be said to fit than it says.
+    The compiler does not round LDS up to the allocation granule of the hardware. If rounding
+    matters, the reported number of waves must be smaller than the compiler's.
     """
     points = [
         (*registers, lds, workgroup)
@@ -53,16 +53,16 @@ def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
     ]
     file = tmp_path / "kernels.cl"
     file.write_text("".join(source(i, *point) for i, point in enumerate(points)), "utf-8")
-    words = ["-x", "cl", "-cl-no-stdinc", "-nogpulib", "-O1", "--target=amdgcn-amd-amdhsa"]
-    words += [f"-mcpu={arch}", "-Rpass-analysis=kernel-resource-usage", "-S", "-o", "/dev/null"]
-    run = subprocess.run([CLANG, *words, file], capture_output=True, text=True, check=True)
+    options = ["-x", "cl", "-cl-no-stdinc", "-nogpulib", "-O1", "--target=amdgcn-amd-amdhsa"]
+    options += [f"-mcpu={arch}", "-Rpass-analysis=kernel-resource-usage", "-S", "-o", "/dev/null"]
+    run = subprocess.run([CLANG, *options, file], capture_output=True, text=True, check=True)
     figures = ("Name: k", "VGPRs: ", "AGPRs: ", "SIMD]: ", "block]: ")
-    shown = ".*?".join(rf"{re.escape(name)}(\d+) " for name in figures)
-    said = re.findall(shown, run.stderr, re.DOTALL)
-    assert len(said) == len(points)
+    pattern = ".*?".join(rf"{re.escape(name)}(\d+) " for name in figures)
+    reported = re.findall(pattern, run.stderr, re.DOTALL)
+    assert len(reported) == len(points)
     rounded = 0
-    for number, vector, matrix, waves, lds in (map(int, figures) for figures in said):
-        # Those for matrices begin at a multiple of four.
+    for number, vector, matrix, waves, lds in (map(int, figures) for figures in reported):
+        # AGPRs begin at a multiple of four.
         registers = -(-vector // 4) * 4 + matrix if matrix else vector
         found = occupancy(arch, registers, lds, points[number][3])
         assert found
@@ -75,8 +75,8 @@ def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
     assert rounded < len(points) / 10
 
 
-def test_the_limit_is_what_there_is_least_of() -> None:
-    """Prevents: advice to save LDS where registers are short."""
+def test_limit_is_the_scarcest_resource() -> None:
+    """Prevents: qola advises to save LDS although registers limit the occupancy."""
     limits = [
         occupancy("gfx942", registers, lds, 256)
         for registers, lds in ((128, 0), (128, 40000), (24, 0), (24, 65536))
@@ -84,6 +84,6 @@ def test_the_limit_is_what_there_is_least_of() -> None:
     assert limits == [(4, "registers"), (1, "LDS"), (8, "waves"), (1, "LDS")]
 
 
-def test_an_arch_that_is_not_known() -> None:
-    """Prevents: waves of a GPU with other rules, made up."""
+def test_unknown_arch() -> None:
+    """Prevents: qola invents an occupancy for a GPU with unknown rules."""
     assert occupancy("gfx1250", 64, 0, 256) is None

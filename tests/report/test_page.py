@@ -1,4 +1,4 @@
-"""The page of a report, as a browser shows it: of a real library, with a log of its compiles."""
+"""The page of a report in a browser: of built libraries, with a log of their compiles."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ SCRIPT = Path(os.environ["QOLA_TEST_UNPACK"]).absolute()
 BUILDERS = "constants and data"
 DATE = "2026-01-31"
 A4_LANDSCAPE = 1032
-"""Width in CSS's pixels between the margins of page.css: 273 mm at 96 to the inch."""
+"""Width between the margins of page.css, in CSS pixels: 273 mm at 96 pixels per inch."""
 
 
-def log_of(plan: Plan) -> str:
-    """An execution log of a build: every third compile from the disk cache."""
+def make_log(plan: Plan) -> str:
+    """Return an execution log of a build: every third compile is a hit of the disk cache."""
     names = [batch.name for batch in plan.batches]
     entries = [
         {
             "commandArgs": ["clang++"],
             "mnemonic": "QolaCompile",
-            # 9.1, 9.5, 9.25, 9.125: texts, and numbers behind the point, are in another order.
+            # 9.1, 9.5, 9.25, 9.125: sorting as text or by the digits after the point differs.
             "metrics": {
                 "totalTime": f"9.{5**number}s",
                 "startTime": f"{DATE}T10:11:1{number % 9}Z",
@@ -54,14 +54,14 @@ def log_of(plan: Plan) -> str:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page that compares a build with an earlier one of less."""
+    """A page that compares a build with an earlier, smaller build."""
     directory = tmp_path_factory.mktemp("report")
     plan = Plan.from_json(PLAN.read_text("utf-8"))
-    (directory / "log.json").write_text(log_of(plan), "utf-8")
-    words = ["report", "--plan", str(PLAN), "--output"]
-    assert main([*words, "old.html", LIBRARIES[0]], {}, directory=directory) == 0
-    words += ["new.html", "--execution-log", "log.json", "--compare", "old.json"]
-    assert main([*words, *LIBRARIES], {}, directory=directory) == 0
+    (directory / "log.json").write_text(make_log(plan), "utf-8")
+    arguments = ["report", "--plan", str(PLAN), "--output"]
+    assert main([*arguments, "old.html", LIBRARIES[0]], {}, directory=directory) == 0
+    arguments += ["new.html", "--execution-log", "log.json", "--compare", "old.json"]
+    assert main([*arguments, *LIBRARIES], {}, directory=directory) == 0
     return directory / "new.html"
 
 
@@ -69,43 +69,43 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     names = ("chromium.br", "al2023.tar.br", "fonts.tar.br")
     archives = [CHROMIUM / name for name in names]
-    with start_browser(SCRIPT, archives, tmp_path_factory.mktemp("browser")) as started:
-        yield started
+    with start_browser(SCRIPT, archives, tmp_path_factory.mktemp("browser")) as running:
+        yield running
 
 
 @pytest.fixture
 def page(browser: Browser, report: Path) -> Iterator[Page]:
-    """The report on a new page; its console must stay empty."""
+    """The report on a new page; its console must remain empty."""
     opened = browser.new_page(viewport={"width": 1400, "height": 1000})
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    messages: list[str] = []
+    opened.on("console", lambda message: messages.append(message.text))
+    opened.on("pageerror", lambda error: messages.append(str(error)))
     opened.goto(report.as_uri())
     yield opened
     opened.close()
-    assert complaints == []
+    assert messages == []
 
 
 def shades(png: bytes) -> int:
-    """Count the different bytes of the pixels: few in an empty picture, most in text."""
+    """Count the distinct byte values of the pixels: few in an empty picture, many with text."""
     data = b"".join(re.findall(rb"IDAT(.*?).{4}.{4}(?=IDAT|IEND)", png, re.DOTALL))
     return len(set(zlib.decompressobj().decompress(data)))
 
 
 def column(page: Page, table: str, name: str) -> tuple[str, list[str]]:
-    """Return an expression for the head of a column, and the values of its cells."""
+    """Return a JavaScript expression for a column's head, and the values of its cells."""
     head = (
         f"[...document.querySelectorAll('#{table} thead th')].find(h => h.textContent == '{name}')"
     )
-    found: list[str] = page.evaluate(
+    values: list[str] = page.evaluate(
         f"(h => [...document.querySelectorAll('#{table} tbody tr')].map(r => r.cells[h.cellIndex])"
         f".map(c => c.dataset.value ?? c.textContent))({head})"
     )
-    return head, found
+    return head, values
 
 
-def test_the_page_is_visible(page: Page) -> None:
-    """Prevents: a page that stays empty, and a check that would not notice."""
+def test_page_is_visible(page: Page) -> None:
+    """Prevents: the page is empty, and the other tests do not detect it."""
     light = page.screenshot()
     page.emulate_media(color_scheme="dark")
     dark = page.screenshot()
@@ -116,8 +116,8 @@ def test_the_page_is_visible(page: Page) -> None:
     assert shades(page.screenshot()) < 10
 
 
-def test_the_page_loads_nothing_else(page: Page, report: Path) -> None:
-    """Prevents: an error in the console, or a font, script or style from elsewhere."""
+def test_page_loads_no_other_files(page: Page, report: Path) -> None:
+    """Prevents: console errors, or requests for fonts, scripts or styles from other servers."""
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.reload()
@@ -133,7 +133,7 @@ def test_the_page_loads_nothing_else(page: Page, report: Path) -> None:
     ],
 )
 def test_numbers_are_sorted_as_numbers(page: Page, table: str, name: str) -> None:
-    """Prevents: 9 behind 10, a click that does nothing, rows that are lost."""
+    """Prevents: 9 is sorted after 10, a click has no effect, or rows disappear."""
     head, before = column(page, table, name)
     assert len(set(before)) > 1
     for order, down in (("ascending", False), ("descending", True)):
@@ -144,8 +144,8 @@ def test_numbers_are_sorted_as_numbers(page: Page, table: str, name: str) -> Non
     assert page.evaluate(f"document.querySelectorAll('#{table} [aria-sort]').length") == 1
 
 
-def test_the_keyboard_sorts_too(page: Page) -> None:
-    """Prevents: heads that only a mouse can press."""
+def test_keyboard_sorts(page: Page) -> None:
+    """Prevents: only a mouse can sort a table."""
     head, before = column(page, "kernels-table", "kernel instance")
     page.evaluate(f"{head}.querySelector('button').focus()")
     page.keyboard.press("Enter")
@@ -155,8 +155,8 @@ def test_the_keyboard_sorts_too(page: Page) -> None:
     assert page.evaluate(f"{head}.getAttribute('aria-sort')") == "ascending"
 
 
-def test_a_filter_finds_rows(page: Page) -> None:
-    """Prevents: a field that hides what it should find, or nothing."""
+def test_filter_shows_matching_rows(page: Page) -> None:
+    """Prevents: a filter hides matching rows, or hides no rows."""
     page.evaluate("document.querySelector('input[data-table=kernels-table]').focus()")
     page.keyboard.insert_text("GFX950 dq_dk")
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
@@ -166,45 +166,45 @@ def test_a_filter_finds_rows(page: Page) -> None:
     assert page.evaluate("document.querySelectorAll('.filter output')[1].textContent") == "7 of 34"
 
 
-def test_of_many_rows_the_first_are_shown(page: Page, report: Path) -> None:
-    """Prevents: a page of thousands of kernels that a browser lays out anew at each click."""
+def test_only_first_rows_of_long_tables_are_shown(page: Page, report: Path) -> None:
+    """Prevents: a browser lays out thousands of rows again after each click."""
     data = Report.from_json(report.with_suffix(".json").read_text("utf-8"), "it")
     many = report.with_name("many.html")
     many.write_text(render(replace(data, kernels=data.kernels * 10)), "utf-8")
     page.goto(many.as_uri())
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
-    seen = f"{rows}.filter(r => r.checkVisibility()).length"
+    visible_rows = f"{rows}.filter(r => r.checkVisibility()).length"
     head, _ = column(page, "kernels-table", "VGPRs")
-    assert page.evaluate(seen) == 200
+    assert page.evaluate(visible_rows) == 200
     page.evaluate(f"{head}.querySelector('button').click()")
-    assert page.evaluate(seen) == 200
+    assert page.evaluate(visible_rows) == 200
     assert page.evaluate(f"{rows}.slice(0, 200).every(r => r.checkVisibility())"), "the first"
-    said = "document.querySelectorAll('.filter output')[1].textContent"
-    assert page.evaluate(said) == "340 of 340, 200 shown"
+    filter_text = "document.querySelectorAll('.filter output')[1].textContent"
+    assert page.evaluate(filter_text) == "340 of 340, 200 shown"
     page.emulate_media(media="print")
-    assert page.evaluate(seen) == 340
+    assert page.evaluate(visible_rows) == 340
     page.emulate_media(media="screen")
     page.evaluate("document.querySelectorAll('.filter button')[1].click()")
-    assert (page.evaluate(seen), page.evaluate(said)) == (340, "340 of 340")
+    assert (page.evaluate(visible_rows), page.evaluate(filter_text)) == (340, "340 of 340")
 
 
 def test_screen_readers_get_names(page: Page) -> None:
-    """Prevents: fields, tables and buttons that a screen reader has no name for."""
+    """Prevents: screen readers have no names for fields, tables and buttons."""
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    named: dict[str, list[str]] = {}
+    names_by_role: dict[str, list[str]] = {}
     for node in nodes:
         role = node.get("role", {}).get("value", "")
-        named.setdefault(role, []).append(node.get("name", {}).get("value", ""))
+        names_by_role.setdefault(role, []).append(node.get("name", {}).get("value", ""))
     for role in ("table", "button", "searchbox", "columnheader", "rowheader", "region", "heading"):
-        assert len(named[role]) > 1, role
-        assert all(named[role]), role
+        assert len(names_by_role[role]) > 1, role
+        assert all(names_by_role[role]), role
     assert page.evaluate("document.documentElement.lang") == "en"
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(set(ids)) == len(ids)
 
 
-def test_it_prints_well(page: Page) -> None:
-    """Prevents: columns beyond the paper's edge, a dark page, controls that nobody can press."""
+def test_printed_page(page: Page) -> None:
+    """Prevents: a printed page has cut columns, a dark background, or useless controls."""
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": A4_LANDSCAPE, "height": 700})
     right = "[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right)"
@@ -221,8 +221,8 @@ def test_it_prints_well(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_what_matters_is_seen_without_scrolling(page: Page, width: int) -> None:
-    """Prevents: spills, scratch, LDS and waves beyond the edge, and a page wider than a screen."""
+def test_important_columns_are_visible_without_scrolling(page: Page, width: int) -> None:
+    """Prevents: spills, scratch, LDS or waves are off-screen, or the page is too wide."""
     page.set_viewport_size({"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
@@ -238,13 +238,13 @@ def test_what_matters_is_seen_without_scrolling(page: Page, width: int) -> None:
         assert all(0 <= left < right - 10 for left, right in edges), name
         assert max(right for _, right in edges) <= width, name
         if width < 800:
-            # No head is above a card's values.
+            # Cards show the column's name in front of each value.
             label = page.evaluate(f"getComputedStyle({cells}[0], '::before').content")
             assert label == ("none" if name == "kernel instance" else f'"{name}"')
 
 
 def test_names_are_short_and_unfold(page: Page) -> None:
-    """Prevents: names of four lines, and short ones of which nobody learns the whole."""
+    """Prevents: names fill four lines, or the full name of a kernel is not available."""
     page.set_viewport_size({"width": 1280, "height": 1000})
     names = "[...document.querySelectorAll('#kernels-table summary')]"
     line = "parseFloat(getComputedStyle(n).lineHeight)"
@@ -252,15 +252,15 @@ def test_names_are_short_and_unfold(page: Page) -> None:
     assert len(lines) == 34
     assert max(lines) < 2.5
     row = "document.querySelector('#kernels-table tbody th')"
-    whole = [kernel.name for kernel in Plan.from_json(PLAN.read_text("utf-8")).kernels]
-    assert not any(name in page.evaluate(f"{row}.innerText") for name in whole)
+    full_names = [kernel.name for kernel in Plan.from_json(PLAN.read_text("utf-8")).kernels]
+    assert not any(name in page.evaluate(f"{row}.innerText") for name in full_names)
     page.evaluate(f"{row}.querySelector('summary').click()")
-    assert page.evaluate(f"{row}.innerText").splitlines()[1] in whole
+    assert page.evaluate(f"{row}.innerText").splitlines()[1] in full_names
     assert page.evaluate(f"{row}.getBoundingClientRect().width") < 400
 
 
-def test_the_head_has_date_compiler_manifest_and_command(page: Page) -> None:
-    """Prevents: a page that does not say which build it is of."""
+def test_head_has_date_compiler_manifest_and_command(page: Page) -> None:
+    """Prevents: a page does not identify its build."""
     rows = "[...document.querySelectorAll('.details dt')]"
     found = dict(page.evaluate(f"{rows}.map(t => [t.textContent, t.nextSibling.textContent])"))
     assert found["Date"] == f"{DATE} 10:11:10 UTC"
@@ -271,7 +271,7 @@ def test_the_head_has_date_compiler_manifest_and_command(page: Page) -> None:
 
 
 def test_every_byte_of_a_library_has_a_part(report: Path) -> None:
-    """Prevents: two thirds of a library that the page does not explain."""
+    """Prevents: the page does not explain two thirds of a library's size."""
     for library in json.loads(report.with_suffix(".json").read_text("utf-8"))["libraries"]:
         parts = {part["what"]: part["bytes"] for part in library["parts"]}
         assert sum(parts.values()) == library["bytes"]
@@ -280,8 +280,8 @@ def test_every_byte_of_a_library_has_a_part(report: Path) -> None:
         assert min(parts[what] for what in ("host code", "unwind tables", BUILDERS)) > 10_000
 
 
-def test_the_page_of_health(browser: Browser, tmp_path: Path) -> None:
-    """Prevents: a page of kernel health wider than the screen, or whose rows do not sort."""
+def test_page_of_kernel_health(browser: Browser, tmp_path: Path) -> None:
+    """Prevents: the page of kernel health is wider than the screen, or does not sort its rows."""
     kernel = KernelHealth(
         "hsa/gfx950/a.co", "gfx950", "1", "a", 9, 64, 0, 8, 0, 0, 0, 0, 256, 8, ""
     )
@@ -293,8 +293,8 @@ def test_the_page_of_health(browser: Browser, tmp_path: Path) -> None:
     trees = (before, after)
     file.write_text(render_health(HealthReport(trees, compare_trees(trees))), encoding="utf-8")
     opened = browser.new_page(viewport={"width": 400, "height": 800})
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
+    messages: list[str] = []
+    opened.on("console", lambda message: messages.append(message.text))
     opened.goto(file.as_uri())
     assert shades(opened.screenshot()) > 100
     assert opened.evaluate("document.documentElement.scrollWidth") <= 400
@@ -307,4 +307,4 @@ def test_the_page_of_health(browser: Browser, tmp_path: Path) -> None:
     _, kinds = column(opened, "differences-table", "difference")
     assert kinds == ["fails now"]
     opened.close()
-    assert complaints == []
+    assert messages == []

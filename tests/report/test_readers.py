@@ -1,4 +1,4 @@
-"""Readers of ELF, MessagePack and logs: as packages that are made for it, and on broken files."""
+"""Readers of ELF, MessagePack and logs: against established packages, and on broken files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.log_entries import entry, file, spawns, text_of
 
 
 def c_library() -> Path:
-    """The C library of this process."""
+    """Return the path of this process's C library."""
     lines = Path("/proc/self/maps").read_text("ascii").splitlines()
     return next(Path(line.split()[-1]) for line in lines if "/libc.so" in line)
 
 
-def test_symbols_are_those_of_pyelftools() -> None:
-    """Prevents: symbols of another table, an address that is off by a section."""
+def test_symbols_match_pyelftools() -> None:
+    """Prevents: symbols of another table, or an address with a wrong section offset."""
     data = c_library().read_bytes()
     elf, expected = Elf(data), ELFFile(BytesIO(data))
     table: Any = expected.get_section_by_name(".dynsym")
@@ -38,15 +38,15 @@ def test_symbols_are_those_of_pyelftools() -> None:
     assert list(elf.symbols(".nowhere")) == []
 
 
-def test_a_library_without_kernels() -> None:
-    """Prevents: a lazy library, or one of assembly kernels alone, called broken."""
+def test_library_without_kernels() -> None:
+    """Prevents: a lazy library, or a library of only assembly kernels, counts as broken."""
     found = read_library(c_library())
     assert (found.units, found.assembly) == ({}, ())
     assert found.size == c_library().stat().st_size
 
 
-def test_the_parts_of_a_library() -> None:
-    """Prevents: bytes of a library that no part has, or two, or that count for another."""
+def test_parts_of_a_library() -> None:
+    """Prevents: bytes of a library are in no part, in two parts, or in a wrong part."""
     found = read_library(c_library())
     parts = {part.what: part.bytes for part in found.parts}
     assert sum(parts.values()) == found.size
@@ -62,8 +62,8 @@ def test_the_parts_of_a_library() -> None:
     assert parts["headers and padding"] >= 64
 
 
-def test_a_bundle_states_its_time(tmp_path: Path) -> None:
-    """Prevents: a report without a date, or a traceback for another manifest.json."""
+def test_date_of_a_bundle(tmp_path: Path) -> None:
+    """Prevents: a report lacks its date, or an invalid manifest.json causes a traceback."""
     assert read_date(tmp_path) == ""
     path = tmp_path / "manifest.json"
     for text, date in (
@@ -88,8 +88,8 @@ def test_a_bundle_states_its_time(tmp_path: Path) -> None:
         assert raised.value.findings[0].fix == fix
 
 
-def test_where_libraries_are(tmp_path: Path) -> None:
-    """Prevents: a bundle whose lib/ is not looked into."""
+def test_libraries_of_a_bundle(tmp_path: Path) -> None:
+    """Prevents: qola does not search lib/ of a bundle."""
     (tmp_path / "lib/cmake").mkdir(parents=True)
     with pytest.raises(ReportError, match="a directory without libraries"):
         libraries_in(tmp_path)
@@ -100,42 +100,42 @@ def test_where_libraries_are(tmp_path: Path) -> None:
     assert libraries_in(tmp_path / "no.so") == [tmp_path / "no.so"]
 
 
-def logged(name: str, took: str, **changed: Any) -> dict[str, Any]:
-    """An entry of a compile."""
+def log_entry(name: str, total_time: str, **changes: Any) -> dict[str, Any]:
+    """Return a log entry of a compile."""
     output = file(f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o", "o", 7)
-    own = {"mnemonic": "QolaCompile", "metrics": {"totalTime": took}}
-    return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c", 10)], [output], **own | changed)
+    fields = {"mnemonic": "QolaCompile", "metrics": {"totalTime": total_time}}
+    return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c", 10)], [output], **fields | changes)
 
 
 def test_entries_of_a_log() -> None:
-    """Prevents: a log read as one document, a field of another entry, waiting counted as work."""
+    """Prevents: a log is read as a single document, or waiting time counts as compile time."""
     properties = {"properties": [{"name": "OSFamily", "value": "linux"}]}
     metrics = {"totalTime": "20.5s", "queueTime": "0.5s"}
     first, second = spawns(
-        logged("a", "1s", platform=properties, metrics=metrics),
-        logged("b", "0s", runner="disk cache hit", platform=None),
+        log_entry("a", "1s", platform=properties, metrics=metrics),
+        log_entry("b", "0s", runner="disk cache hit", platform=None),
     )
     assert (first.label, first.runner, second.runner) == ("@@k//fwd:a", "local", "disk cache hit")
     assert (first.properties, second.properties) == ({"OSFamily": "linux"}, {})
     assert (first.inputs, first.name) == ((LoggedFile("a.cpp", "c", 10),), "a")
     assert (first.seconds, second.seconds) == (20.0, 0.0)
     with pytest.raises(ValueError, match="'1200' is not a duration"):
-        spawns(logged("a", "1200"))
-    lines = text_of(logged("a", "1s"), logged("b", "1s"))[:-100].splitlines(keepends=True)
+        spawns(log_entry("a", "1200"))
+    lines = text_of(log_entry("a", "1s"), log_entry("b", "1s"))[:-100].splitlines(keepends=True)
     with pytest.raises(ValueError, match="ends within an entry"):
         list(parse_spawns(lines))
 
 
-def test_what_a_log_says_of_compiles() -> None:
-    """Prevents: a link taken for a compile, or an action that failed for the one that counts."""
+def test_compiles_of_a_log() -> None:
+    """Prevents: a link counts as a compile, or a failed action hides the successful action."""
     found = spawns(
-        logged("a", "2.5s", runner="linux-sandbox"),
-        logged("a", "1s", runner="remote"),
-        logged("b", "0.25s", runner="disk cache hit"),
-        logged("c", "1.125s", runner="remote cache hit"),
-        logged("d", "60s", runner="remote"),
-        logged("e", "5s", exitCode=1),
-        logged("f", "5s", mnemonic="CppLink"),
+        log_entry("a", "2.5s", runner="linux-sandbox"),
+        log_entry("a", "1s", runner="remote"),
+        log_entry("b", "0.25s", runner="disk cache hit"),
+        log_entry("c", "1.125s", runner="remote cache hit"),
+        log_entry("d", "60s", runner="remote"),
+        log_entry("e", "5s", exitCode=1),
+        log_entry("f", "5s", mnemonic="CppLink"),
     )
     assert summarize_log(found).compiles == {
         "a": Compile(2.5, "compiled"),
@@ -145,19 +145,19 @@ def test_what_a_log_says_of_compiles() -> None:
     }
 
 
-def test_a_log_says_when_it_began() -> None:
-    """Prevents: a report without a date, or with that of an action in the middle."""
+def test_start_time_of_a_log() -> None:
+    """Prevents: a report lacks its date, or shows the date of a later action."""
     times = ["2026-01-31T23:59:59.5Z", "2026-01-31T09:00:00.123456789Z", "2026-02-01T00:00:00Z"]
-    entries = [logged("a", "1s", metrics={"startTime": time}) for time in times]
-    found = spawns(*entries, logged("b", "1s"))
+    entries = [log_entry("a", "1s", metrics={"startTime": time}) for time in times]
+    found = spawns(*entries, log_entry("b", "1s"))
     assert summarize_log(found).start == "2026-01-31T09:00:00Z"
     assert summarize_log(()).start == ""
     with pytest.raises(ValueError, match="'tomorrow' is not a UTC time"):
-        spawns(logged("a", "1s", metrics={"startTime": "tomorrow"}))
+        spawns(log_entry("a", "1s", metrics={"startTime": "tomorrow"}))
 
 
-def test_other_files_are_errors(tmp_path: Path) -> None:
-    """Prevents: a traceback for a file that is not there, or is another one."""
+def test_missing_and_invalid_files_are_errors(tmp_path: Path) -> None:
+    """Prevents: a missing or invalid file causes a traceback."""
     path = tmp_path / "it"
     for read in (read_log, read_plan, read_library):
         with pytest.raises(ReportError, match="No such file"):
@@ -171,7 +171,7 @@ def test_other_files_are_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("arguments", "found"),
     [
         (["--output", "it.htm", "x.so"], "fix       --output it.html"),
         (["--output", "it.html", "x.so"], "error: {}/x.so\n  found     No such file"),
@@ -179,16 +179,16 @@ def test_other_files_are_errors(tmp_path: Path) -> None:
         (["--output", "it.html", "x.so", "--compare", "y.json"], "y.json"),
     ],
 )
-def test_the_command_says_what_is_wrong(
-    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_errors_of_the_command(
+    arguments: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: a page that is half written, or an error that does not say which file."""
-    assert main(["report", *words], {}, directory=tmp_path) == 1
+    """Prevents: a partly written page, or an error that does not name the file."""
+    assert main(["report", *arguments], {}, directory=tmp_path) == 1
     assert found.format(tmp_path) in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_packages_are_named() -> None:
+def test_missing_packages_are_reported() -> None:
     """Prevents: a traceback for an installation without the extra report."""
     program = "import sys; sys.modules['msgpack'] = None; import qola.code_object"
     command = [sys.executable, "-c", program]

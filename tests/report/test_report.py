@@ -1,4 +1,4 @@
-"""Reports of a small made-up build: its JSON, its sums, its page, and two of them compared."""
+"""Reports of a small artificial build: JSON, sums, page, and the comparison of two reports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REPORT = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "report.json"
 
 
-def test_the_json() -> None:
-    """Prevents: a key that is gone or means something else, with programs that read it."""
+def test_json() -> None:
+    """Prevents: programs that read the JSON miss a key, or a key changes its meaning."""
     expected = GOLDEN.read_text("utf-8")
     assert replace(REPORT, qola="0").to_json() == expected, f"is it meant? {GOLDEN}"
 
 
-def test_its_json_is_read_again() -> None:
-    """Prevents: a comparison with something else than what was reported."""
+def test_json_round_trip() -> None:
+    """Prevents: qola compares with other values than the report contains."""
     assert Report.from_json(REPORT.to_json(comparison={}), "it").to_json() == REPORT.to_json()
     without = make_report(None, [LIBRARY])
     assert Report.from_json(without.to_json(), "it").kernels == without.kernels
@@ -52,16 +52,16 @@ def test_its_json_is_read_again() -> None:
         ),
     ],
 )
-def test_what_is_no_report(text: str, found: str) -> None:
-    """Prevents: a traceback for a wrong file, or a comparison with half of one."""
+def test_invalid_report(text: str, found: str) -> None:
+    """Prevents: a wrong file causes a traceback, or qola compares with an incomplete report."""
     with pytest.raises(ReportError, match=re.escape(found)) as raised:
         Report.from_json(text, "old.json")
     assert raised.value.findings[0].place == "old.json"
     assert "qola report" in raised.value.findings[0].fix
 
 
-def test_names_follow_the_batchs_order() -> None:
-    """Prevents: kernels named in the plan's order, which is another than that of a batch."""
+def test_names_follow_the_order_of_the_batch() -> None:
+    """Prevents: kernels get names in the order of the plan instead of the batch."""
     assert [(kernel.name, kernel.symbol) for kernel in REPORT.kernels[:3]] == [
         ("fwd_d128_nmask", "nmask"),
         ("fwd_d128_mask", "mask"),
@@ -70,8 +70,8 @@ def test_names_follow_the_batchs_order() -> None:
     assert [kernel.name for kernel in REPORT.kernels[3:]] == ["splitkv_d128"] * 4
 
 
-def test_kernels_that_nobody_can_tell_apart() -> None:
-    """Prevents: a name guessed where instances of a batch bring different numbers of kernels."""
+def test_ambiguous_kernels_have_no_name() -> None:
+    """Prevents: qola guesses names if instances of a batch have different numbers of kernels."""
     ((batch, (found,)), *others) = LIBRARY.units.items()
     three = replace(found, kernels={**found.kernels, "third": found.kernels["mask"]})
     library = replace(LIBRARY, units={batch: (three,), **dict(others)})
@@ -79,8 +79,8 @@ def test_kernels_that_nobody_can_tell_apart() -> None:
     assert [(k.name, k.batch, k.role) for k in kernels] == [("", "fwd_bf16_2_abc", "fwd")] * 3
 
 
-def test_a_library_of_another_plan() -> None:
-    """Prevents: numbers under the names of kernels that they are not of."""
+def test_library_of_another_plan() -> None:
+    """Prevents: numbers are reported under the names of other kernels."""
     (unit, *_) = LIBRARY.units.values()
     with pytest.raises(ReportError, match="the id 123abc, which the plan of small does not"):
         make_report(PLAN, [replace(LIBRARY, units={"123abc": unit})])
@@ -88,8 +88,8 @@ def test_a_library_of_another_plan() -> None:
         make_report(PLAN, [replace(LIBRARY, file="other.so")])
 
 
-def test_a_library_alone() -> None:
-    """Prevents: a report that makes up what only a plan knows."""
+def test_report_without_a_plan() -> None:
+    """Prevents: a report without a plan invents names or counts."""
     report = make_report(None, [LIBRARY])
     assert {kernel.name for kernel in report.kernels} == {""}
     assert {batch.instances for batch in report.batches} == {None}
@@ -99,13 +99,13 @@ def test_a_library_alone() -> None:
     assert "Build of ns_libmha_fwd.so" in render(report)
 
 
-def test_the_slowest_come_first() -> None:
-    """Prevents: a list of compiles whose first ones are quick."""
+def test_slowest_compiles_come_first() -> None:
+    """Prevents: the list of slow compiles begins with fast compiles."""
     assert [batch.name for batch in slowest(REPORT)] == ["fwd_bf16_2_abc", "splitkv_d128"]
 
 
-def test_what_changed() -> None:
-    """Prevents: a kernel that got slower unseen, and one counted as new that is not."""
+def test_changes_between_reports() -> None:
+    """Prevents: a slower kernel is not reported, or an existing kernel counts as new."""
     kernels = [replace(k, vgprs=k.vgprs + (k.symbol == "odd_gfx950")) for k in REPORT.kernels[:-1]]
     kernels += [replace(REPORT.kernels[-1], waves=None), replace(REPORT.kernels[0], name="new")]
     found = compare_reports(REPORT, replace(REPORT, kernels=tuple(kernels[1:]), timed=False))
@@ -113,26 +113,29 @@ def test_what_changed() -> None:
     assert found.changes == (Change("splitkv_d128", "gfx950", "waves", 4, None),)
     assert found.totals[-1].after is None
     assert found.totals[-1].before == 30.5
-    nothing = compare_reports(REPORT, REPORT)
-    assert (nothing.added, nothing.removed, nothing.changes) == ((), (), ())
+    unchanged = compare_reports(REPORT, REPORT)
+    assert (unchanged.added, unchanged.removed, unchanged.changes) == ((), (), ())
 
 
 def test_builds_are_compared_without_a_plan() -> None:
-    """Prevents: each kernel gone and new where one of two reports does not know names."""
+    """Prevents: all kernels count as removed and added if only one report has names."""
     found = compare_reports(make_report(None, [LIBRARY]), REPORT)
     assert (found.added, found.removed, found.changes) == ((), (), ())
 
 
-def test_short_names_tell_kernels_apart() -> None:
-    """Prevents: names of 150 characters, or short ones that two kernels share."""
+def test_short_names_are_unique() -> None:
+    """Prevents: names have 150 characters, or two kernels have equal short names."""
     tile = "b128x64x32x128x16x128_r4x1x1_w32x32x16"
-    some: list[dict[str, str | int | bool]] = [
+    kernel_fields: list[dict[str, str | int | bool]] = [
         {"tile": tile, "mask": False, "dpad": 0, "bias": "no", "lse": True},
         {"tile": tile, "mask": True, "dpad": 0, "bias": "no", "lse": True},
         {"tile": tile, "mask": True, "dpad": 8, "bias": "alibi", "lse": True},
         {"tile": tile.replace("r4", "r2"), "mask": True, "dpad": 0, "bias": "no", "lse": True},
     ]
-    kernels = [replace(REPORT.kernels[0], name=f"k{n}", fields=own) for n, own in enumerate(some)]
+    kernels = [
+        replace(REPORT.kernels[0], name=f"k{n}", fields=fields)
+        for n, fields in enumerate(kernel_fields)
+    ]
     shape = "b128x64x32x128x16x128"
     assert short_names(kernels) == {
         "k0": f"{shape} r4x1x1_w32x32x16",
@@ -145,8 +148,8 @@ def test_short_names_tell_kernels_apart() -> None:
     assert short_names([replace(REPORT.kernels[0], fields={})]) == {"fwd_d128_nmask": "fwd"}
 
 
-def test_the_head_says_when_with_what_and_how() -> None:
-    """Prevents: a page that nobody can tell from last week's."""
+def test_head_has_date_compiler_and_command() -> None:
+    """Prevents: pages of different builds look alike."""
     date, command = "2026-01-31T12:00:00Z", "qola report out -m small.toml -o <new>.html"
     page = render(make_report(PLAN, [LIBRARY], date=date, command=command))
     head = page[: page.index("<main>")]
@@ -157,7 +160,7 @@ def test_the_head_says_when_with_what_and_how() -> None:
 
 
 def test_columns_without_content_are_left_out() -> None:
-    """Prevents: columns of seconds and sources where no log says them."""
+    """Prevents: the page shows columns of seconds and sources without a log."""
     for report, shown in ((REPORT, True), (make_report(PLAN, [LIBRARY]), False)):
         page = render(report)
         for table in ("batches", "kernels"):
@@ -167,7 +170,7 @@ def test_columns_without_content_are_left_out() -> None:
 
 
 class Tags(HTMLParser):
-    """Which tags a page opens and does not close."""
+    """Records the open tags, and all tags, of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,25 +178,25 @@ class Tags(HTMLParser):
         self.seen: list[str] = []
 
     def handle_starttag(self, tag: str, _attrs: object) -> None:
-        """Take a tag that opens."""
+        """Record an opened tag."""
         self.seen.append(tag)
         if tag not in ("meta", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Take a tag that closes."""
+        """Record a closed tag."""
         assert self.open.pop() == tag
 
 
-def test_a_page_is_well_formed_and_has_no_foreign_tags() -> None:
-    """Prevents: markup of a manifest or a kernel's name in the page, and tags left open."""
+def test_page_is_well_formed_and_escaped() -> None:
+    """Prevents: a page contains markup from manifests or kernel names, or unclosed tags."""
     library: Library = replace(LIBRARY, file="<script>alert(1)</script>.so")
     kernels = (replace(REPORT.kernels[0], name="<i>"), *REPORT.kernels[1:])
     libraries = make_report(None, [library]).libraries
-    named = replace(REPORT, name="<i>", libraries=libraries, kernels=kernels)
+    hostile = replace(REPORT, name="<i>", libraries=libraries, kernels=kernels)
     slower = replace(REPORT.kernels[0], name="<i>", vgprs=90)
-    before = replace(named, kernels=(slower, *named.kernels[1:-1]))
-    page = render(named, compare_reports(before, named))
+    before = replace(hostile, kernels=(slower, *hostile.kernels[1:-1]))
+    page = render(hostile, compare_reports(before, hostile))
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -205,8 +208,8 @@ def test_a_page_is_well_formed_and_has_no_foreign_tags() -> None:
     assert "http" not in re.sub(r"http-equiv", "", page)
 
 
-def test_unreachable_comes_first() -> None:
-    """Prevents: what is never called, hidden behind hundreds of rules that variants make."""
+def test_unreachable_kernels_come_first() -> None:
+    """Prevents: unreachable kernels are hidden below hundreds of other rules."""
     page = render(REPORT)
     assert page.index("unreachable: a bucket") < page.index("no variant has this hdim")
     assert "43 kernel instances of the receipts" in page

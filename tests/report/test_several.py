@@ -1,4 +1,4 @@
-"""Libraries whose sources bring several kernels each, or assembly kernels."""
+"""Libraries with several kernels per source, and libraries with assembly kernels."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"])
 
 
-def report_of(name: str) -> tuple[Plan, Report]:
+def make_report_of(name: str) -> tuple[Plan, Report]:
     libraries = [read_library(Path(path)) for path in os.environ[f"QOLA_TEST_{name}"].split()]
     plan = Plan.from_json(Path(os.environ[f"QOLA_TEST_{name}_PLAN"]).read_text("utf-8"))
     return plan, make_report(plan, libraries)
 
 
-def test_several_kernels_of_a_source_have_its_name() -> None:
-    """Prevents: kernels of a batch under the name of a neighbour, which brings as many."""
-    plan, report = report_of("SPLITKV")
+def test_kernels_of_a_source_have_its_name() -> None:
+    """Prevents: kernels of a batch get the name of another instance with equally many kernels."""
+    plan, report = make_report_of("SPLITKV")
     fields = {kernel.name: kernel.fields for kernel in plan.kernels}
     combined = [kernel for kernel in report.kernels if kernel.role == "splitkv_combine"]
-    shown = r"TileFmhaFwdSplitKVCombineTraitsILb(\d)ELb(\d)ELb(\d)ELb\dELi(\d)"
-    ways: dict[str, set[str]] = {}
+    pattern = r"TileFmhaFwdSplitKVCombineTraitsILb(\d)ELb(\d)ELb(\d)ELb\dELi(\d)"
+    splits: dict[str, set[str]] = {}
     for kernel in combined:
-        ((*padding, way),) = re.findall(shown, kernel.symbol)
-        asked = [str(int(bool(fields[kernel.name][of]))) for of in ("spad", "dvpad", "lse")]
-        assert padding == asked, kernel.name
-        ways.setdefault(kernel.name, set()).add(way)
-    assert len(ways) > 1
-    assert {len(found) for found in ways.values()} == {5}, "a power of two of splits each"
+        ((*padding, split),) = re.findall(pattern, kernel.symbol)
+        expected = [str(int(bool(fields[kernel.name][f]))) for f in ("spad", "dvpad", "lse")]
+        assert padding == expected, kernel.name
+        splits.setdefault(kernel.name, set()).add(split)
+    assert len(splits) > 1
+    assert {len(found) for found in splits.values()} == {5}, "a power of two of splits each"
     assert {batch.kernels for batch in report.batches if batch.role == "splitkv_combine"} == {
         len(combined)
     }
 
 
-def test_assembly_kernels_are_the_trees() -> None:
-    """Prevents: code objects that are not found, or found under another's key, or misread."""
-    plan, report = report_of("ASSEMBLY")
+def test_assembly_kernels_match_the_tree() -> None:
+    """Prevents: code objects are missing, have a wrong key, or are misread."""
+    plan, report = make_report_of("ASSEMBLY")
     planned = {found.key: found for module in plan.modules for found in module.code_objects}
     assert {kernel.key for kernel in report.assembly} == planned.keys()
     for kernel in report.assembly:
@@ -58,5 +58,5 @@ def test_assembly_kernels_are_the_trees() -> None:
         ):
             assert re.findall(rf"\.{name}:\s+(\d+)", notes) == [str(number)], kernel.key
     assert len(planned) > 10
-    of_library = sum(library.assembly_bytes for library in report.libraries)
-    assert of_library == sum(found.size for found in planned.values())
+    library_bytes = sum(library.assembly_bytes for library in report.libraries)
+    assert library_bytes == sum(found.size for found in planned.values())

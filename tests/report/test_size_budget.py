@@ -1,4 +1,4 @@
-"""[build] max_bytes: the budget of a library's size."""
+"""[build] max_bytes: the size budget of a library."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.report.toys import LIBRARY, PLAN
 REPORT = make_report(PLAN, [LIBRARY])
 
 
-def test_a_library_within_its_budget() -> None:
-    """Prevents: a build that fails for the last byte that it may have."""
+def test_library_within_its_budget() -> None:
+    """Prevents: a build fails although a library has exactly the permitted size."""
     check_size(REPORT, LIBRARY.size)
 
 
-def test_a_library_beyond_its_budget() -> None:
-    """Prevents: an error that does not say which kernels to leave out."""
+def test_library_beyond_its_budget() -> None:
+    """Prevents: an error does not name the kernels whose omission saves most."""
     with pytest.raises(ReportError) as raised:
         check_size(REPORT, LIBRARY.size - 1)
     (finding,) = raised.value.findings
@@ -34,21 +34,21 @@ def test_a_library_beyond_its_budget() -> None:
 
 
 def test_families_share_device_and_host_code() -> None:
-    """Prevents: savings that do not add up to the code of all kernels, or include entry points."""
+    """Prevents: reported savings differ from the code of all kernels, or include entry points."""
     parts = {part.what: part.bytes for part in LIBRARY.parts}
     total = parts["device code"] + parts["host code"] - ENTRY_BYTES
     assert sum(family_bytes(REPORT).values()) == pytest.approx(total, abs=5)
 
 
 def test_families_count_kernel_instances() -> None:
-    """Prevents: host code counted for each kernel that an instance launches."""
+    """Prevents: host code is counted per launched kernel instead of per instance."""
     sizes = family_bytes(REPORT)
     # Four launched kernels of one instance have 13,600 of 23,800 bytes of device code.
     splitkv = next(size for name, size in sizes.items() if name.startswith("splitkv"))
     assert splitkv == pytest.approx(130_000 * 4 / 7 + (150_000 - ENTRY_BYTES) / 4, abs=5)
 
 
-def test_a_library_without_kernels() -> None:
+def test_library_without_kernel_families() -> None:
     """Prevents: a crash for a library of assembly kernels, which has no families."""
     report = make_report(PLAN, [replace(LIBRARY, units={})])
     with pytest.raises(ReportError, match="400,000 bytes"):

@@ -1,4 +1,4 @@
-"""A small plan, and what could have been built of it."""
+"""A small plan, and a library that could be built from this plan."""
 
 from __future__ import annotations
 
