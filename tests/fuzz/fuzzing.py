@@ -1,4 +1,4 @@
-"""Runs a reader of foreign input on inputs that hypothesis generates, always the same ones."""
+"""Runs parsers of untrusted input on inputs that hypothesis generates, reproducibly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qola.errors import QolaError, unseen
 
 CASES = "QOLA_FUZZ_CASES"
-"""Variable: how many inputs each reader gets."""
+"""Environment variable: the number of inputs for each reader."""
 
 Input = TypeVar("Input")
 
@@ -25,15 +25,15 @@ def fuzz(
     read: Callable[[Input], object],
     refusals: tuple[type[Exception], ...] = (QolaError,),
 ) -> None:
-    """Call a reader with generated inputs; hypothesis reports the smallest one that fails.
+    """Call a reader with generated inputs; hypothesis reports the smallest failing input.
 
     Args:
-        make: makes an input from random choices, which hypothesis draws and shrinks.
-        read: raises one of `refusals` for an input that it rejects; another exception fails.
-        refusals: errors that a reader may raise, with a message that a terminal can show.
+        make: returns an input from random choices, which hypothesis samples and shrinks.
+        read: raises an exception of `refusals` for invalid input; other exceptions fail the test.
+        refusals: exceptions that a reader may raise; messages must not contain control codes.
     """
 
-    # A case takes milliseconds; the deadline is for a machine under load.
+    # A case takes milliseconds; the deadline allows for a machine under load.
     @settings(
         max_examples=int(os.environ.get(CASES, "500")),
         derandomize=True,
@@ -63,8 +63,8 @@ HOSTILE = (
 """Texts that parsers, terminals, shells or file systems interpret."""
 
 
-def mutate(rng: Random, text: str, words: tuple[str, ...] = HOSTILE) -> str:
-    """Return a text with one to eight changes: cuts, repetitions, moves and hostile words."""
+def mutate(rng: Random, text: str, insertions: tuple[str, ...] = HOSTILE) -> str:
+    """Return a text with one to eight changes: cuts, repetitions, moves and insertions."""
     for _ in range(rng.randint(1, 8)):
         begin = rng.randint(0, len(text))
         end = min(len(text), begin + rng.choice((0, 1, 1, 3, 10, 100)))
@@ -74,8 +74,8 @@ def mutate(rng: Random, text: str, words: tuple[str, ...] = HOSTILE) -> str:
             (
                 "",
                 part * rng.choice((2, 3, 50)),
-                rng.choice(words) * rng.choice((1, 1, 2, 20)),
-                part + rng.choice(words),
+                rng.choice(insertions) * rng.choice((1, 1, 2, 20)),
+                part + rng.choice(insertions),
                 part[::-1],
                 text[other : other + rng.choice((5, 50, 500))],
             )
@@ -97,18 +97,18 @@ def mutate_json(rng: Random, text: str, values: tuple[Any, ...]) -> str:
         places = _places(data)
         if not places:
             break
-        holder, key = rng.choice(places)
+        container, key = rng.choice(places)
         change = rng.choice(("delete", "repeat", "rename", "replace", "replace", "replace"))
         if change == "delete":
-            del holder[key]
-        elif change == "repeat" and isinstance(holder[key], list):
-            holder[key] *= rng.choice((0, 2, 40))
-        elif change == "rename" and isinstance(holder, dict):
-            holder[rng.choice(HOSTILE)] = holder.pop(key)
-        elif isinstance(holder[key], str) and rng.random() < 0.5:
-            holder[key] = mutate(rng, holder[key])
+            del container[key]
+        elif change == "repeat" and isinstance(container[key], list):
+            container[key] *= rng.choice((0, 2, 40))
+        elif change == "rename" and isinstance(container, dict):
+            container[rng.choice(HOSTILE)] = container.pop(key)
+        elif isinstance(container[key], str) and rng.random() < 0.5:
+            container[key] = mutate(rng, container[key])
         else:
-            holder[key] = rng.choice((*values, *HOSTILE, "gfx942"))
+            container[key] = rng.choice((*values, *HOSTILE, "gfx942"))
     return json.dumps(data)
 
 

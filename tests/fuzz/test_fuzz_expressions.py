@@ -18,7 +18,7 @@ NAMES = Names(
     values={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
     calls={"get_gfx": "@ARCH@"},
 )
-TRUE = (
+VALID = (
     "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d fwd --receipt 600 --output_dir {{}}'",
     "f'-DA={os.environ.get(\"SET\", 2)}'",
     "'new' if int(torch.version.hip.split('.')[0]) >= 7 else 'old'",
@@ -40,10 +40,10 @@ FORMS = (
 
 
 def expression(rng: random.Random) -> str:
-    """Return an expression: AITER's, one grown from forms, some very deep, or a changed one."""
+    """Return an expression: of AITER, built from forms, very deep, or mutated."""
     kind = rng.random()
     if kind < 0.3:
-        return mutate(rng, rng.choice(TRUE))
+        return mutate(rng, rng.choice(VALID))
     if kind < 0.4:
         form = rng.choice(FORMS)
         text = "1"
@@ -56,20 +56,20 @@ def expression(rng: random.Random) -> str:
     return text if kind < 0.9 else mutate(rng, text)
 
 
-def take(text: str) -> None:
-    """Evaluate it; a value is of the few kinds that an entry may have."""
+def check_value(text: str) -> None:
+    """Evaluate an expression; the value must have a type that an entry may contain."""
     value = evaluate(text, NAMES)
     assert value is None or type(value) in (str, int, bool, list)
     str(value)
 
 
 def test_expressions() -> None:
-    """Prevents: an expression that runs, overflows the stack or takes forever."""
-    fuzz(expression, take, (RefusedError,))
+    """Prevents: an expression runs code, overflows the stack or takes forever."""
+    fuzz(expression, check_value, (RefusedError,))
 
 
 def entry(rng: random.Random) -> Any:
-    """Return an entry of the configuration, of values right and wrong."""
+    """Return an entry of the configuration, with valid and invalid values."""
 
     def value(depth: int = 0) -> Any:
         match rng.randint(0, 9):
@@ -101,7 +101,7 @@ def build_module(flags_extra_cc):
 
 
 def test_trees(tmp_path: Path) -> None:
-    """Prevents: a traceback, or a path out of the tree, by what a tree's own files say."""
+    """Prevents: files of a tree cause a traceback, or paths outside of the tree."""
     for directory in ("csrc/include", "aiter/jit", "aiter/configs/model_configs"):
         (tmp_path / directory).mkdir(parents=True)
 
@@ -118,12 +118,12 @@ def test_trees(tmp_path: Path) -> None:
         (tmp_path / CONFIG_FILE).write_bytes(config)
         (tmp_path / CORE_FILE).write_bytes(core)
         core_defines(core.decode("utf-8", "replace"))
-        found = read_tree(tmp_path)
-        for name in found.module_names():
-            module = found.module(name)
+        parsed = read_tree(tmp_path)
+        for name in parsed.module_names():
+            module = parsed.module(name)
             paths = (*module.srcs, *module.include_dirs)
             assert not [p for p in paths if p.startswith("/") or ".." in p.split("/")]
-            words = (*paths, *module.flags_cc, *module.flags_hip, *module.ldflags)
-            assert not any(map(unseen, words))
+            strings = (*paths, *module.flags_cc, *module.flags_hip, *module.ldflags)
+            assert not any(map(unseen, strings))
 
     fuzz(tree, take_tree)

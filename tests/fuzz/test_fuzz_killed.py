@@ -1,4 +1,4 @@
-"""qola fetch and publish, killed at any moment: what is seen is whole, and the next run works."""
+"""qola fetch and publish, killed at random steps: files stay complete, and the next run works."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, make_user
 from tests.support.folders import read
 
 FILES = ("open", "os.", "shutil.", "tempfile.", "fcntl.")
-"""Beginnings of audit events before something changes on a disk."""
+"""Prefixes of Python audit events that precede a change of files."""
 
 
-def steps_of(work: Callable[[], object], end: int = -1) -> tuple[int, int]:
-    """Do some work in a process of its own, killed at one of its steps; return how far it got.
+def count_steps(work: Callable[[], object], end: int = -1) -> tuple[int, int]:
+    """Run a function in a forked process, and kill the process at step `end`.
 
     Returns:
-        The steps that were seen, and how the process ended.
+        The number of steps that ran, and the exit code.
     """
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     if not (child := os.fork()):
         code = 1
         try:
 
             def step(event: str, _: object) -> None:
                 if event.startswith(FILES):
-                    os.write(tell, b".")
+                    os.write(write_end, b".")
                     left[0] -= 1
                     if not left[0]:
                         os.kill(os.getpid(), signal.SIGKILL)
@@ -45,24 +45,24 @@ def steps_of(work: Callable[[], object], end: int = -1) -> tuple[int, int]:
             code = 0
         finally:
             os._exit(code)
-    os.close(tell)
-    with open(told, "rb") as pipe:
+    os.close(write_end)
+    with open(read_end, "rb") as pipe:
         count = len(pipe.read())
     return count, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed(
+def kill_at_random_steps(
     work: Callable[[], object], begin: Callable[[], None], check: Callable[[], None]
 ) -> None:
-    """Kill some work at random steps, each time from the beginning, and check what is there."""
+    """Kill a function at random steps, each time after `begin`, and check the files."""
     begin()
-    total, code = steps_of(work)
+    total, code = count_steps(work)
     assert code == 0
     assert total > 40
 
     def take(end: int) -> None:
         begin()
-        assert steps_of(work, end)[1] == -signal.SIGKILL
+        assert count_steps(work, end)[1] == -signal.SIGKILL
         check()
 
     fuzz(lambda rng: rng.randint(1, total), take, ())
@@ -72,24 +72,24 @@ def killed(
 def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    with make_user(tmp_path, monkeypatch, capsys) as someone:
-        yield someone
+    """A user whose bundle is published and signed by key k."""
+    with make_user(tmp_path, monkeypatch, capsys) as published_user:
+        yield published_user
 
 
-def size_of(files: dict[str, bytes]) -> object:
-    """Return the size of the library that is installed, as the record has it."""
+def installed_size(files: dict[str, bytes]) -> object:
+    """Return the size of the installed library, from the record."""
     return json.loads(files[RECORD])["modules"][0]["size"]
 
 
-def put_back(place: Path, kept: Path) -> None:
-    """Make a directory what it was."""
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(kept, place)
+def restore(directory: Path, copy: Path) -> None:
+    """Restore a directory from a copy."""
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(copy, directory)
 
 
 def test_fetch(user: User) -> None:
-    """Prevents: half a library that a program loads, a bundle that cannot be fetched, or litter."""
+    """Prevents: a killed fetch leaves a partial library or temporary files, or blocks the next."""
     cache, before = user.directory / "cache", user.directory / "before"
     user.fetch("published")
     old = read(user.output)
@@ -104,31 +104,31 @@ def test_fetch(user: User) -> None:
         return {name: data for name, data in read(user.output).items() if name[0] != "."}
 
     def begin() -> None:
-        put_back(user.output, before)
+        restore(user.output, before)
         shutil.rmtree(cache)
         cache.mkdir(0o700)
 
     def check() -> None:
-        found = visible()
-        assert found.keys() == old.keys()
-        assert all(data in (old[n], new[n]) for n, data in found.items() if n != RECORD)
-        if size_of(found) == size_of(new):
-            assert found | {RECORD: new[RECORD]} == new
+        installed = visible()
+        assert installed.keys() == old.keys()
+        assert all(data in (old[n], new[n]) for n, data in installed.items() if n != RECORD)
+        if installed_size(installed) == installed_size(new):
+            assert installed | {RECORD: new[RECORD]} == new
         else:
-            assert found[RECORD] == old[RECORD]
+            assert installed[RECORD] == old[RECORD]
         user.fetch("published")
-        found = visible()
-        assert found | {RECORD: new[RECORD]} == new
-        assert size_of(found) == size_of(new)
+        installed = visible()
+        assert installed | {RECORD: new[RECORD]} == new
+        assert installed_size(installed) == installed_size(new)
         assert len([*user.output.iterdir()]) == len({name.partition("/")[0] for name in new})
-        kept = {Path(name).name for name in read(cache)}
-        assert kept == {user.archive, user.record, "lock"}
+        cached = {Path(name).name for name in read(cache)}
+        assert cached == {user.archive, user.record, "lock"}
 
-    killed(lambda: user.fetch("published"), begin, check)
+    kill_at_random_steps(lambda: user.fetch("published"), begin, check)
 
 
 def test_publish(user: User) -> None:
-    """Prevents: half an archive or record at its name, or one that cannot be published again."""
+    """Prevents: a killed publish leaves a partial archive or record, or blocks the next publish."""
     before = user.directory / "before"
     new = read(user.published)
     user.put("other", overwrite=True)
@@ -136,16 +136,16 @@ def test_publish(user: User) -> None:
     old = read(user.published)
 
     def begin() -> None:
-        put_back(user.published, before)
+        restore(user.published, before)
         shutil.rmtree(user.directory / "cache", ignore_errors=True)
 
     def check() -> None:
         for name, data in read(user.published).items():
-            # Those have the time in them.
+            # Record and signature contain the time.
             if name[0] != "." and name not in (user.record, user.signature):
                 assert data in (old[name], new[name])
         user.put("bundle", overwrite=True)
         assert (user.published / user.archive).read_bytes() == new[user.archive]
         user.fetch("published", SIGNED)
 
-    killed(lambda: user.put("bundle", overwrite=True), begin, check)
+    kill_at_random_steps(lambda: user.put("bundle", overwrite=True), begin, check)

@@ -1,4 +1,4 @@
-"""Hostile packs, as the checks of a bundle read them."""
+"""Hostile packs, read by the checks of a bundle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from qola.bundle.pack_files import MAGIC, kernels_of_pack
 from tests.fuzz.fuzzing import fuzz
 
 
-def pack_of(rng: random.Random) -> bytes:
-    """Return a pack whose numbers are mostly wrong."""
+def make_pack(rng: random.Random) -> bytes:
+    """Return a pack whose numbers are often wrong."""
 
-    def number(right: int, bits: int) -> int:
-        wrong = (0, 1, right - 1, right + 1, 2**bits - 1, 2 ** (bits - 1), 10**9)
-        return right if rng.random() < 0.7 else rng.choice(wrong) % 2**bits
+    def number(correct: int, bits: int) -> int:
+        wrong = (0, 1, correct - 1, correct + 1, 2**bits - 1, 2 ** (bits - 1), 10**9)
+        return correct if rng.random() < 0.7 else rng.choice(wrong) % 2**bits
 
     count = rng.randint(0, 5)
     names = "".join(f"k{n}\tgfx950\tx{rng.choice(chr(10) * 9 + chr(0))}" for n in range(count))
@@ -29,7 +29,7 @@ def pack_of(rng: random.Random) -> bytes:
 
 
 def test_packs(tmp_path: Path) -> None:
-    """Prevents: memory or a place asked for that a pack only claims to have."""
+    """Prevents: a reader allocates or reads sizes that a pack only claims."""
     file = tmp_path / "a.qpack"
 
     def take(data: bytes) -> None:
@@ -37,4 +37,4 @@ def test_packs(tmp_path: Path) -> None:
         found = list(kernels_of_pack(file, "a.qpack"))
         assert sum(len(library) for _, library in found) <= len(data)
 
-    fuzz(pack_of, take)
+    fuzz(make_pack, take)

@@ -1,4 +1,4 @@
-"""Hostile patches, and what AITER.json says of them: what `patches_dir` and a local tree hold."""
+"""Hostile patches, and hostile AITER.json files of local trees."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ new file mode 100755
 +#!/bin/sh
 +true
 """
-WORDS = (
+INSERTIONS = (
     *HOSTILE,
     *(
         "@@ -1 +1 @@\n",
@@ -87,15 +87,15 @@ WORDS = (
 
 
 def test_patches(tmp_path: Path) -> None:
-    """Prevents: a traceback, half a patch, or a file out of the tree, by what a patch says."""
-    place, tree = tmp_path / "place", tmp_path / "place/tree"
-    patch = place / "a.patch"
+    """Prevents: a patch causes a traceback, is applied partly, or writes outside the tree."""
+    directory, tree = tmp_path / "place", tmp_path / "place/tree"
+    patch = directory / "a.patch"
 
     def make(rng: random.Random) -> str:
-        return PATCH if rng.random() < 0.02 else mutate(rng, PATCH, WORDS)
+        return PATCH if rng.random() < 0.02 else mutate(rng, PATCH, INSERTIONS)
 
     def take(text: str) -> None:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         write(tree, FILES)
         patch.write_text(text, encoding="utf-8", errors="surrogatepass")
         before = read(tree)
@@ -107,7 +107,7 @@ def test_patches(tmp_path: Path) -> None:
             assert read(tree) == before
             raise
         finally:
-            assert {path.name for path in place.iterdir()} == {"a.patch", "tree"}
+            assert {path.name for path in directory.iterdir()} == {"a.patch", "tree"}
         after = read(tree)
         changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
         assert changed <= set(touched)
@@ -115,15 +115,15 @@ def test_patches(tmp_path: Path) -> None:
     fuzz(make, take)
 
 
-def test_the_patch_as_it_is(tmp_path: Path) -> None:
-    """Prevents: a fuzzer whose inputs are refused for its own mistakes."""
+def test_unmodified_patch_applies(tmp_path: Path) -> None:
+    """Prevents: errors in the fuzzer's patch itself reject all inputs."""
     write(tmp_path / "tree", FILES)
     (tmp_path / "a.patch").write_text(PATCH, encoding="utf-8")
     assert len(apply_patches(tmp_path / "tree", [tmp_path / "a.patch"])) == 5
 
 
 def test_records_of_trees(tmp_path: Path) -> None:
-    """Prevents: a traceback by what a local tree says of itself."""
+    """Prevents: an AITER.json of a local tree causes a traceback."""
     record = {"kind": "local", "commit": "a" * 40, "patches": [{"name": "a", "sha256": "b" * 64}]}
 
     def take(text: str) -> None:

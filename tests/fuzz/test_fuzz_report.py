@@ -1,4 +1,4 @@
-"""Hostile libraries, logs and reports, which `qola report` and `qola inspect` read."""
+"""Hostile libraries, logs and reports for `qola report` and `qola inspect`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64 - 1, [], {}, "x", [[[]]
 
 
 def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 20) -> bytearray:
-    """Return an ELF file of sections, each of a type and at an address of its own."""
+    """Return an ELF file of sections, given their types and contents."""
     names = b"\0" + b"\0".join(name.encode() for name in (*parts, ".shstrtab")) + b"\0"
     sections = {**parts, ".shstrtab": (3, names)}
     data = bytearray(64)
@@ -47,8 +47,8 @@ def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 
         at = names.index(b"\0" + name.encode() + b"\0") + 1
         link = 1 + [*sections].index(".strtab") if kind in (2, DYNAMIC) else 0
         address = first * (1 + [*sections].index(name))
-        place = (address, len(data), len(content), link, 0, 1, 24 if kind == 2 else 0)
-        table += struct.pack("<IIQQQQIIQQ", at, kind, 2, *place)
+        fields = (address, len(data), len(content), link, 0, 1, 24 if kind == 2 else 0)
+        table += struct.pack("<IIQQQQIIQQ", at, kind, 2, *fields)
         data += content
     data[:16] = b"\x7fELF\x02\x01\x01" + bytes(9)
     counts = (64, 0, 0, 64, len(sections) + 1, len(sections))
@@ -57,7 +57,7 @@ def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 
 
 
 def symbols(*rows: tuple[str, int, int, int]) -> dict[str, tuple[int, bytes]]:
-    """Return a table of (name, type, address, size), and their names."""
+    """Return a symbol table of (name, type, address, size), and its string table."""
     names, table = b"\0", bytes(24)
     for name, kind, address, size in rows:
         table += struct.pack("<IBBHQQ", len(names), kind, 0, 1, address, size)
@@ -65,8 +65,8 @@ def symbols(*rows: tuple[str, int, int, int]) -> dict[str, tuple[int, bytes]]:
     return {".strtab": (3, names), ".symtab": (2, table)}
 
 
-def spoil(rng: random.Random, data: bytearray) -> bytearray:
-    """Return a file with a few other bytes or numbers, or without its end."""
+def damage(rng: random.Random, data: bytearray) -> bytearray:
+    """Return a file with a few changed bytes or numbers, or without its end."""
     for _ in range(rng.choice((0, 0, 1, 1, 3))):
         at = rng.randrange(len(data))
         size = rng.choice((1, 2, 4, 8))
@@ -76,25 +76,25 @@ def spoil(rng: random.Random, data: bytearray) -> bytearray:
 
 
 def code_object(rng: random.Random) -> bytearray:
-    """Return a code object with a kernel, whose metadata is odd more often than not."""
-    told: Any = {"amdhsa.target": TARGET, "amdhsa.kernels": [dict(KERNEL)]}
+    """Return a code object with a kernel; its metadata is often invalid."""
+    metadata: Any = {"amdhsa.target": TARGET, "amdhsa.kernels": [dict(KERNEL)]}
     for _ in range(rng.choice((0, 1, 1, 2))):
-        holder = rng.choice((told, told["amdhsa.kernels"][0]))
-        holder[rng.choice([*holder])] = rng.choice((*VALUES, *HOSTILE))
-        if type(told["amdhsa.kernels"]) is not list or not told["amdhsa.kernels"]:
+        container = rng.choice((metadata, metadata["amdhsa.kernels"][0]))
+        container[rng.choice([*container])] = rng.choice((*VALUES, *HOSTILE))
+        if type(metadata["amdhsa.kernels"]) is not list or not metadata["amdhsa.kernels"]:
             break
-        if type(told["amdhsa.kernels"][0]) is not dict:
+        if type(metadata["amdhsa.kernels"][0]) is not dict:
             break
-    told = rng.choice(VALUES) if rng.random() < 0.05 else told
-    content = msgpack.packb(told, unicode_errors="surrogatepass")
+    metadata = rng.choice(VALUES) if rng.random() < 0.05 else metadata
+    content = msgpack.packb(metadata, unicode_errors="surrogatepass")
     note = struct.pack("<III", 7, len(content), 32) + b"AMDGPU\0\0" + content
     parts = {".note": (7, note), ".rodata": (1, bytes(48) + struct.pack("<IQI", 12, 0, 0))}
     rows = (("k.kd", 1, 2 << 20, 64), ("k", 2, 1, 3400), (f"__hip_cuid_{UNIT}", 1, 1, 0))
-    return spoil(rng, elf(224, {**parts, **symbols(*rows)}))
+    return damage(rng, elf(224, {**parts, **symbols(*rows)}))
 
 
 def compress(rng: random.Random, bundle: bytes) -> bytes:
-    """Return a compressed bundle, whose header is odd more often than not."""
+    """Return a compressed bundle; its header is often invalid."""
     content = zstandard.compress(bundle)
     sizes = [24 + len(content), len(bundle)]
     version, method = rng.choice(((2, 1), (2, 1), (3, 1), (1, 1), (2, 0)))
@@ -103,8 +103,8 @@ def compress(rng: random.Random, bundle: bytes) -> bytes:
     return struct.pack("<4sHHIIQ", b"CCOB", version, method, *sizes, 0) + content
 
 
-def library_of(rng: random.Random) -> bytes:
-    """Return a library with a batch of the plan, or others, and an assembly kernel as data."""
+def make_library(rng: random.Random) -> bytes:
+    """Return a library with a batch of the plan, or other batches, and an assembly kernel."""
     device = bytes(code_object(rng))
     count = rng.choice((1, 1, 1, 2, 300))
     rows = b"".join(
@@ -123,11 +123,11 @@ def library_of(rng: random.Random) -> bytes:
     names = f"\0{needed}\0{searched}\0".encode("utf-8", "surrogatepass")
     tags = struct.pack("<qQqQ", 1, 1, 29, 2 + len(needed))
     parts |= {".strtab": (3, names), ".dynamic": (DYNAMIC, tags)}
-    return bytes(spoil(rng, elf(62, parts)))
+    return bytes(damage(rng, elf(62, parts)))
 
 
-def log_of(rng: random.Random) -> str:
-    """Return a log of two actions, changed."""
+def make_log(rng: random.Random) -> str:
+    """Return a mutated log of two actions."""
     entry = {
         "commandArgs": ["clang++"],
         "mnemonic": "QolaCompile",
@@ -150,32 +150,34 @@ def log_of(rng: random.Random) -> str:
 
 
 class Page(HTMLParser):
-    """The elements of a page that a text could bring into it."""
+    """Records the tags of a page, to detect injected tags."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.tags: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Note an element."""
-        self.found.append(tag)
+        """Record a tag."""
+        self.tags.append(tag)
 
 
 def test_reports(tmp_path: Path) -> None:
-    """Prevents: a traceback, a wait, or a page with elements of their own, by what is reported."""
+    """Prevents: a library or log causes a traceback, a hang, or injected tags in the page."""
     library, log, other = tmp_path / "ns_libmha_fwd.so", tmp_path / "log.json", tmp_path / "b.json"
     page = tmp_path / "a.html"
-    before = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT).to_json()
+    old_report = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT).to_json()
 
     def make(rng: random.Random) -> tuple[bytes, str, str | None, bool]:
         compared = rng.random() < 0.5
-        text = mutate_json(rng, before, VALUES) if compared and rng.random() < 0.8 else before
-        return library_of(rng), log_of(rng), text if compared else None, rng.random() < 0.5
+        text = (
+            mutate_json(rng, old_report, VALUES) if compared and rng.random() < 0.8 else old_report
+        )
+        return make_library(rng), make_log(rng), text if compared else None, rng.random() < 0.5
 
     def take(data: tuple[bytes, str, str | None, bool]) -> None:
-        content, told, old, planned = data
+        content, log_text, old, planned = data
         library.write_bytes(content)
-        log.write_text(told, encoding="utf-8", errors="surrogatepass")
+        log.write_text(log_text, encoding="utf-8", errors="surrogatepass")
         other.write_text(old or "", encoding="utf-8", errors="surrogatepass")
         plan = PLAN if planned else None
         write_report(page, [library], plan, log, LEFT_OUT, other if old else None)
@@ -183,7 +185,7 @@ def test_reports(tmp_path: Path) -> None:
         assert not unseen(text.replace("\n", "").replace("\t", ""))
         reader = Page()
         reader.feed(text)
-        assert (reader.found.count("script"), reader.found.count("b")) == (1, 0)
+        assert (reader.tags.count("script"), reader.tags.count("b")) == (1, 0)
         data_ = json.loads(page.with_suffix(".json").read_text("utf-8"))
         assert data_["schema"] == SCHEMA
 
@@ -191,7 +193,7 @@ def test_reports(tmp_path: Path) -> None:
 
 
 def test_inspections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a traceback, or control characters, by a library that somebody else built."""
+    """Prevents: a foreign library causes a traceback, or control characters in the output."""
     library = tmp_path / "lib.so"
 
     def take(content: bytes) -> None:
@@ -201,13 +203,13 @@ def test_inspections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert (code, printed.err) == (0, "") or "error: " in printed.err
         assert not unseen((printed.out + printed.err).replace("\n", ""))
 
-    fuzz(library_of, take)
+    fuzz(make_library, take)
 
 
-def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
-    """Prevents: a fuzzer whose inputs are refused for its own mistakes."""
+def test_unmodified_library_and_log_are_read(tmp_path: Path) -> None:
+    """Prevents: errors in the fuzzer's inputs themselves reject all inputs."""
 
-    class Calm(random.Random):
+    class FirstChoice(random.Random):
         def random(self) -> float:
             return 1.0
 
@@ -215,8 +217,8 @@ def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
             return seq[0]
 
     library, log = tmp_path / "ns_libmha_fwd.so", tmp_path / "log.json"
-    library.write_bytes(library_of(Calm()))
-    log.write_text(log_of(Calm()), encoding="utf-8")
+    library.write_bytes(make_library(FirstChoice()))
+    log.write_text(make_log(FirstChoice()), encoding="utf-8")
     report = write_report(tmp_path / "a.html", [library], PLAN, log)
     (kernel,) = report.kernels
     assert (kernel.name, kernel.arch, kernel.vgprs, kernel.seconds) == (
@@ -227,4 +229,4 @@ def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
     inspected = inspect_library(library)
     assert (inspected.hip, inspected.archs) == ("libamdhip64.so.7", ["gfx950"])
     assert inspected.runpath == ("$ORIGIN", "/opt/rocm/lib")
-    assert [[*one.kernels] for one in inspected.every] == [["k"], ["k"]]
+    assert [[*code.kernels] for code in inspected.every] == [["k"], ["k"]]

@@ -49,17 +49,17 @@ INDEX = render_index(
 PATHS = ("../a", "/etc/passwd", "src/p/../p/k1.cpp", "src//p/k1.cpp", f"./{LINK_SCRIPT}", "include")
 
 
-class RefusedError(Exception):
-    """What a reader says of an input that it does not take."""
+class RejectedError(Exception):
+    """The error of a reader for a rejected input."""
 
 
 class Readers:
-    """A process that reads one input after another."""
+    """A process that reads inputs one by one."""
 
     def __init__(self, program: str, directory: Path) -> None:
-        """Start the process in a directory, to which it may write."""
+        """Start the process in a directory that the process may write to."""
         self.errors = (directory.parent / "errors").open("w+")
-        # More than a bound of the runtime's own is a finding.
+        # An allocation above the runtime's own limit fails the test.
         options = "max_allocation_size_mb=1100:detect_leaks=1:handle_abort=1"
         self.process = subprocess.Popen(
             [program],
@@ -70,60 +70,62 @@ class Readers:
             env={"ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"},
         )
 
-    def take(self, reader: bytes, data: bytes, zeros: int = 0) -> None:
-        """Have an input read; raise what is said of it."""
+    def read_input(self, reader: bytes, data: bytes, zeros: int = 0) -> None:
+        """Send an input to a reader; raise its error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
             self.process.stdin.write(reader + struct.pack("<QQ", len(data), zeros) + data)
             self.process.stdin.flush()
         except BrokenPipeError:
-            pytest.fail(self.said())
+            pytest.fail(self.error_output())
         head = self.process.stdout.read(4)
         if len(head) < 4:
-            raise AssertionError(self.said())
-        answer = self.process.stdout.read(*struct.unpack("<I", head)).decode()
-        if answer[0] == "-":
-            raise RefusedError(answer[1:])
+            raise AssertionError(self.error_output())
+        response = self.process.stdout.read(*struct.unpack("<I", head)).decode()
+        if response[0] == "-":
+            raise RejectedError(response[1:])
 
-    def said(self) -> str:
-        """What the process wrote to standard error before its end."""
+    def error_output(self) -> str:
+        """Return the standard error of the process after its end."""
         self.process.wait()
         self.errors.seek(0)
         return self.errors.read()[:5000]
 
     def close(self) -> str:
-        """End the process; return what it said, of leaks too."""
+        """End the process; return its standard error, including reports of leaks."""
         with self.process, self.errors:
             assert self.process.stdin is not None
             with suppress(BrokenPipeError):
                 self.process.stdin.close()
-            return self.said()
+            return self.error_output()
 
 
 @pytest.fixture
 def readers(tmp_path: Path) -> Iterator[Readers]:
     """The readers, in a directory with the sources that INDEX lists."""
-    place = tmp_path / "in"
-    write(place / "root", {**FILES, FILE: INDEX})
+    directory = tmp_path / "in"
+    write(directory / "root", {**FILES, FILE: INDEX})
     program = str(Path(os.environ["QOLA_TEST_FUZZED_RUNTIME"]).resolve())
-    started = Readers(program, place)
+    started = Readers(program, directory)
     yield started
-    said = started.close()
-    assert (started.process.returncode, said) == (0, "")
+    error_output = started.close()
+    assert (started.process.returncode, error_output) == (0, "")
     assert {path.name for path in tmp_path.iterdir()} == {"in", "errors"}
-    assert {path.name for path in place.iterdir()} <= {"root", "a.qpack", "copy.qpack"}
+    assert {path.name for path in directory.iterdir()} <= {"root", "a.qpack", "copy.qpack"}
     expected = {name: text.encode() for name, text in {**FILES, FILE: INDEX}.items()}
-    assert read(place / "root") == expected
+    assert read(directory / "root") == expected
 
 
 def entry(rng: random.Random, key: bytes, damage: float) -> bytes:
-    """Return a kernel library with its trailer, parts of it wrong with some chance."""
+    """Return a kernel library with its trailer; each part is wrong with probability `damage`."""
 
-    def part(right: bytes) -> bytes:
+    def part(correct: bytes) -> bytes:
         if rng.random() > damage:
-            return right
-        return rng.choice((b"", bytes(len(right)), right[:-1], right + b"x", b"\xff" * len(right)))
+            return correct
+        return rng.choice(
+            (b"", bytes(len(correct)), correct[:-1], correct + b"x", b"\xff" * len(correct))
+        )
 
     body = rng.randbytes(rng.choice((0, 1, 79, 80, 81, 5000)))
     body += part(ENTRY) + part(struct.pack("<II", ABI, 0)) + part(key)
@@ -131,30 +133,32 @@ def entry(rng: random.Random, key: bytes, damage: float) -> bytes:
 
 
 def test_entries(readers: Readers) -> None:
-    """Prevents: a read beyond an entry's end, or code that is loaded and not what was compiled."""
+    """Prevents: the runtime reads beyond an entry's end, or loads code that was not compiled."""
 
     def make(rng: random.Random) -> tuple[bytes, bytes]:
         key = rng.randbytes(32)
         data = entry(rng, key, rng.choice((0, 0.1, 0.5)))
         if rng.random() < 0.2:
             data = data[: rng.randint(0, len(data))]
-        wanted = rng.choice((key.hex().encode(),) * 4 + (b"", b"\xff", b"a" * 64, b"a" * 9000))
-        return wanted, data
+        requested_key = rng.choice(
+            (key.hex().encode(),) * 4 + (b"", b"\xff", b"a" * 64, b"a" * 9000)
+        )
+        return requested_key, data
 
-    def take(given: tuple[bytes, bytes]) -> None:
-        key, data = given
-        readers.take(b"e", key + b"\n" + data)
+    def read_input(case: tuple[bytes, bytes]) -> None:
+        key, data = case
+        readers.read_input(b"e", key + b"\n" + data)
         start = len(data) - 80
         assert data[start : start + 12] == ENTRY + struct.pack("<I", ABI)
         assert key in (b"", data[start + 16 : start + 48].hex().encode())
         assert sha256(data[:-32]).digest() == data[-32:]
 
-    readers.take(b"e", b"\n" + entry(random.Random(1), bytes(32), 0))
-    fuzz(make, take, (RefusedError,))
+    readers.read_input(b"e", b"\n" + entry(random.Random(1), bytes(32), 0))
+    fuzz(make, read_input, (RejectedError,))
 
 
-def index_of(rng: random.Random) -> bytes:
-    """Return an index with a few parts or lines changed, or changed anywhere."""
+def make_index(rng: random.Random) -> bytes:
+    """Return an index with a few changed fields or lines, or with changes anywhere."""
     if rng.random() < 0.3:
         return mutate(rng, INDEX).encode("utf-8", "surrogatepass")
     rows = [line.split("\t") for line in INDEX.splitlines()]
@@ -176,23 +180,25 @@ def index_of(rng: random.Random) -> bytes:
 
 
 def test_indexes(readers: Readers) -> None:
-    """Prevents: memory that is not an index's, and files read or written beside its directory."""
-    readers.take(b"i", INDEX.encode())
-    fuzz(index_of, lambda data: readers.take(b"i", data), (RefusedError,))
+    """Prevents: the runtime reads invalid memory, or files outside of the index's directory."""
+    readers.read_input(b"i", INDEX.encode())
+    fuzz(make_index, lambda data: readers.read_input(b"i", data), (RejectedError,))
 
 
-def pack_of(rng: random.Random) -> tuple[bytes, int]:
-    """Return a pack, its numbers wrong in many a case and its digest right, and zeros behind it."""
+def make_pack(rng: random.Random) -> tuple[bytes, int]:
+    """Return a pack with a valid digest, often with wrong numbers, and a count of zeros."""
     damage = rng.choice((0, 0.05, 0.4))
 
-    def number(right: int, bits: int) -> int:
-        wrong = (0, 1, right - 1, right + 1, 2**bits - 1, 2 ** (bits - 1), 3 << 30)
-        return right if rng.random() >= damage else rng.choice(wrong) % 2**bits
+    def number(correct: int, bits: int) -> int:
+        wrong = (0, 1, correct - 1, correct + 1, 2**bits - 1, 2 ** (bits - 1), 3 << 30)
+        return correct if rng.random() >= damage else rng.choice(wrong) % 2**bits
 
     keys = sorted(rng.randbytes(32) for _ in range(rng.randint(0, 4)))
     entries = [entry(rng, key, damage / 4) for key in keys]
-    words = (*HOSTILE, "k1") if damage else ("k1", "fmha_fwd")
-    names = "".join(f"{rng.choice(words)}\tgfx950\tclang{rng.choice(words)}\n" for _ in keys)
+    name_parts = (*HOSTILE, "k1") if damage else ("k1", "fmha_fwd")
+    names = "".join(
+        f"{rng.choice(name_parts)}\tgfx950\tclang{rng.choice(name_parts)}\n" for _ in keys
+    )
     labels = names.encode("utf-8", "surrogatepass")
     offset = 16 + 48 * len(keys) + len(labels) + 32
     rows = b""
@@ -208,6 +214,6 @@ def pack_of(rng: random.Random) -> tuple[bytes, int]:
 
 
 def test_packs(readers: Readers) -> None:
-    """Prevents: memory that a pack only claims to fill, and reads beyond its parts."""
-    readers.take(b"p", pack_of(random.Random(4))[0])
-    fuzz(pack_of, lambda given: readers.take(b"p", *given), (RefusedError,))
+    """Prevents: the runtime allocates sizes that a pack only claims, or reads beyond its parts."""
+    readers.read_input(b"p", make_pack(random.Random(4))[0])
+    fuzz(make_pack, lambda case: readers.read_input(b"p", *case), (RejectedError,))
