@@ -1,4 +1,4 @@
-"""Files below a directory: written, read again, and under git."""
+"""Writes and reads files below a directory, and runs git."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def read(root: Path) -> dict[str, bytes]:
-    """Return what the files below a directory hold, by their paths in it."""
+    """Return the content of all files below a directory, by relative path."""
     files = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
 
 def git(directory: Path, *args: str) -> str:
-    """Run git in a directory, whatever a user, a hook or a test sets for it; what it prints."""
+    """Run git in a directory, independently of the environment's settings; return its output."""
     if not shutil.which("git"):
         pytest.skip("needs git")
     settings = ("user.name=t", "user.email=t@t.invalid", "protocol.file.allow=always")

@@ -1,6 +1,6 @@
-"""A small AITER tree of the later kind, written here: its sources load assembly kernels themselves.
+"""A small AITER tree like later versions, whose sources load assembly kernels.
 
-It has no Composable Kernel. Its C++ is never compiled; it has what a plan reads of the real one.
+The tree lacks Composable Kernel. Its C++ is never compiled; it contains the text that plans read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 COLUMNS = "dtype,hdim_q,hdim_v,mask,mode,bf16_cvt,knl_name,co_name"
 
-#: As AITER's: it groups tables by name, and prints their rows by pandas.
+#: Like AITER's script: groups tables by name, and prints their rows with pandas.
 _SCRIPT = """\
 import argparse, glob, os, sys
 from collections import defaultdict
@@ -104,7 +104,7 @@ _FILES = {
     "AITER_CTYPES_DEFINE_ENTRYPOINT_VOID(\n    with_sink,\n    (int hdim), (hdim))\n{\n}\n",
     "hsa/codegen.py": _SCRIPT,
 }
-#: Rows by table; a row is a kernel's file without suffix.
+#: Rows by table; a row ends with the name of the kernel's file, without suffix.
 _TABLES = {
     "gfx942/fmha_v3_fwd/fmha_fwd.csv": (
         "bf16,128,128,0,0,1,k1,fwd_128",
@@ -133,7 +133,7 @@ _TABLES = {
     "gfx942/fmha_v3_bwd/fmha_bwd_dq_shuffle.csv": (),
     "gfx950/fmha_v3_bwd/fmha_bwd_dq_shuffle.csv": ("bf16,128,128,0,0,3,s1,shuffle_128",),
 }
-#: Folders in which the library looks for the files of a row, instead of beside the table.
+#: Subdirectories that contain the files of a row, instead of the table's directory.
 _BY_DEVICE = {"gfx942/fmha_v3_fwd": ("MI300", "MI308")}
 
 SINK_SRCS = """srcs = [
@@ -145,7 +145,7 @@ SINK_SRCS = """srcs = [
 
 
 def write_later_tree(root: Path) -> Path:
-    """Write the tree below a directory, and return that."""
+    """Write the tree below a directory, and return the directory."""
     for name, text in _FILES.items():
         _write(root / name, text)
     for table, rows in _TABLES.items():
@@ -155,20 +155,20 @@ def write_later_tree(root: Path) -> Path:
         _write(root / "hsa" / table, "".join(f"{line}\n" for line in lines))
         assert all(len(line.split(",")) == len(columns) for line in lines), name
         for row in rows:
-            for part in _BY_DEVICE.get(folder, ("",)):
-                file = root / "hsa" / folder / part / f"{row.rpartition(',')[2]}.co"
+            for subdirectory in _BY_DEVICE.get(folder, ("",)):
+                file = root / "hsa" / folder / subdirectory / f"{row.rpartition(',')[2]}.co"
                 _write(file, f"code of {file.relative_to(root).as_posix()}")
     return root
 
 
 def add_modules(root: Path, entries: Mapping[str, Mapping[str, object]]) -> None:
-    """Add entries of modules to the tree's configuration."""
+    """Add module entries to the tree's configuration."""
     file = root / "aiter/jit/optCompilerConfig.json"
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **entries}), "utf-8")
 
 
 def embed_code_objects(root: Path) -> None:
-    """Let the tree's header know of code objects that are embedded."""
+    """Add AITER's macro for embedded code objects to the tree's header."""
     with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
         header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
 
@@ -182,7 +182,7 @@ def build_module(flags_extra_cc):
 
 
 def write_pybind_tree(root: Path) -> Path:
-    """Write a later tree without Composable Kernel, whose modules do without PyTorch."""
+    """Write a later tree without Composable Kernel, whose modules do not need PyTorch."""
     write_later_tree(root)
     (root / "aiter/jit/core.py").write_text(_CORE, "utf-8")
     header = root / "csrc/include/aiter_hip_common.h"

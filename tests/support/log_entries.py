@@ -1,4 +1,4 @@
-"""Entries of execution logs, as Bazel 7 writes them."""
+"""Entries of execution logs, in the format of Bazel 7."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def file(path: str, digest: str, size: int = 1) -> dict[str, Any]:
 
 
 def entry(
-    label: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **changed: Any
+    label: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **changes: Any
 ) -> dict[str, Any]:
-    made = {
+    defaults = {
         "commandArgs": ["clang++", "-c", "x.cpp"],
         "inputs": inputs,
         "listedOutputs": [output["path"] for output in outputs],
@@ -24,14 +24,14 @@ def entry(
         "runner": "local",
         "targetLabel": label,
     }
-    return {**made, **changed}
+    return {**defaults, **changes}
 
 
 def text_of(*entries: dict[str, Any]) -> str:
-    """A log: indented, and nothing between two entries."""
+    """Return a log: indented entries without separators."""
     return "".join(json.dumps(e, indent=2) for e in entries) + "\n"
 
 
 def spawns(*entries: dict[str, Any]) -> tuple[Spawn, ...]:
-    """What is read of a log."""
+    """Return the parsed entries of a log."""
     return tuple(parse_spawns(text_of(*entries).splitlines(keepends=True)))

@@ -1,4 +1,4 @@
-"""Small plans, for tests of what reads plans: a test names what it is about, and nothing else."""
+"""Small plans for tests of code that reads plans; tests only specify the relevant fields."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ def plan_text(
 
 def kernel(name: str, **changes: Any) -> KernelInstance:
     """Return a kernel instance of direction fwd for gfx950."""
-    of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
-    of |= {
+    fields: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
+    fields |= {
         "kernel_group": changes.get("direction", "fwd"),
         "archs": ("gfx950",),
         "sha256": "0" * 64,
     }
-    of |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
-    return KernelInstance(name, **of | changes)
+    fields |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
+    return KernelInstance(name, **fields | changes)
 
 
 def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
     """Return a module without kernel instances."""
-    of: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "library": f"ns_{name}.so",
         "entries": (EntryPoint("mha_fwd", 12, ("args", "stream")),),
     }
     header = name.removeprefix("lib")
-    of |= {"entry_source": PlannedFile(header, f"{name}/entry/{header}.cpp", "")}
-    of |= {"kernel_names": PlannedFile("kernel_names", f"{name}/entry/kernel_names.cpp", "")}
-    of |= {"public_header": PlannedFile(f"qola_{header}.h", f"include/qola_{header}.h", "")}
-    of |= {"macros": {}, "receipt": None, "headers": name}
+    fields |= {"entry_source": PlannedFile(header, f"{name}/entry/{header}.cpp", "")}
+    fields |= {"kernel_names": PlannedFile("kernel_names", f"{name}/entry/kernel_names.cpp", "")}
+    fields |= {"public_header": PlannedFile(f"qola_{header}.h", f"include/qola_{header}.h", "")}
+    fields |= {"macros": {}, "receipt": None, "headers": name}
     empty: tuple[str, ...] = ("copts", "kernels", "sources", "code_objects", "asm_tables")
     empty += ("stubs", "entry_sources", "directions")
-    return PlannedModule(name, **dict.fromkeys(empty, ()) | of | changes)
+    return PlannedModule(name, **dict.fromkeys(empty, ()) | fields | changes)
 
 
 def python_module(name: str, library: str) -> PythonModule:
@@ -75,25 +75,27 @@ def kernel_group(*copts: str, headers: str = "fwd") -> KernelGroup:
 
 
 def plan(**changes: Any) -> Plan:
-    """Return a plan of nothing, in the namespace ns for gfx950.
+    """Return an empty plan in the namespace ns for gfx950.
 
-    The kernel groups and header sets of kernel instances are there, if need be without files.
+    Missing kernel groups and header sets of kernel instances are added, without files.
     """
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
-    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "torch_modules", "batches"), ())
-    of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
-    of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "kernel_groups": {}}
-    of |= changes
-    for instance in of["kernels"]:
+    fields: dict[str, Any] = dict.fromkeys(
+        (*empty, "python_modules", "torch_modules", "batches"), ()
+    )
+    fields |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
+    fields |= {"aiter": PlannedAiter("wheel", "", "1", ()), "kernel_groups": {}}
+    fields |= changes
+    for instance in fields["kernels"]:
         group = {instance.kernel_group: kernel_group(headers=instance.headers)}
-        of["kernel_groups"] = {**group, **of["kernel_groups"]}
-        if instance.headers not in {headers.name for headers in of["header_sets"]}:
-            of["header_sets"] = (*of["header_sets"], HeaderSet(instance.headers, (), ()))
-    return Plan(**of)
+        fields["kernel_groups"] = {**group, **fields["kernel_groups"]}
+        if instance.headers not in {headers.name for headers in fields["header_sets"]}:
+            fields["header_sets"] = (*fields["header_sets"], HeaderSet(instance.headers, (), ()))
+    return Plan(**fields)
 
 
 def triton_kernel(name: str = "attention_forward", *archs: str, own: bool = True) -> TritonKernel:
-    """Return a kernel in Triton with one choice."""
+    """Return a kernel in Triton with one constexpr."""
     instances = tuple(
         TritonInstance(f"{name}-HDIM_64-{arch}", arch, {"HDIM": "64"}) for arch in archs
     )

@@ -1,4 +1,4 @@
-"""The compiler of the pinned SDK, as QOLA_COMPILER takes it."""
+"""The compiler command of the pinned SDK, for QOLA_COMPILER."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def compiler_of(sdk: Path) -> list[str]:
-    """Return the command that compiles with the SDK in a directory, wherever that is.
+    """Return the compiler command of an SDK, which may be in any directory.
 
-    The same as rules/rocm/toolchain.bzl has for actions.
+    rules/rocm/toolchain.bzl uses these options for actions.
     """
     return [
         f"{sdk}/bin/clang++",

@@ -1,4 +1,4 @@
-"""Waits for an event that only polling shows, up to a deadline."""
+"""Waits by polling until a condition holds, up to a deadline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Return as soon as the condition holds; fail after the given seconds."""
+    """Return as soon as the condition holds; fail after a number of seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
