@@ -1,4 +1,4 @@
-"""Debian packages that a test makes itself."""
+"""Debian packages that tests create."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal digest of bytes."""
+    """Return the hexadecimal digest of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def tar(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
-    """A tar archive without times."""
+    """Return a tar archive without times."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, text in files.items():
@@ -42,7 +42,7 @@ def deb(
     control: str = "Package: x\n",
     links: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A Debian package: an ar archive of three members."""
+    """Return a Debian package: an ar archive of three members."""
     members = {
         "debian-binary": b"2.0\n",
         "control.tar.gz": _PACKERS[".gz"](tar({"./control": control}, {})),

@@ -1,4 +1,4 @@
-"""A real HTTP server with files, and with the faults that servers have."""
+"""An HTTP server for files, with configurable faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it arrived."""
+    """A received request."""
 
     method: str
     path: str
@@ -31,15 +31,15 @@ class Request:
 
 @dataclass
 class Fault:
-    """What goes wrong with a file, `times` times.
+    """A fault of responses for a file.
 
     Attributes:
-        status: status instead of the file; 0: the file.
-        headers: headers with that status.
-        cut: bytes after which the connection ends; None: all of them arrive.
-        silent: seconds without a byte of the body.
+        status: HTTP status to send instead of the file; 0 sends the file.
+        headers: additional response headers.
+        cut: number of body bytes after which the connection closes; None sends all.
+        silent: seconds before the first byte of the body.
         pause: seconds between parts of the body.
-        times: for how many requests.
+        times: number of requests that have this fault.
     """
 
     status: int = 0
@@ -52,13 +52,13 @@ class Fault:
 
 @dataclass
 class Files:
-    """What a server serves, and what it was asked.
+    """The files of a server, and the received requests.
 
     Attributes:
         content: files by path, such as /a.tar.gz; PUT adds to them.
-        faults: what goes wrong, by path.
-        requests: what it was asked, in order.
-        port: where it listens, on 127.0.0.1.
+        faults: faults by path.
+        requests: received requests, in order.
+        port: port of the server on 127.0.0.1.
         scheme: http or https.
     """
 
@@ -74,55 +74,57 @@ class Files:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def paths(self) -> list[str]:
-        """Return the paths that were asked for."""
+        """Return the paths of the received requests."""
         return [request.path for request in self.requests]
 
 
 def certificate(file: Path) -> Path:
-    """Write a key and its own certificate of 127.0.0.1."""
+    """Write a key and its self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     now = datetime.now(timezone.utc)
-    made = (
+    signed_certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    own = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(own + made.public_bytes(pem))
+    private_key = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(private_key + signed_certificate.public_bytes(pem))
     return file
 
 
 @contextmanager
 def serving(files: Files, tls: Path | None = None) -> Iterator[Files]:
-    """Serve files until the block ends, over https with a key and certificate."""
+    """Serve files until the block ends; over https if `tls` is a key and certificate."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def do_GET(self) -> None:
-            fault, content = self.asked(), files.content.get(unquote(self.path))
+            fault, content = self.take_fault(), files.content.get(unquote(self.path))
             if fault.status or content is None:
-                self.answer(fault.status or 404, fault, b"")
+                self.respond(fault.status or 404, fault, b"")
             else:
-                self.answer(200, fault, content)
+                self.respond(200, fault, content)
 
         def do_CONNECT(self) -> None:
-            self.answer(403, self.asked(), b"")
+            self.respond(403, self.take_fault(), b"")
 
         def do_PUT(self) -> None:
-            fault = self.asked()
+            fault = self.take_fault()
             data = self.rfile.read(int(self.headers["Content-Length"]))
             if not fault.status:
                 files.content[self.path] = data
-            self.answer(fault.status or 201, fault, b"")
+            self.respond(fault.status or 201, fault, b"")
 
-        def asked(self) -> Fault:
+        def take_fault(self) -> Fault:
             files.requests.append(Request(self.command, self.path, dict(self.headers)))
             fault = files.faults.get(self.path)
             if fault is None or fault.times == 0:
@@ -130,7 +132,7 @@ def serving(files: Files, tls: Path | None = None) -> Iterator[Files]:
             fault.times -= 1
             return fault
 
-        def answer(self, status: int, fault: Fault, body: bytes) -> None:
+        def respond(self, status: int, fault: Fault, body: bytes) -> None:
             self.send_response(status)
             for name, value in {**fault.headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -146,12 +148,12 @@ def serving(files: Files, tls: Path | None = None) -> Iterator[Files]:
                 time.sleep(fault.pause)
 
     class Server(ThreadingHTTPServer):
-        # One that waits while a test has long given up shall not keep it from ending.
+        # A handler that still waits must not block the end of a test.
         daemon_threads = True
         block_on_close = False
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing: clients that hang up are part of the tests."""
+            """Log nothing: tests include clients that close the connection."""
 
     server = Server(("127.0.0.1", 0), Handler)
     files.port = server.server_address[1]
