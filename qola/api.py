@@ -8,7 +8,15 @@ from pathlib import Path
 
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, build_all, install_build
-from qola.build.forms import Forms, check_lazy, check_split, check_static, check_wheel, choose_lazy
+from qola.build.forms import (
+    Forms,
+    check_jax,
+    check_lazy,
+    check_split,
+    check_static,
+    check_wheel,
+    choose_lazy,
+)
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions, aiter_request, default_aiter_root
@@ -45,6 +53,7 @@ def build_kernels(
     static: bool = False,
     split: bool = False,
     wheel: str = "",
+    jax: bool = False,
     require: Level = LEVELS[0],
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
@@ -68,6 +77,7 @@ def build_kernels(
             bundles are not used.
         wheel: version of a Python wheel of the bundle in dist/, "" for none; with a wheel, prebuilt
             bundles are not used.
+        jax: the wheel also contains attention for JAX (docs/guide/jax.md).
         require: required level of each direction of Composable Kernel; above opaque, prebuilt
             bundles are not used.
         prebuilt: sources of prebuilt bundles (docs/guide/prebuilt.md); by default those of the
@@ -107,6 +117,7 @@ def build_kernels(
         forms = Forms(choose_lazy(lazy, environ), static, split)
         chosen = resolve_build(request, environ)
         check_lazy(forms.lazy, lazy, chosen.manifest)
+        check_jax(jax, wheel, chosen.modules, chosen.manifest)
         check_wheel(wheel, chosen.modules, chosen.triton, chosen.manifest.for_aiter)
         check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:
@@ -123,7 +134,7 @@ def build_kernels(
         setup = set_up(chosen, environ)
         check_static(static, forms.lazy, chosen.modules)
         with setup.workspace():
-            built = build_all(setup, forms, options, environ, wheel)
+            built = build_all(setup, forms, options, environ, wheel, jax=jax)
             return install_build(chosen, forms.lazy, built, output)
 
 

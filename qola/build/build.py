@@ -48,7 +48,13 @@ _LOG = "--execution_log_"
 
 
 def build_all(
-    setup: Setup, forms: Forms, options: BuildOptions, environ: Mapping[str, str], wheel: str = ""
+    setup: Setup,
+    forms: Forms,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    wheel: str = "",
+    *,
+    jax: bool = False,
 ) -> Built:
     """Build the modules, and a bundle of the successful ones.
 
@@ -57,6 +63,7 @@ def build_all(
     Args:
         wheel: version of the bundle's Python wheel, "" for none. If a module of the wheel fails, no
             wheel is made: nothing in it would say that it is incomplete.
+        jax: the wheel also contains attention for JAX.
 
     Raises:
         QolaError: nothing could be built.
@@ -84,7 +91,8 @@ def build_all(
         return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=patterns)
     if no_wheel:
         wheel = ""
-    write_if_changed(directory / workspace.BUNDLE_FILE, setup.made.bundle_file(good, forms, wheel))
+    text = setup.made.bundle_file(good, forms, wheel, jax=jax)
+    write_if_changed(directory / workspace.BUNDLE_FILE, text)
     packages = f"bundle and wheel {wheel}" if wheel else "bundle"
     log.info(f"{file}: {packages} of {', '.join(good)}")
     # This build would overwrite the execution log of the libraries.

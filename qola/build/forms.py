@@ -172,6 +172,26 @@ def check_wheel(
         log.warning(f"{words} (qola_torch_wheel packages them: {docs_url('guide/pybind.md')})")
 
 
+def check_jax(jax: bool, wheel: str, modules: Sequence[ModuleSpec], manifest: Manifest) -> None:
+    """Raise ChoiceError if functions for JAX are requested without a wheel of attention.
+
+    Args:
+        wheel: version of the wheel, "" for none.
+    """
+    if jax and not wheel:
+        found, expected = "no wheel", "a wheel, which contains the module for JAX"
+        raise ChoiceError(Finding("--jax", found, expected, "add --wheel VERSION"))
+    if jax and (manifest.for_aiter or not any(module.name in ATTENTION for module in modules)):
+        raise ChoiceError(
+            Finding(
+                "--jax",
+                ", ".join(module.name for module in modules) or "no modules",
+                f"{' or '.join(ATTENTION)} among the modules: JAX calls their C functions",
+                "leave out --jax, or build another --group",
+            )
+        )
+
+
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:
     """Return the names of the modules with kernels; raise ChoiceError if there is none."""
     names = [module.name for module in modules if module.name in ATTENTION]

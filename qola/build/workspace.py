@@ -118,8 +118,15 @@ class Workspace:
     def _functions(self) -> str:
         return f"@qola_{self.name}//:{FUNCTIONS}"
 
-    def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
-        """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS; `wheel` is a version, or ""."""
+    def bundle_file(
+        self, modules: Sequence[str], forms: Forms, wheel: str = "", *, jax: bool = False
+    ) -> str:
+        """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS.
+
+        Args:
+            wheel: version of a wheel, "" for none.
+            jax: the wheel also contains attention for JAX.
+        """
         in_triton, with_functions = TRITON in modules, FUNCTIONS in modules
         modules = [name for name in modules if name not in (TRITON, FUNCTIONS)]
         static, lazy = forms.static and bool(modules), forms.lazy and not self.for_aiter
@@ -149,6 +156,7 @@ class Workspace:
                     bundle=":bundle",
                     # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
                     external_libraries=None if self.for_aiter else ["libamdhip64.so"],
+                    jax="@qola//cc/jax" if jax else None,
                     package=self._wheel_package(forms),
                     platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,

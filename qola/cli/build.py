@@ -43,6 +43,11 @@ def add_commands(commands: Any) -> None:
         f"aiter, with this version, {WHEELS}/qola_MANIFEST-VERSION-PYTHON-PLATFORM.whl{unused}",
     )
     build.add_argument(
+        "--jax",
+        action="store_true",
+        help="with --wheel: the wheel also contains attention for JAX, qola_MANIFEST.jax",
+    )
+    build.add_argument(
         "--split",
         action="store_true",
         help="libraries without device code, and a pack of it for each arch next to each, "
@@ -99,6 +104,7 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         static=args.static,
         split=args.split,
         wheel=args.wheel,
+        jax=args.jax,
         require=args.require,
         prebuilt=options.prebuilt_options(args, around, enabled=args.use_prebuilt),
         quiet=args.quiet,

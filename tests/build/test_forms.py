@@ -10,6 +10,7 @@ import pytest
 
 from qola.build.forms import (
     ChoiceError,
+    check_jax,
     check_lazy,
     check_split,
     check_static,
@@ -252,6 +253,20 @@ def test_split_without_effect_is_refused() -> None:
     check_split(True, False, False, python_modules, True)
     check_split(True, False, False, modules, False)
     check_split(False, True, True, python_modules, False)
+
+
+def test_functions_for_jax_need_a_wheel_of_attention() -> None:
+    """Prevents: --jax without an effect, or a wheel whose JAX functions have no library."""
+    made = manifest()
+    other = replace(made.modules[0], name="module_aiter_enum")
+    with pytest.raises(ChoiceError, match="add --wheel VERSION"):
+        check_jax(True, "", made.modules, made)
+    with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
+        check_jax(True, "1.0", [other], made)
+    with pytest.raises(ChoiceError, match="leave out --jax"):
+        check_jax(True, "1.0", made.modules, replace(made, mode="aiter"))
+    check_jax(True, "1.0", [*made.modules, other], made)
+    check_jax(False, "", [other], made)
 
 
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])

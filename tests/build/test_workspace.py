@@ -59,7 +59,8 @@ def test_every_option_is_written() -> None:
 def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
     forms = Forms(kind == "lazy", kind == "static", kind == "split")
-    text = PLAIN.bundle_file(PLAIN.modules, forms, "1.0" if kind == "split" else "")
+    version = "1.0" if kind == "split" else ""
+    text = PLAIN.bundle_file(PLAIN.modules, forms, version, jax=bool(version))
     compare_golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 

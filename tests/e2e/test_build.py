@@ -143,9 +143,9 @@ def test_wheel(user: User) -> None:
 
 
 def test_split_by_arch(user: User) -> None:
-    """Prevents: device code in an installed library; an arch without pack or wheel; stale packs."""
+    """Prevents: device code in a library; an arch without pack or wheel; stale packs; no JAX."""
     arguments = ("two.toml", "--arch", "gfx950", "--group", "good", disk_cache_option())
-    run = user.qola("build", *arguments, "-o", "split", "--split", "--wheel", "1.2.3")
+    run = user.qola("build", *arguments, "-o", "split", "--split", "--wheel", "1.2.3", "--jax")
     output = user.directory / "split"
     result = json.loads((output / "manifest.json").read_text())
     wheels = [
@@ -163,6 +163,8 @@ def test_split_by_arch(user: User) -> None:
     data = (output / pack["path"]).read_bytes()
     assert (len(data), hashlib.sha256(data).hexdigest()) == (pack["size"], pack["sha256"])
     assert zipfile.ZipFile(expected[1]).read("qola_two/" + pack["path"]) == data
+    jax = [any("jax" in name for name in zipfile.ZipFile(wheel).namelist()) for wheel in expected]
+    assert jax == [True, False]
     check_sbom(output)
     user.qola("build", *arguments, "-o", "split")
     assert b"CCOB" in library.read_bytes()
