@@ -233,7 +233,7 @@ def test_tree_is_not_modified(tree: AiterTree) -> None:
     assert {p: p.stat().st_mtime_ns for p in tree.root.rglob("*")} == before
 
 
-def test_header_does_not_depend_on_directory_order(tree: AiterTree, monkeypatch: object) -> None:
+def test_header_does_not_depend_on_directory_order(tree: AiterTree) -> None:
     """Prevents: a header that differs between file systems."""
     run(tree, "libmha_fwd", GFX9)
     header = tree.root.parent / "out/include/asm_fmha_v3_fwd_configs.hpp"

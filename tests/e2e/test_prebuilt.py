@@ -67,10 +67,6 @@ class Server:
         """The archive that nginx serves."""
         return self.directory / f"files/team/{self.key}.tar.gz"
 
-    def access_log(self) -> str:
-        """Return the access log of nginx."""
-        return (self.directory / "access.log").read_text(encoding="utf-8")
-
 
 def make_user(directory: Path) -> User:
     """Return a user with left.toml in a new directory."""

@@ -443,9 +443,6 @@ def _check_multiplication(
     number: Any = np.int32 if integers else np.float32
     registers = np.zeros((40, 1, lanes), U32)
     for base, matrix, kind in ((0, a, kinds[0]), (8, b, kinds[1])):
-        if kind == "BF8":
-            # Replace 7/4, although BF8 can represent it, too.
-            matrix[np.abs(matrix) * 4 == 7] = 0.5
         for lane in range(lanes):
             values = matrix[lane % rows, lane // rows * part % k :][:part]
             words = _pack(values, kind, fnuz)
@@ -802,7 +799,7 @@ def _transposed_bytes(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Control flow: test_schedule runs programs with these
+# Control flow: programs.py has programs with these, too
 
 
 @case(["S_GETPC_B64"])

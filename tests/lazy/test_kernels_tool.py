@@ -268,4 +268,6 @@ def test_root_without_a_namespace(toy: Toy) -> None:
 
 def test_identity(toy: Toy) -> None:
     """Prevents: build and runtime compute different compiler identities and share no kernels."""
-    assert "is not the one the library was built with" not in toy.ask(BROKEN).errors
+    errors = toy.ask(BROKEN).errors
+    assert "this kernel is broken on purpose" in errors, "not compiled"
+    assert "is not the one the library was built with" not in errors

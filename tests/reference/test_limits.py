@@ -176,6 +176,8 @@ def _scaled(problem: Case, factor: float) -> Attention:
     return replace(problem.attention, softmax_scale=problem.attention.softmax_scale * factor)
 
 
+#: The causal mask and one more key, so that a mask one too short is not one without a limit (-1).
+ONE_MORE = Mask("bottom_right", -1, 1)
 ALL_RESULTS = ("o", "lse", "dq", "dk", "dv")
 #: Wrong kernels: the attention that they compute, their faults, and the affected results.
 WRONG: dict[str, tuple[Callable[[Case], Attention], Faults, tuple[str, ...]]] = {
@@ -210,7 +212,7 @@ def test_wrong_kernels_are_above_the_limits(wrong: str, name: str) -> None:
     change_attention, faults, affected = WRONG[wrong]
     generator = np.random.default_rng(9)
     for rows, columns in ((50, 80), (130, 210)):
-        problem = case(generator, rows, columns, name, BOTTOM_RIGHT)
+        problem = case(generator, rows, columns, name, ONE_MORE)
         attention = change_attention(problem)
         found = problem.forward_shares(attention, faults)
         found |= problem.backward_shares(attention, faults)
@@ -243,8 +245,9 @@ def test_wrong_variants_are_above_the_limits(
 ) -> None:
     """Prevents: a kernel that passes with a wrong bias, dropout or soft cap."""
     problem = case(np.random.default_rng(11), 64, 128, **features)
-    faults = wrong.pop("faults", RIGHT)
-    attention = replace(problem.attention, **wrong)
+    faults = wrong.get("faults", RIGHT)
+    changed = {name: value for name, value in wrong.items() if name != "faults"}
+    attention = replace(problem.attention, **changed)
     assert problem.forward_shares(attention, faults)["o"] > 1.5
 
 

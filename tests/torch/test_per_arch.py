@@ -56,7 +56,7 @@ def test_sources_of_the_device_arch_run(tmp_path: Path) -> None:
     assert launches == [("gfx942", 64), ("gfx950", 128)]
 
 
-def test_aiter_finds_both_archs(tmp_path: Path) -> None:
+def test_aiter_finds_both_archs() -> None:
     """Prevents: AITER compiles a module again because its scan finds only one arch."""
     data = LIBRARY.read_bytes()
     assert all(f"amdhsa--{arch}".encode() in data for arch in ("gfx942", "gfx950"))
