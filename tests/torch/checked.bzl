@@ -16,8 +16,12 @@ _check = transition(
 def _checked_impl(ctx):
     files = []
     for target in ctx.attr.targets:
-        # Of a library the file itself: two targets may link to it.
-        files += [target[QolaLibraryInfo].library] if QolaLibraryInfo in target else target.files.to_list()
+        if QolaLibraryInfo in target:
+            # The file itself: two targets may link to it.
+            info = target[QolaLibraryInfo]
+            files += [info.library] + ([info.names] if info.names else [])
+        else:
+            files += target.files.to_list()
     return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
 
 checked = rule(

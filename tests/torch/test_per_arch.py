@@ -8,18 +8,20 @@ from pathlib import Path
 
 from qola.launch.fake_hip import RUNTIME, read_log
 
-(LIBRARY,) = (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split())
+LIBRARY, NAMES = (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split())
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
-#: Imports the module in a forked process per device; importing PyTorch takes seconds.
+#: Imports the module in a forked process per device, and by its other name on the first one;
+#: importing PyTorch takes seconds.
 PROGRAM = """\
-import os, torch
-for arch in ("gfx942", "gfx950", "gfx90a", ""):
+import importlib, os, torch
+devices = [("per_arch", arch) for arch in ("gfx942", "gfx950", "gfx90a", "")]
+for name, arch in [*devices, ("per_arch_tile", "gfx942")]:
     if not os.fork():
         failing = "" if arch else "hipGetDevice=100"
         os.environ.update(FAKE_HIP_ARCH=arch or "gfx942", FAKE_HIP_FAIL=failing)
         try:
-            import per_arch
+            per_arch = importlib.import_module(name)
             per_arch.launch()
             per_arch.fail()
         except ImportError as error:
@@ -33,7 +35,8 @@ for arch in ("gfx942", "gfx950", "gfx90a", ""):
 
 def test_sources_of_the_device_arch_run(tmp_path: Path) -> None:
     """Prevents: a module runs code of another arch, or its error does not name the arch."""
-    (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
+    for library in (LIBRARY, *NAMES.iterdir()):
+        (tmp_path / library.name).symlink_to(library)
     (tmp_path / RUNTIME).symlink_to(FAKE)
     log = tmp_path / "launches"
     library_paths = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
@@ -51,9 +54,10 @@ def test_sources_of_the_device_arch_run(tmp_path: Path) -> None:
         '"gfx90a" to [build].architectures of the manifest, and build it again',
         "per_arch has other kernels for each arch, and the device's is unknown: "
         "hipGetDevice: hipErrorNoDevice",
+        "64 tile 64",
     ], result.stderr
     launches = [(launch.arch, launch.block[0]) for launch in read_log(log)]
-    assert launches == [("gfx942", 64), ("gfx950", 128)]
+    assert launches == [("gfx942", 64), ("gfx950", 128), ("gfx942", 64)]
 
 
 def test_aiter_finds_both_archs() -> None:
