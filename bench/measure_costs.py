@@ -1,4 +1,4 @@
-"""Measures the costs that `qola plan --estimate` uses, and writes qola/inspect/costs.json.
+"""Measures the costs that `qola plan --estimate` uses, and writes qola/query/costs.json.
 
     bench/python bench/measure_costs.py --aiter TREE        # seconds of C++ compiles: 8 minutes
     python3 -m venv VENV && VENV/bin/pip install --require-hashes -r third_party/python/triton.txt
@@ -38,7 +38,13 @@ from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.folder import Folder
-from qola.inspect.estimate import (
+from qola.json_types import json_fields
+from qola.manifest.load import loads
+from qola.plan.model import KernelInstance, Plan, PlannedModule
+from qola.plan.planner import build_plan
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
+from qola.query.estimate import (
     KERNEL,
     OBJECT,
     SHARED_BYTES,
@@ -50,19 +56,13 @@ from qola.inspect.estimate import (
     load_costs,
     source_key,
 )
-from qola.json_types import json_fields
-from qola.manifest.load import loads
-from qola.plan.model import KernelInstance, Plan, PlannedModule
-from qola.plan.planner import build_plan
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.triton import own
 from qola.triton.kernel import instance_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
-COSTS = ROOT / "qola/inspect/costs.json"
+COSTS = ROOT / "qola/query/costs.json"
 MANIFESTS = (
     *(f"manifests/{name}.toml" for name in ("quickstart", "ci", "te")),
     *(f"tests/manifests/{name}.toml" for name in ("asm", "paged", "prefill", "splitkv")),

@@ -3,7 +3,7 @@
     bench/python bench/simulate_workers.py --aiter TREE
 
 Plans the manifest (default: every kernel of receipt 600), takes the cost of each compile from
-qola/inspect/costs.json, and schedules the compiles like Bazel. A worker is one core, and caches the
+qola/query/costs.json, and schedules the compiles like Bazel. A worker is one core, and caches the
 compiler. docs/internals/scaling.md has the formula and the sources of the defaults.
 """
 
@@ -18,11 +18,11 @@ from pathlib import Path
 from qola.aiter.tree import read_tree
 from qola.cli.console import Table, duration, size, to_text
 from qola.folder import Folder
-from qola.inspect.estimate import ALL, Compile, compiles, load_costs
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
+from qola.query.estimate import ALL, Compile, compiles, load_costs
 
 EVERYTHING = Path(__file__).resolve().parent / "workloads/everything.toml"
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)

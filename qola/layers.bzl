@@ -10,7 +10,7 @@ LAYERS = [
     ["attention", "fetch"],
     ["checkout", "codegen"],
     ["plan"],
-    ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository", "split"],
+    ["build", "bundle", "emulate", "launch", "lazy", "query", "report", "repository", "split"],
     ["verify"],
     ["compat", "fmha", "prebuilt"],
     ["api", "health", "models"],

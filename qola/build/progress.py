@@ -15,7 +15,7 @@ from qola.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
 
 _SHORTEST_COMPILE = 2.0
-"""Seconds. Each measured compile (qola/inspect/costs.json) takes at least twice as long; a cached
+"""Seconds. Each measured compile (qola/query/costs.json) takes at least twice as long; a cached
 result takes a fraction."""
 
 _KNOWN_SHARE = 0.1

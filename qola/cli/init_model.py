@@ -13,10 +13,10 @@ from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
 from qola.errors import ExitCode, Finding, ToolchainError
-from qola.inspect.serving import ModelNeeds
 from qola.manifest.archs import named_archs, split
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
 from qola.plan.spec import BuildRequest, BuildSpec
+from qola.query.serving import ModelNeeds
 
 CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 

@@ -15,7 +15,12 @@ from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id
-from qola.inspect.serving import (
+from qola.manifest.archs import named_archs, split
+from qola.manifest.constants import AITER
+from qola.manifest.starter import DEFAULT_ARCHS
+from qola.plan.modules import ModuleReport, module_reports
+from qola.progress import log
+from qola.query.serving import (
     SERVERS,
     Calls,
     entries_of,
@@ -23,11 +28,6 @@ from qola.inspect.serving import (
     read_server,
     serving_manifest,
 )
-from qola.manifest.archs import named_archs, split
-from qola.manifest.constants import AITER
-from qola.manifest.starter import DEFAULT_ARCHS
-from qola.plan.modules import ModuleReport, module_reports
-from qola.progress import log
 
 
 def add_serving_options(parser: argparse.ArgumentParser) -> None:

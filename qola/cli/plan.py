@@ -14,9 +14,16 @@ from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, duration, size
 from qola.errors import ExitCode, Finding, visible
 from qola.folder import Folder
-from qola.inspect import estimate, planned
-from qola.inspect.estimate import Estimate, load_costs
-from qola.inspect.query import (
+from qola.json_types import JsonValue
+from qola.layout import TRITON, triton_file
+from qola.plan import planner
+from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
+from qola.plan.triton_kernels import plan_triton
+from qola.query import estimate, planned
+from qola.query.estimate import Estimate, load_costs
+from qola.query.kernels import (
     KEY,
     Verdict,
     count,
@@ -26,13 +33,6 @@ from qola.inspect.query import (
     triton_verdicts,
     verdicts,
 )
-from qola.json_types import JsonValue
-from qola.layout import TRITON, triton_file
-from qola.plan import planner
-from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
-from qola.plan.triton_kernels import plan_triton
 from qola.report.data import LeftOut, ReportError
 
 _QUERY = """\

@@ -21,9 +21,9 @@ from qola.cli.console import Surroundings
 from qola.cli.plan import request_of
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
-from qola.inspect.query import QueryError
 from qola.json_types import json_fields
 from qola.plan import planner
+from qola.query.kernels import QueryError
 from qola.version import docs_url
 
 CODES = (

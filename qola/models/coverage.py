@@ -14,7 +14,6 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola.errors import CodegenError, ExitCode, Finding, QolaError
 from qola.fmha.registry import Entry, Registry
 from qola.folder import Folder
-from qola.inspect.planned import plan_request
 from qola.json_types import JsonValue
 from qola.manifest.toml import TomlTable, toml_document
 from qola.models.alternatives import find_alternatives
@@ -23,6 +22,7 @@ from qola.models.problems import Phase, phases_of
 from qola.plan import planner
 from qola.plan.request import Request
 from qola.plan.spec import BuildRequest
+from qola.query.planned import plan_request
 from qola.verify.dispatch import Dispatch
 from qola.verify.repository import Repository
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qola.inspect.serving import ModelNeeds
 from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
 from qola.manifest.toml import TomlTable
 from qola.models.config import Model
 from qola.models.describe import layers_line, model_lines
+from qola.query.serving import ModelNeeds
 
 _OFF = ("has_bias", "has_alibi", "has_dropout", "has_skip")
 """Features of forward kernels that no server uses with a model whose type qola knows."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from qola.errors import QolaError
 from qola.files import write_if_changed
-from qola.inspect.estimate import available_cores
 from qola.progress import show_progress
+from qola.query.estimate import available_cores
 from qola.verify.command import (
     add_library_options,
     add_output_options,

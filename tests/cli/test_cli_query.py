@@ -9,7 +9,8 @@ import pytest
 from qola.cli.console import Table, align, duration, size, to_text
 from qola.codegen.types import Explanation
 from qola.errors import Finding
-from qola.inspect.query import (
+from qola.manifest.load import loads
+from qola.query.kernels import (
     Item,
     QueryError,
     count,
@@ -19,7 +20,6 @@ from qola.inspect.query import (
     summary,
     verdicts,
 )
-from qola.manifest.load import loads
 
 
 def item(

@@ -13,7 +13,8 @@ import pytest
 
 from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
-from qola.inspect.estimate import (
+from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
+from qola.query.estimate import (
     ENTRY_BYTES,
     SHARED_BYTES,
     TABLE_BYTES,
@@ -23,7 +24,6 @@ from qola.inspect.estimate import (
     estimate,
     load_costs,
 )
-from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.triton import own
 from tests.support import plans
 

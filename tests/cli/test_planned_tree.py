@@ -10,9 +10,9 @@ import pytest
 from qola.checkout.request import AiterOptions
 from qola.cli import command_line as cli
 from qola.errors import AiterError
-from qola.inspect import planned
 from qola.plan.request import Request
 from qola.plan.spec import BuildRequest
+from qola.query import planned
 from tests.aiter.trees import FILES, PATCH
 from tests.support.folders import git, write
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from qola.cli import command_line as cli
-from qola.inspect.planned import plan_of
-from qola.inspect.serving import entries_of, serving_manifest
 from qola.manifest.fields import FUNCTIONS, MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
 from qola.manifest.starter import starter_manifest
 from qola.plan.modules import ModuleReport
+from qola.query.planned import plan_of
+from qola.query.serving import entries_of, serving_manifest
 from tests.support.later_tree import write_pybind_tree
 
 Init = Callable[..., tuple[int, str, str]]

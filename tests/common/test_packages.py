@@ -79,7 +79,7 @@ def test_build_files_declare_imports(package: str) -> None:
         ("build/setup.py", False),
         ("prebuilt/key.py", False),
         ("api.py", False),
-        ("inspect/costs.json", False),
+        ("query/costs.json", False),
         ("codegen/ck/driver.py", True),
         ("codegen/asm/run_script.py", True),
         ("codegen/asm/patches/pins.json", True),

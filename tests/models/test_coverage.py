@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from qola.cli import command_line as cli
-from qola.inspect.planned import plan_of
 from qola.plan.model import Plan
+from qola.query.planned import plan_of
 
 CONFIGS = Path(__file__).parent / "configs"
 ARCHS = ("gfx942", "gfx950")

@@ -11,16 +11,16 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
 from qola.cli import command_line as cli
-from qola.inspect.serving import (
+from qola.manifest.load import load, loads
+from qola.models.config import parse_model
+from qola.models.serving import model_needs
+from qola.plan.modules import ModuleReport
+from qola.query.serving import (
     ModelNeeds,
     entries_of,
     filter_entries,
     serving_manifest,
 )
-from qola.manifest.load import load, loads
-from qola.models.config import parse_model
-from qola.models.serving import model_needs
-from qola.plan.modules import ModuleReport
 from tests.support.later_tree import write_pybind_tree
 
 CONFIGS = Path(__file__).parent / "configs"

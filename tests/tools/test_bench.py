@@ -17,7 +17,7 @@ from bench.processes import BenchError
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
 from qola.files import sha256_of
-from qola.inspect.estimate import Bytes
+from qola.query.estimate import Bytes
 
 GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
 

@@ -1,4 +1,0 @@
-"""Questions of users about a plan: list, explain, estimate.
-
-in: a Plan; out: rows.
-"""
