@@ -77,7 +77,7 @@ def build_kernels(
             bundles are not used.
         wheel: version of a Python wheel of the bundle in dist/, "" for none; with a wheel, prebuilt
             bundles are not used.
-        jax: the wheel also contains attention for JAX (docs/guide/jax.md).
+        jax: the wheel also contains attention for JAX (docs/guide/jax.md); requires `wheel`.
         require: required level of each direction of Composable Kernel; above opaque, prebuilt
             bundles are not used.
         prebuilt: sources of prebuilt bundles (docs/guide/prebuilt.md); by default those of the
@@ -117,8 +117,8 @@ def build_kernels(
         forms = Forms(choose_lazy(lazy, environ), static, split)
         chosen = resolve_build(request, environ)
         check_lazy(forms.lazy, lazy, chosen.manifest)
-        check_jax(jax, wheel, chosen.modules, chosen.manifest)
         check_wheel(wheel, chosen.modules, chosen.triton, chosen.manifest.for_aiter)
+        check_jax(jax, wheel, chosen.modules, chosen.manifest)
         check_split(split, forms.lazy, static, chosen.modules, chosen.triton)
         if require != LEVELS[0]:
             log.info(f"--require {require}: only a plan shows it, so prebuilt bundles are not used")

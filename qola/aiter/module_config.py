@@ -145,6 +145,30 @@ def builds_without_ck(flags: Iterable[str]) -> bool:
     return values[-1:] == ["0"]
 
 
+def split_flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """Split flags into the compiler's arguments: AITER's build writes them into a shell command.
+
+    A macro remains one argument: ``-D X=1`` becomes ``-DX=1``.
+
+    Raises:
+        ValueError: a flag has an open quote.
+    """
+    arguments: list[str] = []
+    for word in (word for flag in flags for word in _shell_words(flag)):
+        if arguments[-1:] in (["-D"], ["-U"]):
+            arguments[-1] += word
+        else:
+            arguments.append(word)
+    return tuple(arguments)
+
+
+def _shell_words(flag: str) -> list[str]:
+    try:
+        return shlex.split(flag)
+    except ValueError:
+        raise ValueError(f"{flag}: an open quote") from None
+
+
 def missing_ck(root: Path, directory: str, user: str) -> Finding:
     """Return the finding about a tree that lacks Composable Kernel, which a module needs."""
     git = (root / ".git").exists()
@@ -200,7 +224,12 @@ class ModuleReader:
         texts = {key: self._value(key, entry[key]) for key in _TEXT_KEYS if key in entry}
         clang = texts.get("hip_clang_path")
         (key,) = _MAP_KEYS
-        per_source = self._map(key, entry.get(key, {}))
+        per_source = tuple(
+            (pattern, self._arguments(key, flags))
+            for pattern, flags in self._map(key, entry.get(key, {}))
+        )
+        for flags_key in ("flags_extra_cc", "flags_extra_hip"):
+            lists[flags_key] = self._arguments(flags_key, lists[flags_key])
         flags = (*lists["flags_extra_cc"], *lists["flags_extra_hip"], *more_flags)
         # A module without Composable Kernel does not run its generator.
         optional = builds_without_ck(flags)
@@ -259,6 +288,13 @@ class ModuleReader:
         values = [(read or self._value)(key, item) for item in items]
         # AITER ignores empty strings and None.
         return tuple(str(value) for value in values if value not in (None, ""))
+
+    def _arguments(self, key: str, flags: Sequence[str]) -> tuple[str, ...]:
+        try:
+            return split_flags(flags)
+        except ValueError as error:
+            self._report(key, str(error), "flags as a shell reads them, with closed quotes")
+            return ()
 
     def _bool(self, key: str, raw: object) -> bool:
         value = self._value(key, raw)

@@ -178,18 +178,23 @@ def check_jax(jax: bool, wheel: str, modules: Sequence[ModuleSpec], manifest: Ma
     Args:
         wheel: version of the wheel, "" for none.
     """
-    if jax and not wheel:
+    if not jax:
+        return
+    names = [module.name for module in modules]
+    if manifest.for_aiter:
+        found = f'{manifest.place("build", "mode")} is "{AITER}"'
+        expected, fix = "a wheel of C++ libraries, whose functions JAX calls", "leave out --jax"
+    elif "libmha_fwd" not in names:
+        # Gradients also start from the results of the forward function.
+        found = ", ".join(names) or "no modules"
+        expected = "libmha_fwd among the modules: attention for JAX calls its function"
+        fix = "leave out --jax, or build another --group"
+    elif not wheel:
         found, expected = "no wheel", "a wheel, which contains the module for JAX"
-        raise ChoiceError(Finding("--jax", found, expected, "add --wheel VERSION"))
-    if jax and (manifest.for_aiter or not any(module.name in ATTENTION for module in modules)):
-        raise ChoiceError(
-            Finding(
-                "--jax",
-                ", ".join(module.name for module in modules) or "no modules",
-                f"{' or '.join(ATTENTION)} among the modules: JAX calls their C functions",
-                "leave out --jax, or build another --group",
-            )
-        )
+        fix = "add --wheel VERSION"
+    else:
+        return
+    raise ChoiceError(Finding("--jax", found, expected, fix))
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:

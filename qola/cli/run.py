@@ -157,8 +157,8 @@ nearest kernels and what each of them needs; exit code 2 if no kernel serves the
 
 With --launch or --problems the libraries are built, and their host code runs up to the launch,
 without a GPU. Only these options show grids and the assembly kernels, which AITER's host code
-selects. If a library launches other kernels than its parsed dispatch, or none for any problem, the
-command fails. Directions whose dispatch cannot be parsed are reported, without an error.
+selects. The command fails if a library launches no kernel, or kernels that its parsed dispatch does
+not predict. Directions whose dispatch cannot be parsed are reported, without an error.
 
 A file of problems has one JSON object per line, with these fields. Required are
   {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "seqlen_q": [4096], "seqlen_k": [4096],

@@ -129,7 +129,7 @@ def check_tree(tree: AiterTree, without_ck: bool) -> Check:
         severity: Severity = "warning" if without_ck else "error"
         findings.append(Finding(tree.ck_dir, found, expected, INIT, severity))
     elif ck_commit != ck_named:
-        found = f"commit {ck_commit}" if ck_commit else "a copy without a commit"
+        found = f"commit {ck_commit}" if ck_commit else "a copy of an unknown commit"
         findings.append(Finding(tree.ck_dir, found, ck_named or "no submodule", INIT, "warning"))
     of = f"of kind {tree.generation}"
     words = ("AITER", tree.version, commit, of, *(f"with {name}" for name in patches))

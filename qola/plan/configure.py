@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from qola.aiter.attention import is_attention
-from qola.aiter.module_config import is_outside
+from qola.aiter.module_config import is_outside, split_flags
 from qola.aiter.module_kinds import names_word
 from qola.aiter.preprocess import defined_by
 from qola.aiter.tree import CONFIG_FILE, ROCM, TREE_TOKEN, AiterTree, ModuleConfig
@@ -43,6 +42,8 @@ def configure(
     """
     replacing = dict(spec.overrides)
     added = {part: tuple(filter(None, replacing.pop(key, ()))) for key, part in ADDED.items()}
+    for key in ("add_flags_extra_cc", "add_flags_extra_hip"):
+        added[ADDED[key]] = _arguments(manifest, spec, key, added[ADDED[key]])
     more_flags = (*added["flags_cc"], *added["flags_hip"])
     evaluate = partial(tree.module, spec.name, more_flags=more_flags, archs=archs, rocm=rocm)
     config = _evaluated(evaluate, manifest, spec, replacing)
@@ -100,35 +101,24 @@ def configure(
         )
     # Headers in directories of the manifest have precedence over AITER's.
     dirs = added["include_dirs"] + config.include_dirs
-    config = replace(
-        config,
-        flags_cc=(),
-        flags_hip=_words(spec, flags),
-        flags_hip_per_source=tuple(
-            (pattern, _words(spec, own)) for pattern, own in config.flags_hip_per_source
-        ),
-        include_dirs=dirs,
-    )
+    config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
     return _with_directions(config, manifest, spec)
 
 
-def _words(spec: ModuleSpec, flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the compiler's arguments: AITER's build writes flags into a command of the shell.
+def _arguments(
+    manifest: Manifest, spec: ModuleSpec, key: str, flags: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the compiler's arguments of a key with flags.
 
     Raises:
-        PlanError: a quotation is not closed.
+        ManifestError: a flag has an open quote.
     """
     try:
-        return tuple(word for flag in flags for word in shlex.split(flag))
+        return split_flags(flags)
     except ValueError as error:
-        raise PlanError(
-            Finding(
-                f"compiler flags of {spec.name}",
-                f"{' '.join(flags)}: {error}",
-                "flags as the shell reads them",
-                f"correct flags_extra_cc and flags_extra_hip of {spec.name}",
-            )
-        ) from None
+        place = manifest.place("modules", spec.index, key)
+        expected = "flags as a shell reads them, with closed quotes"
+        raise ManifestError(Finding(place, str(error), expected)) from None
 
 
 def _is_unused(tree: AiterTree, config: ModuleConfig, flag: str) -> bool:

@@ -45,6 +45,6 @@ def sources_with_torch(tree: AiterTree, module: GeneratedModule, folder: Folder)
 
 
 def _without_effect(flags: Iterable[str]) -> bool:
-    # -mllvm takes the next word.
+    # The next argument is the value of -mllvm.
     pairs = pairwise(("", *flags))
     return all(_WITHOUT_EFFECT.fullmatch(flag) for before, flag in pairs if before != "-mllvm")

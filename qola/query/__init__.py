@@ -1,4 +1,4 @@
-"""Questions about a plan: its kernels (list, explain) and its cost (estimate).
+"""Questions about a plan (list, explain, estimate), and the modules that servers need.
 
-in: a Plan; out: rows.
+in: a Plan, or AITER's Python; out: rows, or a manifest.
 """

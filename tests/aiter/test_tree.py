@@ -98,7 +98,7 @@ def test_every_module_of_the_wheel_is_read(aiter_tree: Path) -> None:
     for name in tree.module_names():
         tree.module(name)
     new, old = (tree.module("module_moe_ck2stages", rocm=rocm) for rocm in ("7.2.4", "6.4"))
-    assert set(new.flags_hip) - set(old.flags_hip) == {"-mllvm --misched-prera-direction=bottomup"}
+    assert set(new.flags_hip) - set(old.flags_hip) == {"--misched-prera-direction=bottomup"}
     assert "-DENABLE_TORCH_FP8" in tree.module("module_hipbsolgemm").flags_hip
     assert set(tree.merged_tables) == {
         f"{TREE_TOKEN}/aiter/configs/merged/a8w8_{name}_tuned_gemm.csv"

@@ -259,12 +259,16 @@ def test_functions_for_jax_need_a_wheel_of_attention() -> None:
     """Prevents: --jax without an effect, or a wheel whose JAX functions have no library."""
     made = manifest()
     other = replace(made.modules[0], name="module_aiter_enum")
+    backward = replace(made.modules[0], name="libmha_bwd")
     with pytest.raises(ChoiceError, match="add --wheel VERSION"):
         check_jax(True, "", made.modules, made)
-    with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
-        check_jax(True, "1.0", [other], made)
-    with pytest.raises(ChoiceError, match="leave out --jax"):
-        check_jax(True, "1.0", made.modules, replace(made, mode="aiter"))
+    for module in (other, backward):
+        with pytest.raises(ChoiceError, match=rf"{module.name}\n.*libmha_fwd among the modules"):
+            check_jax(True, "1.0", [module], made)
+    for_aiter = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
+    with pytest.raises(ChoiceError, match=r'm\.toml:2 \[build\]\.mode is "aiter"') as caught:
+        check_jax(True, "", for_aiter.modules, for_aiter)
+    assert caught.value.findings[0].fix == "leave out --jax"
     check_jax(True, "1.0", [*made.modules, other], made)
     check_jax(False, "", [other], made)
 
