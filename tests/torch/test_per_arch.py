@@ -8,7 +8,10 @@ from pathlib import Path
 
 from qola.launch.fake_hip import RUNTIME, read_log
 
-LIBRARY, NAMES = (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split())
+LIBRARY, NAMES = sorted(
+    (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()),
+    key=lambda path: path.suffix != ".so",
+)
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 #: Imports the module in a forked process per device, and by its other name on the first one;
