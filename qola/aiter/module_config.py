@@ -145,16 +145,16 @@ def builds_without_ck(flags: Iterable[str]) -> bool:
     return values[-1:] == ["0"]
 
 
-def split_flags(flags: Iterable[str]) -> tuple[str, ...]:
+def split_flags(flags: Iterable[str], place: str) -> tuple[str, ...]:
     """Split flags into the compiler's arguments: AITER's build writes them into a shell command.
 
     A macro remains one argument: ``-D X=1`` becomes ``-DX=1``.
 
     Raises:
-        ValueError: a flag has an open quote.
+        AiterError: a flag has an open quote.
     """
     arguments: list[str] = []
-    for word in (word for flag in flags for word in _shell_words(flag)):
+    for word in (word for flag in flags for word in _shell_words(flag, place)):
         if arguments[-1:] in (["-D"], ["-U"]):
             arguments[-1] += word
         else:
@@ -162,11 +162,12 @@ def split_flags(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _shell_words(flag: str) -> list[str]:
+def _shell_words(flag: str, place: str) -> list[str]:
     try:
         return shlex.split(flag)
     except ValueError:
-        raise ValueError(f"{flag}: an open quote") from None
+        expected = "flags as a shell reads them, with closed quotes"
+        raise AiterError(Finding(place, f"{flag}: an open quote", expected)) from None
 
 
 def missing_ck(root: Path, directory: str, user: str) -> Finding:
@@ -257,7 +258,10 @@ class ModuleReader:
         return config
 
     def _report(self, key: str, found: str, expected: str, fix: str = "") -> None:
-        self._findings.append(Finding(f"{CONFIG_FILE} {self._name}.{key}", found, expected, fix))
+        self._findings.append(Finding(self._place(key), found, expected, fix))
+
+    def _place(self, key: str) -> str:
+        return f"{CONFIG_FILE} {self._name}.{key}"
 
     def _value(self, key: str, raw: object) -> Value:
         """Evaluate a string; other values are literal, as in AITER."""
@@ -291,9 +295,9 @@ class ModuleReader:
 
     def _arguments(self, key: str, flags: Sequence[str]) -> tuple[str, ...]:
         try:
-            return split_flags(flags)
-        except ValueError as error:
-            self._report(key, str(error), "flags as a shell reads them, with closed quotes")
+            return split_flags(flags, self._place(key))
+        except AiterError as error:
+            self._findings += error.findings
             return ()
 
     def _bool(self, key: str, raw: object) -> bool:

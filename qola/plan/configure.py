@@ -42,8 +42,12 @@ def configure(
     """
     replacing = dict(spec.overrides)
     added = {part: tuple(filter(None, replacing.pop(key, ()))) for key, part in ADDED.items()}
-    for key in ("add_flags_extra_cc", "add_flags_extra_hip"):
-        added[ADDED[key]] = _arguments(manifest, spec, key, added[ADDED[key]])
+    try:
+        for key in ("add_flags_extra_cc", "add_flags_extra_hip"):
+            place = manifest.place("modules", spec.index, key)
+            added[ADDED[key]] = split_flags(added[ADDED[key]], place)
+    except AiterError as error:
+        raise ManifestError(error.findings) from None
     more_flags = (*added["flags_cc"], *added["flags_hip"])
     evaluate = partial(tree.module, spec.name, more_flags=more_flags, archs=archs, rocm=rocm)
     config = _evaluated(evaluate, manifest, spec, replacing)
@@ -103,22 +107,6 @@ def configure(
     dirs = added["include_dirs"] + config.include_dirs
     config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
     return _with_directions(config, manifest, spec)
-
-
-def _arguments(
-    manifest: Manifest, spec: ModuleSpec, key: str, flags: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the compiler's arguments of a key with flags.
-
-    Raises:
-        ManifestError: a flag has an open quote.
-    """
-    try:
-        return split_flags(flags)
-    except ValueError as error:
-        place = manifest.place("modules", spec.index, key)
-        expected = "flags as a shell reads them, with closed quotes"
-        raise ManifestError(Finding(place, str(error), expected)) from None
 
 
 def _is_unused(tree: AiterTree, config: ModuleConfig, flag: str) -> bool:
