@@ -33,6 +33,7 @@ def pytest_test(
         deps = [],
         tags = [],
         thorough_cases = False,
+        thorough_paths = {},
         **kwargs):
     """Declares a test, of a package two directories below the root.
 
@@ -47,21 +48,23 @@ def pytest_test(
       tags: tags.
       thorough_cases: some cases have the marker thorough: these are a test of their own, with _thorough
         in its name.
+      thorough_paths: as `paths`, for these cases alone: a quick run does not build them.
       **kwargs: further attributes of py_test.
     """
     files = files or [name + ".py"]
-    read = data + paths.values()
-    for label in paths.values():
-        read = read + _SDK.get(label, [])
     targets = quick_and_thorough(name, files) if thorough_cases else {name: (files, "", [])}
     for target, (_, cases, more) in targets.items():
+        given = paths | (thorough_paths if "thorough" in more else {})
+        read = data + given.values()
+        for label in given.values():
+            read = read + _SDK.get(label, [])
         py_test(
             name = target,
             srcs = files + srcs + ["//tests/support:pytest_main"],
             data = {label: None for label in read}.keys(),
             env = {"PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files])} |
                   {"PYTEST_CASES": cases} |
-                  {variable: "$(rootpath {})".format(label) for variable, label in paths.items()} |
+                  {variable: "$(rootpath {})".format(label) for variable, label in given.items()} |
                   env,
             imports = ["../.."],
             main = "pytest_main.py",

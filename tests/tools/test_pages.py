@@ -14,9 +14,10 @@ import pytest
 from qola.cli.command_line import build_parser
 from qola.manifest.load import loads
 from qola.version import __version__
+from tests.support.checkout import checkout_root
 from tools.docs import cli
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = checkout_root()
 _GLOBS = ("*.md", "docs/**/*.md", "examples/*.md", "tests/*/*.md", "third_party/*/*.md")
 _NOTEBOOKS = "examples/notebooks/*.ipynb"
 PAGES = sorted(page for glob in (*_GLOBS, _NOTEBOOKS) for page in ROOT.glob(glob))

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from qola.version import __version__
+from tests.support.checkout import checkout_root
 from tools.release.release import (
     MODULES,
     ReleaseError,
@@ -23,14 +24,14 @@ from tools.release.release import (
     write_entries,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = checkout_root()
 VALUES = {"OWNER": "somebody", "REPO": "kernels"}
 
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the archive of this checkout, written by the documented command."""
-    monkeypatch.delenv("BUILD_WORKSPACE_DIRECTORY", raising=False)
+    monkeypatch.setenv("BUILD_WORKSPACE_DIRECTORY", str(ROOT))
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     assert main(["archive", "--output-dir", "out"]) == 0
     return tmp_path / "out" / f"qola-{__version__}.tar.gz"

@@ -1,5 +1,6 @@
 """Repositories that only qola's own tests and linters use."""
 
+load(":checkout.bzl", "checkout")
 load(":debian_packages.bzl", "debian_repository")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load(":pip_repository.bzl", "pip_repository")
@@ -100,10 +101,10 @@ _sdist_directory = repository_rule(
 )
 
 def _dev_dependencies_impl(mctx):
-    for name in ["browser", "cmake", "dev", "jax", "notebooks", "npm"]:
+    for name in ["browser", "cmake", "dev", "jax", "lint", "notebooks", "npm"]:
         pip_repository(
             name = "qola_pip_" + name,
-            directory = name in ["browser", "dev", "jax", "notebooks"],
+            directory = name in ["browser", "dev", "jax", "lint", "notebooks"],
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
     for name in ["actionlint", "buildifier", "chromium"]:
@@ -126,9 +127,10 @@ def _dev_dependencies_impl(mctx):
         group = "sysroot",
         lock = Label("//third_party/rocm:packages.lock"),
     )
+    checkout(name = "qola_checkout")
     return mctx.extension_metadata(reproducible = True)
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_jax, @qola_pip_notebooks, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_gdb, @qola_nginx and @qola_sanitizers.",
+    doc = "Declares @qola_pip_browser, @qola_pip_cmake, @qola_pip_dev, @qola_pip_jax, @qola_pip_lint, @qola_pip_notebooks, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_checkout, @qola_gdb, @qola_nginx and @qola_sanitizers.",
 )

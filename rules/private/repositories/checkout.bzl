@@ -1,0 +1,56 @@
+"""Links to the files of this checkout, so that linters and tests of pages declare the files that they read."""
+
+# A stray directory beside these, such as a virtual environment, is not part of the checkout.
+_DIRECTORIES = [".bcr", ".ci", "bench", "cc", "cmake", "docs", "examples", "manifests", "qola", "rules", "tests", "third_party", "tools"]
+
+def _is_ours(name):
+    """Whether .gitignore has no line for a file or directory."""
+    return name not in ["__pycache__", "_ruleset"] and not name.startswith("bazel-") and not name.endswith((".pyc", ".egg-info"))
+
+def _checkout_impl(rctx):
+    root = rctx.workspace_root
+    names = []
+    directories = []
+    for path in root.readdir():
+        if not path.is_dir:
+            names.append(path.basename)
+        elif path.basename in _DIRECTORIES:
+            directories.append(path.basename)
+
+    # Starlark has no recursion; readdir() makes Bazel watch what each directory lists.
+    for depth in range(20):
+        if not directories:
+            break
+        below = []
+        for directory in directories:
+            for path in root.get_child(directory).readdir():
+                name = directory + "/" + path.basename
+                if not _is_ours(path.basename):
+                    continue
+                if path.is_dir:
+                    below.append(name)
+                else:
+                    names.append(name)
+        directories = below
+    if directories:
+        fail("directories nested deeper than {}: {}".format(depth, directories))
+
+    # With an ending: a file BUILD.bazel would make its directory a package, whose files no other package can list.
+    for name in names:
+        rctx.symlink(root.get_child(name), "files/{}.link".format(name))
+    rctx.file("names.txt", "".join([name + "\n" for name in sorted(names)]), executable = False)
+    rctx.file("BUILD.bazel", """\
+exports_files(["names.txt"])
+
+filegroup(
+    name = "files",
+    srcs = glob(["files/**"]),
+    visibility = ["//visibility:public"],
+)
+""", executable = False)
+
+checkout = repository_rule(
+    implementation = _checkout_impl,
+    doc = "The files of the checkout: names.txt lists them, files/<name>.link is a link to each (tests/support/checkout.py).",
+    local = False,
+)
