@@ -2,8 +2,9 @@
 
     ./bazelw test --profile=/tmp/tests.gz //... && python3 -m bench.test_costs /tmp/tests.gz
 
-Bazel records when an action ran, not its CPU time. At each moment the running actions share the cores equally, so the
-seconds of all kinds sum up to the CPU seconds that were in use, if actions have one thread.
+Bazel records when an action ran, not its CPU time. At each moment the running actions share the
+cores equally, so the seconds of all kinds sum up to the CPU seconds in use, if actions have one
+thread.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ import gzip
 import json
 import os
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Kinds in the order in which they are tried: by the mnemonic and the progress message of an action.
+#: Kinds in the order in which they are tried, by an action's mnemonic and progress message.
 KINDS: Sequence[tuple[str, str]] = (
     ("linters", r"TestRunner .*//tests/tools:(buildifier|dockerfile|mypy|ruff|ruff_format|shell)$"),
     ("nested Bazels", r"TestRunner .*//tests/e2e:"),
     ("HIP tests", r"\S+ .*(//|tests/)hip[:/]"),
-    ("emulated kernels: tests", r"TestRunner .*//tests/(emulate|triton|reference|verify|attention)"),
+    ("tests on the emulator", r"TestRunner .*//tests/(emulate|triton|reference|verify|attention)"),
     ("tests of libraries", r"TestRunner .*(//tests/(library|lazy|bundle|split|jax|report)|@)"),
     ("tests of Starlark", r"TestRunner .*//tests/starlark"),
     ("tests of Python", r"TestRunner"),
-    ("kernels", r"Qola(Compile|Compress) |CppCompile .*(kernel|batch_)"),
+    ("kernels", r"Qola(Compile|Compress) "),
     ("kernels in Triton", r"QolaTriton"),
-    ("dispatch and entry points", r"CppCompile .*/(dispatch|entry|stubs|c_functions|kernel_names)"),
+    ("dispatch and entry points", r"CppCompile .*lib\w+/(dispatch\w*|entry|stubs)/"),
     ("engines of the emulator", r"\S+ .*engine"),
     ("other C++", r"CppCompile|CppArchive"),
     ("links, symbols, bundles", r""),
@@ -53,7 +54,7 @@ def kind_of(mnemonic: str, name: str) -> str:
 
 
 def read_spans(events: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    """Yield actions without the time that they waited for a core, and repositories that were fetched."""
+    """Yield fetches, and actions without the time in which they waited for a core."""
     threads: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     waits: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
@@ -101,20 +102,18 @@ def main() -> None:
     """Print the table, and the actions that took longest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("profile", type=Path, help="file of --profile")
-    parser.add_argument("--longest", type=int, default=0, metavar="N", help="the N longest actions, too")
+    parser.add_argument("--longest", type=int, default=0, help="how many actions to list, too")
     args = parser.parse_args()
     with gzip.open(args.profile, "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     costs = share_cores(list(read_spans(events)), os.cpu_count() or 1)
-    kinds: Counter[str] = Counter()
-    numbers: Counter[str] = Counter()
+    kinds: dict[str, float] = defaultdict(float)
     for span, seconds in costs.items():
-        kinds[span.kind] += seconds  # type: ignore[assignment]
-        numbers[span.kind] += 1
-    print("| Kind | Number | CPU seconds |\n| --- | ---: | ---: |")
-    for kind, seconds in kinds.most_common():
-        print(f"| {kind} | {numbers[kind]} | {seconds:.0f} |")
-    print(f"| sum | {len(costs)} | {sum(costs.values()):.0f} |")
+        kinds[span.kind] += seconds
+    print("| Kind | CPU seconds |\n| --- | ---: |")
+    for kind, seconds in sorted(kinds.items(), key=lambda item: -item[1]):
+        print(f"| {kind} | {seconds:.0f} |")
+    print(f"| sum | {sum(costs.values()):.0f} |")
     for span, seconds in sorted(costs.items(), key=lambda item: -item[1])[: args.longest]:
         print(f"{seconds:7.1f} s  {span.kind}: {span.name}")
 

@@ -30,6 +30,14 @@ genrule(name = "broken", outs = ["broken.o"],
         cmd = "echo 'k.cpp:3:1: error: no such kernel' >&2; exit 3")
 genrule(name = "slow", outs = ["slow.so"], cmd = "touch $(RULEDIR)/started; sleep 300; touch $@")
 """
+PASSING = """\
+def _passing_test_impl(ctx):
+    file = ctx.actions.declare_file(ctx.label.name + ".sh")
+    ctx.actions.write(file, "#!/bin/sh\\n", is_executable = True)
+    return [DefaultInfo(executable = file)]
+
+passing_test = rule(implementation = _passing_test_impl, test = True)
+"""
 FAILING = """\
 fail("\\nqola: PlanError: the manifest cannot be planned (1 error)\\nerror: m.toml:3")
 """
@@ -124,6 +132,19 @@ except KeyboardInterrupt:
     # The lock is free: this command does not wait for it.
     command = [bazel_program(), "--noblock_for_lock", "info", "release"]
     subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
+
+
+def test_commands_keep_the_analysis(bazel: Bazel) -> None:
+    """Prevents: an option that one command lacks, so that a change of command analyses all anew."""
+    bazel.write("passing/passing.bzl", PASSING)
+    call = 'load(":passing.bzl", "passing_test")\npassing_test(name = "it_test")\n'
+    bazel.write("passing/BUILD.bazel", call)
+    ours = (QOLA / ".bazelrc").read_text(encoding="utf-8")
+    own = (bazel.workspace / ".bazelrc").read_text(encoding="utf-8")
+    with bazel.rewritten(".bazelrc", own, own + ours):
+        for command in ("build", "run", "test", "build", "aquery"):
+            found = bazel.run(command, "//passing:it_test").stderr
+            assert "discarding analysis cache" not in found, (command, found)
 
 
 def test_manifests_have_one_server(bazel: Bazel) -> None:

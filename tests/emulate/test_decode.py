@@ -49,9 +49,7 @@ def mnemonic(insn: Instruction) -> str:
     [
         ("CI_libmha_fwd", {"gfx942", "gfx950"}),
         ("CI_libmha_bwd", {"gfx942", "gfx950"}),
-        pytest.param(
-            "OTHER_ARCHS_libmha_fwd", {"gfx90a", "gfx1201"}, marks=pytest.mark.thorough
-        ),
+        pytest.param("OTHER_ARCHS_libmha_fwd", {"gfx90a", "gfx1201"}, marks=pytest.mark.thorough),
     ],
 )
 def test_instructions_match_llvm(library: str, archs: set[str], tmp_path: Path) -> None:
