@@ -59,14 +59,14 @@ def test_layout() -> None:
     top_level = {name.split("/")[0] for name in found}
     assert top_level == {"configs", "include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
     assert [n for n in found if n.startswith("lib/")] == [
+        "lib/ci_libmha_fwd.so",
         "lib/cmake/qola/qola-config-version.cmake",
         "lib/cmake/qola/qola-config.cmake",
         "lib/cmake/qola/qola-mha_fwd.cmake",
         "lib/cmake/qola/qola-targets.cmake",
-        "lib/forward_libmha_fwd.so",
         "lib/pkgconfig/qola-mha-fwd.pc",
     ]
-    assert found["lib/forward_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
+    assert found["lib/ci_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
     assert {f"configs/{c.removeprefix('aiter/configs/')}" for c in PLAN["configs"]} == {
         name for name in found if name.startswith("configs/")
     }
@@ -100,7 +100,7 @@ def test_consumer_needs_only_the_bundle_and_hip(tmp_path: Path) -> None:
     include = f"-I{moved / 'include'}"
     for name in ("ask", "main"):
         hipcc(*AS_HOST, "-DASK=ask", include, "-c", f"{name}.cpp", "-o", f"{name}.o", cwd=work)
-    library = str(moved / "lib/forward_libmha_fwd.so")
+    library = str(moved / "lib/ci_libmha_fwd.so")
     rpath = f"-Wl,-rpath,{moved / 'lib'}"
     hipcc("ask.o", "main.o", library, rpath, "-o", "consumer", cwd=work)
     run = subprocess.run([work / "consumer"], capture_output=True, text=True, check=False)
@@ -155,7 +155,7 @@ def test_manifest_json_matches_the_files() -> None:
     assert RECORD["inputs"]["plan"]["sha256"] == content(PLAN_FILE.parent)[PLAN_FILE.name]
     names = [PLAN["kernels"][index]["name"] for index in PLAN["modules"][0]["kernels"]]
     assert module["kernels"] == {"fwd": {"count": len(names), "names": sorted(names)}}
-    assert module["entry_points"] == ["qola::forward::mha_fwd"]
+    assert module["entry_points"] == ["qola::ci::mha_fwd"]
     listed = subprocess.run(
         [f"{LLVM}/llvm-nm", "--dynamic", "--defined-only", "--demangle", str(library)],
         capture_output=True,
@@ -242,7 +242,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "tree/3rdparty/composable_kernel/LICENSE": BUNDLE / "licenses/composable_kernel/LICENSE",
         "LICENSE": BUNDLE / "licenses/qola/LICENSE",
         "headers": BUNDLE / "include",
-        "forward_libmha_fwd.so": LIBRARY,
+        "ci_libmha_fwd.so": LIBRARY,
         "plan.json": PLAN_FILE,
         "rocm.json": ROCM_FILE,
     }
@@ -258,7 +258,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
 
     inputs = {
         "name": "forward",
-        "libraries": [{"path": "forward_libmha_fwd.so", "include_dirs": ["headers"], "packs": {}}],
+        "libraries": [{"path": "ci_libmha_fwd.so", "include_dirs": ["headers"], "packs": {}}],
         "headers": below("headers"),
         "plan": "plan.json",
         "tree": "tree",

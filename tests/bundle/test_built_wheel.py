@@ -25,7 +25,7 @@ BUNDLES = {
 BUNDLE = BUNDLES["BUNDLE"]
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 NM = Path(os.environ["QOLA_TEST_LLVM"]).resolve()
-LIBRARY = "lib/forward_libmha_fwd.so"
+LIBRARY = "lib/ci_libmha_fwd.so"
 HIP = "libamdhip64.so.7"
 PLATFORM = "manylinux_2_28_x86_64"
 
@@ -132,6 +132,6 @@ def test_pip_installs_the_wheel(tmp_path: Path) -> None:
 
     assert query_path("--path") == site / "qola_forward"
     assert (query_path("--include") / "qola_mha_fwd.h").is_file()
-    installed = query_path("--lib") / "forward_libmha_fwd.so"
+    installed = query_path("--lib") / "ci_libmha_fwd.so"
     assert installed.read_bytes() == (BUNDLE / LIBRARY).read_bytes()
     assert os.access(installed, os.X_OK)

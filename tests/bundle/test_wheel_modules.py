@@ -78,7 +78,7 @@ def test_numbers_match_the_header(tmp_path: Path) -> None:
     )
 
 
-LIBRARY = "qola_forward/lib/forward_libmha_fwd.so"
+LIBRARY = "qola_forward/lib/ci_libmha_fwd.so"
 #: A soname that does not exist on any machine.
 SONAME = "libamdhip64.so.9"
 #: Load the library directly, and by the package's Python code.

@@ -16,10 +16,10 @@ SPLIT = Path(os.environ["QOLA_TEST_SPLIT"], "manifest.json").resolve().parent
 FP16, BF16 = "1", "2"
 
 
-def call(log: Path, dtype: str, library: Path = LIBRARY, namespace: str = "forward") -> list[str]:
+def call(log: Path, dtype: str, library: Path = LIBRARY) -> list[str]:
     """Return the lines that the program prints."""
     fake = FakeHip(FAKE.absolute(), "gfx950", (HANDLERS.parent,))
-    command = [CALL, str(HANDLERS), str(library), f"qola_{namespace}_mha_fwd", dtype]
+    command = [CALL, str(HANDLERS), str(library), "qola_ci_mha_fwd", dtype]
     result = fake.run(command, log)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
@@ -36,7 +36,7 @@ def test_a_call_launches_on_the_stream_of_xla(tmp_path: Path) -> None:
 def test_errors_reach_xla(tmp_path: Path) -> None:
     """Prevents: XLA uses the result of a failed launch."""
     _, line = call(tmp_path / "log", BF16)
-    assert line.startswith("qola_forward_mha_fwd: no kernel of the library serves the problem")
+    assert line.startswith("qola_ci_mha_fwd: no kernel of the library serves the problem")
     _, line = call(tmp_path / "log", FP16, tmp_path / "absent.so")
     assert "absent.so: cannot open shared object file" in line
     assert read_log(tmp_path / "log") == []
@@ -45,12 +45,12 @@ def test_errors_reach_xla(tmp_path: Path) -> None:
 def test_errors_name_the_missing_pack(tmp_path: Path) -> None:
     """Prevents: an XLA error refers only to standard error, which a notebook does not show."""
     library = Path(shutil.copy(SPLIT / "lib/ci_libmha_fwd.so", tmp_path))
-    _, line = call(tmp_path / "log", FP16, library, "ci")
+    _, line = call(tmp_path / "log", FP16, library)
     pack = "ci_libmha_fwd-gfx950.qpack"
     start = f"qola_ci_mha_fwd: {library.name} has no device code for gfx950: {pack} is missing; "
     assert line.startswith(start)
     assert f"; fix: copy {pack} of the same build to {tmp_path}" in line
     # A new process finds the copied pack.
     shutil.copy(SPLIT / "lib" / pack, tmp_path)
-    assert call(tmp_path / "log", FP16, library, "ci") == ["FFI 0.1"]
+    assert call(tmp_path / "log", FP16, library) == ["FFI 0.1"]
     assert len(read_log(tmp_path / "log")) == 1
