@@ -78,7 +78,8 @@ def test_writable_cache_directory_is_rejected(tmp_path: Path) -> None:
 _SLOW_PIP = """\
 import os, pathlib, sys, time
 time.sleep(0.5)
-pathlib.Path(os.environ["TMPDIR"], "part").write_bytes(b"x" * 7_000_000)
+# At once: on a busy machine a part would be logged, too.
+pathlib.Path(os.environ["TMPDIR"], "part").open("wb").truncate(7_000_000)
 time.sleep(0.5)
 pathlib.Path(sys.argv[sys.argv.index("-d") + 1], "a.whl").write_bytes(b"")
 """
