@@ -16,21 +16,33 @@ HipInfo = provider(
     },
 )
 
-def _linked(ctx, host, name, objects, alwayslink, user_link_flags = [], disallow_dynamic_library = True):
-    """Returns the linking context of objects, and a list with their archive."""
-    context, outputs = cc_common.create_linking_context_from_compilation_outputs(
+def _archive(ctx, host, name, objects, disallow_dynamic_library = True, **kwargs):
+    """Returns a list with the LibraryToLink of objects and a list with their archive, empty without objects."""
+    if not objects:
+        return [], []
+    _, outputs = cc_common.create_linking_context_from_compilation_outputs(
         name = name,
         actions = ctx.actions,
-        alwayslink = alwayslink,
         cc_toolchain = host.toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset(objects)),
         disallow_dynamic_library = disallow_dynamic_library,
         feature_configuration = host.features,
-        user_link_flags = user_link_flags,
+        **kwargs
     )
     library = outputs.library_to_link
-    archives = [library.pic_static_library] if library and library.pic_static_library else []
-    return context, archives
+    archive = library.pic_static_library
+    return [library], ([archive] if archive else [])
+
+def _hip_runtime(ctx):
+    """Returns the flags that link HIP's runtime, and the files that they name.
+
+    A cc_shared_library leaves out those of a library without objects, such as that of the runtime itself.
+    """
+    inputs = ctx.attr._hip[CcInfo].linking_context.linker_inputs.to_list()
+    return struct(
+        flags = [flag for input in inputs for flag in input.user_link_flags],
+        files = [file for input in inputs for file in input.additional_inputs],
+    )
 
 def _check_archs(ctx, archs, objects):
     for one in objects:
@@ -81,16 +93,20 @@ def _hip_library_impl(ctx):
     context = compilation_contexts(ctx, deps)
     command = hip_compiler(ctx, archs, ["-fgpu-rdc"] if ctx.attr.rdc else [], context.own)
     objects = [compile_source(ctx, command, src, ".pic.o") for src in ctx.files.srcs if is_source(src)]
-    linking, archive = _linked(
+    runtime = _hip_runtime(ctx)
+    flags = [ctx.expand_location(flag, ctx.attr.data + ctx.attr.deps) for flag in ctx.attr.linkopts] + runtime.flags
+
+    libraries, archives = _archive(
         ctx,
         host,
         ctx.label.name,
         objects,
-        ctx.attr.alwayslink,
-        [ctx.expand_location(flag, ctx.attr.data + ctx.attr.deps) for flag in ctx.attr.linkopts],
-        ctx.attr.linkstatic,
+        additional_inputs = runtime.files,
+        alwayslink = ctx.attr.alwayslink,
+        # Objects of relocatable device code refer to hidden symbols of the device link.
+        disallow_dynamic_library = ctx.attr.linkstatic or ctx.attr.rdc,
+        user_link_flags = flags,
     )
-    contexts = [linking]
     rdc_objects = depset(
         [struct(archs = tuple(archs), file = file, label = str(ctx.label)) for file in objects] if ctx.attr.rdc else [],
         transitive = [dep[HipInfo].rdc_objects for dep in ctx.attr.deps if HipInfo in dep],
@@ -98,20 +114,28 @@ def _hip_library_impl(ctx):
     unlinked = rdc_objects.to_list()
     if unlinked and not ctx.attr.rdc:
         object = _device_link(ctx, archs, unlinked)
-        device, more = _linked(ctx, host, ctx.label.name + ".device", [object], True)
-        contexts.append(device)
-        archive = archive + more
+        device, more = _archive(ctx, host, ctx.label.name + ".device", [object], alwayslink = True)
+        libraries += device
+        archives += more
         rdc_objects = depset()
+
+    # All of them have the owner of the target: a cc_shared_library leaves out others.
+    linker_input = cc_common.create_linker_input(
+        additional_inputs = depset(runtime.files),
+        libraries = depset(libraries),
+        owner = ctx.label,
+        user_link_flags = flags,
+    )
     own = CcInfo(
         compilation_context = context.public,
-        linking_context = cc_common.merge_linking_contexts(linking_contexts = contexts),
+        linking_context = cc_common.create_linking_context(linker_inputs = depset([linker_input])),
     )
     runfiles = ctx.runfiles(ctx.files.data).merge_all(
         [target[DefaultInfo].default_runfiles for target in ctx.attr.data + ctx.attr.deps],
     )
     return [
         cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps + [ctx.attr._hip[CcInfo]]),
-        DefaultInfo(files = depset(archive or objects), runfiles = runfiles),
+        DefaultInfo(files = depset(archives or objects), runfiles = runfiles),
         HipInfo(archs = archs, rdc_objects = rdc_objects),
         OutputGroupInfo(objects = depset(objects)),
     ]
@@ -125,7 +149,7 @@ hip_library = rule(
         "hdrs": attr.label_list(allow_files = HEADERS, doc = "Public headers."),
         "host_copts": attr.string_list(doc = "Compiler flags of host code only."),
         "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it."),
-        "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library."),
+        "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library. Libraries with `rdc = True` are always static."),
         "rdc": attr.bool(doc = "Whether device code may call functions and use variables of other libraries with `rdc = True`. The first hip_library without it, hip_binary or hip_test that depends on them links their device code."),
         "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, whatever their suffix, and private headers."),
         "_device_link": attr.label(allow_single_file = True, cfg = "exec", default = ":device_link.sh", executable = True),

@@ -1,6 +1,7 @@
 """Analysis tests of rules/hip: command lines, errors, and the choice of GPU or emulator."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load("//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
 load(":refusal_tests.bzl", "refused_test")
@@ -48,6 +49,17 @@ def _device_link_test_impl(ctx):
     asserts.false(env, "hip" in action.argv, "objects are not HIP sources")
     return analysistest.end(env)
 
+def _shared_test_impl(ctx):
+    """Prevents: a cc_shared_library without the linked device code, or without HIP's runtime: undefined references."""
+    env = analysistest.begin(ctx)
+    names = [file.basename for file in action_of(env, "CppLink", "libshared_solver.so").inputs.to_list()]
+
+    # Each is an archive, or with --start-lib an object.
+    for part in ["relocatable", "solver", "device"]:
+        asserts.true(env, any([part in name for name in names if name.endswith((".a", ".lo", ".o"))]), "{} in {}".format(part, names))
+    has_all(env, names, ["libamdhip64.so"])
+    return analysistest.end(env)
+
 def _code_object_test_impl(ctx):
     """Prevents: a code object for several archs, or with host code."""
     env = analysistest.begin(ctx)
@@ -75,6 +87,7 @@ _selected_test = analysistest.make(_selected_test_impl, config_settings = {
     "//command_line_option:copt": ["-DFROM_OPTION"],
 })
 _device_link_test = analysistest.make(_device_link_test_impl)
+_shared_test = analysistest.make(_shared_test_impl)
 _code_object_test = analysistest.make(_code_object_test_impl)
 _EMULATED = {"emulated": attr.bool()}
 _emulated_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "emulated"})
@@ -120,6 +133,8 @@ def hip_test_suite(name):
     )
     hip_library(name = "relocatable", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx942"], rdc = True, **manual)
     hip_library(name = "device_linked", archs = ["gfx942"], deps = [":relocatable"], **manual)
+    hip_library(name = "solver", srcs = ["testdata/hip/one.cu"], archs = ["gfx942"], deps = [":relocatable"], **manual)
+    cc_shared_library(name = "shared_solver", deps = [":solver"], **manual)
     hip_library(name = "linked_for_more", archs = _ARCHS, deps = [":relocatable"], **manual)
     hip_library(name = "no_arch", srcs = ["testdata/hip/relocatable.hip"], **manual)
     hip_library(name = "misspelt_arch", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx924"], **manual)
@@ -137,6 +152,7 @@ def hip_test_suite(name):
         "hip_device_link_test": (_device_link_test, ":device_linked", {}),
         "hip_emulated_test": (_emulated_program_test, ":on_gpu_or_emulated", {"emulated": True}),
         "hip_on_gpu_test": (_gpu_program_test, ":on_gpu_or_emulated", {"emulated": False}),
+        "hip_shared_test": (_shared_test, ":shared_solver", {}),
         "hip_selected_arch_test": (_selected_test, ":hip_one", {}),
     }
     for test, (rule, target, attributes) in tests.items():
