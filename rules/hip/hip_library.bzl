@@ -86,12 +86,22 @@ def _device_link(ctx, archs, objects):
     )
     return output
 
-def _hip_library_impl(ctx):
-    archs = selected_archs(ctx)
+def library_providers(ctx, archs, copts = [], rdc = False):
+    """Declares the compiles and links of a library.
+
+    Args:
+      ctx: context of a rule with LIBRARY_ATTRS, the fragment cpp and the C++ toolchain.
+      archs: archs to compile device code for.
+      copts: flags in addition to those of the attributes.
+      rdc: whether the device code is relocatable.
+
+    Returns:
+      List of providers.
+    """
     host = cc_features(ctx)
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
     context = compilation_contexts(ctx, deps)
-    command = hip_compiler(ctx, archs, ["-fgpu-rdc"] if ctx.attr.rdc else [], context.own)
+    command = hip_compiler(ctx, archs, copts + (["-fgpu-rdc"] if rdc else []), context.own)
     objects = [compile_source(ctx, command, src, ".pic.o") for src in ctx.files.srcs if is_source(src)]
     runtime = _hip_runtime(ctx)
     flags = [ctx.expand_location(flag, ctx.attr.data + ctx.attr.deps) for flag in ctx.attr.linkopts] + runtime.flags
@@ -104,16 +114,16 @@ def _hip_library_impl(ctx):
         additional_inputs = runtime.files,
         alwayslink = ctx.attr.alwayslink,
         # Objects of relocatable device code refer to hidden symbols of the device link.
-        disallow_dynamic_library = ctx.attr.linkstatic or ctx.attr.rdc,
+        disallow_dynamic_library = ctx.attr.linkstatic or rdc,
         user_link_flags = flags,
     )
     rdc_objects = depset(
-        [struct(archs = tuple(archs), file = file, label = str(ctx.label)) for file in objects] if ctx.attr.rdc else [],
+        [struct(archs = tuple(archs), file = file, label = str(ctx.label)) for file in objects] if rdc else [],
         transitive = [dep[HipInfo].rdc_objects for dep in ctx.attr.deps if HipInfo in dep],
     )
     unlinked = rdc_objects.to_list()
-    if unlinked and not ctx.attr.rdc:
-        object = _device_link(ctx, archs, unlinked)
+    if unlinked and not rdc:
+        object = _device_link(ctx, archs or list(unlinked[0].archs), unlinked)
         device, more = _archive(ctx, host, ctx.label.name + ".device", [object], alwayslink = True)
         libraries += device
         archives += more
@@ -140,21 +150,27 @@ def _hip_library_impl(ctx):
         OutputGroupInfo(objects = depset(objects)),
     ]
 
+LIBRARY_ATTRS = COMPILE_ATTRS | {
+    "alwayslink": attr.bool(doc = "Whether programs link all objects, even those that nothing refers to."),
+    "data": attr.label_list(allow_files = True, doc = "Files that programs need when they run."),
+    "deps": attr.label_list(doc = "Libraries: cc_library, hip_library and other targets with CcInfo.", providers = [CcInfo]),
+    "hdrs": attr.label_list(allow_files = HEADERS, doc = "Public headers."),
+    "host_copts": attr.string_list(doc = "Compiler flags of host code only."),
+    "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it."),
+    "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library. Libraries with `rdc = True` are always static."),
+    "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, whatever their suffix, and private headers."),
+    "_device_link": attr.label(allow_single_file = True, cfg = "exec", default = ":device_link.sh", executable = True),
+    "_hip": attr.label(default = "@qola_rocm//:hip", providers = [CcInfo]),
+    "_llvm_tools": attr.label(cfg = "exec", default = "@qola_rocm//:llvm_tools"),
+}
+
+def _hip_library_impl(ctx):
+    return library_providers(ctx, selected_archs(ctx), rdc = ctx.attr.rdc)
+
 hip_library = rule(
     implementation = _hip_library_impl,
-    attrs = COMPILE_ATTRS | {
-        "alwayslink": attr.bool(doc = "Whether programs link all objects, even those that nothing refers to."),
-        "data": attr.label_list(allow_files = True, doc = "Files that programs need when they run."),
-        "deps": attr.label_list(doc = "Libraries: cc_library, hip_library and other targets with CcInfo.", providers = [CcInfo]),
-        "hdrs": attr.label_list(allow_files = HEADERS, doc = "Public headers."),
-        "host_copts": attr.string_list(doc = "Compiler flags of host code only."),
-        "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it."),
-        "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library. Libraries with `rdc = True` are always static."),
+    attrs = LIBRARY_ATTRS | {
         "rdc": attr.bool(doc = "Whether device code may call functions and use variables of other libraries with `rdc = True`. The first hip_library without it, hip_binary or hip_test that depends on them links their device code."),
-        "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, whatever their suffix, and private headers."),
-        "_device_link": attr.label(allow_single_file = True, cfg = "exec", default = ":device_link.sh", executable = True),
-        "_hip": attr.label(default = "@qola_rocm//:hip", providers = [CcInfo]),
-        "_llvm_tools": attr.label(cfg = "exec", default = "@qola_rocm//:llvm_tools"),
     },
     doc = """HIP sources, compiled for host and GPUs, as a library for cc_binary, cc_library and hip_library.
 

@@ -4,12 +4,11 @@ load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_l
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
 load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "RUNPATH_FLAGS", "linking_context", "llvm_action", "llvm_program")
-load(":compile.bzl", "HOST_ONLY")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
 load(":split.bzl", "SPLIT_DIRECTORY", "SplitPacksInfo", "split_form")
 load(":static.bzl", "static_module")
-load(":transitions.bzl", "TRANSITION_ATTRS", "hip_transition", "kernel_transition")
+load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _separate_symbols(ctx, linked, directory):
     """Declares the actions that move a library's symbols into a file of their own, by the same build-id.
@@ -342,67 +341,6 @@ def public_headers(name, config, headers, declarations = None):
         includes = ["include"],
         visibility = ["//visibility:public"],
         deps = [headers, Label("//cc/api:fmha")],
-    )
-
-def _hip_library_impl(ctx):
-    library = ctx.attr.library[0]
-    return [library[CcInfo], library[DefaultInfo]]
-
-_hip_library = rule(
-    implementation = _hip_library_impl,
-    attrs = TRANSITION_ATTRS | {
-        "library": attr.label(cfg = hip_transition, mandatory = True, providers = [CcInfo]),
-    },
-    doc = "A cc_library, compiled by the ROCm toolchain whatever toolchain the surrounding build uses.",
-    provides = [CcInfo],
-)
-
-def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_with = [], tags = [], testonly = False, visibility = None, **kwargs):
-    """A cc_library whose sources are compiled as HIP, by the compiler of the kernels.
-
-    The headers of qola_library include HIP and Composable Kernel, which a host
-    compiler does not understand. Put sources that include them into a
-    qola_cc_library. A cc_binary or cc_library that depends on it is compiled and
-    linked by the toolchain of the build.
-
-    Example:
-        qola_cc_library(
-            name = "attention",
-            srcs = ["attention.cpp"],
-            hdrs = ["attention.h"],
-            deps = [":te_libmha_fwd"],
-        )
-
-    Args:
-      name: target name.
-      srcs: C++ files.
-      archs: archs to compile kernels in these sources for, such as ["gfx950"];
-        by default only host code is compiled.
-      copts: compiler flags.
-      target_compatible_with: constraints on the platform of the target.
-      tags: tags of the target.
-      testonly: whether only tests may depend on it.
-      visibility: visibility of the target.
-      **kwargs: further attributes of cc_library: hdrs, deps, defines, includes.
-    """
-    cc_library(
-        name = name + ".hip",
-        srcs = srcs,
-        copts = (["--offload-arch=" + arch for arch in archs] if archs else HOST_ONLY) + copts,
-        linkstatic = True,
-        tags = tags + ["manual"],
-        testonly = testonly,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        visibility = ["//visibility:private"],
-        **kwargs
-    )
-    _hip_library(
-        name = name,
-        library = name + ".hip",
-        tags = tags,
-        testonly = testonly,
-        target_compatible_with = target_compatible_with,
-        visibility = visibility,
     )
 
 def _prebuilt_library_impl(ctx):

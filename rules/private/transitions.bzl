@@ -1,4 +1,4 @@
-"""The transitions under which kernels and users' HIP sources are compiled, whatever toolchain the build uses."""
+"""The transition under which kernels are compiled, whatever toolchain the build uses."""
 
 # A kernel's bytes depend only on its manifest and toolchain. Each of these
 # options would otherwise be part of its command line, and so of the cache key:
@@ -25,7 +25,7 @@ _ROCM = {
     "//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))],
 }
 
-# For rules that have an attribute with one of these transitions.
+# For rules that have an attribute with the transition.
 TRANSITION_ATTRS = {
     "_allowlist_function_transition": attr.label(
         default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
@@ -36,11 +36,4 @@ kernel_transition = transition(
     implementation = lambda _settings, _attr: _NORMALISED | _ROCM,
     inputs = [],
     outputs = _NORMALISED.keys() + _ROCM.keys(),
-)
-
-# Options such as --copt and -c apply to a user's own code.
-hip_transition = transition(
-    implementation = lambda _settings, _attr: _ROCM,
-    inputs = [],
-    outputs = _ROCM.keys(),
 )

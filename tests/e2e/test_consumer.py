@@ -143,12 +143,12 @@ def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
         spawns = elsewhere.spawns("//...")
         runners = count_spawns(spawns)
         assert {runner for _, runner in runners} == {HIT}, runners
-        assert runners["CppCompile", HIT] >= 8
-        # `qola report` reads compiles from the log: their names must be those of the plan.
+        assert runners["CppCompile", HIT] >= 6
+        # `qola report` reads compiles from the log: the names of kernels must be those of the plan.
         plans = [elsewhere.plan(manifest) for manifest in ("left", "right")]
         planned = {n for plan in plans for m in plan.modules for n in plan.compiled_as(m)}
         reported = summarize_log(spawns).compiles
-        assert reported.keys() == planned
+        assert reported.keys() == planned | {"ask.cpp"}
         assert {compile_result.source for compile_result in reported.values()} == {"disk cache"}
 
         # The consumer's options apply only to its code: kernels, dispatches and entry points keep

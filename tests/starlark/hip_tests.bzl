@@ -1,7 +1,8 @@
 """Analysis tests of rules/hip: command lines, errors, and the choice of GPU or emulator."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("@rules_cc//cc:defs.bzl", "cc_shared_library")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_shared_library")
+load("//rules:defs.bzl", "qola_cc_library")
 load("//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
 load(":refusal_tests.bzl", "refused_test")
@@ -60,6 +61,31 @@ def _shared_test_impl(ctx):
     has_all(env, names, ["libamdhip64.so"])
     return analysistest.end(env)
 
+def _host_part_test_impl(ctx):
+    """Prevents: C++ without kernels that is compiled for an arch of HIP's choice, or of --@qola//:archs."""
+    env = analysistest.begin(ctx)
+    argv = action_of(env, "QolaCompile", "host.cpp.pic.o").argv
+    has_all(env, argv, ["hip", "--offload-host-only", "-DFROM_OPTION"])
+    asserts.equals(env, [], archs_of(argv))
+    return analysistest.end(env)
+
+def _arch_of_host_part_test_impl(ctx):
+    """Prevents: a qola_cc_library with kernels for an arch that --@qola//:archs leaves out."""
+    env = analysistest.begin(ctx)
+    argv = action_of(env, "QolaCompile", "host.cpp.pic.o").argv
+    asserts.equals(env, ["--offload-arch=gfx950"], archs_of(argv))
+    asserts.false(env, "--offload-host-only" in argv, "no device code")
+    return analysistest.end(env)
+
+def _one_configuration_test_impl(ctx):
+    """Prevents: C compiled as HIP below a qola_cc_library, or a library linked once for it and once for its user."""
+    env = analysistest.begin(ctx)
+    inputs = action_of(env, "CppLink", "host_program").inputs.to_list()
+    for name in ["plain", "host_part"]:
+        found = [file for file in inputs if name in file.basename and file.basename.endswith((".a", ".lo", ".o"))]
+        asserts.equals(env, [analysistest.target_bin_dir_path(env)], [file.root.path for file in found], name)
+    return analysistest.end(env)
+
 def _code_object_test_impl(ctx):
     """Prevents: a code object for several archs, or with host code."""
     env = analysistest.begin(ctx)
@@ -81,11 +107,15 @@ def _program_test_impl(ctx):
 _RUN = str(Label("//rules/hip:run"))
 
 _argv_test = analysistest.make(_argv_test_impl)
-_selected_test = analysistest.make(_selected_test_impl, config_settings = {
+_SELECTED = {
     str(Label("//:archs")): ["gfx950"],
     "//command_line_option:compilation_mode": "dbg",
     "//command_line_option:copt": ["-DFROM_OPTION"],
-})
+}
+_selected_test = analysistest.make(_selected_test_impl, config_settings = _SELECTED)
+_host_part_test = analysistest.make(_host_part_test_impl, config_settings = _SELECTED)
+_arch_of_host_part_test = analysistest.make(_arch_of_host_part_test_impl, config_settings = _SELECTED)
+_one_configuration_test = analysistest.make(_one_configuration_test_impl)
 _device_link_test = analysistest.make(_device_link_test_impl)
 _shared_test = analysistest.make(_shared_test_impl)
 _code_object_test = analysistest.make(_code_object_test_impl)
@@ -135,6 +165,10 @@ def hip_test_suite(name):
     hip_library(name = "device_linked", archs = ["gfx942"], deps = [":relocatable"], **manual)
     hip_library(name = "solver", srcs = ["testdata/hip/one.cu"], archs = ["gfx942"], deps = [":relocatable"], **manual)
     cc_shared_library(name = "shared_solver", deps = [":solver"], **manual)
+    cc_library(name = "plain", srcs = ["testdata/hip/plain.c"], alwayslink = True, **manual)
+    qola_cc_library(name = "host_part", srcs = ["testdata/hip/host.cpp"], deps = [":ns_libmodule", ":plain"], **manual)
+    qola_cc_library(name = "host_part_with_archs", srcs = ["testdata/hip/host.cpp"], archs = _ARCHS, **manual)
+    cc_binary(name = "host_program", deps = [":host_part", ":plain"], **manual)
     hip_library(name = "linked_for_more", archs = _ARCHS, deps = [":relocatable"], **manual)
     hip_library(name = "no_arch", srcs = ["testdata/hip/relocatable.hip"], **manual)
     hip_library(name = "misspelt_arch", srcs = ["testdata/hip/relocatable.hip"], archs = ["gfx924"], **manual)
@@ -147,10 +181,13 @@ def hip_test_suite(name):
     hip_test(name = "on_gpu_or_emulated", srcs = ["testdata/hip/one.cu"], archs = reversed(_ARCHS), **manual)
     hip_test(name = "emulated_on_gfx1250", srcs = ["testdata/hip/one.cu"], archs = ["gfx1250"], emulated = True, **manual)
     tests = {
+        "hip_arch_of_host_part_test": (_arch_of_host_part_test, ":host_part_with_archs", {}),
         "hip_argv_test": (_argv_test, ":hip_one", {}),
         "hip_code_object_test": (_code_object_test, ":hip_code", {}),
         "hip_device_link_test": (_device_link_test, ":device_linked", {}),
         "hip_emulated_test": (_emulated_program_test, ":on_gpu_or_emulated", {"emulated": True}),
+        "hip_host_part_test": (_host_part_test, ":host_part", {}),
+        "hip_one_configuration_test": (_one_configuration_test, ":host_program", {}),
         "hip_on_gpu_test": (_gpu_program_test, ":on_gpu_or_emulated", {"emulated": False}),
         "hip_shared_test": (_shared_test, ":shared_solver", {}),
         "hip_selected_arch_test": (_selected_test, ":hip_one", {}),

@@ -1,0 +1,5 @@
+#pragma once
+#ifdef __cplusplus
+extern "C"
+#endif
+    int count(void);

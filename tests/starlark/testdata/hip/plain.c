@@ -1,0 +1,1 @@
+int plain(int class) { return class; }
