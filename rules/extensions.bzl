@@ -12,6 +12,7 @@ load("//rules/private/repositories:manifest_repository.bzl", "manifest_repositor
 load("//rules/private/repositories:module_python.bzl", "python_headers")
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
+load("//rules/private/repositories:unusable_repository.bzl", "unusable_repository")
 load("//rules/rocm:repositories.bzl", "rocm_headers_repository", "rocm_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
 
@@ -21,7 +22,7 @@ def _place(module, tag_class, tag):
     """Returns the place of a tag, for errors."""
     return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
 
-def _collect(mctx, tag_class, deciding = []):
+def _collect(mctx, tag_class, deciding):
     """Returns the tags of one class by name, as struct(tag, module, place).
 
     Two modules may declare the same name if their tags agree in the `deciding`
@@ -47,6 +48,74 @@ def _fail_twice(name, first, second):
         expected = "unique names: they become names of repositories",
         fix = "rename one of them",
     ))
+
+def _entries(mctx, tag_class):
+    """Returns the tags of one class whose names are those of their modules, as struct(key, module, place, tag)."""
+    return [
+        struct(key = (module.name, module.version, tag.name), module = module, place = _place(module, tag_class, tag), tag = tag)
+        for module in mctx.modules
+        for tag in getattr(module.tags, tag_class)
+    ]
+
+def repositories_of(entries):
+    """Returns which tags each repository could be of.
+
+    Everybody finds the tag `left` of the module `dep` as `dep.left`. As `left`, too, unless the root module has a tag of
+    that name, or another dependency.
+
+    Args:
+      entries: list of struct(module, tag, ...), tags of one class.
+
+    Returns:
+      dict from names of repositories, without a prefix, to lists of entries. A repository with several is of none.
+    """
+    found = {}
+    for entry in entries:
+        found.setdefault(entry.tag.name, []).append(entry)
+        if entry.module.name:
+            found.setdefault("{}.{}".format(entry.module.name, entry.tag.name), []).append(entry)
+    return {name: [entry for entry in claims if entry.module.is_root] or claims for name, claims in found.items()}
+
+def _declare(entries, prefix, problem_of, declare):
+    """Declares the repositories of tags; those that cannot be have an error, which only their users see.
+
+    Args:
+      entries: result of _entries.
+      prefix: beginning of the repositories' names.
+      problem_of: function from an entry to an error, or None.
+      declare: function that declares the repository with a name for an entry.
+    """
+    for name, claims in repositories_of(entries).items():
+        entry = claims[0]
+        repository = prefix + name
+        problem = problem_of(entry)
+        if len(claims) > 1:
+            problem = finding(
+                "a name is declared twice",
+                place = claims[1].place,
+                found = "name = \"{}\", also declared by {}".format(entry.tag.name, entry.place),
+                expected = "a name that one module declares once",
+                fix = "rename one of them" if entry.module.name == claims[1].module.name else "use_repo(qola, {0}{1} = \"{0}{2}.{1}\")".format(
+                    prefix,
+                    entry.tag.name,
+                    entry.module.name,
+                ),
+            )
+        if problem:
+            unusable_repository(name = repository, message = problem)
+        else:
+            declare(repository, entry)
+        if entry.module.is_root:
+            for other in entries:
+                if other.tag.name == name and not other.module.is_root:
+                    # buildifier: disable=print
+                    print("\nqola: {}: @{} is the root module's. This one is @{}{}.{}".format(
+                        other.place,
+                        repository,
+                        prefix,
+                        other.module.name,
+                        name,
+                    ))
 
 def _display(label):
     """Returns a label as a path for messages."""
@@ -134,33 +203,49 @@ def _declare_trees(mctx):
 
 def _declare_prebuilt(mctx, trees, manifests):
     """Declares a repository per prebuilt() tag."""
-    for name, entry in _collect(mctx, "prebuilt").items():
-        _check_manifest_name(name, entry.place)
-        if entry.tag.manifest not in manifests:
-            fail(finding(
-                "prebuilt libraries of an unknown manifest",
-                place = entry.place,
-                found = "manifest = \"{}\"".format(entry.tag.manifest),
-                expected = "a declared manifest: " + (", ".join(sorted(manifests)) or "there is none"),
-                fix = "declare qola.manifest(name = \"{}\", file = ...)".format(entry.tag.manifest),
-            ))
-        manifest = manifests[entry.tag.manifest].tag
-        source = trees.tags[manifest.aiter]
+    repositories = repositories_of(manifests)
+    entries = _entries(mctx, "prebuilt")
+    for entry in entries:
+        _check_manifest_name(entry.tag.name, entry.place)
+
+    def manifest_of(entry):
+        own = [manifest for manifest in manifests if manifest.key == entry.key[:2] + (entry.tag.manifest,)]
+        return (own or repositories.get(entry.tag.manifest, []) + [None])[0]
+
+    def problem_of(entry):
+        manifest = manifest_of(entry)
+        if manifest:
+            return _manifest_problem(manifest, trees)
+        return finding(
+            "prebuilt libraries of an unknown manifest",
+            place = entry.place,
+            found = "manifest = \"{}\"".format(entry.tag.manifest),
+            expected = "a declared manifest: " + (", ".join(sorted(repositories)) or "there is none"),
+            fix = "declare qola.manifest(name = \"{}\", file = ...)".format(entry.tag.manifest),
+        )
+
+    def declare(name, entry):
+        manifest = manifest_of(entry)
+        source = trees.tags[manifest.tag.aiter]
         identity = {"kind": source.kind} | _attributes(source.tag, _SOURCES[source.kind].identity)
+        built = [repository for repository, claims in repositories.items() if [claim.key for claim in claims] == [manifest.key]]
         prebuilt_repository(
-            name = "qola_prebuilt_" + name,
+            name = name,
             aiter = json.encode(identity),
-            architectures = manifest.architectures,
-            display = _display(manifest.file),
-            manifest = manifest.file,
-            mode = manifest.mode,
+            architectures = manifest.tag.architectures,
+            display = _display(manifest.tag.file),
+            manifest = manifest.tag.file,
+            mode = manifest.tag.mode,
             offline = entry.tag.offline,
             patches_dir = source.tag.patches_dir,
             place = entry.place,
             public_key = entry.tag.public_key,
-            repository = "qola_" + entry.tag.manifest,
+            # Without one it is declared twice, as this repository's message says.
+            repository = "qola_" + (built + [manifest.tag.name])[0],
             urls = entry.tag.urls,
         )
+
+    _declare(entries, "qola_prebuilt_", problem_of, declare)
 
 def _declare_rocm(mctx):
     """Declares @qola_rocm and @qola_rocm_headers, as the root module's tag specifies."""
@@ -190,17 +275,53 @@ def _check_manifest_name(name, place):
             fix = "rename it",
         ))
 
-def _check_spec(entry):
+def _manifest_problem(entry, trees):
+    """Returns the error of a manifest() tag, or None."""
     tag = entry.tag
     both = [n for n in ["architectures", "mode", "override_aiter_commit", "require"] if tag.spec and getattr(tag, n)]
     if both:
-        fail(finding(
+        return finding(
             "a spec together with attributes that it replaces",
             place = entry.place,
             found = "spec = \"{}\" and {}".format(tag.spec, ", ".join(both)),
             expected = "either spec or these attributes",
             fix = "remove " + ", ".join(both),
-        ))
+        )
+    if tag.aiter not in trees.places:
+        return finding(
+            "unknown AITER source",
+            place = entry.place,
+            found = "aiter = \"{}\"".format(tag.aiter),
+            expected = "one of " + ", ".join(sorted(trees.places)),
+            fix = "declare qola.aiter_wheel, qola.aiter_git or qola.aiter_local with that name",
+        )
+    return None
+
+def _declare_manifests(mctx, trees):
+    """Declares a repository per manifest() tag; returns the tags."""
+    entries = _entries(mctx, "manifest")
+    for entry in entries:
+        _check_manifest_name(entry.tag.name, entry.place)
+
+    def declare(name, entry):
+        tag = entry.tag
+        manifest_repository(
+            name = name,
+            aiter = "@{}//:AITER.json".format(tag.aiter),
+            aiter_name = tag.aiter,
+            aiter_path = getattr(trees.tags[tag.aiter].tag, "path", ""),
+            architectures = tag.architectures,
+            display = _display(tag.file),
+            manifest = tag.file,
+            manifest_name = tag.name,
+            mode = tag.mode,
+            override_aiter_commit = tag.override_aiter_commit,
+            require = tag.require,
+            spec = tag.spec,
+        )
+
+    _declare(entries, "qola_", lambda entry: _manifest_problem(entry, trees), declare)
+    return entries
 
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
@@ -240,34 +361,7 @@ def _qola_impl(mctx):
     python_headers(name = "qola_python")
     torch_repository(name = "qola_torch")
 
-    manifests = _collect(mctx, "manifest")
-    for name, entry in manifests.items():
-        aiter = entry.tag.aiter
-        _check_manifest_name(name, entry.place)
-        _check_spec(entry)
-        if aiter not in trees.places:
-            fail(finding(
-                "unknown AITER source",
-                place = entry.place,
-                found = "aiter = \"{}\"".format(aiter),
-                expected = "one of " + ", ".join(sorted(trees.places)),
-                fix = "declare qola.aiter_wheel, qola.aiter_git or qola.aiter_local with that name",
-            ))
-        manifest_repository(
-            name = "qola_" + name,
-            aiter = "@{}//:AITER.json".format(aiter),
-            aiter_name = aiter,
-            aiter_path = getattr(trees.tags[aiter].tag, "path", ""),
-            architectures = entry.tag.architectures,
-            display = _display(entry.tag.file),
-            manifest = entry.tag.file,
-            manifest_name = name,
-            mode = entry.tag.mode,
-            override_aiter_commit = entry.tag.override_aiter_commit,
-            require = entry.tag.require,
-            spec = entry.tag.spec,
-        )
-    _declare_prebuilt(mctx, trees, manifests)
+    _declare_prebuilt(mctx, trees, _declare_manifests(mctx, trees))
 
     # Every fetch is pinned by digest or commit. The repository of a local ROCm
     # watches its files.
@@ -311,7 +405,7 @@ _manifest = tag_class(
         "architectures": attr.string_list(doc = "Archs to use in place of the manifest's."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
         "mode": attr.string(doc = "Build mode to use in place of the manifest's, for modules without a mode: cpp_itfs for C++ libraries, pybind for modules that Python imports.", values = ["", "cpp_itfs", "pybind"]),
-        "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
+        "name": attr.string(doc = "Name of the manifest, unique in the module; its repository is @qola_<name>, and @qola_<module>.<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Accept an AITER source with another commit than the manifest's aiter_commit, or with other patches than its patches_dir, with a warning."),
         "require": attr.string(doc = "Fail unless qola follows each direction of Composable Kernel to this level: filtered (variants select kernels) or linked (each call of the dispatch has its kernel).", values = ["", "linked", "filtered"]),
         "spec": attr.label(doc = "JSON file of `qola build` with choices that replace the manifest's; excludes architectures, mode, override_aiter_commit and require."),
@@ -321,8 +415,8 @@ _manifest = tag_class(
 
 _prebuilt = tag_class(
     attrs = {
-        "manifest": attr.string(doc = "Name of the qola.manifest.", mandatory = True),
-        "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
+        "manifest": attr.string(doc = "Name of the qola.manifest: the module's own, or that of another module.", mandatory = True),
+        "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>, and @qola_prebuilt_<module>.<name>.", mandatory = True),
         "offline": attr.bool(doc = "Use only directories and earlier downloads."),
         "public_key": attr.string(doc = "minisign's public key of the signer; by default the manifest's [prebuilt].public_key."),
         "urls": attr.string_list(doc = "Sources in order: URLs, or directories relative to the root module; by default the manifest's [prebuilt].urls."),
@@ -345,7 +439,8 @@ qola = module_extension(
 | Repository | Content |
 | --- | --- |
 | `@<aiter>` | the tree of an AITER source |
-| `@qola_<manifest>` | plan, kernel instances, dispatch and libraries of a manifest; planned when a target of it is requested |
+| `@qola_<manifest>` | plan, kernel instances, dispatch and libraries of a manifest; planned when a target of it is requested. The root module's, if several modules have a manifest of this name |
+| `@qola_<module>.<manifest>` | the same for a manifest of this module, root or not |
 | `@qola_prebuilt_<name>` | libraries and bundle, fetched or built |
 | `@qola_rocm` | the ROCm toolchain; the module qola_compile declares the pinned compiler, `@qola_rocm_sdk` |
 | `@qola_rocm_headers` | headers of ROCm's libraries, for modules that Python imports |
