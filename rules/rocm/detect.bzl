@@ -1,6 +1,5 @@
 """Finds a local ROCm and asks its compiler what it is: the reading half of the ROCm repository."""
 
-load("//rules/private:finding.bzl", "finding")
 load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS", "llvm_tools")
 
 # Where ROCm is looked for when neither the tag nor ROCM_PATH names a place: AMD's packages,
@@ -59,6 +58,40 @@ def parse_include_dirs(text):
             dirs[line.strip()] = True
     return dirs.keys()
 
+_BITCODE = "-mlink-builtin-bitcode "
+
+def parse_device_libraries(text):
+    """Reads where clang takes HIP's device libraries from: by ROCm's layout, in one of several directories.
+
+    Args:
+      text: standard error of `-v` for a GPU.
+
+    Returns:
+      The directories in order of appearance, each once.
+    """
+    dirs = {}
+    for part in text.split(_BITCODE)[1:]:
+        # Quoted if it has a blank.
+        path = part[1:].partition("\"")[0] if part.startswith("\"") else part.split(" ")[0].strip()
+        dirs[path.rpartition("/")[0]] = True
+    return dirs.keys()
+
+_LINES = 20
+
+def failed_command(program, argument, result):
+    """Returns what a program printed that does not work.
+
+    Args:
+      program: its path.
+      argument: string, the option that was tried.
+      result: struct(return_code, stderr, stdout).
+    """
+    lines = (result.stderr.strip() or result.stdout.strip() or "it prints nothing").splitlines()
+
+    # The first error of a compiler is the cause of the others.
+    rest = ["..."] if len(lines) > _LINES else []
+    return "\n".join(["{} {}: exit code {}".format(program, argument, result.return_code)] + lines[:_LINES] + rest)
+
 def optional_flags(probe, amd_clang):
     """Returns, as a flat list, the OPTIONAL_FLAGS that probe(list of arguments) finds the compiler to accept."""
     return [
@@ -83,16 +116,20 @@ def _command(prefix, hipcc):
     return ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HIP_PLATFORM=amd"] + named + [hipcc]
 
 # Prints the files that decide what a compile gives: compiler, linker and their
-# libraries, the compiler's own headers and device libraries, the headers of HIP,
-# C++ and C.
+# libraries, the compiler's own headers and those of HIP, device libraries (in the
+# directories before --), headers of C++ and C (in those after it).
 _IDENTITY_FILES = """
 set -e
 hipcc=$1 llvm=$2 include=$3
 libraries=$(ldd "$llvm/clang" | sed -n 's,.*=> \\(/[^ ]*\\(LLVM\\|clang\\)[^ ]*\\) .*,\\1,p')
 readlink -f "$hipcc" "$llvm/clang" "$llvm/ld.lld" $libraries
 find "$("$llvm/clang" --print-resource-dir)" "$include/hip" -type f
-if [ -d "$4/amdgcn" ]; then find -L "$4/amdgcn" -type f; fi
-shift 4
+shift 3
+while [ "$1" != -- ]; do
+  find -L "$1" -type f
+  shift
+done
+shift
 for directory; do
   case $directory in
     */c++/*) find -L "$directory" -type f ;;
@@ -109,26 +146,21 @@ done
 
 _DIGEST = "xargs -a identity.txt -d '\\n' sha256sum | cut -d' ' -f1 | sort | sha256sum | cut -d' ' -f1"
 
-def _identity(rctx, hipcc, clang_dir, prefix, include_dirs):
-    """Digest of compiler, linker, device libraries and headers."""
-    include = (prefix or "/usr") + "/include"
-    arguments = ["identity", hipcc, clang_dir, include, prefix] + include_dirs
+def _identity(rctx, hipcc, clang_dir, prefix, device_dirs, include_dirs):
+    """Returns struct(digest, failure): the digest of compiler, linker, device libraries and headers, or a text."""
+    arguments = ["identity", hipcc, clang_dir, prefix + "/include"] + device_dirs + ["--"] + include_dirs
     files = rctx.execute(["/bin/sh", "-c", _IDENTITY_FILES] + arguments)
+    if files.return_code != 0:
+        return struct(digest = "", failure = failed_command("a file of {} is missing:".format(prefix), "find", files))
     rctx.file("identity.txt", files.stdout)
     digest = rctx.execute(["/bin/sh", "-c", _DIGEST])
-    if files.return_code != 0 or len(digest.stdout.strip()) != 64:
-        fail(finding(
-            "ToolchainError: a ROCm that cannot be read",
-            place = prefix or "/usr",
-            found = files.stderr + digest.stderr,
-            expected = "hipcc, clang, lld, device libraries and HIP headers",
-            fix = "reinstall it",
-        ))
+    if len(digest.stdout.strip()) != 64:
+        return struct(digest = "", failure = failed_command("a file of {} cannot be read:".format(prefix), "sha256sum", digest))
 
     # An upgrade of any of these packages makes the toolchain another one.
     for file in files.stdout.splitlines():
         rctx.watch(file)
-    return digest.stdout.strip()
+    return struct(digest = digest.stdout.strip(), failure = "")
 
 def _rocm_version(rctx, prefix, hip_version):
     """ROCm's version as far as it is known: "7.2.4" where the installation says so, else "7.2"."""
@@ -139,6 +171,53 @@ def _rocm_version(rctx, prefix, hip_version):
     # Of hipcc's, the third number counts builds of HIP.
     return ".".join(hip_version.split(".")[:2])
 
+def _detect(rctx, prefix):
+    """Returns struct(rocm, failure) for a prefix: what detect_rocm returns, or why there is none."""
+    hipcc = rctx.path(prefix + "/bin/hipcc")
+
+    # Also where there is none yet: installing ROCm has to be noticed.
+    rctx.watch(hipcc)
+    if not hipcc.exists:
+        return struct(failure = "{}: no such file".format(hipcc), rocm = None)
+    command = _command(prefix, hipcc)
+    answer = rctx.execute(command + ["--version"])
+    version = parse_version(answer.stdout)
+    if not version:
+        return struct(failure = failed_command(hipcc, "--version", answer), rocm = None)
+    verbose = rctx.execute(command + ["-v"] + _EMPTY_COMPILE)
+    if verbose.return_code != 0:
+        # Without -v, which prints pages before the error.
+        return struct(failure = failed_command(hipcc, " ".join(_EMPTY_COMPILE), rctx.execute(command + _EMPTY_COMPILE)), rocm = None)
+    device_dirs = parse_device_libraries(verbose.stderr)
+    if not device_dirs:
+        return struct(failure = "{}: it links no device libraries ({}...)".format(hipcc, _BITCODE), rocm = None)
+    places = [prefix + "/lib/x86_64-linux-gnu", prefix + "/lib", prefix + "/lib64"]
+    for directory in places:
+        rctx.watch(directory + "/libamdhip64.so")
+    library = [directory for directory in places if rctx.path(directory + "/libamdhip64.so").exists]
+    if not library:
+        return struct(failure = "libamdhip64.so: in none of {}".format(", ".join(places)), rocm = None)
+
+    # Bazel compares them with the dependency file's paths, where no ".."
+    # is left.
+    include_dirs = [str(rctx.path(d)) for d in parse_include_dirs(verbose.stderr)]
+    identity = _identity(rctx, hipcc, version.clang_dir, prefix, device_dirs, include_dirs)
+    if identity.failure:
+        return struct(failure = identity.failure, rocm = None)
+    prefix = "" if prefix == "/usr" else prefix
+    return struct(failure = "", rocm = struct(
+        prefix = prefix,
+        identity = identity.digest,
+        tools = llvm_tools(str(hipcc), version.clang_dir),
+        hip_version = version.hip_version,
+        rocm_version = _rocm_version(rctx, prefix, version.hip_version),
+        clang_version = version.clang_version,
+        amd_clang = version.amd_clang,
+        include_dirs = include_dirs,
+        library_dir = library[0],
+        flags = optional_flags(_probe(rctx, command), version.amd_clang),
+    ))
+
 def detect_rocm(rctx, path, rocm_path_env):
     """Looks for a ROCm that answers.
 
@@ -148,44 +227,14 @@ def detect_rocm(rctx, path, rocm_path_env):
       rocm_path_env: the value of ROCM_PATH, or None.
 
     Returns:
-      A struct (prefix, "" for a distribution's layout, tools, hip_version, rocm_version, clang_version, amd_clang,
-      include_dirs, library_dir, flags, identity), or None where none answers.
+      struct(failures, rocm). rocm: a struct (prefix, "" for a distribution's layout, tools, hip_version, rocm_version,
+      clang_version, amd_clang, include_dirs, library_dir, flags, identity), or None where none answers. failures: why
+      each prefix before it has none.
     """
+    failures = []
     for prefix in candidate_prefixes(path, rocm_path_env):
-        hipcc = rctx.path(prefix + "/bin/hipcc")
-
-        # Also where there is none yet: installing ROCm has to be noticed.
-        rctx.watch(hipcc)
-        if not hipcc.exists:
-            continue
-
-        command = _command(prefix, hipcc)
-        version = parse_version(rctx.execute(command + ["--version"]).stdout)
-        if not version:
-            continue
-        verbose = rctx.execute(command + ["-v"] + _EMPTY_COMPILE)
-        library = [
-            d
-            for d in [prefix + "/lib/x86_64-linux-gnu", prefix + "/lib", prefix + "/lib64"]
-            if rctx.path(d + "/libamdhip64.so").exists
-        ]
-        if verbose.return_code != 0 or not library:
-            continue
-        prefix = "" if prefix == "/usr" else prefix
-
-        # Bazel compares them with the dependency file's paths, where no ".."
-        # is left.
-        include_dirs = [str(rctx.path(d)) for d in parse_include_dirs(verbose.stderr)]
-        return struct(
-            prefix = prefix,
-            identity = _identity(rctx, hipcc, version.clang_dir, prefix, include_dirs),
-            tools = llvm_tools(str(hipcc), version.clang_dir),
-            hip_version = version.hip_version,
-            rocm_version = _rocm_version(rctx, prefix, version.hip_version),
-            clang_version = version.clang_version,
-            amd_clang = version.amd_clang,
-            include_dirs = include_dirs,
-            library_dir = library[0],
-            flags = optional_flags(_probe(rctx, command), version.amd_clang),
-        )
-    return None
+        found = _detect(rctx, prefix)
+        if found.rocm:
+            return struct(failures = failures, rocm = found.rocm)
+        failures.append(found.failure)
+    return struct(failures = failures, rocm = None)

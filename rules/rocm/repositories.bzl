@@ -12,14 +12,14 @@ _HEADER = """# Written by @qola//rules/rocm:repositories.bzl from {origin}.
 """
 
 _PINNED = _HEADER + """load("@qola//rules/rocm:libraries.bzl", "not_pinned")
-load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 exports_files(["mirrors.json", "rocm.json"])
 
-rocm_toolchain(
-    name = "toolchain",
-    cc_toolchain = "@qola_rocm_sdk//:sdk",
+alias(
+    name = "cc_toolchain",
+    actual = "@qola_rocm_sdk//:sdk",
+    visibility = ["//visibility:public"],
 )
 
 alias(
@@ -79,24 +79,19 @@ alias(
 ]
 """
 
-_LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
+_LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 exports_files(["mirrors.json", "rocm.json"])
 
 rocm_cc_toolchain(
-    name = "local",
+    name = "cc_toolchain",
     identity = {identity},
     include_dirs = {include_dirs},
     library_dir = {library_dir},
     optional_flags = {flags},
     tools = {tools},
     rocm_path = {prefix},
-)
-
-rocm_toolchain(
-    name = "toolchain",
-    cc_toolchain = ":local",
 )
 
 # A local ROCm has them next to HIP's headers, where the compiler searches.
@@ -174,18 +169,20 @@ def choice(environment, path):
       path: the rocm() tag's path, or "".
 
     Returns:
-      A struct with mode, "pinned" or "local", and path, the only prefix to
-      search, or ""; None for an invalid QOLA_ROCM.
+      A struct with mode, "pinned" or "local", path, the only prefix to
+      search, or "", and place, the setting that decides; None for an invalid QOLA_ROCM.
     """
+    variable = "QOLA_ROCM={}".format(environment)
+    tag = "MODULE.bazel of the root module: qola.rocm(path = \"{}\")".format(path)
     if environment == "pinned":
-        return struct(mode = "pinned", path = "")
+        return struct(mode = "pinned", path = "", place = variable)
     if environment == "local":
-        return struct(mode = "local", path = path)
+        return struct(mode = "local", path = path, place = tag if path else variable)
     if environment and environment.startswith("/"):
-        return struct(mode = "local", path = environment)
+        return struct(mode = "local", path = environment, place = variable)
     if environment:
         return None
-    return struct(mode = "local" if path else "pinned", path = path)
+    return struct(mode = "local" if path else "pinned", path = path, place = tag)
 
 def _write(rctx, build, versions):
     rctx.file("BUILD.bazel", build, executable = False)
@@ -210,18 +207,32 @@ def _pinned(rctx):
         "rocm_version": sdk["rocm_version"],
     })
 
-def _local(rctx, path):
-    rocm = detect_rocm(rctx, path, rctx.getenv("ROCM_PATH"))
-    if not rocm and path and path == rctx.attr.path:
-        fail(finding(
-            "ToolchainError: no ROCm at this path",
-            place = "rocm(path = \"{}\")".format(path),
-            found = "no runnable {}/bin/hipcc with libamdhip64.so".format(path),
-            expected = "the prefix of a ROCm installation, such as /opt/rocm",
-            fix = "correct the path, or leave it out to build with the ROCm that qola pins",
-        ))
+def missing_rocm(place, failures, repository):
+    """Returns the script in the place of each tool: only an action that needs the compiler fails, and says why.
+
+    Args:
+      place: the setting that selects a ROCm.
+      failures: why no prefix has one, as of detect_rocm.
+      repository: canonical name of @qola_rocm.
+    """
+    message = finding(
+        "ToolchainError: no ROCm compiler on this machine",
+        place = place,
+        found = "\n".join(failures),
+        expected = "a prefix of ROCm 6.2 or newer with hipcc, clang, device libraries, HIP's headers and libamdhip64.so",
+        fix = "build with the ROCm that qola pins: --repo_env=QOLA_ROCM=pinned\n" +
+              "or name the prefix of another: --repo_env=QOLA_ROCM=/opt/rocm\n" +
+              "or correct this one, then: bazel fetch --force --repo=@@" + repository,
+    )
+
+    # Further lines of a message begin with blanks: none of them ends the document.
+    return "#!/bin/sh\ncat >&2 <<'EOF'{}\nEOF\nexit 1\n".format(message)
+
+def _local(rctx, chosen):
+    detected = detect_rocm(rctx, chosen.path, rctx.getenv("ROCM_PATH"))
+    rocm = detected.rocm
     if not rocm:
-        rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
+        rctx.file("missing_rocm.sh", missing_rocm(chosen.place, detected.failures, rctx.name), executable = True)
         rocm = _NONE
     headers = rctx.path((rocm.prefix or "/usr") + "/include/hip")
     if rocm.identity and headers.exists:
@@ -267,7 +278,7 @@ def _rocm_repository_impl(rctx):
     if chosen.mode == "pinned":
         _pinned(rctx)
     else:
-        _local(rctx, chosen.path)
+        _local(rctx, chosen)
 
 rocm_repository = repository_rule(
     implementation = _rocm_repository_impl,
@@ -281,7 +292,7 @@ rocm_repository = repository_rule(
     doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
 
 QOLA_ROCM=pinned, local or a path takes precedence over the rocm() tag. Defines
-@qola_rocm//:toolchain, :headers (of ROCm's libraries) and a label for each of
+@qola_rocm//:cc_toolchain, :headers (of ROCm's libraries) and a label for each of
 them (:rocprim, ...), :hip_runtime (for any program that calls HIP, whatever
 links it), :hip (this with HIP's headers), :llvm_tools, rocm.json (versions) and
 mirrors.json (Debian mirrors, for @qola_rocm_sdk).

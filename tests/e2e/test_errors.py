@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file
+from tests.e2e.nested_bazel import BUILD_FILE, LEFT, PIN, QOLA, Bazel, library, module_file
 
 PINNED = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
 OTHER_WHEEL = f'qola.aiter_wheel(name = "other", version = "{{}}", sha256 = "{"0" * 64}")'
@@ -51,8 +51,6 @@ def failure(workspace: Bazel, *args: str) -> str:
             {"tags": f'qola.aiter_wheel({PINNED})\nqola.aiter_local(path = "somewhere")'},
             ["a name is declared twice", 'qola.aiter_local(name = "aiter")'],
         ),
-        # Bazel would use another ROCm.
-        ({"tags": 'qola.rocm(path = "/no/rocm/here")'}, ["no runnable /no/rocm/here/bin/hipcc"]),
         # A branch may change.
         (
             {"tags": 'qola.aiter_git(remote = "somewhere", commit = "main")'},
@@ -134,14 +132,61 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_rocm(workspace: Bazel) -> None:
+def test_no_rocm(workspace: Bazel, tmp_path: Path) -> None:
     """Prevents: the analysis needs ROCm, or a compile error does not name the missing ROCm."""
-    declare(workspace)
     absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
-    workspace.run("build", absent, "--nobuild", "//:it")
-    text = failure(workspace, absent)
-    assert "no ROCm compiler on this machine" in text
-    assert "--repo_env=QOLA_ROCM=pinned" in text
+    for option, tag in ((absent, ""), ("--", 'qola.rocm(path = "/no/rocm/here")')):
+        declare(workspace, tag)
+        workspace.run("build", "--nobuild", option, "//:it")
+        text = failure(workspace, option)
+        assert "no ROCm compiler on this machine" in text
+        assert "/no/rocm/here/bin/hipcc: no such file" in text
+        assert "--repo_env=QOLA_ROCM=pinned" in text
+    declare(workspace)
     assert "pinned (the ROCm that qola fetches)" in failure(
         workspace, "--nobuild", "--repo_env=QOLA_ROCM=newest"
     )
+    # A hipcc that does not work is not missing.
+    hipcc = tmp_path / "bin/hipcc"
+    hipcc.parent.mkdir()
+    hipcc.write_text("#!/bin/sh\necho 'libnuma.so.1: cannot open' >&2\nexit 127\n", "utf-8")
+    hipcc.chmod(0o755)
+    text = failure(workspace, f"--repo_env=QOLA_ROCM={tmp_path}")
+    assert f"{hipcc} --version: exit code 127" in text
+    assert "libnuma.so.1: cannot open" in text
+
+
+#: A module with a manifest, for which everybody can import the repository of that name.
+DEPENDENCY = """
+module(name = "dep")
+bazel_dep(name = "qola", version = "0.1.0")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", file = "//:it.toml")
+use_repo(qola, qola_it = "qola_dep.it")
+"""
+
+
+@pytest.mark.thorough
+def test_a_wrong_tag_fails_only_its_targets(workspace: Bazel) -> None:
+    """Prevents: a C++ program does not build because of a tag, of the root module or of another."""
+    workspace.write("hello/BUILD.bazel", 'cc_library(name = "hello", srcs = ["hello.c"])\n')
+    workspace.write("hello/hello.c", "int hello(void) { return 0; }\n")
+    for tag, message in (
+        ('qola.manifest(name = "it", file = "//:it.toml")', "a name is declared twice"),
+        ('qola.prebuilt(name = "Wrong", manifest = "it")', 'name = "Wrong"'),
+    ):
+        declare(workspace, tag)
+        workspace.run("build", "//hello")
+        assert message in failure(workspace, "--nobuild")
+    # A dependency has a manifest of the same name, too.
+    workspace.write("dep/MODULE.bazel", DEPENDENCY)
+    workspace.write("dep/BUILD.bazel", BUILD_FILE)
+    workspace.write("dep/it.toml", LEFT.replace('namespace = "left"', 'namespace = "dep"'))
+    declare(
+        workspace,
+        'bazel_dep(name = "dep")\nlocal_path_override(module_name = "dep", path = "dep")',
+    )
+    workspace.write(".bazelignore", "dep\n")
+    built = workspace.run("cquery", "--output=files", "//:it", "@dep//:it").stdout
+    assert "/left_libmha_fwd.so" in built
+    assert "/dep_libmha_fwd.so" in built

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -50,15 +51,15 @@ HIPCC = """#!/bin/sh
 if [ "$1" = --version ]; then
     echo "HIP version: 7.2.53211"
     {sdk}/bin/hipcc --version | grep "clang version"
-    echo "InstalledDir: {prefix}/llvm/bin"
+    echo "InstalledDir: {prefix}/lib/llvm/bin"
     exit
 fi
-exec {sdk}/bin/hipcc "$@"
+exec {sdk}/bin/hipcc --rocm-device-lib-path={prefix}/lib/llvm/amdgcn/bitcode "$@"
 """
 
 
 def make_rocm(pinned: Path) -> Path:
-    """Lay out the pinned compiler as a ROCm installation, always at one path.
+    """Lay out the pinned compiler as TheRock installs ROCm, always at one path.
 
     Files are hard links, because a Bazel repository must not depend on files of another. The HIP
     runtime is the fake runtime: the real runtime needs libraries that few machines have.
@@ -67,15 +68,15 @@ def make_rocm(pinned: Path) -> Path:
     shutil.rmtree(prefix, ignore_errors=True)
     sdk = prefix / "sdk"
     shutil.copytree(pinned, sdk, symlinks=True, copy_function=os.link)
-    for directory in ("bin", "lib", "llvm/bin"):
+    for directory in ("bin", "lib/llvm/bin"):
         (prefix / directory).mkdir(parents=True)
-    for directory in ("amdgcn", "include"):
-        (prefix / directory).symlink_to(sdk / "rocm" / directory)
+    (sdk / "rocm/amdgcn").rename(prefix / "lib/llvm/amdgcn")
+    (prefix / "include").symlink_to(sdk / "rocm/include")
     scripts = {prefix / "bin/hipcc": HIPCC.format(sdk=sdk, prefix=prefix)}
     for program in (sdk / "bin").iterdir():
         options = f"-resource-dir={sdk}/resource " if program.name == "clang" else ""
         script = f'#!/bin/sh\nexec {program} {options}"$@"\n'
-        scripts[prefix / "llvm/bin" / program.name] = script
+        scripts[prefix / "lib/llvm/bin" / program.name] = script
     for path, text in scripts.items():
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
@@ -93,6 +94,21 @@ def test_qola_rocm_selects_an_installation(consumer: Bazel) -> None:
         consumer.run("build", rocm, f"--@qola//:hip_soname={soname}", "//:main")
         program = (consumer.workspace / "bazel-bin/main").read_bytes()
         assert set(re.findall(rb"libamdhip64\.so\.\d", program)) == {soname.encode()}
+
+
+def test_other_device_libraries_are_another_compiler(consumer: Bazel) -> None:
+    """Prevents: machines with other device libraries share cache entries of kernels."""
+    prefix = make_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
+    library = prefix / "lib/llvm/amdgcn/bitcode/ocml.bc"
+    identities = set()
+    for content in (library.read_bytes(), library.read_bytes() + bytes(4)):
+        # Not a link to the pinned SDK.
+        library.unlink()
+        library.write_bytes(content)
+        consumer.run("build", "--nobuild", f"--repo_env=QOLA_ROCM={prefix}", "//:main")
+        record = (consumer.repository("qola_rocm") / "rocm.json").read_text(encoding="utf-8")
+        identities.add(json.loads(record)["identity"])
+    assert len(identities) == 2
 
 
 def test_no_aiter(consumer: Bazel) -> None:

@@ -55,7 +55,6 @@ def command(tool: str, root: Path) -> list[str]:
             "examples/ci/cache-credentials",
             "examples/serving/remove-jit",
             "examples/serving/with-environment",
-            "rules/rocm/missing_rocm.sh",
             *scripts,
         ]
     return [str(Path(tool).resolve()), "-mode=check", "-lint=warn", *starlark_files(root)]

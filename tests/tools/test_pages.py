@@ -168,7 +168,14 @@ def test_build_settings_are_documented() -> None:
 
 def test_documented_messages_exist() -> None:
     """Prevents: a documented error text that no code prints."""
-    globs = ("bazelw", "tools/setup/*.sh", "qola/**/*.py", "cc/**/*.cpp", "rules/**/*.sh")
+    globs = (
+        "bazelw",
+        "tools/setup/*.sh",
+        "qola/**/*.py",
+        "cc/**/*.cpp",
+        "rules/**/*.bzl",
+        "rules/**/*.sh",
+    )
     code = "\n".join(file.read_text("utf-8") for glob in globs for file in ROOT.glob(glob))
     page = text_of("docs/guide/troubleshooting.md")
     messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
