@@ -22,35 +22,17 @@ def _place(module, tag_class, tag):
     """Returns the place of a tag, for errors."""
     return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
 
-def _collect(mctx, tag_class, deciding):
-    """Returns the tags of one class by name, as struct(tag, module, place).
-
-    Two modules may declare the same name if their tags agree in the `deciding`
-    attributes; without such attributes a name must be unique.
-    """
-    found = {}
-    for module in mctx.modules:
-        for tag in getattr(module.tags, tag_class):
-            place = _place(module, tag_class, tag)
-            if tag.name in found:
-                other = found[tag.name].tag
-                if not deciding or [a for a in deciding if getattr(tag, a) != getattr(other, a)]:
-                    _fail_twice(tag.name, found[tag.name].place, place)
-                continue
-            found[tag.name] = struct(module = module, place = place, tag = tag)
-    return found
-
-def _fail_twice(name, first, second):
-    fail(finding(
+def _declared_twice(first, second, expected, fix):
+    return finding(
         "a name is declared twice",
-        place = second,
-        found = "name = \"{}\", also declared by {}".format(name, first),
-        expected = "unique names: they become names of repositories",
-        fix = "rename one of them",
-    ))
+        place = second.place,
+        found = "name = \"{}\", also declared by {}".format(first.tag.name, first.place),
+        expected = expected,
+        fix = fix,
+    )
 
 def _entries(mctx, tag_class):
-    """Returns the tags of one class whose names are those of their modules, as struct(key, module, place, tag)."""
+    """Returns the tags of one class, as struct(key, module, place, tag). The key is unique in the workspace."""
     return [
         struct(key = (module.name, module.version, tag.name), module = module, place = _place(module, tag_class, tag), tag = tag)
         for module in mctx.modules
@@ -90,12 +72,11 @@ def _declare(entries, prefix, problem_of, declare):
         repository = prefix + name
         problem = problem_of(entry)
         if len(claims) > 1:
-            problem = finding(
-                "a name is declared twice",
-                place = claims[1].place,
-                found = "name = \"{}\", also declared by {}".format(entry.tag.name, entry.place),
-                expected = "a name that one module declares once",
-                fix = "rename one of them" if entry.module.name == claims[1].module.name else "use_repo(qola, {0}{1} = \"{0}{2}.{1}\")".format(
+            problem = _declared_twice(
+                entry,
+                claims[1],
+                "a name that one module declares once",
+                "rename one of them" if entry.module.name == claims[1].module.name else "use_repo(qola, {0}{1} = \"{0}{2}.{1}\")".format(
                     prefix,
                     entry.tag.name,
                     entry.module.name,
@@ -144,34 +125,51 @@ _SOURCES = {
 def _attributes(tag, names):
     return {name: getattr(tag, name) for name in names}
 
-def _check_patches_dir(entry):
-    """Fails for a relative path in a dependency: it would be resolved in the root module."""
-    path = entry.tag.patches_dir
-    if path and not path.startswith("/") and not entry.module.is_root:
-        fail(finding(
+def _source_problem(claims):
+    """Returns the error of an AITER source, or None.
+
+    Args:
+      claims: list of struct(entry, kind), the tags of this name.
+    """
+    first = claims[0]
+    deciding = _SOURCES[first.kind].deciding
+    for other in claims[1:]:
+        same = other.kind == first.kind and deciding and _attributes(other.entry.tag, deciding) == _attributes(first.entry.tag, deciding)
+        if not same:
+            return _declared_twice(
+                first.entry,
+                other.entry,
+                "unique names, or equal tags: they become names of repositories",
+                "rename one of them",
+            )
+    path = first.entry.tag.patches_dir
+    if path and not path.startswith("/") and not first.entry.module.is_root:
+        # It would be resolved in the root module.
+        return finding(
             "patches of a dependency",
-            place = entry.place,
+            place = first.entry.place,
             found = "patches_dir = \"{}\"".format(path),
             expected = "patches_dir only in the root module, to which the path is relative",
-            fix = "use a commit that has the changes: qola.aiter_git(name = \"{}\", ...)".format(entry.tag.name),
-        ))
+            fix = "use a commit that has the changes: qola.aiter_git(name = \"{}\", ...)".format(first.entry.tag.name),
+        )
+    return None
 
 def _declare_trees(mctx):
     """Declares a repository per AITER source.
 
     Returns:
-      struct(places, tags): two dicts by the name of the source, with the place of the declaration and struct(kind, tag).
+      struct(defaults, problems, tags). tags: dict from the name of a source to struct(kind, tag). problems: dict from the
+      name of a source that cannot be used to its error. defaults: dict from a dependency that declares the default
+      source, which it must not, to the error of manifests that use it.
     """
-    declared = {}
-    tags = {}
+    claims = {}
+    defaults = {}
     for kind in ["wheel", "git", "local"]:
-        source = _SOURCES[kind]
-        for name, entry in _collect(mctx, "aiter_" + kind, source.deciding).items():
-            if name in declared:
-                _fail_twice(name, declared[name], entry.place)
+        for entry in _entries(mctx, "aiter_" + kind):
+            name = entry.tag.name
             if name == _DEFAULT_AITER and not entry.module.is_root:
                 # It would change the source of other modules' manifests.
-                fail(finding(
+                defaults[entry.module.name] = finding(
                     "a dependency declares the default AITER source",
                     place = entry.place,
                     found = "name = \"{}\"".format(name),
@@ -181,25 +179,31 @@ def _declare_trees(mctx):
                         name,
                         entry.module.name,
                     ),
-                ))
-            declared[name] = entry.place
-            tags[name] = struct(kind = kind, tag = entry.tag)
-            _check_patches_dir(entry)
-            source.rule(
-                name = name,
-                patches_dir = entry.tag.patches_dir,
-                place = entry.place,
-                **_attributes(entry.tag, source.attributes)
-            )
-    if _DEFAULT_AITER not in declared:
+                )
+                continue
+            claims.setdefault(name, []).append(struct(entry = entry, kind = kind))
+    problems = {name: _source_problem(found) for name, found in claims.items()}
+    for name, found in claims.items():
+        if problems[name]:
+            unusable_repository(name = name, message = problems[name])
+            continue
+        entry = found[0].entry
+        source = _SOURCES[found[0].kind]
+        source.rule(
+            name = name,
+            patches_dir = entry.tag.patches_dir,
+            place = entry.place,
+            **_attributes(entry.tag, source.attributes)
+        )
+    tags = {name: struct(kind = found[0].kind, tag = found[0].entry.tag) for name, found in claims.items()}
+    if _DEFAULT_AITER not in tags:
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
 
         # Used if the wheel is gone (qola/fetch/wheel.py); not part of the wheel's identity.
         pin.pop("commit")
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
-        declared[_DEFAULT_AITER] = "third_party/aiter/wheel.json"
         tags[_DEFAULT_AITER] = struct(kind = "wheel", tag = struct(patches_dir = "", **({"package": "amd-aiter"} | pin)))
-    return struct(places = declared, tags = tags)
+    return struct(defaults = defaults, problems = problems, tags = tags)
 
 def _declare_prebuilt(mctx, trees, manifests):
     """Declares a repository per prebuilt() tag."""
@@ -287,15 +291,17 @@ def _manifest_problem(entry, trees):
             expected = "either spec or these attributes",
             fix = "remove " + ", ".join(both),
         )
-    if tag.aiter not in trees.places:
+    if tag.aiter not in trees.tags:
         return finding(
             "unknown AITER source",
             place = entry.place,
             found = "aiter = \"{}\"".format(tag.aiter),
-            expected = "one of " + ", ".join(sorted(trees.places)),
+            expected = "one of " + ", ".join(sorted(trees.tags)),
             fix = "declare qola.aiter_wheel, qola.aiter_git or qola.aiter_local with that name",
         )
-    return None
+    if tag.aiter == _DEFAULT_AITER and entry.module.name in trees.defaults:
+        return trees.defaults[entry.module.name]
+    return trees.problems.get(tag.aiter)
 
 def _declare_manifests(mctx, trees):
     """Declares a repository per manifest() tag; returns the tags."""
