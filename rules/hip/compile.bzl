@@ -87,7 +87,11 @@ def _for(side, flags):
 
 def _compile_flags(ctx):
     fragment = ctx.fragments.cpp
-    targets = [target for name in ["srcs", "hdrs", "deps", "data"] for target in getattr(ctx.attr, name, [])]
+    targets = [
+        target
+        for name in ["srcs", "hdrs", "textual_hdrs", "deps", "implementation_deps", "data"]
+        for target in getattr(ctx.attr, name, [])
+    ]
     return (
         _MODE[ctx.var["COMPILATION_MODE"]] + fragment.copts + fragment.cxxopts +
         [ctx.expand_location(flag, targets) for flag in ctx.attr.copts] +

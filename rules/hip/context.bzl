@@ -1,43 +1,52 @@
 """Headers and macros of a target's sources."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("//rules/private:cc.bzl", "cc_features")
+load("//rules/rocm:compiler.bzl", "RocmCompilerInfo")
 load(":compile.bzl", "SOURCES")
 
-def compilation_contexts(ctx, deps):
+def compilation_contexts(ctx, deps, implementation_deps = []):
     """Collects headers and macros.
 
     Args:
       ctx: context of a rule with COMPILE_ATTRS.
       deps: list of CcInfo.
+      implementation_deps: list of CcInfo, of libraries whose headers only the target's sources include.
 
     Returns:
       struct(own, public): CompilationContexts of the target's compiles, and of its dependents.
     """
     root = ctx.label.workspace_root
-    outputs = "/".join([part for part in [ctx.bin_dir.path, root] if part])
     package = "/".join([part for part in [root, ctx.label.package] if part])
-    generated = "/".join([part for part in [outputs, ctx.label.package] if part])
-    headers = getattr(ctx.files, "hdrs", [])
+    generated = "/".join([part for part in [ctx.bin_dir.path, package] if part])
     includes = []
     for directory in ctx.attr.includes:
         end = "" if directory in ("", ".") else "/" + directory
         includes += [(package + end).removeprefix("/") or ".", generated + end]
-    public = cc_common.create_compilation_context(
-        defines = depset(ctx.attr.defines),
-        headers = depset(headers),
-        quote_includes = depset([root or ".", outputs]),
-        system_includes = depset(includes),
-    )
-    private = cc_common.create_compilation_context(
-        defines = depset(ctx.attr.local_defines),
-        headers = depset([file for file in ctx.files.srcs if not is_source(file)] + headers),
-    )
+    rocm = cc_features(ctx, toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)
 
-    def merged(contexts):
-        infos = [CcInfo(compilation_context = context) for context in contexts]
-        return cc_common.merge_cc_infos(direct_cc_infos = infos, cc_infos = deps).compilation_context
-
-    return struct(own = merged([private, public]), public = merged([public]))
+    # Without sources: Bazel compiles nothing, and makes the links for strip_include_prefix and include_prefix.
+    public, _ = cc_common.compile(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = rocm.toolchain,
+        compilation_contexts = [dep.compilation_context for dep in deps],
+        defines = ctx.attr.defines,
+        feature_configuration = rocm.features,
+        include_prefix = getattr(ctx.attr, "include_prefix", ""),
+        # As cc_library for the library that finds runfiles, whose header requires the macro.
+        local_defines = ctx.attr.local_defines + ["BAZEL_CURRENT_REPOSITORY=\"{}\"".format(ctx.label.workspace_name)],
+        private_hdrs = [file for file in ctx.files.srcs if not is_source(file)],
+        public_hdrs = getattr(ctx.files, "hdrs", []),
+        strip_include_prefix = getattr(ctx.attr, "strip_include_prefix", ""),
+        system_includes = includes,
+        textual_hdrs = getattr(ctx.files, "textual_hdrs", []),
+    )
+    own = cc_common.merge_cc_infos(
+        cc_infos = implementation_deps,
+        direct_cc_infos = [CcInfo(compilation_context = public)],
+    )
+    return struct(own = own.compilation_context, public = public)
 
 def is_source(file):
     """Returns whether a file of `srcs` is compiled; the others are headers."""

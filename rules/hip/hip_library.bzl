@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/private:cc.bzl", "cc_features")
+load("//rules/private:compile.bzl", "add_flags")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/rocm:compiler.bzl", "RocmCompilerInfo")
 load(":compile.bzl", "COMPILE_ATTRS", "HEADERS", "SOURCES", "compile_source", "hip_compiler", "selected_archs")
@@ -74,17 +75,25 @@ def _device_link(ctx, archs, objects):
 
     # The flags of a compile have paths and archs; objects are not HIP sources.
     words = command.argv
-    args.add_all([word for place, word in enumerate(words) if word != "-x" and (not place or words[place - 1] != "-x")])
+    add_flags(args, [word for place, word in enumerate(words) if word != "-x" and (not place or words[place - 1] != "-x")], output)
     ctx.actions.run(
         arguments = [args],
         env = command.env,
         executable = ctx.executable._device_link,
+        execution_requirements = {"supports-path-mapping": "1"},
         inputs = depset(files, transitive = [command.tools, ctx.attr._llvm_tools[DefaultInfo].files]),
         mnemonic = "QolaDeviceLink",
         outputs = [image, assembly, output],
         progress_message = "Linking device code of %{label}",
     )
     return output
+
+def _coverage_flags(ctx, host):
+    """Returns flags that count executed host code, if the toolchain of the build links clang's runtime for it."""
+    covmap = cc_common.is_enabled(feature_configuration = host.features, feature_name = "llvm_coverage_map_format")
+    if not covmap or not ctx.coverage_instrumented():
+        return []
+    return ["-Xarch_host", "-fprofile-instr-generate", "-Xarch_host", "-fcoverage-mapping"]
 
 def library_providers(ctx, archs, copts = [], rdc = False):
     """Declares the compiles and links of a library.
@@ -100,26 +109,31 @@ def library_providers(ctx, archs, copts = [], rdc = False):
     """
     host = cc_features(ctx)
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
-    context = compilation_contexts(ctx, deps)
-    command = hip_compiler(ctx, archs, copts + (["-fgpu-rdc"] if rdc else []), context.own)
+    implementation_deps = [dep[CcInfo] for dep in ctx.attr.implementation_deps]
+    context = compilation_contexts(ctx, deps, implementation_deps)
+    flags = copts + _coverage_flags(ctx, host) + (["-fgpu-rdc"] if rdc else [])
+    command = hip_compiler(ctx, archs, flags, context.own)
     objects = [compile_source(ctx, command, src, ".pic.o") for src in ctx.files.srcs if is_source(src)]
     runtime = _hip_runtime(ctx)
-    flags = [ctx.expand_location(flag, ctx.attr.data + ctx.attr.deps) for flag in ctx.attr.linkopts] + runtime.flags
-
+    located = ctx.attr.additional_linker_inputs + ctx.attr.data + ctx.attr.deps
+    link = struct(
+        additional_inputs = ctx.files.additional_linker_inputs + runtime.files,
+        user_link_flags = [ctx.expand_location(flag, located) for flag in ctx.attr.linkopts] + runtime.flags,
+    )
     libraries, archives = _archive(
         ctx,
         host,
         ctx.label.name,
         objects,
-        additional_inputs = runtime.files,
+        additional_inputs = link.additional_inputs,
         alwayslink = ctx.attr.alwayslink,
         # Objects of relocatable device code refer to hidden symbols of the device link.
         disallow_dynamic_library = ctx.attr.linkstatic or rdc,
-        user_link_flags = flags,
+        user_link_flags = link.user_link_flags,
     )
     rdc_objects = depset(
         [struct(archs = tuple(archs), file = file, label = str(ctx.label)) for file in objects] if rdc else [],
-        transitive = [dep[HipInfo].rdc_objects for dep in ctx.attr.deps if HipInfo in dep],
+        transitive = [dep[HipInfo].rdc_objects for dep in ctx.attr.deps + ctx.attr.implementation_deps if HipInfo in dep],
     )
     unlinked = rdc_objects.to_list()
     if unlinked and not rdc:
@@ -131,34 +145,45 @@ def library_providers(ctx, archs, copts = [], rdc = False):
 
     # All of them have the owner of the target: a cc_shared_library leaves out others.
     linker_input = cc_common.create_linker_input(
-        additional_inputs = depset(runtime.files),
+        additional_inputs = depset(link.additional_inputs),
         libraries = depset(libraries),
         owner = ctx.label,
-        user_link_flags = flags,
+        user_link_flags = link.user_link_flags,
     )
     own = CcInfo(
         compilation_context = context.public,
         linking_context = cc_common.create_linking_context(linker_inputs = depset([linker_input])),
     )
+    only_linked = [CcInfo(linking_context = dep.linking_context) for dep in implementation_deps]
     runfiles = ctx.runfiles(ctx.files.data).merge_all(
-        [target[DefaultInfo].default_runfiles for target in ctx.attr.data + ctx.attr.deps],
+        [target[DefaultInfo].default_runfiles for target in ctx.attr.data + ctx.attr.deps + ctx.attr.implementation_deps],
     )
     return [
-        cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps + [ctx.attr._hip[CcInfo]]),
+        cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps + only_linked + [ctx.attr._hip[CcInfo]]),
+        coverage_common.instrumented_files_info(
+            ctx,
+            dependency_attributes = ["data", "deps", "implementation_deps"],
+            source_attributes = ["hdrs", "srcs", "textual_hdrs"],
+        ),
         DefaultInfo(files = depset(archives or objects), runfiles = runfiles),
         HipInfo(archs = archs, rdc_objects = rdc_objects),
         OutputGroupInfo(objects = depset(objects)),
     ]
 
 LIBRARY_ATTRS = COMPILE_ATTRS | {
+    "additional_linker_inputs": attr.label_list(allow_files = True, doc = "Files that `linkopts` name by `$(location ...)`, such as a version script."),
     "alwayslink": attr.bool(doc = "Whether programs link all objects, even those that nothing refers to."),
     "data": attr.label_list(allow_files = True, doc = "Files that programs need when they run."),
     "deps": attr.label_list(doc = "Libraries: cc_library, hip_library and other targets with CcInfo.", providers = [CcInfo]),
     "hdrs": attr.label_list(allow_files = HEADERS, doc = "Public headers."),
     "host_copts": attr.string_list(doc = "Compiler flags of host code only."),
-    "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it."),
+    "implementation_deps": attr.label_list(doc = "Libraries whose headers only the sources include. Dependents link them, and do not get their headers.", providers = [CcInfo]),
+    "include_prefix": attr.string(doc = "Prefix to add to the paths by which `hdrs` are included."),
+    "linkopts": attr.string_list(doc = "Linker flags of programs that depend on it. `$(location ...)` is expanded."),
     "linkstatic": attr.bool(default = True, doc = "Whether programs always link it statically; otherwise a shared library is an option, as for cc_library. Libraries with `rdc = True` are always static."),
     "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, whatever their suffix, and private headers."),
+    "strip_include_prefix": attr.string(doc = "Prefix to remove from the paths by which `hdrs` are included: relative to the package, or with a slash at its start to the repository."),
+    "textual_hdrs": attr.label_list(allow_files = True, doc = "Headers with any suffix, which need not compile on their own."),
     "_device_link": attr.label(allow_single_file = True, cfg = "exec", default = ":device_link.sh", executable = True),
     "_hip": attr.label(default = "@qola_rocm//:hip", providers = [CcInfo]),
     "_llvm_tools": attr.label(cfg = "exec", default = "@qola_rocm//:llvm_tools"),

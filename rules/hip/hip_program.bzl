@@ -35,7 +35,10 @@ def _hip_program_impl(ctx):
         providers = [DefaultInfo(executable = program, runfiles = runfiles)]
     targets = ctx.attr.data
     environment = {name: ctx.expand_location(value, targets) for name, value in ctx.attr.env.items()}
-    return providers + [RunEnvironmentInfo(environment = environment)]
+    return providers + [
+        coverage_common.instrumented_files_info(ctx, dependency_attributes = ["library", "program"]),
+        RunEnvironmentInfo(environment = environment),
+    ]
 
 _RULE = dict(
     implementation = _hip_program_impl,
@@ -52,10 +55,17 @@ _RULE = dict(
 )
 
 _hip_program = rule(executable = True, **_RULE)
-_hip_program_test = rule(test = True, **_RULE)
+_hip_program_test = rule(
+    test = True,
+    **(_RULE | {"attrs": _RULE["attrs"] | {
+        # By these names, `bazel coverage` collects what C++ wrote.
+        "_collect_cc_coverage": attr.label(cfg = "exec", default = "@bazel_tools//tools/test:collect_cc_coverage", executable = True),
+        "_lcov_merger": attr.label(cfg = "exec", default = configuration_field(fragment = "coverage", name = "output_generator"), executable = True),
+    }})
+)
 
 # Attributes of the library with the sources; the others are those of the program.
-_OF_LIBRARY = ["archs", "copts", "defines", "device_copts", "hdrs", "host_copts", "includes", "local_defines", "rdc", "srcs", "deps"]
+_OF_LIBRARY = ["archs", "copts", "defines", "device_copts", "hdrs", "host_copts", "includes", "local_defines", "rdc", "srcs", "deps", "textual_hdrs"]
 _OF_LINK = ["additional_linker_inputs", "features", "linkopts", "linkstatic", "malloc", "stamp"]
 
 def _declare(name, rule, emulated, data, env, testonly, tags, target_compatible_with, visibility, attributes):
@@ -116,8 +126,9 @@ def hip_binary(name, emulated = False, data = [], env = {}, testonly = False, ta
       tags: tags of the target.
       target_compatible_with: constraints on the platform.
       visibility: visibility of the target.
-      **kwargs: srcs, hdrs, deps, archs, rdc, includes, defines, local_defines, copts, device_copts
-        and host_copts as for hip_library; linkopts, malloc and features as for cc_binary; args.
+      **kwargs: srcs, hdrs, textual_hdrs, deps, archs, rdc, includes, defines, local_defines, copts,
+        device_copts and host_copts as for hip_library; additional_linker_inputs, linkopts, malloc
+        and features as for cc_binary; args.
     """
     _declare(name, _hip_program, emulated, data, env, testonly, tags, target_compatible_with, visibility, dict(kwargs))
 

@@ -54,8 +54,7 @@ def hip_command(ctx, archs, copts, headers):
     Returns:
       struct(archs, argv (list of strings: compiler arguments of every source),
       cc_toolchain, compiler (string: its path), env (dict: environment of the
-      actions), feature_configuration, headers, path_mapping (bool: whether
-      Bazel may shorten the paths of outputs in argv), tools (depset of File: the
+      actions), feature_configuration, headers, tools (depset of File: the
       compiler's files, empty for a compiler outside of Bazel's inputs)).
     """
     return _command(
@@ -107,8 +106,6 @@ def _command(found, archs, copts, headers, **variables):
         env = cc_common.get_environment_variables(variables = variables, **action) | {"PWD": _PWD},
         feature_configuration = found.features,
         headers = headers,
-        # Bazel shortens the paths of Files, not those in text.
-        path_mapping = not [word for word in argv if "bazel-out/" in word],
         tools = found.toolchain.all_files,
     )
 
@@ -126,6 +123,42 @@ def _resources(kernels):
     if kernels < 2:
         return _kernel_resources
     return _batch_resources if kernels <= _BATCH else _large_batch_resources
+
+_OUTPUTS = "bazel-out/"
+
+def _with_configuration(word, name):
+    """Replaces the name of each configuration in the paths of a word."""
+    parts = word.split(_OUTPUTS)
+    for i in range(1, len(parts)):
+        # Not in an absolute path: that of another directory of this name.
+        if "/" in parts[i] and not parts[i - 1].endswith("/"):
+            parts[i] = name + "/" + parts[i].partition("/")[2]
+    return _OUTPUTS.join(parts)
+
+def _mapped_flags(flags, root):
+    """Returns a function from an output to flags, with their paths mapped if the output's is."""
+
+    def flags_for(output):
+        mapped = output.root.path
+        return flags if mapped == root else [_with_configuration(word, mapped.split("/")[1]) for word in flags]
+
+    return flags_for
+
+def add_flags(args, flags, output):
+    """Adds flags to a command line; paths of outputs in them are mapped like those of Files.
+
+    With --experimental_output_paths=strip, Bazel removes the names of configurations from the paths of an action's
+    Files, but not from text: include directories would not exist, and keys would depend on these names.
+
+    Args:
+      args: Args.
+      flags: list of strings.
+      output: File, an output of the action.
+    """
+    if [word for word in flags if _OUTPUTS in word]:
+        args.add_all([output], allow_closure = True, map_each = _mapped_flags(flags, output.root.path))
+    else:
+        args.add_all(flags)
 
 def _include_flags(headers):
     """Returns a function from the anchor of headers to the flags for their include directories.
@@ -158,7 +191,7 @@ def precompile_header(ctx, command, side, header):
     # clang finds it by this name if a source includes the header before anything else.
     precompiled = ctx.actions.declare_file(header.basename + ".pch", sibling = header)
     args = ctx.actions.args()
-    args.add_all(command.argv)
+    add_flags(args, command.argv, precompiled)
     args.add_all([
         "--offload-{}-only".format("host" if side == "host" else "device"),
         "-fsyntax-only",
@@ -172,7 +205,7 @@ def precompile_header(ctx, command, side, header):
         arguments = [args],
         env = command.env,
         executable = command.compiler,
-        execution_requirements = {"supports-path-mapping": "1"} if command.path_mapping else {},
+        execution_requirements = {"supports-path-mapping": "1"},
         inputs = depset([header], transitive = [command.headers.files, command.tools]),
         mnemonic = "QolaPrecompile",
         outputs = [precompiled],
@@ -210,7 +243,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
     for found in precompiled:
         args.add("-Xarch_" + found.side)
         args.add(found.header, format = "-include%s")
-    args.add_all(command.argv)
+    add_flags(args, command.argv, object)
     if compress:
         args.add("--offload-compress")
     if command.headers.anchor:
@@ -229,7 +262,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         arguments = [args],
         env = command.env,
         executable = ctx.executable._compile_batch if kernels else command.compiler,
-        execution_requirements = {"supports-path-mapping": "1"} if command.path_mapping else {},
+        execution_requirements = {"supports-path-mapping": "1"},
         inputs = depset(
             [src] + kernels + before + includes +
             [file for found in precompiled for file in [found.header, found.precompiled]],

@@ -45,7 +45,7 @@ def _command(ctx, archs):
     context = cc_common.merge_cc_infos(direct_cc_infos = infos).compilation_context
 
     def of_sources(directories):
-        # The path of a directory of outputs would keep Bazel from shortening the paths of Files.
+        # No header is an output, and each further directory is one more to search.
         kept = [path for path in directories.to_list() if not path.startswith(ctx.bin_dir.path)]
         return depset(kept, order = "preorder")
 

@@ -46,6 +46,16 @@ def test_another_soname_of_hip(consumer: Bazel) -> None:
     assert re.findall(r"libamdhip64\.so\.\d", script) == ["libamdhip64.so.8"]
 
 
+def test_another_directory_of_outputs_compiles_nothing(consumer: Bazel) -> None:
+    """Prevents: an option or transition that changes no flag compiles HIP sources anew."""
+    strip = "--experimental_output_paths=strip"
+    consumer.run("build", strip, "//:main")
+    # The name of the configuration is part of the paths of outputs.
+    runners = consumer.runners(strip, "--platform_suffix=other", "//:main")
+    compiles = {runner for mnemonic, runner in runners if mnemonic == "QolaCompile"}
+    assert compiles == {"disk cache hit"}
+
+
 #: Prints the versions and the directory of its clang, as AMD's hipcc does.
 HIPCC = """#!/bin/sh
 if [ "$1" = --version ]; then

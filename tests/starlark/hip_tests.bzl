@@ -1,7 +1,7 @@
 """Analysis tests of rules/hip: command lines, errors, and the choice of GPU or emulator."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_shared_library")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_library", "cc_shared_library")
 load("//rules:defs.bzl", "qola_cc_library")
 load("//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
@@ -20,6 +20,7 @@ def _argv_test_impl(ctx):
     action = action_of(env, "QolaCompile", "one.cu.pic.o")
     argv = action.argv
     has_all(env, argv, ["-x", "-fPIC", "-fno-gpu-rdc", "-O2", "-DPUBLIC=1", "-DPRIVATE=1", "-Itests"])
+    has_all(env, argv, ["-DBAZEL_CURRENT_REPOSITORY=\"\""])
     _in_order(env, argv, ["-std=c++20", "-std=c++17"])
     _in_order(env, argv, ["-Xarch_device", "-mllvm=-amdgpu-function-calls=true", "-Xarch_host", "-fno-exceptions"])
 
@@ -38,6 +39,38 @@ def _selected_test_impl(ctx):
     argv = action_of(env, "QolaCompile", "one.cu.pic.o").argv
     asserts.equals(env, ["--offload-arch=gfx950"], archs_of(argv))
     has_all(env, argv, ["-g", "-DFROM_OPTION"])
+    return analysistest.end(env)
+
+def _headers_test_impl(ctx):
+    """Prevents: headers that dependents do not find by their prefix, or that they find although they must not."""
+    env = analysistest.begin(ctx)
+    info = analysistest.target_under_test(env)[CcInfo]
+    headers = [file.short_path for file in info.compilation_context.headers.to_list()]
+    has_all(env, headers, [
+        "tests/starlark/_virtual_includes/headers_of_hip/mine/two.h",
+        "tests/starlark/testdata/hip/list.def",
+        # A public header may include it.
+        "tests/starlark/testdata/hip/private.h",
+    ])
+    asserts.false(env, "tests/starlark/testdata/hip/hidden.h" in headers, "a header of an implementation_dep")
+    asserts.false(env, "HIDDEN=1" in info.compilation_context.defines.to_list(), "a macro of an implementation_dep")
+    compile = action_of(env, "QolaCompile", "one.cu.pic.o")
+    has_all(env, compile.argv, ["-DHIDDEN=1"])
+    has_all(env, [file.short_path for file in compile.inputs.to_list()], headers + ["tests/starlark/testdata/hip/hidden.h"])
+    inputs = info.linking_context.linker_inputs.to_list()
+    asserts.true(env, "hidden" in [input.owner.name for input in inputs], "an implementation_dep is not linked")
+    (own,) = [input for input in inputs if input.owner.name == "headers_of_hip"]
+    has_all(env, own.user_link_flags, ["-Wl,--version-script=tests/starlark/testdata/libmodule.exports"])
+    has_all(env, [file.basename for file in own.additional_inputs], ["libmodule.exports"])
+    return analysistest.end(env)
+
+def _coverage_test_impl(ctx):
+    """Prevents: `bazel coverage` that leaves out HIP sources and the libraries below them."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    sources = [file.basename for file in target[InstrumentedFilesInfo].instrumented_files.to_list()]
+    has_all(env, sources, ["one.cu", "hidden.c"])
+    _in_order(env, action_of(env, "QolaCompile", "one.cu.pic.o").argv, ["-fprofile-instr-generate", "-fcoverage-mapping"])
     return analysistest.end(env)
 
 def _device_link_test_impl(ctx):
@@ -116,6 +149,11 @@ _selected_test = analysistest.make(_selected_test_impl, config_settings = _SELEC
 _host_part_test = analysistest.make(_host_part_test_impl, config_settings = _SELECTED)
 _arch_of_host_part_test = analysistest.make(_arch_of_host_part_test_impl, config_settings = _SELECTED)
 _one_configuration_test = analysistest.make(_one_configuration_test_impl)
+_headers_test = analysistest.make(_headers_test_impl)
+_coverage_test = analysistest.make(_coverage_test_impl, config_settings = {
+    "//command_line_option:collect_code_coverage": True,
+    "//command_line_option:experimental_use_llvm_covmap": True,
+})
 _device_link_test = analysistest.make(_device_link_test_impl)
 _shared_test = analysistest.make(_shared_test_impl)
 _code_object_test = analysistest.make(_code_object_test_impl)
@@ -165,6 +203,20 @@ def hip_test_suite(name):
     hip_library(name = "device_linked", archs = ["gfx942"], deps = [":relocatable"], **manual)
     hip_library(name = "solver", srcs = ["testdata/hip/one.cu"], archs = ["gfx942"], deps = [":relocatable"], **manual)
     cc_shared_library(name = "shared_solver", deps = [":solver"], **manual)
+    cc_library(name = "hidden", srcs = ["testdata/hip/hidden.c"], hdrs = ["testdata/hip/hidden.h"], defines = ["HIDDEN=1"], **manual)
+    hip_library(
+        name = "headers_of_hip",
+        srcs = ["testdata/hip/one.cu", "testdata/hip/private.h"],
+        hdrs = ["testdata/hip/two.h"],
+        additional_linker_inputs = ["testdata/libmodule.exports"],
+        archs = ["gfx942"],
+        implementation_deps = [":hidden"],
+        include_prefix = "mine",
+        linkopts = ["-Wl,--version-script=$(location testdata/libmodule.exports)"],
+        strip_include_prefix = "testdata/hip",
+        textual_hdrs = ["testdata/hip/list.def"],
+        **manual
+    )
     cc_library(name = "plain", srcs = ["testdata/hip/plain.c"], alwayslink = True, **manual)
     qola_cc_library(name = "host_part", srcs = ["testdata/hip/host.cpp"], deps = [":ns_libmodule", ":plain"], **manual)
     qola_cc_library(name = "host_part_with_archs", srcs = ["testdata/hip/host.cpp"], archs = _ARCHS, **manual)
@@ -183,6 +235,8 @@ def hip_test_suite(name):
     tests = {
         "hip_arch_of_host_part_test": (_arch_of_host_part_test, ":host_part_with_archs", {}),
         "hip_argv_test": (_argv_test, ":hip_one", {}),
+        "hip_coverage_test": (_coverage_test, ":headers_of_hip", {}),
+        "hip_headers_test": (_headers_test, ":headers_of_hip", {}),
         "hip_code_object_test": (_code_object_test, ":hip_code", {}),
         "hip_device_link_test": (_device_link_test, ":device_linked", {}),
         "hip_emulated_test": (_emulated_program_test, ":on_gpu_or_emulated", {"emulated": True}),

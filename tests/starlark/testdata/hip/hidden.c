@@ -1,0 +1,1 @@
+int hidden(void) { return 0; }
