@@ -1,7 +1,8 @@
 """Caches answers about an AITER tree: plans, explanations and the output of generators.
 
-A truncated or altered entry, or one that another user can write to, counts as missing. The cache
-raises no errors: an unreadable answer is computed again, and an unwritable one is not cached.
+A truncated or altered entry, one of another shape, or one that another user can write to counts as
+missing. The cache raises no errors: an unreadable answer is computed again, and an unwritable one
+is not cached.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qola.cache import distrust, foreign, own_directory
 from qola.errors import QolaError
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_json, whole
-from qola.json_types import json_fields, reader
+from qola.json_types import WrongValueError, json_fields, parse_json, reader
 
 DIRECTORY = "generated"
 """Directory of the cache that holds the answers."""
@@ -31,6 +32,8 @@ UNPACKED = 256 << 20
 """Maximum size of an unpacked answer in bytes; the sources of a whole receipt have 30 MB."""
 
 _DIGEST = 32
+
+_Answer = TypeVar("_Answer")
 
 
 class AnswerCache:
@@ -55,30 +58,49 @@ class AnswerCache:
         self._state = read_state() if directory else ""
         self._new: dict[str, bytes] = {}
 
-    def find_bytes(self, question: object, compute: Callable[[], bytes]) -> bytes:
-        """Return the cached answer to a question, or compute it. Safe to call from threads.
+    def find_read(
+        self, question: object, compute: Callable[[], bytes], read: Callable[[bytes], _Answer]
+    ) -> _Answer:
+        """Read the cached answer to a question, or compute it. Safe to call from threads.
 
         Args:
             question: JSON value that decides the answer, and names its kind.
+            read: raises WrongValueError for bytes of another shape; such an entry is replaced.
 
         Raises:
-            Exception: as `compute`; an error is not cached.
+            Exception: as `compute`; an error is not cached. As `read` for computed bytes.
         """
         if self._directory is None or not self._state:
-            return compute()
+            return read(compute())
         key = sha256_of_json({"question": question, "state": self._state})
         data = self._new.get(key) or read_entry(self._directory, key)
-        if data is None:
-            data = self._new[key] = compute()
-        return data
+        if data is not None:
+            with suppress(WrongValueError):
+                return read(data)
+        data = self._new[key] = compute()
+        return read(data)
 
     def find(self, question: object, kind: Any, compute: Callable[[], Any]) -> Any:
-        """Return an answer of a type that `qola.json_types.reader` reads, as `find_bytes` does."""
+        """Return an answer of a type that `qola.json_types.reader` reads, as `find_read` does.
+
+        A computed answer that cannot be read again, as with a path outside of the locale's
+        encoding, is returned as it is.
+        """
+        computed: list[Any] = []
 
         def to_json() -> bytes:
-            return json.dumps(compute(), default=json_fields).encode("ascii")
+            computed.append(compute())
+            return json.dumps(computed[0], default=json_fields).encode("ascii")
 
-        return reader(kind)(json.loads(self.find_bytes(question, to_json)))
+        def read(data: bytes) -> Any:
+            try:
+                return reader(kind)(parse_json(data))
+            except WrongValueError:
+                if computed:
+                    return computed[0]
+                raise
+
+        return self.find_read(question, to_json, read)
 
     def __enter__(self) -> AnswerCache:
         return self

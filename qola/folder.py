@@ -29,7 +29,8 @@ class Folder:
         """Write a file and return its sha256, as `qola.files.write_if_changed` does."""
         if self._directory is not None:
             return write_if_changed(self._directory / file, content)
-        data = content.encode("utf-8") if isinstance(content, str) else content
+        # As `write_if_changed`.
+        data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         self._texts[self._prefix + file] = data
         return hashlib.sha256(data).hexdigest()
 

@@ -7,6 +7,7 @@ time; a concurrent build uses another one.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
             if not _locked(lock):
                 continue
             last = found.directory / _WORKSPACE
-            same = last.is_file() and last.read_text(encoding="utf-8") == workspace.name
+            same = last.is_file() and last.read_bytes() == os.fsencode(workspace.name)
             if not same and not _locked(users):
                 continue
             # New users need the other lock, too.

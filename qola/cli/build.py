@@ -190,7 +190,8 @@ def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
     kernels = list(args.words)
     for name in args.list:
         try:
-            text = sys.stdin.read() if name == "-" else (around.directory / name).read_text()
+            file = around.directory / name
+            text = sys.stdin.read() if name == "-" else file.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise ChoiceError(Finding(name, str(error), "a list of kernels, one a line")) from None
         kernels += read_list(text, name)

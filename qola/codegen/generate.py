@@ -257,7 +257,8 @@ def _requests(
 
 def _answer(cached: AnswerCache, request: GeneratorRequest) -> GeneratorAnswer:
     question = {"kind": "CK's generator", "request": request.to_json()}
-    return GeneratorAnswer.from_json(cached.find_bytes(question, partial(_run_generator, request)))
+    run = partial(_run_generator, request)
+    return cached.find_read(question, run, GeneratorAnswer.from_json)
 
 
 def _run_generator(request: GeneratorRequest) -> bytes:

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build import workspace
@@ -18,6 +20,7 @@ from qola.errors import Finding, ToolchainError
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import patch_files, pin_patches
 from qola.files import sha256_of, sha256_of_text
+from qola.json_types import WrongValueError, parse_json, reader
 from qola.packages import find_sources
 from qola.plan.triton_kernels import triton_files
 from qola.prebuilt.key import Key, settings_of
@@ -164,7 +167,24 @@ def pinned_rocm(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     # Like the rule, which reads no files that another user could have written.
     if (offered / lock.name).is_file() and not distrust(offered):
         lock, facts = offered / lock.name, offered / facts.name
-    sdk = json.loads(facts.read_text(encoding="utf-8"))
     identity = sha256_of_text(f"{sha256_of(lock)}\n{sha256_of(facts)}")
-    versions = {key: sdk[key] for key in ("rocm_version", "hip_version", "clang_version")}
-    return {"origin": "pinned", **versions, "identity": identity}
+    return {"origin": "pinned", **vars(_read_sdk(facts)), "identity": identity}
+
+
+@dataclass(frozen=True)
+class _Sdk:
+    """The versions in an sdk.json."""
+
+    rocm_version: str
+    hip_version: str
+    clang_version: str
+
+
+def _read_sdk(facts: Path) -> _Sdk:
+    try:
+        versions: _Sdk = reader(_Sdk)(parse_json(facts.read_bytes()))
+    except (OSError, WrongValueError) as error:
+        found, expected = str(error), "the versions of the packages, which bazelw writes"
+        fix = f"rm -r {shlex.quote(str(facts.parent))}, and ./bazelw makes it again"
+        raise ToolchainError(Finding(str(facts), found, expected, fix)) from None
+    return versions

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from qola.answers import prune_entries, read_entry, write_entry
 from qola.cache import cache_directory
 from qola.files import sha256_of, sha256_of_json
-from qola.json_types import json_fields, parse_json, reader
+from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.packages import QOLA, find_modules
 
 DIRECTORY = "verdicts"
@@ -53,9 +54,11 @@ class VerdictStore:
         prune_entries(self._directory)
 
     def find(self, question: object, kind: Any) -> Any:
-        """Return the verdict for a question, a JSON value; None if there is none."""
+        """Return the verdict for a question, a JSON value; None if there is none of this type."""
         content = read_entry(self._directory, self._key(question))
-        return None if content is None else reader(kind)(parse_json(content))
+        with suppress(WrongValueError):
+            return None if content is None else reader(kind)(parse_json(content))
+        return None
 
     def store(self, question: object, verdict: Any) -> None:
         """Store a verdict at once, so that an interrupted run keeps it."""

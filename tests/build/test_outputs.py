@@ -11,7 +11,7 @@ from subprocess import PIPE
 
 import pytest
 
-from qola.build.outputs import output_base
+from qola.build.outputs import _WORKSPACE, output_base
 
 # Builds in a workspace, or locks the built files there, until its standard input ends.
 _PROGRAM = """
@@ -52,6 +52,14 @@ def test_manifests_share_an_output_base(tmp_path: Path) -> None:
     first = choose_output_base(tmp_path, "a")
     assert choose_output_base(tmp_path, "b") == first
     assert choose_output_base(tmp_path, "b", "qola.aiter_local(path = '/aiter')") != first
+
+
+def test_damaged_record_of_the_last_workspace(tmp_path: Path) -> None:
+    """Prevents: a traceback in every build after one that was cut off, or a name in bytes."""
+    first = choose_output_base(tmp_path, "a")
+    for content in (b"\xff\xfe", b"", b"{}" * 5000):
+        (tmp_path / "outputs" / first / _WORKSPACE).write_bytes(content)
+        assert choose_output_base(tmp_path, "w\udce4") == first
 
 
 def test_concurrent_builds_use_separate_output_bases(tmp_path: Path, logged: list[str]) -> None:

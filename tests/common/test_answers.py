@@ -7,6 +7,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_answers_are_shared_within_a_command(tmp_path: Path) -> None:
     runs: list[int] = []
     with AnswerCache(tmp_path / "cache", lambda: "a") as cache:
         for _ in range(2):
-            assert cache.find_bytes("q", lambda: runs.append(1) or b"x") == b"x"  # type: ignore[func-returns-value]
+            assert cache.find_read("q", lambda: runs.append(1) or b"x", bytes) == b"x"  # type: ignore[func-returns-value]
     assert runs == [1]
 
 
@@ -148,6 +149,45 @@ def test_damaged_or_foreign_entry_is_replaced(
     assert question.ask() == {"runs": [2]}
     assert question.ask() == {"runs": [2]}
     assert (entry.lstat().st_uid, entry.lstat().st_mode & 0o777) == (os.geteuid(), 0o600)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An answer with a type."""
+
+    name: str
+    runs: tuple[int, ...]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{}", b"[]", b"null", b"", b"\xff", b"[" * 5000, b'{"name": 1, "runs": []}', b"9" * 5000],
+)
+def test_entry_of_another_shape_is_replaced(tmp_path: Path, content: bytes) -> None:
+    """Prevents: a traceback for an entry with the right digest that is not such an answer."""
+    runs: list[int] = []
+
+    def find() -> Counted:
+        def compute() -> Counted:
+            runs.append(len(runs) + 1)
+            return Counted("a", tuple(runs))
+
+        with AnswerCache(tmp_path, lambda: "a") as cache:
+            found: Counted = cache.find("q", Counted, compute)
+            return found
+
+    find()
+    (entry,) = tmp_path.iterdir()
+    write_entry(tmp_path, entry.name, content)
+    assert [find(), find()] == [Counted("a", (1, 2))] * 2
+
+
+def test_answer_outside_of_the_locales_encoding_is_returned(tmp_path: Path) -> None:
+    """Prevents: a traceback for a manifest's path with bytes that the locale cannot decode."""
+    answer = Counted(os.fsdecode(b"q\xff"), (1,))
+    for _ in range(2):
+        with AnswerCache(tmp_path, lambda: "a") as cache:
+            assert cache.find("q", Counted, lambda: answer) == answer
 
 
 @pytest.mark.parametrize("owner", ["another user's", "this user's, for all to write"])

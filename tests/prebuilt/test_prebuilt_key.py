@@ -321,7 +321,7 @@ def test_identity_of_rocm(tmp_path: Path, repo_root: Path) -> None:
 
 
 def test_replacement_of_the_pinned_compiler(tmp_path: Path) -> None:
-    """Prevents: libraries of a newer compiler get the key of the pinned compiler."""
+    """Prevents: libraries of a newer compiler get the key of the pinned one; a traceback."""
     sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
     text = "# snapshot: 20261030T140801Z\nclang-22 1 00 forky 1 pool/x compiler\n"
     root = tmp_path / "root"
@@ -337,3 +337,8 @@ def test_replacement_of_the_pinned_compiler(tmp_path: Path) -> None:
     assert found["clang_version"] == "23.1"
     assert found["identity"] != pinned["identity"]
     assert identity.rocm_identity(root, {**environ, "QOLA_CACHE_HOME": "/no"}, (), Mock()) == pinned
+    facts = tmp_path / "cache/offered/third_party-rocm-20261030T140801Z/sdk.json"
+    for wrong in ("{}", "[1]", "", '{"rocm_version": 7, "hip_version": "", "clang_version": ""}'):
+        facts.write_text(wrong)
+        with pytest.raises(ToolchainError, match=f"rm -r {facts.parent}"):
+            identity.rocm_identity(root, environ, (), Mock())

@@ -1,12 +1,16 @@
-"""The sources that invalidate stored verdicts."""
+"""Stored verdicts: the sources that invalidate them, and entries of another shape."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from qola.answers import write_entry
 from qola.packages import QOLA
-from qola.verify.store import sources_digest
+from qola.verify.store import DIRECTORY, VerdictStore, sources_digest
 
 DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
 #: Report markup, and selection of problems (part of a case): they do not change verdicts.
@@ -25,3 +29,21 @@ def test_changed_sources_invalidate_verdicts(tmp_path: Path) -> None:
         found.append(sources_digest(copy))
     assert found[0] == found[1]
     assert len(set(found)) == 1 + len(DECIDE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict of one word."""
+
+    state: str
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[" * 5000, b"\xff", b'{"state": 1}', b"[]"])
+def test_verdict_of_another_shape_is_missing(tmp_path: Path, content: bytes) -> None:
+    """Prevents: a traceback for an entry with the right digest that is not a verdict."""
+    store = VerdictStore({"QOLA_CACHE_HOME": str(tmp_path)})
+    store.store("q", Verdict("passed"))
+    assert store.find("q", Verdict) == Verdict("passed")
+    (entry,) = (tmp_path / DIRECTORY).iterdir()
+    write_entry(entry.parent, entry.name, content)
+    assert store.find("q", Verdict) is None

@@ -1,0 +1,35 @@
+"""Commands in a locale that cannot decode the path of the manifest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.folders import write
+
+MANIFEST = '[build]\narchitectures = ["gfx950"]\n[[modules]]\nname = "module_aiter_enum"\n'
+#: The C locale without Python's UTF-8 mode: names of files are ASCII, other bytes surrogates.
+LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plan"], ["init", "--overwrite", "--schema"]],
+    ids=" ".join,
+)
+def test_path_outside_of_the_locale(tmp_path: Path, aiter_tree: Path, words: list[str]) -> None:
+    """Prevents: a traceback for a manifest's path with ä in a container without a locale."""
+    write(tmp_path / "bä", {"mä.toml": MANIFEST})
+    options = [] if "init" in words else ["--aiter-root", str(aiter_tree)]
+    command = [sys.executable, "-m", "qola", *words, "bä/mä.toml", *options]
+    path = os.pathsep.join(filter(None, sys.path))
+    cache = str(tmp_path / "cache")
+    environ = {**os.environ, **LOCALE, "PYTHONPATH": path, "QOLA_CACHE_HOME": cache}
+    for _ in ("new", "cached"):
+        ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
+        assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr
+        assert ran.stdout
