@@ -53,6 +53,10 @@ _FUNCTIONS = "csrc.cpp_itfs."
 #: Arguments of `compile` that replace a library's name.
 _NAMING = ("func_name", "folder")
 _DISTRIBUTIONS = ("amd-aiter", "aiter")
+#: Most bytes of a record, which other users' processes may append to; a server writes some kB.
+_MOST_BYTES = 64 << 20
+#: Integers of a function's arguments: those of C++.
+_INTEGERS = range(-(2**63), 2**63)
 _NOT_FOUND, _NOT_EXECUTABLE, _USAGE, _SIGNALLED = 127, 126, 2, 128
 
 # ---- In each recorded process.
@@ -382,8 +386,11 @@ def _read_call(call: Any) -> _Values | None:
         return None
     arguments = {_name(key): value for key, value in call["arguments"].items()}
     for value in arguments.values():
-        if not isinstance(value, (str, int)):
-            raise TypeError(type(value).__name__)
+        if isinstance(value, str) and value.isprintable():
+            continue
+        # Control characters and surrogates do not come from a server; a boolean is an int.
+        if not isinstance(value, int) or value not in _INTEGERS:
+            raise ValueError(value)
     return {"name": _name(call["name"]), "arguments": arguments}
 
 
@@ -397,6 +404,14 @@ def _name(value: Any) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]{1,512}", _text(value)):
         raise ValueError(value)
     return str(value)
+
+
+def _toml(value: Any) -> str:
+    """Return a string, number, boolean or list as TOML writes it.
+
+    TOML refuses JSON's surrogate pairs for characters beyond the BMP, and the delete character.
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def manifest(record: Record, archs: Sequence[str] = ()) -> str:
@@ -424,22 +439,22 @@ def _tables(record: Record, archs: Sequence[str]) -> Iterator[str]:
     yield ""
     if source := _source(record.versions.get("version", [])):
         yield "[qola]"
-        yield f"aiter_commit = {json.dumps(source)}"
+        yield f"aiter_commit = {_toml(source)}"
         yield ""
     yield "[build]"
     if found:
-        yield f"architectures = {json.dumps(found)}"
+        yield f"architectures = {_toml(found)}"
     else:
         yield '#architectures = ["gfx942"]'
     yield 'mode = "aiter"'
     for name in record.modules:
         yield ""
         yield "[[modules]]"
-        yield f"name = {json.dumps(name)}"
+        yield f"name = {_toml(name)}"
         variants = sorted(v for v, base in record.variants.items() if base == name and v != name)
         if variants:
             yield "names = ["
-            yield from (f"  {json.dumps(variant)}," for variant in variants)
+            yield from (f"  {_toml(variant)}," for variant in variants)
             yield "]"
         if {name, *variants} & {*record.built}:
             yield "# compiled by AITER's JIT while it was recorded"
@@ -462,10 +477,10 @@ def _function_tables(record: Record) -> Iterator[str]:
             yield ""
             yield f"# {name}"
             yield "[[functions]]"
-            yield f"name = {json.dumps(call['name'])}"
+            yield f"name = {_toml(call['name'])}"
             if call["arguments"]:
                 yield "[functions.arguments]"
-            yield from (f"{key} = {json.dumps(value)}" for key, value in call["arguments"].items())
+            yield from (f"{key} = {_toml(value)}" for key, value in call["arguments"].items())
 
 
 def _notes(record: Record) -> Iterator[str]:
@@ -575,7 +590,12 @@ def _check_appends(file: Path, option: str) -> None:
 
 
 def _write_manifest(record_file: Path, output: Path, archs: Sequence[str]) -> None:
-    record = Record(record_file.read_bytes())
+    with record_file.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        expected = f"at most {_MOST_BYTES >> 20} MiB: remove it, and record again"
+        raise RecordError(str(record_file), "a longer record", expected)
+    record = Record(data)
     output.write_text(manifest(record, archs), encoding="utf-8")
     counts = f"{len(record.modules)} modules, {len(record.variants)} variants"
     more = f"{counts}, {len(record.functions)} functions of csrc/cpp_itfs"
@@ -665,6 +685,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _USAGE
     try:
         _write_manifest(record_file, args.output, args.arch)
+    except RecordError as error:
+        print(f"qola.aiter_record: {args.output}: not written\n{error}", file=sys.stderr)
     except OSError as error:
         # The record has everything, and the exit code is the command's.
         fix = f"python {shlex.quote(__file__)} --from {shlex.quote(str(record_file))} -o FILE.toml"

@@ -396,6 +396,41 @@ def test_garbage_in_a_record() -> None:
     assert os.linesep not in "".join(record.functions)
 
 
+def record_of_call(**arguments: Any) -> Record:
+    """Return the record of one call of a function of csrc/cpp_itfs."""
+    event = {"event": "function", "name": "pa_1", "module": "pa", "folder": "pa_1", "args": {}}
+    return Record(json.dumps({**event, "call": {"name": "pa", "arguments": arguments}}).encode())
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\U0001f600", "𝄞 漢", 'a"\\', "'''", "ä#=[", "", 2**63 - 1, -1, True, "x" * 5000],
+)
+def test_arguments_are_read_back(value: str | int) -> None:
+    """Prevents: a manifest that is not TOML, or with another argument than the recorded one."""
+    record = record_of_call(a=value)
+    (table,) = parse_toml(manifest(record, ["gfx942", "\x7f😀"]))[0]["functions"]
+    assert table == {"name": "pa", "arguments": {"a": value}}
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", "a\nb", "\x00", "\x1b[2J", "\x7f", "\u2028", 2**63, 1.5, None, []]
+)
+def test_arguments_that_no_server_passes(value: object) -> None:
+    """Prevents: a traceback, a manifest that is not TOML, or an escape sequence in it."""
+    record = record_of_call(a=value)
+    assert (record.functions, record.unread) == ({}, 1)
+
+
+def test_endless_record(tmp_path: Path) -> None:
+    """Prevents: all memory is used for a file that another user fills, or replaces by a device."""
+    with (tmp_path / "a.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    command = [sys.executable, str(RECORDER), "--from", "a.jsonl", "-o", "a.toml"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "64 MiB" in ran.stderr) == (2, True), ran.stderr
+
+
 @pytest.mark.parametrize(
     ("versions", "source"),
     [
