@@ -200,7 +200,7 @@ int pack(Tool& tool)
         const std::size_t equals = operand.find('=');
         if(equals == std::string::npos)
         {
-            index = index_of(read_file(operand), operand);
+            index = index_of(read_file(operand, kMostOfText), operand);
             continue;
         }
         if(!index)

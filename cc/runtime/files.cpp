@@ -72,22 +72,24 @@ std::string read_at(int fd, std::uint64_t offset, std::size_t size, const std::s
     return bytes;
 }
 
-std::string read_all(int fd, const std::string& path)
+std::string read_all(int fd, const std::string& path, std::uint64_t most)
 {
     struct stat status;
     if(fstat(fd, &status) != 0)
         throw SystemError("stat " + path, errno);
     if(!S_ISREG(status.st_mode))
         throw SystemError("read " + path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+    if(static_cast<std::uint64_t>(status.st_size) > most)
+        throw SystemError("read " + path, EFBIG);
     return read_at(fd, 0, static_cast<std::size_t>(status.st_size), path);
 }
 
-std::string read_file(const std::string& path)
+std::string read_file(const std::string& path, std::uint64_t most)
 {
     const Fd fd = open_file(path, O_RDONLY | O_NONBLOCK);
     if(!fd)
         throw SystemError("open " + path, errno);
-    return read_all(fd.get(), path);
+    return read_all(fd.get(), path, most);
 }
 
 std::string read_start(const std::string& path, std::size_t most)

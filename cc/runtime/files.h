@@ -52,11 +52,17 @@ Fd open_file(const std::string& path, int flags, mode_t mode = 0600);
 /// Reads `size` bytes of an open file from an offset, fewer at its end. Throws SystemError.
 std::string read_at(int fd, std::uint64_t offset, std::size_t size, const std::string& path);
 
-/// Reads all bytes of an open regular file. Throws SystemError.
-std::string read_all(int fd, const std::string& path);
+/// Most bytes of a file that is read as a whole, such as a kernel library. A file with holes may claim any size.
+constexpr std::uint64_t kMostOfFile = 1 << 30;
 
-/// Reads all bytes of a file. Throws SystemError.
-std::string read_file(const std::string& path);
+/// Most bytes of an index, or of a source in its directory.
+constexpr std::uint64_t kMostOfText = 64 << 20;
+
+/// Reads all bytes of an open regular file. Throws SystemError, also if it has more than `most` bytes.
+std::string read_all(int fd, const std::string& path, std::uint64_t most = kMostOfFile);
+
+/// Reads all bytes of a file. Throws SystemError, also if it has more than `most` bytes.
+std::string read_file(const std::string& path, std::uint64_t most = kMostOfFile);
 
 /// Reads the first `most` bytes of a file, or all of a shorter one; empty if it cannot be read. Unlike
 /// read_file it also reads files in /proc, which report no size.

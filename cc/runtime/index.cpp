@@ -139,7 +139,7 @@ std::string checked(const std::string& root, const std::string& file, const std:
                           "again");
     if(!is_file(path))
         throw Problem(path + " is missing; install the library's sources again");
-    std::string bytes = read_file(path);
+    std::string bytes = read_file(path, kMostOfText);
     if(const std::string found = sha256(bytes); found != expected)
         throw Problem(path + " differs from the index: its digest is " + found + ", expected " + expected +
                       "; install the library's sources again");
@@ -161,7 +161,7 @@ Index index_of(std::string_view text, const std::string& path)
 Index read_index(const std::string& root, const std::string& digest)
 {
     const std::string path = root + "/" + kIndexFile;
-    const std::string text = read_file(path);
+    const std::string text = read_file(path, kMostOfText);
     if(const std::string found = sha256(text); !digest.empty() && found != digest)
         throw Problem(path + " belongs to another library: its digest is " + found + ", expected " + digest +
                       "; install library and sources from one bundle");

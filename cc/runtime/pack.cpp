@@ -20,8 +20,9 @@ constexpr std::size_t kRowBytes    = 48;
 constexpr std::size_t kDigestBytes = 32;
 constexpr std::size_t kAlignment   = 16;
 
-/// Most bytes of a table or an entry. A file's size alone says nothing of memory: it may have holes.
-constexpr std::uint64_t kMost = 1 << 30;
+/// Most bytes of a table, as in qola/packs.py: 50,000 kernels. A file's size alone says nothing of memory: it may
+/// have holes.
+constexpr std::uint64_t kMostOfTable = 16 << 20;
 
 constexpr std::uint64_t aligned(std::uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -56,10 +57,10 @@ Pack::Pack(const std::string& path, const Trust& trust) : path_(path), fd_(open_
     const std::uint64_t count  = number_at(header, 8, 4);
     const std::uint64_t labels = number_at(header, 12, 4);
     const std::uint64_t before = kHeaderBytes + count * kRowBytes + labels;
+    if(before > kMostOfTable)
+        throw damaged(path, "its table has " + std::to_string(before) + " bytes");
     if(before + kDigestBytes > size)
         throw damaged(path, "its table goes beyond its " + std::to_string(size) + " bytes");
-    if(before > kMost)
-        throw damaged(path, "its table has " + std::to_string(before) + " bytes");
     const std::string table = read_at(fd_.get(), 0, before + kDigestBytes, path);
     if(table.size() < before + kDigestBytes ||
        sha256(std::string_view(table).substr(0, before)) != hex_of_bytes(std::string_view(table).substr(before)))
@@ -80,7 +81,7 @@ Pack::Pack(const std::string& path, const Trust& trust) : path_(path), fd_(open_
                           number_at(row, 40, 8)};
         if(place.offset > size || place.size > size - place.offset)
             throw damaged(path, "the entry of " + place.name + " goes beyond its " + std::to_string(size) + " bytes");
-        if(place.size > kMost)
+        if(place.size > kMostOfFile)
             throw damaged(path, "the entry of " + place.name + " has " + std::to_string(place.size) + " bytes");
         places_.emplace(hex_of_bytes(row.substr(0, 32)), place);
     }
@@ -137,6 +138,10 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
     std::string labels;
     for(const auto& [key, item] : sorted)
         labels += item->kernel.name + "\t" + item->kernel.arch + "\t" + item->kernel.identity + "\n";
+    if(const std::size_t before = kHeaderBytes + sorted.size() * kRowBytes + labels.size(); before > kMostOfTable)
+        throw Problem(path + " is not written: the table of " + std::to_string(sorted.size()) + " kernels has " +
+                      std::to_string(before) + " bytes, more than " + std::to_string(kMostOfTable) +
+                      "; write several packs");
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qola.errors import BundleError, Finding
+from qola.packs import MAX_TABLE
 
 MAGIC = b"QOLAPCK1"
 
 _HEADER = struct.Struct("<8sII")
 _ROW = struct.Struct("<32sQQ")
+_AGAIN = "build or fetch it again"
 
 
 def labels_of_pack(file: Path, name: str) -> list[tuple[str, ...]]:
@@ -42,7 +44,11 @@ def _table(pack: BinaryIO, name: str) -> list[tuple[str, int, int]]:
     if len(header) < _HEADER.size:
         raise _short(name)
     _, count, labels = _HEADER.unpack(header)
-    if _HEADER.size + count * _ROW.size + labels > end:
+    table = _HEADER.size + count * _ROW.size + labels
+    if table > MAX_TABLE:
+        found, expected = f"a table of {table} bytes", f"a table of at most {MAX_TABLE >> 20} MiB"
+        raise BundleError(Finding(name, found, expected, _AGAIN))
+    if table > end:
         raise _short(name)
     rows = pack.read(count * _ROW.size)
     names = pack.read(labels).decode("utf-8", "replace").splitlines()
@@ -52,6 +58,4 @@ def _table(pack: BinaryIO, name: str) -> list[tuple[str, int, int]]:
 
 
 def _short(name: str) -> BundleError:
-    return BundleError(
-        Finding(name, "a truncated pack", "a complete pack", "build or fetch it again")
-    )
+    return BundleError(Finding(name, "a truncated pack", "a complete pack", _AGAIN))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+import tracemalloc
 from pathlib import Path
 
-from qola.bundle.pack_files import MAGIC, kernels_of_pack
+import pytest
+
+from qola.bundle.pack_files import MAGIC, kernels_of_pack, labels_of_pack
+from qola.errors import BundleError
+from qola.packs import MAX_TABLE, PackedCode, pack
 from tests.fuzz.fuzzing import fuzz
 
 
@@ -26,6 +32,22 @@ def make_pack(rng: random.Random) -> bytes:
     head = struct.pack("<8sII", MAGIC, number(count, 32), number(len(names), 32))
     data = head + rows + names.encode() + b"library..." * count
     return data[: rng.randint(0, len(data))] if rng.random() < 0.2 else data
+
+
+def test_table_of_a_sparse_file(tmp_path: Path) -> None:
+    """Prevents: a table of 1 GiB that is read before it is refused."""
+    file = tmp_path / "a.qpack"
+    for count, labels in ((0, MAX_TABLE), (MAX_TABLE // 48 + 1, 0), (2**32 - 1, 2**32 - 1)):
+        file.write_bytes(struct.pack("<8sII", MAGIC, count, labels))
+        os.truncate(file, 1 << 40)
+        tracemalloc.start()
+        with pytest.raises(BundleError, match="at most 16 MiB"):
+            labels_of_pack(file, "a.qpack")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        tracemalloc.stop()
+    many = (PackedCode(f"{n:>04000}", "gfx950", "", b"%d" % n) for n in range(4200))
+    with pytest.raises(BundleError, match="4200 kernels"):
+        pack(many)
 
 
 def test_packs(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,19 @@ def test_damaged_pack(packed: Toy, damage: str) -> None:
     assert answer.errors.count(f"{pack} is not a whole pack: ") == 1
     verified = packed.check_tool(1, "verify", pack)
     assert f"{pack} is not a whole pack: " in verified.stdout
+
+
+def test_tables_and_indexes_are_bounded(packed: Toy) -> None:
+    """Prevents: all memory is used for a file that only claims its size."""
+    pack, most = packed.path / "kernels.qpack", 16 << 20
+    content = pack.read_bytes()
+    pack.write_bytes(content[:8] + struct.pack("<II", 0, most))
+    os.truncate(pack, 1 << 40)
+    verified = packed.check_tool(1, "verify", pack)
+    assert f"{pack} is not a whole pack: its table has {most + 16} bytes" in verified.stdout
+    os.truncate(packed.root / "kernels.index", 1 << 40)
+    listed = packed.tool("list")
+    assert (listed.returncode, "File too large" in listed.stderr) == (1, True), listed
 
 
 def test_damaged_entry_of_a_pack(packed: Toy) -> None:
