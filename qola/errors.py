@@ -28,7 +28,9 @@ def unseen(text: str) -> str:
 def visible(text: str, keep: str = "") -> str:
     """Escape a text's unseen characters as JSON and TOML do, except those in `keep`.
 
-    Text of a file or a tool then can neither move the cursor nor fail to be printed.
+    All text of foreign files passes through it on its way to a terminal, a page, a manifest, or a
+    comment of a generated file: it can neither end a line, nor move the cursor, nor fail to be
+    printed. `unseen` is for text that is refused instead.
     """
     return _UNSEEN.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
@@ -95,6 +97,10 @@ class ExitCode(IntEnum):
     TERMINATED = 143, "terminated, or the terminal was closed"
 
 
+MAX_SHOWN = 100
+"""Most findings that an error shows: most of a thousand repeat the same mistake."""
+
+
 class QolaError(Exception):
     """Base of all errors that a user can cause and correct.
 
@@ -130,12 +136,24 @@ class QolaError(Exception):
             if (n := sum(f.severity == word for f in self.findings))
         ]
         title = f"{visible(self.title)} ({', '.join(counts)})"
-        return "\n".join([title, *map(Finding.render, self.findings)])
+        return "\n".join([title, *map(Finding.render, self._shown()), *self._more()])
+
+    def _shown(self) -> tuple[Finding, ...]:
+        """Return the first findings, errors before warnings if not all are shown."""
+        if len(self.findings) <= MAX_SHOWN:
+            return self.findings
+        return tuple(sorted(self.findings, key=lambda f: f.severity != "error")[:MAX_SHOWN])
+
+    def _more(self) -> tuple[str, ...]:
+        more = len(self.findings) - MAX_SHOWN
+        return (f"and {more} more, which are not shown",) if more > 0 else ()
 
     def to_json(self) -> str:
         """Return the error as commands print it with --json."""
-        findings = [vars(finding) for finding in self.findings]
+        findings = [vars(finding) for finding in self._shown()]
         values = {"exit_code": self.exit_code, "title": self.title, "findings": findings}
+        if more := len(self.findings) - len(findings):
+            values["not_shown"] = more
         return json.dumps({"error": values}, indent=2, sort_keys=True)
 
 

@@ -324,7 +324,8 @@ def _generation(libraries: str) -> Generation:
 def _version(root: Path) -> str:
     file = "aiter/_version.py"
     text = _read_text(root, file) if (root / file).is_file() else ""
-    match = re.search(r"""^(?:__version__|version)\s*(?:=[^=]*)?=\s*['"]([^'"]+)['"]""", text, re.M)
+    version = r"""^(?:__version__|version)\s*(?:=[^=]*)?=\s*['"]([\w.!+-]{1,100})['"]"""
+    match = re.search(version, text, re.M | re.A)
     return match.group(1) if match else ""
 
 

@@ -20,9 +20,9 @@ class Console:
     err: TextIO
 
     def line(self, text: str = "") -> None:
-        """Print a line of the result."""
+        """Print a line of the result, or several, with control characters escaped."""
         flush_progress()
-        print(text, file=self.out)
+        print(visible(text, keep="\n\t"), file=self.out)
 
     def json(self, value: Any) -> None:
         """Print a JSON value."""

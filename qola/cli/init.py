@@ -19,7 +19,13 @@ from qola.manifest import json_schema
 from qola.manifest.archs import split
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.load import loads
-from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE, starter_manifest
+from qola.manifest.starter import (
+    DEFAULT_ARCHS,
+    DEFAULT_NAMESPACE,
+    starter_manifest,
+    starter_tables,
+)
+from qola.manifest.toml import TomlText
 from qola.system_errors import disk_error
 
 _STANDARD_OUTPUT = "-"
@@ -74,7 +80,8 @@ def _init(args: argparse.Namespace, around: Surroundings) -> None:
     # Before anything is planned or looked for.
     starter = _starter(args, DEFAULT_MANIFEST if word == _STANDARD_OUTPUT else word)
     if word == _STANDARD_OUTPUT:
-        around.console.out.write(_planned(args, around, DEFAULT_MANIFEST, report=False) or starter)
+        text = _planned(args, around, DEFAULT_MANIFEST, report=False) or starter
+        around.console.line(text.removesuffix("\n"))
         return
     files = {word: starter}
     if args.schema:
@@ -96,7 +103,8 @@ def _starter(args: argparse.Namespace, file: str) -> str:
     """Return a starter manifest with the values of the options."""
     archs = split(args.arch) or DEFAULT_ARCHS
     name = visible(Path(file).name)
-    return _checked(starter_manifest(args.namespace, archs, file=name, schema=_schema(args)), file)
+    text = starter_manifest(args.namespace, archs, file=name, schema=_schema(args))
+    return _checked(TomlText(text, starter_tables(args.namespace, archs)), file)
 
 
 def _planned(
@@ -105,24 +113,34 @@ def _planned(
     """Return the manifest of --model, --for or both, "" without these options."""
     schema = _schema(args)
     if args.model and not args.user:
-        text = model_manifest(args, around, report=report)
-        return f"#:schema {schema}\n{text}" if schema else text
+        made = model_manifest(args, around, report=report)
+        text = f"#:schema {schema}\n{made.text}" if schema else made.text
+        return _checked(replace(made, text=text), file)
     if args.user:
         return _checked(serving_text(args, around, visible(Path(file).name), schema), file)
     return ""
 
 
-def _checked(text: str, file: str) -> str:
-    """Return the text of a manifest; a finding in it names the option that caused it."""
+def _checked(made: TomlText, file: str) -> str:
+    """Return the text of a manifest, after it was read back.
+
+    Raises:
+        ManifestError: it is not valid; a finding names the option that caused it.
+        InitError: it has other values than it shall have.
+    """
     try:
-        loads(text, file=file)
+        loads(made.text, file=file)
     except ManifestError as error:
         found = (
             replace(f, place=_OPTIONS.get(f.place.rpartition(".")[2], f.place))
             for f in error.findings
         )
         raise ManifestError(found, InitError.default_title) from None
-    return text
+    if not made.is_exact():
+        found, expected = "a manifest that reads back with other values", "the chosen values only"
+        fix = "do not use --model's or AITER's files, and report this as SECURITY.md describes"
+        raise InitError(Finding(file, found, expected, fix))
+    return made.text
 
 
 def _refuse_present(files: dict[str, str], directory: Path, overwrite: bool) -> None:

@@ -13,8 +13,10 @@ from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
 from qola.errors import ExitCode, Finding, ToolchainError
+from qola.files import UnfitFileError, bounded_bytes
 from qola.manifest.archs import named_archs, split
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
+from qola.manifest.toml import TomlText
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.query.serving import ModelNeeds
 
@@ -33,7 +35,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "aiter_root", help=f"with --model, {PLANNED_TREE.partition(';')[0]}")
 
 
-def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bool = True) -> str:
+def model_manifest(
+    args: argparse.Namespace, around: Surroundings, *, report: bool = True
+) -> TomlText:
     """Return the manifest of --model.
 
     Args:
@@ -58,8 +62,7 @@ def model_manifest(args: argparse.Namespace, around: Surroundings, *, report: bo
         command.append(f"--namespace={args.namespace}")
     if args.aiter_root:
         command.append(f"--aiter-root={args.aiter_root}")
-    made: str = reports.manifest_text(found, shlex.join(command))
-    return made
+    return TomlText(reports.manifest_text(found, shlex.join(command)), found.tables)
 
 
 def needs_of_model(args: argparse.Namespace, around: Surroundings) -> ModelNeeds | None:
@@ -77,10 +80,10 @@ def needs_of_model(args: argparse.Namespace, around: Surroundings) -> ModelNeeds
 def _read_model(args: argparse.Namespace, around: Surroundings) -> Any:
     config, file = _import("config"), args.model.as_posix()
     try:
-        text = (around.directory / args.model).read_bytes()
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise config.ModelError(Finding(file, words, "a readable file")) from None
+        text = bounded_bytes(around.directory / args.model, config.MAX_BYTES)
+    except (OSError, UnfitFileError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise config.ModelError(Finding(file, words, "a readable config.json")) from None
     return config.parse_model(text, file)
 
 

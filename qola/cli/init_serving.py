@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 from qola.aiter.called_modules import called_modules
 from qola.aiter.tree import read_tree
@@ -18,6 +19,7 @@ from qola.fetch.pins import pinned_id
 from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
+from qola.manifest.toml import TomlText
 from qola.plan.modules import ModuleReport, module_reports
 from qola.progress import log
 from qola.query.serving import (
@@ -27,6 +29,7 @@ from qola.query.serving import (
     filter_entries,
     read_server,
     serving_manifest,
+    serving_tables,
 )
 
 
@@ -53,7 +56,9 @@ def conflicts(args: argparse.Namespace) -> Iterator[Finding]:
         yield Finding("the command line", found, expected, "leave out --aiter-root")
 
 
-def serving_text(args: argparse.Namespace, around: Surroundings, file: str, schema: str) -> str:
+def serving_text(
+    args: argparse.Namespace, around: Surroundings, file: str, schema: str
+) -> TomlText:
     """Return the manifest of --for, for the model of --model; plans each module of the tree.
 
     Args:
@@ -79,5 +84,6 @@ def serving_text(args: argparse.Namespace, around: Surroundings, file: str, sche
     if missing := [entry.report.name for entry in entries if entry.is_missed]:
         found = f"{len(missing)} modules are comments with the reason: {', '.join(missing)}"
         log.warning(found if len(missing) > 1 else f"{missing[0]} is a comment with the reason")
-    own = {"aiter_id": pinned_id(root), "file": file, "schema": schema}
-    return serving_manifest(entries, archs, names=names, calls=calls, needs=needs, **own)
+    own: dict[str, Any] = {"aiter_id": pinned_id(root), "names": names, "needs": needs}
+    text = serving_manifest(entries, archs, calls=calls, file=file, schema=schema, **own)
+    return TomlText(text, serving_tables(entries, archs, **own))

@@ -128,7 +128,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
         for warning in plan.warnings:
             console.note(warning.render())
         more = {"estimate": expected.to_dict()} if expected else {}
-        console.out.write(plan.to_json(**more))
+        console.line(plan.to_json(**more).removesuffix("\n"))
         return
     _print_plan(plan, console)
     if expected:

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 
 from qola.json_types import JsonValue
 from qola.manifest import fields
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
 from qola.manifest.fields import Field, TableSpec
-from qola.manifest.toml import toml_line, toml_value
+from qola.manifest.toml import TomlTables, toml_line, toml_prose, toml_value
 from qola.manifest.values import either, expectation
 from qola.version import docs_url
 
-WIDTH = 100
 DEFAULT_NAMESPACE = "mine"
 DEFAULT_ARCHS = (TESTED_ARCHS[-1],)
+
+
+def starter_tables(namespace: str, archs: tuple[str, ...]) -> TomlTables:
+    """Return the tables of a starter manifest, without the keys that are comments."""
+    return {
+        fields.QOLA.name: {"namespace": namespace},
+        fields.BUILD.name: {"architectures": archs, "mode": "cpp_itfs"},
+        fields.MODULES.name: [{"name": "libmha_fwd", "receipt": "te"}],
+        fields.FWD_VARIANTS.name: [
+            {
+                "dtype": "bf16",
+                "has_bias": False,
+                "has_alibi": False,
+                "has_lse": True,
+                "has_dropout": False,
+                "hdim": 128,
+            }
+        ],
+    }
 
 
 def starter_manifest(
@@ -32,35 +49,24 @@ def starter_manifest(
         file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
-    written: dict[TableSpec, Mapping[str, JsonValue]] = {
-        fields.QOLA: {"namespace": namespace},
-        fields.BUILD: {"architectures": archs, "mode": "cpp_itfs"},
-        fields.MODULES: {"name": "libmha_fwd", "receipt": "te"},
-        fields.FWD_VARIANTS: {
-            "dtype": "bf16",
-            "has_bias": False,
-            "has_alibi": False,
-            "has_lse": True,
-            "has_dropout": False,
-            "hdim": 128,
-        },
-    }
+    written = starter_tables(namespace, archs)
     lines = [f"#:schema {schema}"] if schema else []
-    lines += _prose("A manifest of qola: which attention libraries to build.")
-    lines += _prose(f"This command shows the kernels that it selects: qola plan {file}")
-    lines += _prose(
+    lines += toml_prose("A manifest of qola: which attention libraries to build.")
+    lines += toml_prose(f"This command shows the kernels that it selects: qola plan {file}")
+    lines += toml_prose(
         'A "#" directly before a key omits the key; remove the "#" to set it. '
         f"{docs_url('reference/manifest.md')} describes all keys."
     )
-    for table, values in written.items():
-        lines += ["", *_prose(table.doc), table.header, *_fields(table, values)]
+    for table in (fields.QOLA, fields.BUILD, fields.MODULES, fields.FWD_VARIANTS):
+        (values,) = (of,) if isinstance(of := written[table.name], Mapping) else of
+        lines += ["", *toml_prose(table.doc), table.header, *_fields(table, values)]
         if table is fields.MODULES:
             more = [f.key for f in table.fields if f.key in fields.OVERRIDE_KEYS]
             planned = ", ".join(key for key in more if key not in fields.REFUSED_KEYS)
             refused = ", ".join(key for key in more if key in fields.REFUSED_KEYS)
-            lines += ["", *_prose(f"keys that change AITER's own entry: {planned}")]
-            lines += _prose(f"keys of ROCm/QoLA that a plan refuses: {refused}")
-    lines += ["", *_prose("The backward library."), f"#{fields.MODULES.header}"]
+            lines += ["", *toml_prose(f"keys that change AITER's own entry: {planned}")]
+            lines += toml_prose(f"keys of ROCm/QoLA that a plan refuses: {refused}")
+    lines += ["", *toml_prose("The backward library."), f"#{fields.MODULES.header}"]
     lines += ['#name = "libmha_bwd"', '#receipt = "te"']
     for table in (
         fields.BWD_VARIANTS,
@@ -69,7 +75,7 @@ def starter_manifest(
         fields.ORDER,
         fields.PREBUILT,
     ):
-        lines += ["", *_prose(table.doc), f"#{table.header}", *_fields(table, {})]
+        lines += ["", *toml_prose(table.doc), f"#{table.header}", *_fields(table, {})]
     return "\n".join(lines) + "\n"
 
 
@@ -79,8 +85,8 @@ def _fields(table: TableSpec, values: Mapping[str, JsonValue]) -> Iterator[str]:
             continue
         omitted = "" if field.required else f"; left out: {field.omitted}"
         yield ""
-        yield from _prose(field.doc)
-        yield from _prose(f"{_value(field)}{omitted}", indent="  ")
+        yield from toml_prose(field.doc)
+        yield from toml_prose(f"{_value(field)}{omitted}", indent="  ")
         if field.key in values:
             yield toml_line(field.key, values[field.key])
         else:
@@ -97,9 +103,3 @@ def _value(field: Field) -> str:
     if field is fields.TRITON.by_key["archs"]:
         return f"{field.kind.phrase}, archs by LLVM name"
     return expectation(field, short=True)
-
-
-def _prose(text: str, indent: str = "") -> list[str]:
-    start = f"# {indent}"
-    lines = textwrap.wrap(text, WIDTH - len(start), break_on_hyphens=False, break_long_words=False)
-    return [start + line for line in lines]

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qola.errors import visible
 from qola.json_types import JsonValue
 
 if sys.version_info >= (3, 11):
@@ -43,8 +45,17 @@ _EXCESS = re.compile(
     re.VERBOSE,
 )
 
+MAX_PROSE = 4096
+"""Maximal characters of a text in a comment: of a generator's output, say."""
+
 _WIDTH = 100
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+TomlTable = Mapping[str, JsonValue]
+"""A table to write; `toml_value` refuses None."""
+
+TomlTables = Mapping[str, TomlTable | Sequence[TomlTable]]
+"""A document to write; a sequence of mappings is an array of tables."""
 
 Path = tuple[str | int, ...]
 """Keys, and indices into arrays of tables: ``("modules", 0, "name")``."""
@@ -182,7 +193,38 @@ def toml_value(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(toml_value, value))}]"
     # JSON and TOML agree on the rest, except that TOML also escapes the delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return visible(json.dumps(value, ensure_ascii=False))
+
+
+def toml_comment(text: str) -> str:
+    """Return a text as a line of a comment."""
+    return f"# {visible(text)}".rstrip()
+
+
+def toml_prose(text: str, indent: str = "") -> list[str]:
+    """Return a text as a comment of several lines, cut to `MAX_PROSE` characters."""
+    # Wrapping makes blanks of newlines and tabs.
+    shown = visible(text[:MAX_PROSE], keep="\n\t")
+    width = _WIDTH - len("# ") - len(indent)
+    lines = textwrap.wrap(shown, width, break_on_hyphens=False, break_long_words=False)
+    return [toml_comment(indent + line) for line in lines]
+
+
+@dataclass(frozen=True)
+class TomlText:
+    """A text with comments, and the values that it shall have."""
+
+    text: str
+    tables: TomlTables
+
+    def is_exact(self) -> bool:
+        """Return whether the text is TOML with these values, and with no others."""
+        try:
+            document, _ = parse_toml(self.text)
+        except TomlSyntaxError:
+            return False
+        # As JSON, in which tuples are lists.
+        return json.dumps(document, sort_keys=True) == json.dumps(self.tables, sort_keys=True)
 
 
 def toml_line(key: str, value: object) -> str:
@@ -194,12 +236,8 @@ def toml_line(key: str, value: object) -> str:
     return line
 
 
-TomlTable = Mapping[str, JsonValue]
-"""A table to write; `toml_value` refuses None."""
-
-
-def toml_document(tables: Mapping[str, TomlTable | Sequence[TomlTable]]) -> str:
-    """Return a document of tables; a sequence of mappings is an array of tables."""
+def toml_document(tables: TomlTables) -> str:
+    """Return a document of tables."""
     blocks = []
     for name, content in tables.items():
         single = isinstance(content, Mapping)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,13 @@ from qola.manifest.values import did_you_mean, either
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """Composable Kernel's name for each data type of a configuration."""
 
+MAX_BYTES = 16 << 20
+"""Maximal size of a configuration; lists of layers that are not quantized take most of it."""
+
 _MAX_LAYERS = 4096
+_MAX_KINDS = 9
+"""Most kinds of layers that an error names."""
+_METHOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 _MAX_NUMBER = 2**31 - 1
 
 
@@ -162,12 +169,11 @@ class _Keys:
         base = self._attention(known) if known else None
         experts = self._experts()
         groups = self._groups(kinds, base) if base else ()
+        quantization = self._quantization()
         if self._wrong:
             raise ModelError(self._wrong)
-        return Model(
-            *(self._file, model_type, dtype, groups, *experts),
-            quantization=self._quantization(),
-        )
+        own = (self._file, model_type, dtype, groups, *experts)
+        return Model(*own, quantization=quantization)
 
     def find(self, key: str) -> Any:
         """Return a key's value, None if it is null or left out."""
@@ -212,7 +218,10 @@ class _Keys:
     def _quantization(self) -> str:
         values = self._outer.get("quantization_config") or self.find("quantization_config")
         method = values.get("quant_method") if isinstance(values, dict) else None
-        return method if isinstance(method, str) else ""
+        if method is None or (isinstance(method, str) and _METHOD.fullmatch(method)):
+            return method or ""
+        self.add("quantization_config.quant_method", method, "a name, such as fp8 or awq")
+        return ""
 
     def _experts(self) -> tuple[int, int]:
         names = ("num_local_experts", "n_routed_experts", "num_experts")
@@ -230,9 +239,15 @@ class _Keys:
             found = len(given) if isinstance(given, list) else given
             self.add("layer_types", found, f"a list of {count} kinds, as num_hidden_layers says")
             return ()
-        wrong = {place: kind for place, kind in enumerate(given) if kind not in _KINDS}
-        for place, kind in wrong.items():
-            self.add(f"layer_types[{place}]", kind, either(_KINDS))
+        wrong: dict[str, list[int]] = {}
+        for place, kind in enumerate(given):
+            if kind not in _KINDS:
+                wrong.setdefault(_shown(kind), []).append(place)
+        for places in [*wrong.values()][:_MAX_KINDS]:
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            self.add(f"layer_types[{places[0]}]{more}", given[places[0]], either(_KINDS))
+        if (others := len(wrong) - _MAX_KINDS) > 0:
+            self.add("layer_types", f"{others} more wrong values", either(_KINDS))
         return () if wrong else tuple(given)
 
     def _attention(self, known: _ModelType) -> LayerAttention:
@@ -258,7 +273,11 @@ class _Keys:
             return self.whole("head_dim", most=MAX_HDIM)
         hidden = self.find("hidden_size")
         if type(hidden) is int and nhead_q and hidden > 0 and not hidden % nhead_q:
-            return hidden // nhead_q
+            if hidden // nhead_q <= MAX_HDIM:
+                return hidden // nhead_q
+            expected = f"at most {MAX_HDIM} for each of {nhead_q} heads, or the key head_dim"
+            self.add("hidden_size", hidden, expected)
+            return 0
         if hidden is None:
             self.add("head_dim", None, f"a whole number, 1 to {MAX_HDIM}, or hidden_size")
         elif nhead_q:

@@ -15,7 +15,7 @@ from qola.errors import CodegenError, ExitCode, Finding, QolaError
 from qola.fmha.registry import Entry, Registry
 from qola.folder import Folder
 from qola.json_types import JsonValue
-from qola.manifest.toml import TomlTable, toml_document
+from qola.manifest.toml import TomlTable, TomlTables, toml_document
 from qola.models.alternatives import find_alternatives
 from qola.models.config import LayerAttention, LayerGroup, Model
 from qola.models.problems import Phase, phases_of
@@ -62,13 +62,13 @@ class Coverage:
 
     Attributes:
         aiter: version of the AITER tree, "" if unknown.
-        text: the manifest, without comments.
+        tables: the manifest.
         kernels: number of kernel instances in its plan.
     """
 
     model: Model
     aiter: str
-    text: str
+    tables: TomlTables
     served: tuple[ServedPhase, ...]
     kernels: int
 
@@ -107,22 +107,22 @@ def find_coverage(
         used = {entry for one in found for entry in one.kernels}
         if not used:
             raise CoverageError(_missing(model, found))
-        text = _smallest(model, namespace, archs, found)
-        small = _Library(text, folder / "used", build, environ)
+        tables = _smallest(model, namespace, archs, found)
+        small = _Library(tables, folder / "used", build, environ)
         _prove(model, found, list(_find_all(model, small, archs)))
         version = small.request.tree.version
-        return Coverage(model, version, text, tuple(found), len(small.repository.kernels))
+        return Coverage(model, version, tables, tuple(found), len(small.repository.kernels))
 
 
 class _Library:
     """The plan of a manifest with one library, and its dispatch."""
 
     def __init__(
-        self, text: str, folder: Path, build: BuildRequest, environ: Mapping[str, str]
+        self, tables: TomlTables, folder: Path, build: BuildRequest, environ: Mapping[str, str]
     ) -> None:
         folder.mkdir()
         manifest = folder / _FILE
-        manifest.write_text(text, encoding="utf-8")
+        manifest.write_text(toml_document(tables), encoding="utf-8")
         request = plan_request(replace(build, manifest_path=manifest), manifest.name, environ)
         plan = planner.make_plan(request, Folder(folder))
         (folder / "plan.json").write_text(plan.to_json(), encoding="utf-8")
@@ -217,20 +217,19 @@ def _manifest(
     archs: Sequence[str],
     directions: Iterable[str],
     variants: Sequence[TomlTable],
-) -> str:
+) -> TomlTables:
     dropped = [direction for direction in _DIRECTIONS if direction not in directions]
-    tables: dict[str, TomlTable | Sequence[TomlTable]] = {
+    return {
         "qola": {"namespace": namespace},
         "build": {"architectures": [*archs], "mode": "cpp_itfs"},
         "modules": [{"name": MODULE, "drop_directions": dropped}],
         "mha_fwd_variants": variants,
     }
-    return toml_document(tables)
 
 
 def _smallest(
     model: Model, namespace: str, archs: Sequence[str], found: Sequence[ServedPhase]
-) -> str:
+) -> TomlTables:
     """Return the manifest whose variants have the values of the kernels in use."""
     variants: dict[tuple[tuple[int, int], bool, bool, bool], None] = {}
     directions = set()

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from qola.manifest.toml import toml_comment, toml_document
 from qola.models.coverage import Coverage, ServedPhase
 from qola.models.describe import layers_line, model_lines
 from qola.models.problems import PAGE_BLOCK_SIZE
@@ -67,6 +68,5 @@ def _wrapped(text: str) -> list[str]:
 
 def manifest_text(coverage: Coverage, command: str) -> str:
     """Return the manifest with the report as comments."""
-    lines = [f"# Written by: {command}", "#"]
-    lines += [f"# {line}".rstrip() for line in report_lines(coverage)]
-    return "\n".join(lines) + "\n\n" + coverage.text
+    lines = [f"Written by: {command}", "", *report_lines(coverage)]
+    return "\n".join([*map(toml_comment, lines), "", toml_document(coverage.tables)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +13,17 @@ from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
 from qola.manifest.further_names import unserved
 from qola.manifest.load import loads
-from qola.manifest.toml import TomlTable, toml_document, toml_line
+from qola.manifest.toml import (
+    TomlTable,
+    TomlTables,
+    toml_comment,
+    toml_document,
+    toml_line,
+    toml_prose,
+)
 from qola.plan.modules import ModuleReport, filtered_kernels
 from qola.version import docs_url
 
-WIDTH = 100
 _LIBRARY = "C++ library"
 _TUNER = "_tune"
 """End of the name of a module that only AITER's tuner imports."""
@@ -179,6 +184,30 @@ def _filter(entry: Entry, tree: AiterTree, archs: Sequence[str], needs: ModelNee
     return replace(entry, note=f"{number} kernel instances for the model's layers")
 
 
+def serving_tables(
+    entries: Sequence[Entry],
+    archs: Sequence[str],
+    *,
+    aiter_id: str,
+    names: Mapping[str, Sequence[str]],
+    needs: ModelNeeds | None = None,
+) -> TomlTables:
+    """Return the tables of `serving_manifest`, whose arguments these are."""
+    built = [entry.report.name for entry in entries if not entry.why]
+    modules: list[TomlTable] = [
+        {"name": name, **({"names": names[name]} if names.get(name) else {})} for name in built
+    ]
+    # A table without its module has no effect.
+    used = {name for module in built for name in (needs.filters(module) if needs else ())}
+    variants = {name: [table] for name, table in needs.variants.items()} if needs else {}
+    return {
+        "qola": {"aiter_commit": aiter_id} if aiter_id else {},
+        "build": {"architectures": archs, "mode": AITER},
+        **({"modules": modules} if modules else {}),
+        **{name: tables for name, tables in variants.items() if name in used},
+    }
+
+
 def serving_manifest(
     entries: Sequence[Entry],
     archs: Sequence[str],
@@ -202,39 +231,40 @@ def serving_manifest(
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
     lines = [f"#:schema {schema}"] if schema else []
-    lines += _prose("Modules that AITER's own Python imports, so that it compiles none of them.")
+    lines += toml_prose(
+        "Modules that AITER's own Python imports, so that it compiles none of them."
+    )
     if calls:
         read = ", ".join(f"{path} ({commit[:12]})" for path, commit in calls.server.files.items())
-        lines += _prose(f"Those that {calls.server.repository} calls, in {read}.")
+        lines += toml_prose(f"Those that {calls.server.repository} calls, in {read}.")
         known = {function for functions in calls.modules.values() for function in functions}
         if absent := [name for name in calls.server.functions if name not in known]:
-            lines += _prose(f"It uses no module of this AITER by: {', '.join(absent)}.")
-    lines += _prose(f"qola build {file} --wheel 1.0 builds them: {docs_url('guide/serving.md')}")
+            lines += toml_prose(f"It uses no module of this AITER by: {', '.join(absent)}.")
+    lines += toml_prose(
+        f"qola build {file} --wheel 1.0 builds them: {docs_url('guide/serving.md')}"
+    )
     if needs:
-        lines += ["#", *(f"# {line}".rstrip() for line in needs.lines)]
+        lines += ["#", *map(toml_comment, needs.lines)]
     lines += ["", "[qola]", *([toml_line("aiter_commit", aiter_id)] if aiter_id else [])]
     lines += ["", "[build]", toml_line("architectures", tuple(archs)), toml_line("mode", AITER)]
     for entry in entries:
         callers = calls.modules[entry.report.name] if calls else ()
         lines += ["", *_module(entry, names.get(entry.report.name, ()), callers)]
-    lines += ["", *_prose(_FUNCTIONS), *_FUNCTION_EXAMPLE.splitlines()]
-    if needs:
-        # A table without its module has no effect.
-        built = [entry.report.name for entry in entries if not entry.why]
-        used = {name for module in built for name in needs.filters(module)}
-        if tables := [name for name in needs.variants if name in used]:
-            lines += ["", needs.text_of(tables).rstrip()]
+    lines += ["", *toml_prose(_FUNCTIONS), *_FUNCTION_EXAMPLE.splitlines()]
+    tables = serving_tables(entries, archs, aiter_id=aiter_id, names=names, needs=needs)
+    if needs and (used := [name for name in needs.variants if name in tables]):
+        lines += ["", needs.text_of(used).rstrip()]
     return "\n".join(lines) + "\n"
 
 
 def _module(entry: Entry, names: Sequence[str], used: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a module's table: comments if it is left out."""
     if used:
-        yield from _prose(f"for {', '.join(used)}")
+        yield from toml_prose(f"for {', '.join(used)}")
     table = ["[[modules]]", toml_line("name", entry.report.name)]
     table += toml_line("names", tuple(names)).splitlines() if names else []
     if entry.why or entry.note:
-        yield from _prose(entry.why or entry.note)
+        yield from toml_prose(entry.why or entry.note)
     if entry.why:
         table = [f"#{line}" for line in table]
     yield from table
@@ -250,8 +280,3 @@ def _why_not(report: ModuleReport) -> str:
     if linked:
         return f"needs {', '.join(linked)} of a ROCm on this machine: QOLA_ROCM=/opt/rocm"
     return ""
-
-
-def _prose(text: str) -> list[str]:
-    lines = textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False, break_long_words=False)
-    return [f"# {line}" for line in lines]

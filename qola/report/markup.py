@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qola.errors import visible
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -211,7 +213,7 @@ def document(
         details: names and HTML below the facts; those without HTML are left out.
     """
     js = (_HERE / "page.js").read_text(encoding="utf-8")
-    return _PAGE.format(
+    page = _PAGE.format(
         body="\n".join(map(_section_html, sections)),
         css=(_HERE / "page.css").read_text(encoding="utf-8"),
         details=_details_html(details),
@@ -222,6 +224,8 @@ def document(
         tiles=_tiles_html(tiles),
         title=escape(title),
     )
+    # Escaped text of files and logs may still have control characters.
+    return visible(page, keep="\n\t")
 
 
 def note(text: str) -> str:

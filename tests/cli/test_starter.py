@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qola.cli import command_line as cli
+from qola.cli.init import InitError, _checked
+from qola.errors import ManifestError
 from qola.manifest.fields import FUNCTIONS, MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
 from qola.manifest.load import load, loads
-from qola.manifest.starter import starter_manifest
+from qola.manifest.starter import starter_manifest, starter_tables
+from qola.manifest.toml import TomlText
 from qola.plan.modules import ModuleReport
 from qola.query.planned import plan_of
 from qola.query.serving import entries_of, serving_manifest
@@ -248,3 +252,18 @@ def test_conflicting_options(init: Init, arguments: tuple[str, ...], found: str)
     assert (code, out) == (2, "")
     assert found in err
     assert err.count("error:") == 1
+
+
+@pytest.mark.parametrize(
+    "more", ["[prebuilt]\nurls = []\n", "[qola]\n", "x = 1\n", "\x1b", "#\r[prebuilt]\n", '"""']
+)
+def test_a_manifest_is_read_back(more: str) -> None:
+    """Prevents: a manifest with tables that nobody chose, from text that was not quoted."""
+    tables = starter_tables("mine", ("gfx950",))
+    made = TomlText(starter_manifest("mine", ("gfx950",)), tables)
+    assert _checked(made, "qola.toml") == made.text
+    for text in (f"{made.text}\n{more}", f"{more}\n{made.text}"):
+        with pytest.raises((InitError, ManifestError)):
+            _checked(replace(made, text=text), "qola.toml")
+    with pytest.raises(InitError, match="other values"):
+        _checked(replace(made, tables={**tables, "qola": {"namespace": "other"}}), "qola.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -13,6 +14,7 @@ from qola.errors import (
     Finding,
     ManifestError,
     PlanError,
+    QolaError,
     unseen,
     visible,
 )
@@ -78,3 +80,17 @@ def test_messages_have_no_control_characters() -> None:
     ]
     assert "\\u001b[2J\\u0007\\u007f\\u009b\\u000d\\u2028\\u202e\\ud800\\udcff" in text
     assert "\n            \tkept" in text
+
+
+def test_number_of_findings_is_bounded() -> None:
+    """Prevents: an error of a megabyte that hides its first line, or an error behind warnings."""
+    warnings = [Finding(f"w{n}", "x", "y", severity="warning") for n in range(5000)]
+    error = QolaError([*warnings, Finding("the error", "x", "y")])
+    text, values = str(error), json.loads(error.to_json())["error"]
+    assert "(1 error, 5000 warnings)\nerror: the error\n" in text
+    assert text.endswith("\nand 4901 more, which are not shown")
+    assert text.count("warning: ") == 99
+    assert (len(values["findings"]), values["not_shown"]) == (100, 4901)
+    few = QolaError([*warnings[:99], Finding("the error", "x", "y")])
+    assert "not shown" not in str(few)
+    assert "not_shown" not in few.to_json()

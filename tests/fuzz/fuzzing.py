@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import timedelta
 from random import Random
 from typing import Any, TypeVar
@@ -108,7 +109,8 @@ def mutate_json(rng: Random, text: str, values: tuple[Any, ...]) -> str:
         elif isinstance(container[key], str) and rng.random() < 0.5:
             container[key] = mutate(rng, container[key])
         else:
-            container[key] = rng.choice((*values, *HOSTILE, "gfx942"))
+            # A copy: later changes must not reach the values of the next input.
+            container[key] = deepcopy(rng.choice((*values, *HOSTILE, "gfx942")))
     return json.dumps(data)
 
 

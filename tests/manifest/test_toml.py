@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from qola.manifest.toml import TomlSyntaxError, parse_toml, toml_document
+from qola.errors import unseen
+from qola.manifest.toml import (
+    TomlSyntaxError,
+    parse_toml,
+    toml_comment,
+    toml_document,
+    toml_line,
+    toml_prose,
+)
 
 
 def test_lines_of_keys_and_tables() -> None:
@@ -108,3 +116,33 @@ def test_written_document_survives_a_round_trip() -> None:
         "empty": {},
     }
     assert parse_toml(toml_document(tables))[0] == tables
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "a\nb = 1",
+            "a\rb",
+            "\x00",
+            "\x1b[2J",
+            "\x7f",
+            "\x85",
+            "\u2028",
+            "\u202e",
+            "\t",
+            "\U0001f600",
+        ),
+        *('"', '"""', "'\n'", "\\", "#", "]", "\\u0000", "x" * 300, "a\n[prebuilt]\nurls = []\n#"),
+    ],
+)
+def test_foreign_text_in_comments_and_values(text: str) -> None:
+    """Prevents: a text of a model or a tree that ends its comment or its string."""
+    long = toml_line("names", [text] * 50)
+    lines = [toml_comment(text), *toml_prose(text, "  "), toml_line("a", [text])]
+    lines += [*(f"#{line}" for line in long.splitlines()), long]
+    written = "\n".join(lines)
+    assert parse_toml(written)[0] == {"a": [text], "names": [text] * 50}
+    assert not unseen(written.replace("\n", ""))
+    if len(text) < 128:
+        assert parse_toml(toml_line(text, 1))[0] == {text: 1}

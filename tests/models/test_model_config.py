@@ -103,8 +103,15 @@ def findings(values: Any) -> list[tuple[str, str, str, str]]:
         ({"torch_dtype": "auto"}, "torch_dtype", '"auto"', "bfloat16, float16 or float32"),
         ({"attn_logit_softcapping": -1}, "attn_logit_softcapping", "-1", "at least 0"),
         ({"layer_types": ["full_attention"]}, "layer_types", "1", "a list of 4 kinds"),
-        ({"layer_types": ["sliding"] * 4}, "layer_types[0]", '"sliding"', "sliding_attention"),
-        ({"layer_types": [["sliding"]] * 4}, "layer_types[0]", '["sliding"]', "sliding_attention"),
+        (
+            {"layer_types": ["sliding"] * 4},
+            *("layer_types[0] and 3 more", '"sliding"', "sliding_attention"),
+        ),
+        (
+            {"layer_types": ["full_attention"] * 3 + [["sliding"]]},
+            *("layer_types[3]", '["sliding"]', "sliding_attention"),
+        ),
+        ({"head_dim": None, "hidden_size": 8192}, "hidden_size", "8192", "at most 512 for each"),
         ({"num_local_experts": 8}, "num_experts_per_tok", "left out", "a whole number above 0"),
         (
             {"layer_types": ["sliding_attention"] * 4},

@@ -11,7 +11,9 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
 from qola.cli import command_line as cli
+from qola.errors import unseen
 from qola.manifest.load import load, loads
+from qola.manifest.types import PrebuiltSpec
 from qola.models.config import parse_model
 from qola.models.serving import model_needs
 from qola.plan.modules import ModuleReport
@@ -134,3 +136,31 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main(["init", "other.toml", *options], {}, directory=tmp_path) == 2
     assert "error: wrong.json model_type" in capsys.readouterr().err
     assert not (tmp_path / "other.toml").exists()
+
+
+INJECTED = "fp8\n[prebuilt]\nurls = ['https://example.org']\npublic_key = 'x'\n#"
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [(INJECTED, "config.json"), ("fp8\x1b[31m", "config.json"), ("fp8", f"{INJECTED[:25]}.json")],
+    ids=["tables", "escape sequence", "file name"],
+)
+def test_foreign_text_stays_in_its_comment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str
+) -> None:
+    """Prevents: a model's files add a server and its key to a manifest, or write to a terminal."""
+    tree = write_pybind_tree(tmp_path / "tree")
+    config = json.loads((CONFIGS / "llama-3.1-8b.json").read_text("utf-8"))
+    config["quantization_config"] = {"quant_method": method}
+    (tmp_path / name).write_text(json.dumps(config), "utf-8")
+    options = ["--for", "aiter", "--aiter-root", str(tree), "--model", name]
+    code = cli.main(["init", "serve.toml", *options], {}, directory=tmp_path)
+    out, err = capsys.readouterr()
+    assert not unseen((out + err).replace("\n", ""))
+    if method == "fp8":
+        assert (code, load(tmp_path / "serve.toml").prebuilt) == (0, PrebuiltSpec())
+        assert "\\u000a[prebuilt]" in (tmp_path / "serve.toml").read_text("utf-8")
+    else:
+        assert (code, (tmp_path / "serve.toml").exists()) == (2, False)
+        assert f"error: {name} quantization_config.quant_method\n" in err

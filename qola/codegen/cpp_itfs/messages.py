@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qola.json_types import json_fields, reader
+from qola.json_types import json_fields, parse_json, reader
 
 _Message = TypeVar("_Message", "Request", "Answer")
 
@@ -70,5 +70,5 @@ def write(message: Request | Answer, path: Path) -> None:
 def read(kind: type[_Message], path: Path) -> _Message:
     """Read a message; raise WrongValueError if it is another."""
     hint: Any = kind
-    found: _Message = reader(hint)(json.loads(path.read_text(encoding="utf-8")))
+    found: _Message = reader(hint)(parse_json(path.read_bytes()))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +15,14 @@ from qola.aiter.template_functions import TemplateFunction
 from qola.aiter.tree import AiterTree
 from qola.codegen.cpp_itfs import messages
 from qola.codegen.process import run_module
+from qola.errors import CodegenError, Finding
+from qola.json_types import WrongValueError
+from qola.manifest.values import quote
 
 _PLACE = "the functions of csrc/cpp_itfs"
 _OFFLOAD = "--offload-arch="
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+"""The name of a function in C, of which a file, a target and a linker script are made."""
 #: OPTIONAL_FLAGS of rules/rocm/flags.bzl: each compile has those that its compiler accepts, and
 #: LLVM refuses an option that is given twice.
 OPTIONAL_FLAGS = (
@@ -105,7 +111,12 @@ def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -
         cwd = Path(name, "cwd")
         cwd.mkdir()
         run_module("qola.codegen.cpp_itfs.run", [*map(str, files)], cwd=cwd, place=_PLACE)
-        return messages.read(messages.Answer, files[1])
+        try:
+            return messages.read(messages.Answer, files[1])
+        except (OSError, WrongValueError) as error:
+            # AITER's Python ends the process, or a template has control characters.
+            found, expected = f"an answer that cannot be read: {error}", "names, flags and sources"
+            raise CodegenError(Finding(_PLACE, found, expected)) from None
 
 
 def _module(tree: AiterTree, file: str) -> str:
@@ -117,10 +128,15 @@ def _module(tree: AiterTree, file: str) -> str:
 def _rendered(tree: AiterTree, result: messages.Result) -> RenderedFunction:
     if result.error:
         return RenderedFunction(error=_shortened(tree, result.error))
+    if not _NAME.fullmatch(result.name):
+        return RenderedFunction(error=f"it names its library {quote(result.name)}")
     given = set(result.flags) - {*OPTIONAL_FLAGS}
     # AITER's JIT takes them from a set, so in any order.
     flags = sorted(flag for flag in given if not flag.startswith(_OFFLOAD))
-    words = [word for flag in flags for word in shlex.split(flag)]
+    try:
+        words = [word for flag in flags for word in shlex.split(flag)]
+    except ValueError:
+        return RenderedFunction(error=f"its flags have an open quote: {quote(flags)}")
     # One directory gets copies of all: a later file replaces an earlier one of the same name.
     places = dict.fromkeys(_include_dir(tree, path) for path in reversed(result.copied))
     dirs = tuple(filter(None, places))
@@ -133,6 +149,8 @@ def _shortened(tree: AiterTree, text: str) -> str:
 
 def _include_dir(tree: AiterTree, path: str) -> str:
     """Return the directory of the tree whose files a copy of a path would give; "" outside."""
+    if not os.path.isabs(path):
+        return ""
     directory = path if os.path.isdir(path) else os.path.dirname(path)
     below = posixpath.normpath(os.path.relpath(directory, os.path.abspath(tree.root)))
     return "" if below.startswith("..") else below
