@@ -137,9 +137,9 @@ def _checked(made: TomlText, file: str) -> str:
         )
         raise ManifestError(found, InitError.default_title) from None
     if not made.is_exact():
-        found, expected = "a manifest that reads back with other values", "the chosen values only"
+        wrong, expected = "a manifest that reads back with other values", "the chosen values only"
         fix = "do not use --model's or AITER's files, and report this as SECURITY.md describes"
-        raise InitError(Finding(file, found, expected, fix))
+        raise InitError(Finding(file, wrong, expected, fix))
     return made.text
 
 
