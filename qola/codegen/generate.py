@@ -294,11 +294,12 @@ def _check_variants(
     """
     findings = []
     have = sorted({bucket for answer in answers.values() for bucket in answer.buckets})
+    by_index = {name: {f.index: f for f in answer.filters} for name, answer in answers.items()}
     for variant in next(iter(filters.values()), ()):
         if variant.index < 0:
             continue
         in_asm = served_by_asm.get(variant.index)
-        effects = {name: answer.filter(variant.index) for name, answer in answers.items()}
+        effects = {name: found[variant.index] for name, found in by_index.items()}
         if not any(effect.rows for effect in effects.values()):
             if in_asm is not None and set(variant.hdims or ()) <= set(in_asm):
                 continue

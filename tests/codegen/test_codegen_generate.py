@@ -22,6 +22,7 @@ from qola.errors import CodegenError
 from qola.folder import Folder
 from tests.codegen.generating import BOTH, HEADER, QUICKSTART, roles, run, run_generate_py
 
+FLAGS = ("true", "false")
 BACKWARD = (
     HEADER + '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
     'has_alibi = false\nhas_dropout = false\ndeterministic = false\nmode = "group"\n'
@@ -175,6 +176,24 @@ def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> N
         "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 3), lacks mask=yes"
         in reasons
     )
+
+
+def test_thousands_of_variants(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: no answer for minutes: time that grows with variants times dispatch entries."""
+    forms = ("", *(f"{key}={value}\n" for key in ("has_lse", "has_mask") for value in FLAGS))
+    forms += tuple(f"{key}={value}\n" for key in ("has_skip", "has_dropout") for value in FLAGS)
+    forms += ("mode='batch'\n", "mode='group'\n", "dtype='bf16'\n")
+    tables = (f"[[mha_fwd_variants]]\nhdim={hdim}\n{f}" for f in forms for hdim in range(1, 257))
+    text = HEADER + "".join([*tables][:3000])
+    begin = sum(os.times()[:4])
+    kernels = run(tree, tmp_path, text, drop=("batch_prefill",), explain=True)
+    assert sum(os.times()[:4]) - begin < 10
+    kept = {one.name for one in kernels.explanations if not one.dropped_by}
+    assert kept == {kernel.name for kernel in kernels.kernels}
+    # Variant 0 has head dimension 1, variant 128 * 2 - 1 head dimension 256.
+    assert {kernel.fields["hdim_q"] for kernel in kernels.kernels if 255 in kernel.variants} == {
+        256
+    }
 
 
 def test_dispatch_hole_names_the_variant(tree: AiterTree, tmp_path: Path) -> None:

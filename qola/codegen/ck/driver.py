@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,6 +72,8 @@ class _Filtered:
         self._chosen = [
             row for row in self._all if self._keepers.get(row.key) and row.key not in self._replaced
         ]
+        # Numbers of these entries by filter: thousands of variants are compared by identity.
+        self._counts = Counter(id(w) for row in self._chosen for w in self._keepers[row.key])
         # Preceding entries take all of their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
@@ -123,7 +126,7 @@ class _Filtered:
         )
 
     def _effect(self, variant: VariantFilter) -> FilterAnswer:
-        rows = sum(variant in self._keepers[row.key] for row in self._chosen)
+        rows = self._counts[id(variant)]
         blame: Sequence[str] = ()
         if not rows:
             dropped = self._request.dropped
@@ -134,7 +137,7 @@ class _Filtered:
     def _padded(self) -> Iterator[Finding]:
         """Warn of head dimensions of variants that larger kernels serve with padding."""
         for variant in self._request.filters:
-            kept = any(variant in self._keepers[row.key] for row in self._chosen)
+            kept = self._counts[id(variant)]
             for (own, serving), dtypes in self._selector.padded(variant).items() if kept else ():
                 (q, v), (larger_q, larger_v) = own, serving
                 yield Finding(

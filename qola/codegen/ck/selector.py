@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qola.codegen.ck.messages import GeneratorRequest
@@ -17,7 +17,10 @@ from qola.codegen.ck.predicates import (
 )
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Kernel, Row
-from qola.codegen.types import Bucket
+from qola.codegen.types import Bucket, FieldValue
+
+_MISSING = "missing"
+"""Stands for a field that a row does not have."""
 
 
 def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
@@ -40,6 +43,69 @@ def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
     return merged
 
 
+_Place = tuple[str | None, Any]
+"""The arch and dtype of a chain of the dispatch."""
+_Where = tuple[int, tuple[tuple[str, tuple[FieldValue, ...]], ...]]
+"""Receipt and permitted values of a filter."""
+
+
+def _where_of(variant: VariantFilter) -> _Where:
+    return variant.receipt, tuple(variant.where.items())
+
+
+class _Group:
+    """Filters that differ in their head dimensions only.
+
+    Attributes:
+        blame: lines about fields of which no row has an allowed value; None if not computed.
+    """
+
+    def __init__(self, variant: VariantFilter) -> None:
+        self.receipt, self._where = variant.receipt, variant.where
+        self.blame: list[str] | None = None
+        self._mismatches: dict[tuple[FieldValue, ...], list[str]] = {}
+        self._filters: list[tuple[int, VariantFilter]] = []
+        self._all: list[tuple[int, VariantFilter]] = []
+        self._by_bucket: dict[tuple[_Place, Bucket], list[tuple[int, VariantFilter]]] = {}
+
+    def add(
+        self, place: int, variant: VariantFilter, buckets: Mapping[_Place, set[Bucket]]
+    ) -> None:
+        """Add a filter with its place in the request, and the buckets that it resolves to."""
+        self._filters.append((place, variant))
+        if variant.hdims is None:
+            self._all.append((place, variant))
+        for key in ((at, bucket) for at, found in buckets.items() for bucket in found):
+            self._by_bucket.setdefault(key, []).append((place, variant))
+
+    def mismatches(self, row: Row) -> list[str]:
+        """Return the fields of which a row has no permitted value; computed once for equal rows."""
+        values = tuple(row.fields.get(name, _MISSING) for name in self._where)
+        if values not in self._mismatches:
+            self._mismatches[values] = mismatches(self._where, row.fields)
+        return self._mismatches[values]
+
+    def serving(self, row: Row) -> list[tuple[int, VariantFilter]]:
+        """Return the filters whose head dimensions a row serves, with their places."""
+        served = self._by_bucket.get(((row.arch, row.fields["dtype"]), row.bucket), [])
+        return [*self._all, *served]
+
+    def failing(self, row: Row, rule: str) -> Iterator[tuple[list[str], int, VariantFilter]]:
+        """Yield each set of reasons why filters drop a row, with the first such filter.
+
+        Args:
+            rule: the rule by which the receipt drops the row, "" for none.
+        """
+        if rule:
+            yield [rule], *self._filters[0]
+            return
+        fields, served = self.mismatches(row), {place for place, _ in self.serving(row)}
+        for is_served in (True, False):
+            found = (one for one in self._filters if (one[0] in served) == is_served)
+            if first := next(found, None):
+                yield fields if is_served else [*fields, "hdim"], *first
+
+
 class Selector:
     """Applies receipts and variants to the rows of one direction.
 
@@ -58,15 +124,28 @@ class Selector:
         used = set().union(*(self._members[source(w.receipt, self._native)] for w in self._filters))
         receipts = sorted({w.receipt for w in self._filters})
         self.order = [r for r in merge([b.rows for b in bases.values()]) if r.key in used]
+        self._rules: dict[tuple[str, int], str] = {}
         self.rows: list[Row] = []
         self.outside: list[Row] = []
         for row in self.order:
             offered = any(not self.rule(row, receipt) for receipt in receipts)
             (self.rows if offered else self.outside).append(row)
+        # A manifest has up to 4096 variants, of which many differ in their head dimensions only.
+        self._chains = {receipt: self._chains_of(receipt) for receipt in receipts}
         self.hdims = {w.index: self._resolve(w) for w in self._filters}
+        self._groups: dict[_Where, _Group] = {}
+        for place, variant in enumerate(self._filters):
+            group = self._groups.setdefault(_where_of(variant), _Group(variant))
+            group.add(place, variant, self.hdims[variant.index][0])
 
     def rule(self, row: Row, receipt: int) -> str:
         """Return the rule by which a receipt drops a row, "" if it has the row."""
+        found = self._rules.get((row.key, receipt))
+        if found is None:
+            found = self._rules[row.key, receipt] = self._find_rule(row, receipt)
+        return found
+
+    def _find_rule(self, row: Row, receipt: int) -> str:
         if row.key not in self._members[source(receipt, self._native)]:
             return f"receipt {receipt}: not in CK's set"
         made = emulated(receipt, self._native)
@@ -74,24 +153,20 @@ class Selector:
             return ""
         return broken_rule(made.rules[self._direction], receipt, row.fields)
 
-    def _resolve(
-        self, variant: VariantFilter
-    ) -> tuple[dict[tuple[str | None, Any], set[Bucket]], list[Bucket]]:
+    def _resolve(self, variant: VariantFilter) -> tuple[dict[_Place, set[Bucket]], list[Bucket]]:
         """Return (buckets by arch and dtype, head dims that no arch and dtype serves)."""
         if variant.hdims is None:
             return {}, []
         buckets, unserved = {}, set(variant.hdims)
-        for place, chain in self._chains(variant).items():
+        for place, chain in self._chains[variant.receipt].items():
             buckets[place], missing = resolve_hdims(variant.hdims, list(chain), chain)
             unserved &= set(missing)
         return buckets, sorted(unserved)
 
-    def _chains(
-        self, variant: VariantFilter
-    ) -> dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]]:
-        """Return the steps of each bucket of a variant's receipt, by arch and dtype."""
-        chains: dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]] = {}
-        for row in filter(lambda r: not self.rule(r, variant.receipt), self.rows):
+    def _chains_of(self, receipt: int) -> dict[_Place, dict[Bucket, set[Bucket]]]:
+        """Return the steps of each bucket of a receipt, by arch and dtype."""
+        chains: dict[_Place, dict[Bucket, set[Bucket]]] = {}
+        for row in filter(lambda r: not self.rule(r, receipt), self.rows):
             chain = chains.setdefault((row.arch, row.fields["dtype"]), {})
             chain.setdefault(row.bucket, set()).add(row.steps)
         return chains
@@ -100,43 +175,39 @@ class Selector:
         """Return dtypes by (head dims of a variant, larger bucket that serves them)."""
         found: dict[tuple[Bucket, Bucket], set[str]] = {}
         dtypes = variant.where.get("dtype")
-        for (_, dtype), chain in self._chains(variant).items():
+        for (_, dtype), chain in self._chains[variant.receipt].items():
             for size in variant.hdims or () if dtypes is None or dtype in dtypes else ():
                 buckets, _ = resolve_hdims([size], list(chain), chain)
                 for bucket in buckets - {size}:
                     found.setdefault((size, bucket), set()).add(str(dtype))
         return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}
 
-    def failing(self, row: Row, variant: VariantFilter) -> list[str]:
-        """Return the dimensions by which a variant drops a row, or the rule of its receipt."""
-        rule = self.rule(row, variant.receipt)
-        if rule:
-            return [rule]
-        failing = mismatches(variant.where, row.fields)
-        if variant.hdims is not None:
-            buckets = self.hdims[variant.index][0].get((row.arch, row.fields["dtype"]), set())
-            if row.bucket not in buckets:
-                failing.append("hdim")
-        return failing
-
     def keepers(self, row: Row) -> list[VariantFilter]:
-        """Return the variants that keep a row."""
-        return [w for w in self._filters if not self.failing(row, w)]
+        """Return the variants that keep a row, in the order of the request."""
+        found: list[tuple[int, VariantFilter]] = []
+        for group in self._groups.values():
+            if not self.rule(row, group.receipt) and not group.mismatches(row):
+                found += group.serving(row)
+        return [variant for _, variant in sorted(found, key=lambda pair: pair[0])]
 
     def reason(self, row: Row) -> str:
         """Return why no variant keeps a row."""
         if all(w.index == REQUESTED for w in self._filters):
             return "no [[kernels]] names it, and there are no variants"
-        failing = [self.failing(row, w) for w in self._filters]
-        common = set.intersection(*map(set, failing))
-        nearest = min(range(len(failing)), key=lambda i: len(failing[i]))
-        names = [n for n in failing[nearest] if n in common] or failing[nearest]
+        failing = [
+            (fields, place, variant)
+            for group in self._groups.values()
+            for fields, place, variant in group.failing(row, self.rule(row, group.receipt))
+        ]
+        common = set.intersection(*(set(fields) for fields, _, _ in failing))
+        missing, _, nearest = min(failing, key=lambda found: (len(found[0]), found[1]))
+        names = [n for n in missing if n in common] or missing
         if names[0].startswith("receipt "):
             return names[0]
         values = " ".join(f"{n}={self._value(row, n)}" for n in names)
         if common:
             return f"no variant has {values}"
-        return f"no variant has it; the nearest, {self._filters[nearest].label}, lacks {values}"
+        return f"no variant has it; the nearest, {nearest.label}, lacks {values}"
 
     @staticmethod
     def _value(row: Row, name: str) -> str:
@@ -168,10 +239,16 @@ class Selector:
                 ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (variant.hdims, sorted(dims))
             )
             lines.append(f"hdim: wanted {wanted}, there is only {there}")
-        for name, allowed in variant.where.items():
+        group = self._groups[_where_of(variant)]
+        if group.blame is None:
+            group.blame = [*self._blame_fields(variant.where, rows)]
+        return [*lines, *group.blame]
+
+    def _blame_fields(
+        self, where: Mapping[str, Sequence[FieldValue]], rows: Sequence[Row]
+    ) -> Iterator[str]:
+        """Yield a line for each field of which no row has an allowed value."""
+        for name, allowed in where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
                 have = ", ".join(sorted({self._value(row, name) for row in rows}))
-                lines.append(
-                    f"{name}: wanted {', '.join(map(show, allowed))}, there is only {have}"
-                )
-        return lines
+                yield f"{name}: wanted {', '.join(map(show, allowed))}, there is only {have}"
