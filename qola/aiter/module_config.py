@@ -223,6 +223,10 @@ class ModuleReader:
         lists = {key: self._list(key, entry.get(key, [])) for key in _LIST_KEYS}
         bools = {key: self._bool(key, entry[key]) for key in _BOOL_KEYS if key in entry}
         texts = {key: self._value(key, entry[key]) for key in _TEXT_KEYS if key in entry}
+        md_name = str(texts.get("md_name") or "")
+        if not re.fullmatch(r"\w{0,200}", md_name, re.ASCII):
+            # Files, targets and a linker script are made of it.
+            self._report("md_name", md_name[:MAX_LENGTH], "letters, digits and _")
         clang = texts.get("hip_clang_path")
         (key,) = _MAP_KEYS
         per_source = tuple(
@@ -246,7 +250,7 @@ class ModuleReader:
             include_dirs=self._paths("extra_include", present),
             generators=generators,
             third_party=lists["third_party"],
-            md_name=str(texts.get("md_name") or ""),
+            md_name=md_name,
             hip_clang_path=None if clang is None else str(clang),
             **{key: value for key, value in bools.items() if key != "verbose"},
         )

@@ -230,6 +230,31 @@ def test_all_errors_of_an_entry_are_reported(tmp_path: Path) -> None:
         assert expected in text
 
 
+@pytest.mark.parametrize("name", ["../x", "a; }; { global: *", "x/y", "a b", "é", "x" * 201])
+def test_names_of_libraries(tmp_path: Path, name: str) -> None:
+    """Prevents: a tree's module that is written elsewhere, or adds to a linker script."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(md_name=repr(name))))
+    assert "libmha_fwd.md_name" in failing(tree)
+    tree = read_tree(make_tree(tmp_path / "other", fwd_entry(md_name="'mha_fwd_2'")))
+    assert tree.module("libmha_fwd").md_name == "mha_fwd_2"
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("__version__ = version = '0.1.7.post2+g1a2b'", "0.1.7.post2+g1a2b"),
+        ("version = '0.1\n[prebuilt]\nurls = []'", ""),
+        ("version = '0.1\x1b[2J'", ""),
+        ("version = '0.1 of mine'", ""),
+    ],
+)
+def test_version_of_a_tree(tmp_path: Path, line: str, version: str) -> None:
+    """Prevents: a tree's version that adds lines to a manifest, or writes to a terminal."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / "aiter/_version.py").write_text(f"{line}\n")
+    assert read_tree(root).version == version
+
+
 @pytest.mark.parametrize(
     "path",
     ["/etc", "../x", "csrc/../../x", "f'{AITER_META_DIR}/../x'", "x" * 300, "y/" * 900, "fifo"],
