@@ -86,10 +86,15 @@ class _Filtered:
             for name, (kernel, keep) in selector.loose().items()
             if keep and not request.dropped
         }
+        indices_of: dict[int, set[int]] = {}
         for row in self._rows:
+            keepers = self._keepers[row.key]
+            # Rows for the same problems share the list of their keepers.
+            own = indices_of.setdefault(id(keepers), set())
+            if not own:
+                own.update(w.index for w in keepers if w.index >= 0)
             for kernel in row.kernels:
-                _, indices = self._kept.setdefault(kernel.name, (kernel, set()))
-                indices.update(w.index for w in self._keepers[row.key] if w.index >= 0)
+                self._kept.setdefault(kernel.name, (kernel, set()))[1].update(own)
 
     def answer(self) -> GeneratorAnswer:
         request, selector = self._request, self._selector

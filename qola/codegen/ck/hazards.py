@@ -191,13 +191,12 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
             before, after = _largest(full[arch, dtype].buckets[bucket]), _largest(groups)
             widest, now = max(before.values()), max(after.values())
             place = f"{direction} dispatch, hdim {_size(bucket)} ({arch} {dtype})"
-            labels = ", ".join(chain.labels(bucket)) or origin
             if now < widest and not chain.only_requested(bucket):
                 findings.append(
                     Finding(
                         place,
-                        f"{labels} leaves out the tile of {widest} rows: the one of {now} rows now "
-                        "takes every seqlen_q",
+                        f"{_names(chain, bucket, origin)} leaves out the tile of {widest} rows: "
+                        f"the one of {now} rows now takes every seqlen_q",
                         f"the tile of {widest} rows as the fallback, as {origin} has it",
                         severity="warning",
                     )
@@ -208,7 +207,7 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
                     which = " ".join(f"{k}={show(v)}" for k, v in problem)
                     findings.append(
                         Finding(
-                            place if same else labels,
+                            place if same else _names(chain, bucket, origin),
                             f"{which}: no tile above {largest} rows, so that a longer seqlen_q "
                             "returns -1" + (f" ({origin} has the same gap)" if same else ""),
                             f"a tile of {now} rows",
@@ -216,6 +215,10 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
                         )
                     )
     return findings
+
+
+def _names(chain: _Chain, bucket: Bucket, origin: str) -> str:
+    return ", ".join(chain.labels(bucket)) or origin
 
 
 def _largest(groups: Mapping[Problem, Sequence[Row]]) -> dict[Problem, int]:

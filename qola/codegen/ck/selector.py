@@ -134,6 +134,7 @@ class Selector:
         self._chains = {receipt: self._chains_of(receipt) for receipt in receipts}
         self.hdims = {w.index: self._resolve(w) for w in self._filters}
         self._groups: dict[_Where, _Group] = {}
+        self._shared: dict[object, list[VariantFilter]] = {}
         for place, variant in enumerate(self._filters):
             group = self._groups.setdefault(_where_of(variant), _Group(variant))
             group.add(place, variant, self.hdims[variant.index][0])
@@ -183,12 +184,21 @@ class Selector:
         return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}
 
     def keepers(self, row: Row) -> list[VariantFilter]:
-        """Return the variants that keep a row, in the order of the request."""
-        found: list[tuple[int, VariantFilter]] = []
-        for group in self._groups.values():
-            if not self.rule(row, group.receipt) and not group.mismatches(row):
-                found += group.serving(row)
-        return [variant for _, variant in sorted(found, key=lambda pair: pair[0])]
+        """Return the variants that keep a row, in the order of the request.
+
+        Rows with the same head dimensions and groups of variants share a list.
+        """
+        groups = [
+            group
+            for group in self._groups.values()
+            if not self.rule(row, group.receipt) and not group.mismatches(row)
+        ]
+        key = (row.arch, row.fields["dtype"], row.bucket, *map(id, groups))
+        if key not in self._shared:
+            found = (one for group in groups for one in group.serving(row))
+            ordered = sorted(found, key=lambda pair: pair[0])
+            self._shared[key] = [variant for _, variant in ordered]
+        return self._shared[key]
 
     def reason(self, row: Row) -> str:
         """Return why no variant keeps a row."""
