@@ -35,6 +35,11 @@ std::size_t allocated()
     return used;
 }
 
+// Contents of new memory: a NaN for every float, so that a forgotten initialisation shows. Only the first bytes of large
+// allocations, of which programs use a part: the rest stays 0, and takes no memory of the machine.
+constexpr unsigned char unwritten     = 0xff;
+constexpr std::size_t most_unwritten = std::size_t{1} << 30;
+
 // The mutex is the caller's.
 hipError_t allocate(void** pointer, std::size_t size, hipMemoryType type)
 {
@@ -42,6 +47,7 @@ hipError_t allocate(void** pointer, std::size_t size, hipMemoryType type)
     void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if(mapped == MAP_FAILED)
         return record(hipErrorOutOfMemory);
+    std::memset(mapped, unwritten, std::min(size, most_unwritten));
     *pointer                = mapped;
     allocations()[*pointer] = {size, type};
     return hipSuccess;

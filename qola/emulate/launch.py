@@ -38,9 +38,9 @@ ARCHS = tuple(ISAS)
 #: (WAVESIZE of COMPUTE_TMPRING_SIZE).
 _MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 
-#: Initial value of registers and LDS: a small negative float and a large integer, so that results
-#: that depend on it are wrong.
-_POISON = 0xBADDCAFE
+#: Initial value of registers, LDS and scratch memory: a NaN as f16, bf16, f32, f64 and OCP's floats
+#: of 8 bits, so that a sum that begins with it is wrong; the FNUZ formats have no NaN but 0x80.
+UNWRITTEN = 0xFFFFFFFF
 #: Numbers of user SGPRs that bits of the descriptor's properties enable: private segment buffer,
 #: dispatch, queue, kernarg segment, dispatch id, flat scratch, private segment size. All but the
 #: addresses of scratch memory, the dispatch packet and the kernarg segment are 0, where no kernel
@@ -240,7 +240,7 @@ class _Launch:
         try:
             for first in range(0, groups, self.at_once):
                 some = range(first, min(first + self.at_once, groups))
-                machine.begin(first, _POISON)
+                machine.begin(first, UNWRITTEN)
                 first_waves = self._waves(machine, some, waves, kernarg, packet)
                 live = np.full(self.at_once, waves)
                 if native:
@@ -315,10 +315,39 @@ class _Launch:
     ) -> Waves:
         """Return all waves of some workgroups, before their first instruction."""
         count = len(groups) * waves
+        v, s = self._registers(machine, groups, waves, kernarg, packet, UNWRITTEN)
+        known: tuple[Array, ...] = ()
+        if machine.checked:
+            # The launch wrote the registers whose values do not depend on the initial one.
+            others = self._registers(machine, groups, waves, kernarg, packet, 0)
+            known = v == others[0], s == others[1]
+        return Waves(
+            self.program.layout,
+            v,
+            s,
+            np.zeros((count, 1), bool),
+            np.repeat(np.arange(len(groups)), waves).astype(I64),
+            np.tile(np.arange(waves), len(groups)).astype(I64),
+            0,
+            machine,
+            known,
+        )
+
+    def _registers(
+        self,
+        machine: Machine,
+        groups: range,
+        waves: int,
+        kernarg: int,
+        packet: int,
+        unwritten: int,
+    ) -> tuple[Array, Array]:
+        """Return vector and scalar registers of waves, with a value for those without a content."""
+        count = len(groups) * waves
         layout = self.program.layout
         lanes = layout.lanes
-        v = np.full((layout.vgprs, count, lanes), _POISON, U32)
-        s = np.full((count, SGPRS), _POISON, U32)
+        v = np.full((layout.vgprs, count, lanes), unwritten, U32)
+        s = np.full((count, SGPRS), unwritten, U32)
         if self.program.isa.is_rdna:
             s[:, NULL] = 0
         item = (np.arange(waves)[:, None] * lanes + np.arange(lanes)).astype(U32)
@@ -331,17 +360,7 @@ class _Launch:
         active = np.tile(item < self.items, (len(groups), 1))
         masks = np.packbits(active, axis=1, bitorder="little").view(U32)
         s[:, EXEC : EXEC + masks.shape[1]] = masks
-        return Waves(
-            layout,
-            v,
-            s,
-            np.zeros((count, 1), bool),
-            np.repeat(np.arange(len(groups)), waves).astype(I64),
-            np.tile(np.arange(waves), len(groups)).astype(I64),
-            0,
-            machine,
-            (v != _POISON, s != _POISON) if machine.checked else (),
-        )
+        return v, s
 
     def _scalars(self, s: Array, groups: range, waves: int, addresses: dict[int, int]) -> None:
         """Write the SGPRs that the descriptor asks for: the caller's, then the workgroup's."""

@@ -69,10 +69,11 @@ class Machine:
         self.scratch = np.zeros(max(4, waves * self.lanes * self.scratch_row), U8)
         self.scratch_start = int(self.scratch.ctypes.data)
 
-    def begin(self, first_group: int, poison: int) -> None:
-        """Start other workgroups, with LDS that counts as unwritten."""
+    def begin(self, first_group: int, unwritten: int) -> None:
+        """Start other workgroups, with LDS and scratch memory that hold the value of no write."""
         self.first_group = first_group
-        self.lds_words[:] = poison
+        self.lds_words[:] = unwritten
+        self.scratch.view(U32)[:] = unwritten
         self.lds_written[:] = False
         self.races.begin()
 

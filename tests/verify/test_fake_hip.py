@@ -192,6 +192,29 @@ def test_a_module_on_another_device(tmp_path: Path) -> None:
     assert len(read_log(tmp_path / "log")) == 1
 
 
+#: Prints floats at the begin and the end of new memory that is used again, from each function.
+_NEW_MEMORY = """\
+import ctypes, math
+hip = ctypes.CDLL("libamdhip64.so.7")
+pointer = ctypes.c_void_p()
+size = 1 << 20
+for allocate, free in (("hipMalloc", "hipFree"), ("hipHostMalloc", "hipHostFree")):
+    for _ in range(2):
+        assert hip[allocate](ctypes.byref(pointer), ctypes.c_size_t(size), 0) == 0
+        floats = (ctypes.c_float * (size // 4)).from_address(pointer.value)
+        print(allocate, math.isnan(floats[0]), math.isnan(floats[-1]))
+        ctypes.memset(pointer, 0, size)
+        assert hip[free](pointer) == 0
+"""
+
+
+def test_new_memory_holds_nan(tmp_path: Path) -> None:
+    """Prevents: a program that reads memory before it writes it, and finds zeros by chance."""
+    result = FakeHip(FAKE, "gfx942").run([sys.executable, "-c", _NEW_MEMORY], tmp_path / "log")
+    lines = [f"{name} True True" for name in ("hipMalloc", "hipHostMalloc") for _ in range(2)]
+    assert result.stdout.splitlines() == lines, result.stderr
+
+
 @pytest.mark.parametrize(
     ("fail", "statuses", "launched"),
     [
