@@ -6,10 +6,14 @@ variants.hpp (soft cap). How rounded the inputs are is the caller's choice.
 
 Sizes in brackets: rows are positions of Q, columns those of K and V; heads are those of Q, and
 heads_k, which divides them, those of K and V. Logits and LSE are natural logarithms.
+
+Arrays of heads, rows and columns exist for a part of the heads and rows at a time, which stays in
+the processor's cache (`Sequence.parts`); BLAS computes all products.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +22,11 @@ from numpy.typing import NDArray
 
 from qola.reference.dropout import Dropout
 from qola.reference.formats import F64
-from qola.reference.masks import NO_MASK, Mask, alibi
+from qola.reference.masks import EVERY, NO_MASK, Mask, alibi
+
+#: Elements of P that are computed together, and rows, of which dropout draws that many at once.
+_TOGETHER = 1 << 18
+_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,22 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some heads and rows of Q.
+
+    Attributes:
+        all_heads, all_rows: of the whole sequence.
+    """
+
+    heads: slice
+    rows: slice
+    all_heads: int
+    all_rows: int
+
+
+@dataclass(frozen=True)
 class Sequence:
-    """The tensors of one sequence.
+    """The tensors of one sequence, or of a part of it.
 
     Attributes:
         q: [rows, heads, hdim_q].
@@ -49,6 +71,7 @@ class Sequence:
         sink: [heads], the logit of a key without value that each query sees. AITER's 0.1.7 wheel
             has no such kernels.
         number: of the sequence in its batch, by which dropout counts.
+        part: the heads and rows that the tensors have; None for all.
     """
 
     q: F64
@@ -58,15 +81,54 @@ class Sequence:
     alibi_slopes: F64 | None = None
     sink: F64 | None = None
     number: int = 0
+    part: Part | None = None
 
     @property
     def heads(self) -> int:
         """Heads of Q."""
         return int(self.q.shape[1])
 
+    @property
+    def place(self) -> Part:
+        """The heads and rows that the tensors have."""
+        return self.part or Part(EVERY, EVERY, self.heads, len(self.q))
+
+    def parts(self) -> Iterator[tuple[Part, Sequence]]:
+        """Yield parts that are computed one after the other; each has all columns."""
+        heads, rows, columns = self.heads, len(self.q), len(self.k)
+        ratio = heads // self.k.shape[1]
+        fitting = _TOGETHER // max(1, rows * columns)
+        # A head of K for all heads of a part, or whole groups of heads.
+        heads_at_once = heads if fitting >= heads else fitting // ratio * ratio or 1
+        fitting = _TOGETHER // max(1, heads_at_once * columns)
+        rows_at_once = rows if fitting >= rows else max(_ROWS, fitting // _ROWS * _ROWS)
+        for first in range(0, heads, heads_at_once):
+            own = slice(first, min(first + heads_at_once, heads))
+            heads_k = slice(first // ratio, -(-own.stop // ratio))
+            k, v = (_heads_together(x[:, heads_k]) for x in (self.k, self.v))
+            for row in range(0, max(1, rows), max(1, rows_at_once)):
+                part = Part(own, slice(row, min(row + rows_at_once, rows)), heads, rows)
+                yield part, self._of_part(part, k, v)
+
+    def _of_part(self, part: Part, k: F64, v: F64) -> Sequence:
+        q = self.q[part.rows, part.heads]
+        bias, slopes, sink = self.bias, self.alibi_slopes, self.sink
+        if bias is not None:
+            bias = bias[EVERY if len(bias) == 1 else part.heads, part.rows]
+        slopes = None if slopes is None else slopes[part.heads]
+        sink = None if sink is None else sink[part.heads]
+        return Sequence(q, k, v, bias, slopes, sink, self.number, part)
+
     def of_each_head(self, tensor: F64) -> F64:
         """Return K or V with a head for each of Q: a head of theirs serves neighbours of Q's."""
-        result: F64 = np.repeat(tensor, self.heads // tensor.shape[1], axis=1)
+        length, heads, hdim = tensor.shape
+        if heads == self.heads:
+            return tensor
+        result: F64 = (
+            np.broadcast_to(tensor, (length, self.heads, hdim))
+            if heads == 1
+            else np.repeat(tensor, self.heads // heads, axis=1)
+        )
         return result
 
 
@@ -91,6 +153,12 @@ class Softmax:
     lse: F64
     factors: F64
     allowed: NDArray[np.bool_]
+
+    @cached_property
+    def kept(self) -> F64:
+        """P after dropout."""
+        # A view of a single 1 without dropout.
+        return self.p * self.factors if any(self.factors.strides) else self.p
 
 
 @dataclass(frozen=True)
@@ -130,47 +198,85 @@ def summed_up(gradient: F64, heads_k: int) -> F64:
     return result
 
 
+def _heads_together(tensor: F64) -> F64:
+    """Return a tensor whose rows of a head lie side by side in memory."""
+    result: F64 = np.ascontiguousarray(tensor.transpose(1, 0, 2)).transpose(1, 0, 2)
+    return result
+
+
+def pairs(q: F64, k: F64) -> F64:
+    """Return the products of rows of two tensors, [heads, rows, columns]."""
+    result: F64 = np.matmul(q.transpose(1, 0, 2), k.transpose(1, 2, 0))
+    return result
+
+
+def over_columns(weights: F64, tensor: F64) -> F64:
+    """Return the weighted sums of a tensor's columns, [rows, heads, hdim]."""
+    result: F64 = np.matmul(weights, tensor.transpose(1, 0, 2)).transpose(1, 0, 2)
+    return result
+
+
+def over_rows(weights: F64, tensor: F64) -> F64:
+    """Return the weighted sums of a tensor's rows, [columns, heads, hdim]."""
+    return over_columns(weights.transpose(0, 2, 1), tensor)
+
+
 def softmax(attention: Attention, of: Sequence, lse: F64 | None = None) -> Softmax:
     """Return P and its intermediates, with another LSE in place of its own for a backward."""
-    rows, columns = len(of.q), len(of.k)
-    scores = attention.softmax_scale * np.einsum("ihd,jhd->hij", of.q, of.of_each_head(of.k))
-    logits, slope = scores, np.ones_like(scores)
+    place, columns = of.place, len(of.k)
+    scores = pairs(of.q, of.of_each_head(of.k))
+    scores *= attention.softmax_scale
+    ones: F64 = np.broadcast_to(1.0, scores.shape)
+    logits, slope = scores, ones
     if attention.logits_soft_cap > 0:
         bent = np.tanh(scores / attention.logits_soft_cap)
         logits, slope = attention.logits_soft_cap * bent, 1 - bent**2
     if of.bias is not None:
         logits = logits + of.bias
     if of.alibi_slopes is not None:
-        logits = logits + alibi(of.alibi_slopes, rows, columns, attention.mask)
-    allowed = attention.mask.allowed(rows, columns)
-    logits = np.where(allowed, logits, -np.inf)
+        rows = place.all_rows, columns, attention.mask, place.rows
+        logits = logits + alibi(of.alibi_slopes, *rows)
+    allowed = attention.mask.allowed(place.all_rows, columns, place.rows)
+    if attention.mask.mask_type != "no":
+        logits = np.where(allowed, logits, -np.inf)
     if lse is None:
-        lse = _log_sum_exp(logits, of.sink)
-    # A row without keys has nothing to normalize by: all of its P is 0.
-    p = np.exp(logits - np.where(np.isneginf(lse), 0.0, lse)[..., None])
-    if attention.dropout is None:
-        factors = np.ones_like(p)
+        p, lse = _normalize(logits, of.sink)
     else:
-        factors = attention.dropout.factors(of.number, of.heads, rows, columns)
+        # A row without keys has nothing to normalize by: all of its P is 0.
+        p = logits - np.where(np.isneginf(lse), 0.0, lse)[..., None]
+        np.exp(p, out=p)
+    factors = ones
+    if attention.dropout is not None:
+        sizes = of.number, place.all_heads, place.all_rows, columns
+        factors = attention.dropout.factors(*sizes, (place.heads, place.rows))
     return Softmax(scores, slope, logits, p, lse, factors, allowed)
 
 
-def _log_sum_exp(logits: F64, sink: F64 | None) -> F64:
-    if sink is not None:
-        more = np.broadcast_to(sink[:, None, None], (*logits.shape[:2], 1))
-        logits = np.concatenate([logits, more], axis=2)
+def _normalize(logits: F64, sink: F64 | None) -> tuple[F64, F64]:
+    """Return P and the logarithm of the sums that it is divided by."""
     most = logits.max(axis=2, initial=-np.inf)
+    if sink is not None:
+        most = np.maximum(most, sink[:, None])
     base = np.where(np.isneginf(most), 0.0, most)
+    p = logits - base[..., None]
+    np.exp(p, out=p)
+    total: F64 = p.sum(axis=2)
+    if sink is not None:
+        total += np.exp(sink[:, None] - base)
+    # A row without keys has nothing to normalize by: all of its P is 0.
+    p /= np.where(total == 0, 1.0, total)[..., None]
     with np.errstate(divide="ignore"):
-        result: F64 = base + np.log(np.exp(logits - base[..., None]).sum(axis=2))
-    return result
+        return p, base + np.log(total)
 
 
 def forward(attention: Attention, of: Sequence) -> Forward:
     """Return O and LSE of a sequence."""
-    steps = softmax(attention, of)
-    o = np.einsum("hij,jhd->ihd", steps.p * steps.factors, of.of_each_head(of.v))
-    return Forward(o, steps.lse)
+    o, lse = np.empty((*of.q.shape[:2], of.v.shape[2])), np.empty(of.q.shape[1::-1])
+    for part, own in of.parts():
+        steps = softmax(attention, own)
+        o[part.rows, part.heads] = over_columns(steps.kept, own.of_each_head(own.v))
+        lse[part.heads, part.rows] = steps.lse
+    return Forward(o, lse)
 
 
 @dataclass(frozen=True)
@@ -197,15 +303,10 @@ class Gradients:
         result: F64 = steps.p * (steps.factors * self.dp - self.delta[..., None])
         return result
 
-    def results(self) -> Backward:
-        """Return the gradients of the tensors."""
-        of, inner = self.of, self.attention.softmax_scale * self.ds * self.steps.slope
-        return Backward(
-            dq=np.einsum("hij,jhd->ihd", inner, of.of_each_head(of.k)),
-            dk=np.einsum("hij,ihd->jhd", inner, of.q),
-            dv=np.einsum("hij,ihd->jhd", self.steps.p * self.steps.factors, self.do),
-            dbias=self.ds,
-        )
+    @property
+    def inner(self) -> F64:
+        """Gradient of the scores, [heads, rows, columns]."""
+        return self.ds * self.steps.slope
 
 
 def gradients(
@@ -213,11 +314,22 @@ def gradients(
 ) -> Gradients:
     """Return the steps of a backward; arguments are those of `backward`."""
     steps = softmax(attention, of, lse)
+    v = of.of_each_head(of.v)
     if o is None:
-        o = np.einsum("hij,jhd->ihd", steps.p * steps.factors, of.of_each_head(of.v))
-    dp = np.einsum("ihd,jhd->hij", do, of.of_each_head(of.v))
+        o = over_columns(steps.kept, v)
     delta = np.einsum("ihd,ihd->hi", o, do)
-    return Gradients(of, attention, do, steps, dp, delta)
+    return Gradients(of, attention, do, steps, pairs(do, v), delta)
+
+
+def gradients_by_part(
+    attention: Attention, of: Sequence, do: F64, o: F64 | None = None, lse: F64 | None = None
+) -> Iterator[tuple[Part, Gradients]]:
+    """Yield the steps of a backward for each part; arguments are those of `backward`."""
+    for part, own in of.parts():
+        stored_o = None if o is None else o[part.rows, part.heads]
+        stored_lse = None if lse is None else lse[part.heads, part.rows]
+        own_do = do[part.rows, part.heads]
+        yield part, gradients(attention, own, own_do, stored_o, stored_lse)
 
 
 def backward(
@@ -230,4 +342,13 @@ def backward(
         o, lse: rounded results of a forward kernel, which backward kernels read; by default those
             of `forward`, which gives the true gradient.
     """
-    return gradients(attention, of, do, o, lse).results()
+    columns, heads, scale = len(of.k), of.heads, attention.softmax_scale
+    dq, dbias = np.empty(of.q.shape), np.empty((heads, len(of.q), columns))
+    dk, dv = (np.zeros((columns, heads, x.shape[2])) for x in (of.q, of.v))
+    for part, steps in gradients_by_part(attention, of, do, o, lse):
+        own, inner = steps.of, scale * steps.inner
+        dq[part.rows, part.heads] = over_columns(inner, own.of_each_head(own.k))
+        dk[:, part.heads] += over_rows(inner, own.q)
+        dv[:, part.heads] += over_rows(steps.steps.kept, steps.do)
+        dbias[part.heads, part.rows] = steps.ds
+    return Backward(dq, dk, dv, dbias)

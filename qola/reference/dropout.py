@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qola.reference.formats import F64
+from qola.reference.masks import EVERY
 
 U32 = NDArray[np.uint32]
 
@@ -85,7 +86,14 @@ class Dropout:
         """Factor of kept elements: 1 / (1 - p), whatever share the threshold keeps."""
         return float(np.float32(1.0 / self.undropped))
 
-    def bytes(self, batch: int, heads: int, rows: int, columns: int) -> NDArray[np.uint8]:
+    def bytes(
+        self,
+        batch: int,
+        heads: int,
+        rows: int,
+        columns: int,
+        part: tuple[slice, slice] = (EVERY, EVERY),
+    ) -> NDArray[np.uint8]:
         """Return the random byte of each element of P, [heads, rows, columns].
 
         Rows and columns count from the start of the sequence, in group mode too. Masks and tiles
@@ -94,26 +102,37 @@ class Dropout:
         Args:
             batch: number of the sequence.
             heads: all heads of Q, by which CK counts through the batch.
+            part: the heads and rows to return.
         """
-        across, down = -(-columns // _TILE), -(-rows // _TILE)
-        head = batch * heads + np.arange(heads, dtype=np.uint64)
+        first_row, end, _ = part[1].indices(rows)
+        first_tile = first_row // _TILE
+        across, down = -(-columns // _TILE), -(-end // _TILE) - first_tile
+        head = batch * heads + np.arange(heads, dtype=np.uint64)[part[0]]
         # The offset wraps as CK's unsigned 64-bit number does.
         start = np.uint64(self.offset & _LONG) + head * np.uint64(_COUNTERS)
         low = start[:, None] + np.arange(_COUNTERS, dtype=np.uint64)
-        counter = np.zeros((heads, down, across, _COUNTERS, 4), np.uint32)
+        counter = np.zeros((len(head), down, across, _COUNTERS, 4), np.uint32)
         counter[..., 0] = (low & np.uint64(_WORD)).astype(np.uint32)[:, None, None, :]
         counter[..., 1] = (low >> np.uint64(32)).astype(np.uint32)[:, None, None, :]
-        counter[..., 2] = np.arange(down, dtype=np.uint32)[:, None, None]
+        counter[..., 2] = (first_tile + np.arange(down, dtype=np.uint32))[:, None, None]
         counter[..., 3] = np.arange(across, dtype=np.uint32)[:, None]
         words = philox4x32(counter, (self.seed & _WORD, self.seed >> 32 & _WORD), ROUNDS)
-        drawn = words.astype("<u4").view(np.uint8).reshape(heads, down, across, _COUNTERS, 16)
+        drawn = words.astype("<u4").view(np.uint8).reshape(len(head), down, across, _COUNTERS, 16)
         # Counter 32 g + j has the bytes of column j; its byte 8 h + r is row 16 h + 8 g + r.
-        tiles = drawn.reshape(heads, down, across, 2, _TILE, 2, 8)
+        tiles = drawn.reshape(len(head), down, across, 2, _TILE, 2, 8)
         ordered = tiles.transpose(0, 1, 5, 3, 6, 2, 4)
-        whole = ordered.reshape(heads, down * _TILE, across * _TILE)
-        return np.ascontiguousarray(whole[:, :rows, :columns])
+        whole = ordered.reshape(len(head), down * _TILE, across * _TILE)
+        own = slice(first_row - first_tile * _TILE, end - first_tile * _TILE)
+        return np.ascontiguousarray(whole[:, own, :columns])
 
-    def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
-        """Return the factor of each element of P: 0 or `scale`."""
-        kept = self.bytes(batch, heads, rows, columns) <= self.threshold
+    def factors(
+        self,
+        batch: int,
+        heads: int,
+        rows: int,
+        columns: int,
+        part: tuple[slice, slice] = (EVERY, EVERY),
+    ) -> F64:
+        """Return the factor of each element of P: 0 or `scale`; arguments are those of `bytes`."""
+        kept = self.bytes(batch, heads, rows, columns, part) <= self.threshold
         return np.where(kept, self.scale, 0.0)

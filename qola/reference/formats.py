@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,9 @@ F64 = NDArray[np.float64]
 
 #: How a value between two of the format's becomes one of them.
 Rounding = Literal["nearest_even", "toward_zero"]
+
+#: Elements that are converted together: steps of a conversion stay in the processor's cache.
+_TOGETHER = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,23 @@ def rounded(values: Any, to: Format, rounding: Rounding = "nearest_even") -> F64
     Formats without infinity saturate, as conversions of CK and of the hardware do.
     """
     given = np.asarray(values, np.float64)
+    return _in_pieces(lambda piece: _rounded(piece, to, rounding), given, np.float64)
+
+
+def _in_pieces(
+    convert: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[Any], kind: Any
+) -> NDArray[Any]:
+    """Return the results of a function that treats each element by itself, of a type."""
+    if values.size <= _TOGETHER:
+        return convert(values)
+    flat, found = values.reshape(-1), np.empty(values.size, kind)
+    for first in range(0, values.size, _TOGETHER):
+        own = slice(first, first + _TOGETHER)
+        found[own] = convert(flat[own])
+    return found.reshape(values.shape)
+
+
+def _rounded(given: F64, to: Format, rounding: Rounding) -> F64:
     finite = np.isfinite(given)
     plain = np.where(finite, np.clip(given, -2 * to.largest, 2 * to.largest), 0.0)
     exponents = np.maximum(np.frexp(plain)[1] - 1, to.lowest) - (to.digits - 1)
@@ -79,7 +100,12 @@ def encoded(values: Any, to: Format) -> NDArray[Any]:
 
     Values are rounded first.
     """
-    given = rounded(values, to)
+    given = np.asarray(values, np.float64)
+    return _in_pieces(lambda piece: _encoded(piece, to), given, np.dtype(f"uint{to.bits}"))
+
+
+def _encoded(values: F64, to: Format) -> NDArray[Any]:
+    given = _rounded(values, to, "nearest_even")
     unsigned = np.dtype(f"uint{to.bits}")
     if to is FP32:
         return given.astype(np.float32).view(unsigned)
@@ -103,7 +129,10 @@ def encoded(values: Any, to: Format) -> NDArray[Any]:
 
 def decoded(codes: Any, of: Format) -> F64:
     """Return the values that bits stand for."""
-    given = np.asarray(codes)
+    return _in_pieces(lambda piece: _decoded(piece, of), np.asarray(codes), np.float64)
+
+
+def _decoded(given: NDArray[Any], of: Format) -> F64:
     if of is FP32:
         return given.astype(np.uint32).view(np.float32).astype(np.float64)
     bits = given.astype(np.int64)

@@ -9,9 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qola.reference.attention import Attention, Gradients, Sequence, softmax
+from qola.reference.attention import (
+    Attention,
+    Backward,
+    Forward,
+    Sequence,
+    Softmax,
+    gradients_by_part,
+    over_columns,
+    over_rows,
+    pairs,
+    softmax,
+)
 from qola.reference.formats import F64, FP32, Format, Rounding
 
 #: Unit roundoff of float32, and of an accumulator of matrix instructions, which may truncate.
@@ -66,97 +76,159 @@ class Arithmetic:
         return result
 
 
-def _logit_errors(attention: Attention, of: Sequence) -> tuple[F64, F64]:
-    """Return absolute errors of logits, and logits without infinities."""
-    steps = softmax(attention, of)
-    magnitude = attention.softmax_scale * np.einsum(
-        "ihd,jhd->hij", np.abs(of.q), np.abs(of.of_each_head(of.k))
-    )
-    seen = np.where(np.isfinite(steps.logits), steps.logits, 0.0)
-    added = np.abs(seen - steps.scores) if attention.logits_soft_cap == 0 else np.abs(seen)
-    rest = _U * (3 * np.abs(steps.scores) + 4 * added + 2 * np.abs(seen))
-    rest = rest + _TANH * _U * attention.logits_soft_cap
-    return steps.slope * magnitude * (of.q.shape[2] * _U_SUM) + rest, seen
+def _logit_errors(attention: Attention, of: Sequence, steps: Softmax, k: F64) -> tuple[F64, F64]:
+    """Return absolute errors of logits, and sizes of logits, 0 where they are infinite.
+
+    Errors of hidden logits have no meaning: their P is 0.
+
+    Args:
+        k: absolute values of K, for each head of Q.
+    """
+    error = pairs(np.abs(of.q), k)
+    error *= attention.softmax_scale * of.q.shape[2] * _U_SUM
+    capped = attention.logits_soft_cap > 0
+    if capped:
+        error *= steps.slope
+        error += _TANH * _U * attention.logits_soft_cap
+    size = np.abs(steps.logits)
+    size[np.isinf(size)] = 0.0
+    scores = np.abs(steps.scores)
+    if capped:
+        error += _U * 4 * size
+    elif steps.logits is not steps.scores:
+        with np.errstate(invalid="ignore"):
+            added = np.abs(steps.logits - steps.scores)
+        added[np.isinf(added)] = 0.0
+        error += _U * 4 * added
+    scores *= 3 * _U
+    error += scores
+    error += 2 * _U * size
+    return error, size
 
 
-def _rescalings(seen: F64, hidden: NDArray[np.bool_]) -> F64:
+def _rescalings(logits: F64) -> F64:
     """Return how often the largest logit of a row changes from left to right, [heads, rows]."""
-    if seen.shape[2] < 2:
-        return np.zeros(seen.shape[:2])
-    running = np.maximum.accumulate(np.where(hidden, -np.inf, seen), axis=2)
-    result: F64 = (running[..., 1:] > running[..., :-1]).sum(axis=2).astype(np.float64)
+    if logits.shape[2] < 2:
+        return np.zeros(logits.shape[:2])
+    running = np.maximum.accumulate(logits, axis=2)
+    changed = running[..., 1:] > running[..., :-1]
+    result: F64 = np.count_nonzero(changed, axis=2).astype(np.float64)
     return result
 
 
-def forward_limits(attention: Attention, of: Sequence, arithmetic: Arithmetic) -> tuple[F64, F64]:
-    """Return the limits of O, [rows, heads, hdim_v], and of LSE, [heads, rows]."""
+def forward_with_limits(
+    attention: Attention, of: Sequence, arithmetic: Arithmetic
+) -> tuple[Forward, Forward]:
+    """Return O and LSE of a sequence, and the limits of their errors."""
     columns = len(of.k)
-    v = of.of_each_head(of.v)
-    steps = softmax(attention, of)
-    weights = steps.p * steps.factors
-    o = np.einsum("hij,jhd->ihd", weights, v)
-    error, seen = _logit_errors(attention, of)
-    hidden = np.isneginf(steps.logits)
-    most = np.where(hidden, 0.0, np.abs(seen)).max(axis=2, initial=0.0)
-    # Each change of the largest logit multiplies the sum by an exp2.
-    changes = _rescalings(seen, hidden) + 1
-    common = _U * (2 * most + changes * (2 * most + _EXP))[..., None]
-    relative = error + common + _U * (2 * np.abs(seen) + _EXP)
-    norm = (steps.p * relative).sum(axis=2) + columns * _U
-    # P is off and rounded, and the sum is.
-    of_p = relative + columns * _U_SUM + arithmetic.low_unit
-    moved = np.einsum("hij,jhd->ihd", weights * of_p, np.abs(v))
-    largest = steps.p.max(axis=2, initial=0.0).T[..., None]
-    lost = arithmetic.low_step * largest * np.abs(v).sum(axis=0)
-    of_o = moved + lost + np.abs(o) * (norm.T[..., None] + _LOG * _U)
-    lse = np.where(np.isfinite(steps.lse), steps.lse, 0.0)
-    of_lse = norm + _LOG * _U * (1 + 2 * most + np.abs(lse))
-    return arithmetic.limit(of_o, o), arithmetic.limit(of_lse, lse, rounds=False)
+    found, limits = (
+        Forward(np.empty((*of.q.shape[:2], of.v.shape[2])), np.empty(of.q.shape[1::-1]))
+        for _ in range(2)
+    )
+    heads: slice | None = None
+    for part, own in of.parts():
+        if part.heads != heads:
+            heads = part.heads
+            v = own.of_each_head(own.v)
+            size_of_k, size_of_v = np.abs(own.of_each_head(own.k)), np.abs(v)
+        steps = softmax(attention, own)
+        o = over_columns(steps.kept, v)
+        relative, size = _logit_errors(attention, own, steps, size_of_k)
+        most = size.max(axis=2, initial=0.0)
+        # Each change of the largest logit multiplies the sum by an exp2.
+        changes = _rescalings(steps.logits) + 1
+        size *= 2 * _U
+        relative += size
+        relative += _U * (2 * most + changes * (2 * most + _EXP) + _EXP)[..., None]
+        norm = np.einsum("hij,hij->hi", steps.p, relative) + columns * _U
+        # P is off and rounded, and the sum is.
+        relative += columns * _U_SUM + arithmetic.low_unit
+        relative *= steps.kept
+        moved = over_columns(relative, size_of_v)
+        largest = steps.p.max(axis=2, initial=0.0).T[..., None]
+        lost = arithmetic.low_step * largest * size_of_v.sum(axis=0)
+        of_o = moved + lost + np.abs(o) * (norm.T[..., None] + _LOG * _U)
+        lse = np.where(np.isfinite(steps.lse), steps.lse, 0.0)
+        of_lse = norm + _LOG * _U * (1 + 2 * most + np.abs(lse))
+        found.o[part.rows, part.heads] = o
+        found.lse[part.heads, part.rows] = steps.lse
+        limits.o[part.rows, part.heads] = arithmetic.limit(of_o, o)
+        limits.lse[part.heads, part.rows] = arithmetic.limit(of_lse, lse, rounds=False)
+    return found, limits
 
 
-def backward_limits(steps: Gradients, o: F64, lse: F64, arithmetic: Arithmetic) -> dict[str, F64]:
-    """Return the limits of dq, dk, dv and dbias.
+def backward_with_limits(
+    attention: Attention,
+    of: Sequence,
+    do: F64,
+    left: Forward,
+    arithmetic: Arithmetic,
+    *,
+    dbias: bool = True,
+) -> tuple[Backward, Backward]:
+    """Return the gradients of a sequence, and the limits of their errors.
 
     Args:
-        steps: the reference's intermediate values, computed from the same O and LSE.
-        o, lse: as the kernel reads them.
+        do: gradient of O, [rows, heads, hdim_v].
+        left: O and LSE as the kernel reads them.
+        dbias: whether the gradient of the logits is needed; without, it is empty.
     """
-    of, attention, p = steps.of, steps.attention, steps.steps
-    k, v = of.of_each_head(of.k), of.of_each_head(of.v)
-    rows, columns = len(of.q), len(of.k)
-    error, seen = _logit_errors(attention, of)
-    base = np.where(np.isfinite(lse), np.abs(lse), 0.0)[..., None]
-    kept = p.p * p.factors
-    inner = steps.ds * p.slope
-    dp = np.einsum("ihd,jhd->hij", np.abs(steps.do), np.abs(v))
-    delta = np.einsum("ihd,ihd->hi", np.abs(o), np.abs(steps.do))
-    alive = p.p > 0
-    relative = error + _U * (2 * (np.abs(seen) + base) + _EXP)
-    sum_v = v.shape[2] * _U_SUM
-    of_delta = delta * (sum_v + 2 * _U)
-    inside = (
-        p.factors * dp * (sum_v + 4 * _U) + (of_delta + 4 * _U * np.abs(steps.delta))[..., None]
-    )
-    lost = _FLUSHED * alive * (p.factors * dp + np.abs(steps.delta)[..., None] + 1)
-    of_ds = np.abs(steps.ds) * relative + p.p * inside + lost
-    moved = of_ds * np.abs(p.slope) + np.abs(inner) * (_TANH * _U + arithmetic.low_unit)
-    # Composable Kernel rounds dS without dropout's factor, which scales the gradients in the end.
-    dropped = attention.dropout.scale if attention.dropout else 1.0
-    moved = moved + arithmetic.low_step * dropped * alive
+    columns, rows, heads = len(of.k), len(of.q), of.heads
+    scale = attention.softmax_scale
+    shape = (heads, rows, columns) if dbias else (0, 0, 0)
+
+    def empty() -> Backward:
+        # Sums of dK and dV grow with each part.
+        dk, dv = (np.zeros((columns, heads, x.shape[2])) for x in (of.q, of.v))
+        return Backward(np.empty(of.q.shape), dk, dv, np.empty(shape))
+
+    found, limits = empty(), empty()
     shares = -(-columns // arithmetic.tile) * arithmetic.dq_sum.unit()
     if arithmetic.dq_sum is FP32:
         shares = 0.0
-    of_dq = moved + np.abs(inner) * (columns * _U_SUM + shares)
-    of_dk = moved + np.abs(inner) * (rows * _U_SUM)
-    of_dv = kept * (relative + rows * _U_SUM + arithmetic.low_unit)
-    of_dv = of_dv + arithmetic.low_step * p.factors * alive
-    scale = attention.softmax_scale
-    found = {}
-    for name, error, exact, other, factor, equation in (
-        ("dq", of_dq, inner, k, scale, "hij,jhd->ihd"),
-        ("dk", of_dk, inner, of.q, scale, "hij,ihd->jhd"),
-        ("dv", of_dv, kept, steps.do, 1.0, "hij,ihd->jhd"),
-    ):
-        off = factor * np.einsum(equation, error, np.abs(other))
-        found[name] = arithmetic.limit(off, factor * np.einsum(equation, exact, other))
-    return found | {"dbias": arithmetic.limit(of_ds, steps.ds)}
+    # Composable Kernel rounds dS without dropout's factor, which scales the gradients in the end.
+    dropped = attention.dropout.scale if attention.dropout else 1.0
+    current: slice | None = None
+    for part, steps in gradients_by_part(attention, of, do, left.o, left.lse):
+        own, p = steps.of, steps.steps
+        if part.heads != current:
+            current = part.heads
+            k = own.of_each_head(own.k)
+            size_of_k, size_of_v = np.abs(k), np.abs(own.of_each_head(own.v))
+        lse = left.lse[part.heads, part.rows]
+        error, size = _logit_errors(attention, own, p, size_of_k)
+        base = np.where(np.isfinite(lse), np.abs(lse), 0.0)[..., None]
+        inner, size_of_do = steps.inner, np.abs(steps.do)
+        dp = pairs(size_of_do, size_of_v)
+        delta = np.einsum("ihd,ihd->hi", np.abs(left.o[part.rows, part.heads]), size_of_do)
+        alive = p.p > 0
+        relative = error + _U * (2 * (size + base) + _EXP)
+        sum_v = own.v.shape[2] * _U_SUM
+        of_delta = delta * (sum_v + 2 * _U)
+        dp *= p.factors
+        size_of_delta = np.abs(steps.delta)
+        inside = dp * (sum_v + 4 * _U) + (of_delta + 4 * _U * size_of_delta)[..., None]
+        lost = _FLUSHED * alive * (dp + size_of_delta[..., None] + 1)
+        of_ds = np.abs(steps.ds) * relative + p.p * inside + lost
+        size_of_inner = np.abs(inner)
+        moved = of_ds * np.abs(p.slope) + size_of_inner * (_TANH * _U + arithmetic.low_unit)
+        moved += arithmetic.low_step * dropped * alive
+        of_dq = moved + size_of_inner * (columns * _U_SUM + shares)
+        of_dk = moved + size_of_inner * (rows * _U_SUM)
+        of_dv = p.kept * (relative + rows * _U_SUM + arithmetic.low_unit)
+        of_dv += arithmetic.low_step * p.factors * alive
+        dq = scale * over_columns(inner, k)
+        found.dq[part.rows, part.heads] = dq
+        off = scale * over_columns(of_dq, size_of_k)
+        limits.dq[part.rows, part.heads] = arithmetic.limit(off, dq)
+        found.dk[:, part.heads] += scale * over_rows(inner, own.q)
+        limits.dk[:, part.heads] += scale * over_rows(of_dk, np.abs(own.q))
+        found.dv[:, part.heads] += over_rows(p.kept, steps.do)
+        limits.dv[:, part.heads] += over_rows(of_dv, size_of_do)
+        if dbias:
+            found.dbias[part.heads, part.rows] = steps.ds
+            limits.dbias[part.heads, part.rows] = arithmetic.limit(of_ds, steps.ds)
+    for name in ("dk", "dv"):
+        total = getattr(limits, name)
+        total[...] = arithmetic.limit(total, getattr(found, name))
+    return found, limits

@@ -17,6 +17,9 @@ from qola.reference.formats import F64
 
 MaskType = Literal["no", "top_left", "bottom_right"]
 
+EVERY = slice(None)
+"""All heads or rows."""
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -37,13 +40,18 @@ class Mask:
         """Whether it is the plain causal mask: all keys before, none after."""
         return self.mask_type != "no" and self.window_size_left < 0 and self.window_size_right == 0
 
-    def allowed(self, rows: int, columns: int) -> NDArray[np.bool_]:
-        """Return whether each query sees each key, [rows, columns]."""
+    def allowed(self, rows: int, columns: int, part: slice = EVERY) -> NDArray[np.bool_]:
+        """Return whether each query sees each key, [rows, columns].
+
+        Args:
+            part: the rows to return; the mask is that of all rows.
+        """
+        row = np.arange(rows)[part, None]
         if self.mask_type == "no":
-            return np.ones((rows, columns), np.bool_)
+            return np.broadcast_to(np.True_, (len(row), columns))
         shift = columns - rows if self.mask_type == "bottom_right" else 0
-        distance = np.arange(columns) - np.arange(rows)[:, None] - shift
-        seen = np.ones((rows, columns), np.bool_)
+        distance = np.arange(columns) - row - shift
+        seen = np.ones((len(row), columns), np.bool_)
         if self.window_size_left >= 0:
             seen &= distance >= -self.window_size_left
         if self.window_size_right >= 0:
@@ -56,7 +64,7 @@ TOP_LEFT = Mask("top_left", -1, 0)
 BOTTOM_RIGHT = Mask("bottom_right", -1, 0)
 
 
-def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK) -> F64:
+def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK, part: slice = EVERY) -> F64:
     """Return the bias that CK adds to the scaled scores, [heads, rows, columns].
 
     With a causal mask the bias is slope * column. This differs from the usual -slope * distance by
@@ -66,10 +74,11 @@ def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK) -> F64:
 
     Args:
         slopes: [heads].
+        part: the rows to return; the diagonal is that of all rows.
     """
     column = np.arange(columns, dtype=np.float64)
+    row = np.arange(rows, dtype=np.float64)[part, None]
     if mask.is_causal:
-        return np.broadcast_to(slopes[:, None, None] * column, (len(slopes), rows, columns))
-    row = np.arange(rows, dtype=np.float64)[:, None]
+        return np.broadcast_to(slopes[:, None, None] * column, (len(slopes), len(row), columns))
     shift = 0 if mask.mask_type == "top_left" else columns - rows
     return -slopes[:, None, None] * np.abs(row + shift - column)

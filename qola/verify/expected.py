@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qola.attention import AttentionProblem
-from qola.reference.attention import Forward, Sequence, forward, gradients
+from qola.reference.attention import Forward, Sequence, forward
+from qola.reference.blas import one_thread
 from qola.reference.formats import F64, FP32, rounded
-from qola.reference.limits import Arithmetic, backward_limits, forward_limits
+from qola.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
 from qola.verify import append
 from qola.verify.tensors import Result, Tensors
+
+#: Elements that are compared together: differences stay in the processor's cache.
+_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def left_by_forward(
     problem: AttentionProblem, given: Tensors, arithmetic: Arithmetic
 ) -> list[Forward]:
     """Return O and LSE of each sequence as a backward reads them."""
-    found = [forward(problem.attention, of) for of in given.sequences(problem)]
+    with one_thread():
+        found = [forward(problem.attention, of) for of in given.sequences(problem)]
     return [Forward(rounded(f.o, arithmetic.out), rounded(f.lse, FP32)) for f in found]
 
 
@@ -75,14 +80,16 @@ def expected(
     if problem.seqlen_knew:
         return append.expected(problem, given, arithmetic.low)
     sequences = given.sequences(problem)
-    if problem.direction != "bwd":
-        parts = [_forward(problem, of, arithmetic) for of in sequences]
-    else:
+    if problem.direction == "bwd":
         left = left or left_by_forward(problem, given, arithmetic)
-        parts = [
-            _backward(problem, of, do, one, arithmetic)
-            for of, do, one in zip(sequences, by_sequence(problem, given), left, strict=True)
-        ]
+    with one_thread():
+        if problem.direction != "bwd":
+            parts = [_forward(problem, of, arithmetic) for of in sequences]
+        else:
+            parts = [
+                _backward(problem, of, do, one, arithmetic)
+                for of, do, one in zip(sequences, by_sequence(problem, given), left, strict=True)
+            ]
     widest, found = max(problem.seqlen_k), {}
     for name in parts[0]:
         own = [vars(part[name]) for part in parts]
@@ -100,29 +107,33 @@ def by_sequence(problem: AttentionProblem, given: Tensors) -> list[F64]:
 
 
 def _forward(problem: AttentionProblem, of: Sequence, arithmetic: Arithmetic) -> dict[str, Result]:
-    exact = forward(problem.attention, of)
-    o, lse = forward_limits(problem.attention, of, arithmetic)
+    exact, limits = forward_with_limits(problem.attention, of, arithmetic)
     skipped = problem.is_group_mode and 0 < problem.min_seqlen_q >= len(of.q)
-    found = {"o": Result(exact.o, o, np.full(o.shape, not skipped))}
-    if problem.return_lse:
-        found["lse"] = Result(exact.lse, lse, np.full(lse.shape, not skipped))
-    return found
+    names = ("o", "lse") if problem.return_lse else ("o",)
+    return {
+        name: Result(
+            getattr(exact, name),
+            getattr(limits, name),
+            np.full(getattr(exact, name).shape, not skipped),
+        )
+        for name in names
+    }
 
 
 def _backward(
     problem: AttentionProblem, of: Sequence, do: F64, left: Forward, arithmetic: Arithmetic
 ) -> dict[str, Result]:
-    steps = gradients(problem.attention, of, do, left.o, left.lse)
-    exact = steps.results()
+    sums = problem.attention, of, do, left, arithmetic
+    exact, limits = backward_with_limits(*sums, dbias=problem.has_dbias)
     written = len(of.q) > 0 and len(of.k) > 0
     found = {}
-    for name, limit in backward_limits(steps, left.o, left.lse, arithmetic).items():
+    for name in ("dq", "dk", "dv", *(["dbias"] if problem.has_dbias else [])):
+        limit = getattr(limits, name)
         compared = np.full(limit.shape, written)
         if name == "dbias":
             # Tiles that a mask hides altogether are not written.
-            compared &= steps.steps.allowed
-        if name != "dbias" or problem.has_dbias:
-            found[name] = Result(getattr(exact, name), limit, compared)
+            compared &= problem.mask.allowed(len(of.q), len(of.k))
+        found[name] = Result(getattr(exact, name), limit, compared)
     return found
 
 
@@ -151,21 +162,27 @@ def compare(results: Mapping[str, F64], wanted: Mapping[str, Result]) -> list[Ve
 
 
 def _verdict(name: str, got: F64, one: Result) -> Verdict:
-    same = got == one.exact  # infinities
-    with np.errstate(invalid="ignore"):
-        share = np.abs(got - one.exact) / one.limit
-    share = np.where(same | ~one.compared, 0.0, np.where(np.isnan(share), np.inf, share))
-    compared = int(one.compared.sum())
-    if not share.size:
+    compared, size = int(np.count_nonzero(one.compared)), got.size
+    if not size:
         return Verdict(name, 0.0, 0, 0, (), 0.0, 0.0, 0.0)
-    place = tuple(int(n) for n in np.unravel_index(int(np.argmax(share)), share.shape))
-    return Verdict(
-        name,
-        float(share[place]),
-        int((share > 1).sum()),
-        compared,
-        place,
-        float(got[place]),
-        float(one.exact[place]),
-        float(one.limit[place]),
-    )
+    found, exact, limit = (array.reshape(-1) for array in (got, one.exact, one.limit))
+    flags = one.compared.reshape(-1)
+    over, largest, place = 0, -1.0, 0
+    for first in range(0, size, _TOGETHER):
+        own = slice(first, first + _TOGETHER)
+        share = _shares(found[own], exact[own], limit[own], flags[own])
+        over += int(np.count_nonzero(share > 1))
+        here = int(np.argmax(share))
+        if share[here] > largest:
+            largest, place = float(share[here]), first + here
+    where = tuple(int(n) for n in np.unravel_index(place, got.shape))
+    values = (float(array[place]) for array in (found, exact, limit))
+    return Verdict(name, largest, over, compared, where, *values)
+
+
+def _shares(got: F64, exact: F64, limit: F64, compared: NDArray[np.bool_]) -> F64:
+    """Return errors as shares of their limits, infinite where a number is none."""
+    same = got == exact  # infinities
+    with np.errstate(invalid="ignore"):
+        share = np.abs(got - exact) / limit
+    return np.where(same | ~compared, 0.0, np.where(np.isnan(share), np.inf, share))

@@ -52,7 +52,8 @@ class Tensors:
     """The inputs of a problem, in values that the data type has.
 
     Attributes:
-        q, k, v, do: [batch, positions, heads, hdim], in group mode [positions, heads, hdim].
+        q, k, v, do: [batch, positions, heads, hdim], in group mode [positions, heads, hdim]; do is
+            empty unless the problem is a backward.
         bias: [bias_heads, rows, columns], the same for each sequence; in group mode rows are those
             of all sequences, and a sequence has the first columns of its rows.
         alibi_slopes: [batch, nhead_q], or [nhead_q] for all.
@@ -95,7 +96,9 @@ def tensors(problem: AttentionProblem, arch: str, data: TestData = STANDARD_NORM
     to, out = formats(problem.dtype, arch)
 
     def drawn(format_: Format, *size: int, magnitude: float = data.magnitude) -> F64:
-        return rounded(generator.normal(size=size) * magnitude, format_)
+        values = generator.normal(size=size)
+        values *= magnitude
+        return rounded(values, format_)
 
     of_q, of_k = [problem.batch, problem.seqlen_q[0]], [problem.batch, max(problem.seqlen_k)]
     if problem.is_group_mode:
@@ -104,6 +107,9 @@ def tensors(problem: AttentionProblem, arch: str, data: TestData = STANDARD_NORM
     k = drawn(to, *of_k, problem.nhead_k, problem.hdim_q)
     v = drawn(to, *of_k, problem.nhead_k, problem.hdim_v)
     do = drawn(out, *of_q, problem.nhead_q, problem.hdim_v)
+    if problem.direction != "bwd":
+        # Drawn all the same: later tensors of a seed stay as they are.
+        do = np.zeros(0)
     bias = slopes = None
     if problem.bias_type == "bias":
         of_bias = FP32 if to.bits == 8 else to

@@ -17,11 +17,10 @@ from qola.reference.attention import (
     Sequence,
     backward,
     forward,
-    gradients,
 )
 from qola.reference.dropout import Dropout
 from qola.reference.formats import BF16, F64, FP16, FP32, Rounding, rounded
-from qola.reference.limits import Arithmetic, backward_limits, forward_limits
+from qola.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from tests.reference.problems import masks, sequence
 from tests.reference.rounding_kernel import RIGHT, Faults, run_backward, run_forward
@@ -58,8 +57,11 @@ class Case:
             attention or self.attention, tensors or self.tensors, self.arithmetic, faults
         )
         exact = forward(self.attention, self.tensors)
-        o, lse = forward_limits(self.attention, self.tensors, self.arithmetic)
-        return {"o": share(got.o, exact.o, o), "lse": share(got.lse, exact.lse, lse)}
+        _, limits = forward_with_limits(self.attention, self.tensors, self.arithmetic)
+        return {
+            "o": share(got.o, exact.o, limits.o),
+            "lse": share(got.lse, exact.lse, limits.lse),
+        }
 
     def stored(self) -> Forward:
         """Return O and LSE as a forward kernel stores them."""
@@ -69,8 +71,8 @@ class Case:
     def limits(self, arithmetic: Arithmetic | None = None) -> dict[str, F64]:
         """Return the limits of the gradients."""
         stored = self.stored()
-        steps = gradients(self.attention, self.tensors, self.do, stored.o, stored.lse)
-        return backward_limits(steps, stored.o, stored.lse, arithmetic or self.arithmetic)
+        sums = self.attention, self.tensors, self.do, stored, arithmetic or self.arithmetic
+        return vars(backward_with_limits(*sums)[1])
 
     def backward_shares(
         self, attention: Attention | None = None, faults: Faults = RIGHT

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.reference.attention import Attention, Sequence, forward, gradients, summed_up
-from qola.reference.attention import backward as exact_backward
+from qola.reference.attention import Attention, Forward, Sequence, summed_up
 from qola.reference.dropout import Dropout, philox4x32
 from qola.reference.formats import BF16, F64, FP16, Format, Rounding, decoded, encoded, rounded
-from qola.reference.limits import Arithmetic, backward_limits, forward_limits
-from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT
+from qola.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
+from qola.reference.masks import BOTTOM_RIGHT, EVERY, NO_MASK, TOP_LEFT
 from qola.triton.kernel import Argument, Instance, Kernel, expand
 
 KERNELS = Path(__file__).absolute().parents[2] / "qola/triton/kernels"
@@ -65,15 +64,22 @@ class WordDropout(Dropout):
         """The factor of kept elements."""
         return float(np.float32(1 / self.keep_probability))
 
-    def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
-        """Return the factor of each element of P."""
+    def factors(
+        self,
+        batch: int,
+        heads: int,
+        rows: int,
+        columns: int,
+        part: tuple[slice, slice] = (EVERY, EVERY),
+    ) -> F64:
+        """Return the factor of each element of P, in some heads and rows."""
         counter = np.zeros((heads, rows, columns, 4), np.uint32)
         counter[..., 0] = np.arange(columns)
         counter[..., 1] = np.arange(rows)[:, None]
         counter[..., 2] = (batch * heads + np.arange(heads))[:, None, None]
         counter[..., 3] = self.offset
         words = philox4x32(counter, (self.seed & 0xFFFFFFFF, self.seed >> 32), 10)[..., 0]
-        return np.where(words < self.below, self.scale, 0.0)
+        return np.where(words[part] < self.below, self.scale, 0.0)
 
 
 @dataclass(frozen=True)
@@ -273,24 +279,22 @@ def check_forward(memory: Memory) -> None:
     """Compare the results of a forward with float64."""
     problem = memory.problem
     for number, (sequence, _) in enumerate(problem.tensors):
-        exact = forward(problem.attention, sequence)
-        o_limit, lse_limit = forward_limits(problem.attention, sequence, problem.arithmetic)
-        _compare("o", memory.value("o", number), exact.o, o_limit)
-        _compare("lse", memory.value("lse", number), exact.lse, lse_limit)
+        exact, limits = forward_with_limits(problem.attention, sequence, problem.arithmetic)
+        _compare("o", memory.value("o", number), exact.o, limits.o)
+        _compare("lse", memory.value("lse", number), exact.lse, limits.lse)
 
 
 def check_backward(memory: Memory) -> None:
     """Compare the results of a backward with float64."""
     problem = memory.problem
     for number, (sequence, do) in enumerate(problem.tensors):
-        o, lse = memory.value("o", number), memory.value("lse", number)
-        expected = exact_backward(problem.attention, sequence, do, o, lse)
-        steps = gradients(problem.attention, sequence, do, o, lse)
-        limits = backward_limits(steps, o, lse, problem.arithmetic)
+        left = Forward(memory.value("o", number), memory.value("lse", number))
+        sums = problem.attention, sequence, do, left, problem.arithmetic
+        expected, limits = backward_with_limits(*sums)
         for name in ("dq", "dk", "dv", "dbias"):
             if name == "dbias" and problem.bias == "no":
                 continue
-            value, limit = getattr(expected, name), limits[name]
+            value, limit = getattr(expected, name), getattr(limits, name)
             if name in ("dk", "dv"):
                 value, limit = (summed_up(x, problem.heads_k) for x in (value, limit))
             _compare(name, memory.value(name, number), value, limit)
