@@ -102,12 +102,13 @@ def find_proven_faults(
         concerned = set(fault.archs) & set(archs)
         if not concerned or not all(holds(tree, condition) for condition in fault.when):
             continue
-        found = [kernel.name for kernel in every if _has(kernel, fault, concerned)]
+        found = [kernel.name for kernel in every if has_fault(kernel, fault, concerned)]
         if found:
             yield _finding(fault, sorted(concerned), found, refuse=refuse)
 
 
-def _has(kernel: KernelFacts, fault: ProvenFault, archs: Collection[str]) -> bool:
+def has_fault(kernel: KernelFacts, fault: ProvenFault, archs: Collection[str]) -> bool:
+    """Whether a kernel for one of some archs is among those of a fault."""
     if kernel.sha256:
         return kernel.sha256 in fault.code_objects
     if kernel.direction != fault.direction or set(kernel.archs).isdisjoint(archs):

@@ -20,7 +20,7 @@ from qola.verify.command import (
     report_outcomes,
     verify_requests,
 )
-from qola.verify.outcome import Outcome
+from qola.verify.outcome import Outcome, share_trials
 from qola.verify.replay import outcomes
 from qola.verify.run import record_settled
 
@@ -72,7 +72,7 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace) -> int:
-    found = [one for file in args.outcomes for one in read_json(Outcome, file)]
+    found = share_trials(one for file in args.outcomes for one in read_json(Outcome, file))
     return report_outcomes(args, args.name, args.fact, found)
 
 

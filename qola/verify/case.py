@@ -86,6 +86,7 @@ class Case:
     Attributes:
         missing: why there are fewer calls than requested, else empty.
         codes: texts of single kernels by their digest.
+        known: by kernel of the calls, names of its proven faults (docs/guide/health.md).
     """
 
     kernel: str
@@ -93,12 +94,15 @@ class Case:
     calls: tuple[Call, ...]
     missing: str = ""
     codes: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """The digest of kernels, problems, data and launches; equal on every machine."""
-        text = json.dumps(replace(self, codes={}), default=json_fields, sort_keys=True)
-        return sha256_of_text(text)
+        fields = json_fields(replace(self, codes={}))
+        # What is known of a kernel does not change its outcome.
+        del fields["known"]
+        return sha256_of_text(json.dumps(fields, default=json_fields, sort_keys=True))
 
     def codes_of(self, call: Call) -> dict[str, str]:
         """Return the kernels that a call launches."""

@@ -151,6 +151,7 @@ class Host:
         self._symbols = built.symbols(arch)
         self._code_objects = built.code_objects(arch)
         self._parameters = built.parameters
+        self._built = built
 
     def call(self, sample: Sample) -> Call:
         """Call the entry point with a problem, and return its kernel launches and its error."""
@@ -240,6 +241,10 @@ class Host:
             arguments=arguments.hex(),
             addresses=tuple(addresses),
         )
+
+    def known_faults(self, kernel: str) -> tuple[str, ...]:
+        """Return the names of the proven faults of a kernel."""
+        return self._built.known_faults(kernel, self.arch)
 
     def isolate(self, launch: Launch) -> Launch:
         """Return a launch of a kernel by itself, in place of one of a code object."""

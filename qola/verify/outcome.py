@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Literal
 from xml.etree import ElementTree
@@ -13,26 +13,50 @@ from qola.attention import AttentionProblem
 from qola.json_types import JsonObject, json_fields
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
+from qola.version import docs_url
 
 #: Raised with every change that an existing reader of the JSON would misread.
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
+class KernelFault:
+    """A fault of one of the kernels of a call, such as an access out of range.
+
+    Attributes:
+        names: the plan's names of the kernel; several for equal code objects.
+        kind: faults of one kind in a kernel have one cause, and are reported as one.
+    """
+
+    names: tuple[str, ...]
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One problem, as a kernel was tried with it.
+    """One problem, as the kernels of its call were tried with it.
 
     Attributes:
         launched: kernel instances and code objects that were launched.
-        findings: faults during the run, such as an access out of range.
+        findings: faults during the run.
         error: why there are no results, empty where there are.
+        stopped: the kernel with the error; empty for an error of the call.
+        judged: by result, the kernels that it is evidence for, or, if it is wrong, against; by
+            default all that were launched.
     """
 
     sample: Sample
     launched: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
-    findings: tuple[str, ...] = ()
+    findings: tuple[KernelFault, ...] = ()
     error: str = ""
+    stopped: tuple[str, ...] = ()
+    judged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def problem(self) -> AttentionProblem:
@@ -44,10 +68,33 @@ class Trial:
         """How many elements were compared: none of sequences that a kernel skips."""
         return sum(verdict.compared for verdict in self.verdicts)
 
+    def verdicts_of(self, kernel: str) -> list[Verdict]:
+        """Return the verdicts of the results that show whether a kernel is right."""
+        return [v for v in self.verdicts if kernel in self.judged.get(v.name, self.launched)]
+
     def faults(self) -> list[str]:
-        """Return the errors as text."""
+        """Return the errors of all kernels as text."""
         wrong = [str(verdict) for verdict in self.verdicts if not verdict.passed]
-        return [*filter(None, [self.error]), *wrong, *self.findings]
+        return [*filter(None, [self.error]), *wrong, *map(str, self.findings)]
+
+    def faults_of(self, kernel: str) -> list[tuple[str, str]]:
+        """Return the errors of a kernel: the cause, and the text of the first with it."""
+        found = []
+        if self.error and (not self.stopped or kernel in self.stopped):
+            found.append((self.error, self.error))
+        found += [(v.name, str(v)) for v in self.verdicts_of(kernel) if not v.passed]
+        own: dict[str, list[str]] = {}
+        for fault in self.findings:
+            if kernel in fault.names:
+                own.setdefault(fault.kind, []).append(fault.text)
+        for kind, (first, *more) in own.items():
+            others = f" (and {len(more)} more instructions)" if more else ""
+            found.append((kind, first + others))
+        return found
+
+    def is_judged(self, kernel: str) -> bool:
+        """Whether the trial shows that a kernel is right or wrong; else another one failed."""
+        return bool(self.faults_of(kernel)) or any(v.compared for v in self.verdicts_of(kernel))
 
 
 @dataclass(frozen=True)
@@ -57,6 +104,8 @@ class Outcome:
     Attributes:
         missing: why it was tried with fewer problems than requested.
         digest: of the kernels and problems (`Case.digest`).
+        others: trials of other kernels that launched this one, and in which it failed.
+        known: by kernel of the calls, names of its proven faults (docs/guide/health.md).
     """
 
     kernel: str
@@ -64,27 +113,77 @@ class Outcome:
     trials: tuple[Trial, ...]
     missing: str = ""
     digest: str = ""
+    others: tuple[Trial, ...] = ()
+    known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def state(self) -> Literal["passed", "failed", "untried"]:
-        """The result; a kernel without trials has not passed."""
-        return "failed" if self.wrong() else "passed" if self.trials else "untried"
+        """The result; a kernel whose trials show nothing about it has not passed."""
+        if self.wrong():
+            return "failed"
+        return "passed" if any(t.is_judged(self.kernel) for t in self.trials) else "untried"
+
+    @property
+    def reason(self) -> str:
+        """Why it was tried with fewer problems than requested, or not judged by some."""
+        unjudged = [trial for trial in self.trials if not trial.is_judged(self.kernel)]
+        if not unjudged or self.wrong():
+            return self.missing
+        failed = sorted({name for trial in unjudged for name in _failed_in(trial)})
+        others = f"{', '.join(failed[:2])} failed in {len(unjudged)} of {len(self.trials)} problems"
+        return "; ".join(filter(None, [self.missing, others]))
 
     def wrong(self) -> list[tuple[str, str]]:
-        """Return the errors, each with its problem as text."""
-        found = []
-        for trial in self.trials:
-            said = trial.faults()
+        """Return the errors, each with the first problem that shows it as text.
+
+        An error that several problems show has one line.
+        """
+        found: dict[str, list[tuple[str, str]]] = {}
+        for trial in (*self.trials, *self.others):
+            said = trial.faults_of(self.kernel)
             if not said and self.kernel not in trial.launched:
-                said = [f"launched {', '.join(trial.launched) or 'nothing'}"]
-            if not said and not trial.compared:
-                said = ["nothing was compared"]
-            found += [(str(trial.problem), text) for text in said]
-        return found
+                text = f"launched {', '.join(trial.launched) or 'nothing'}"
+                said = [("launched", text)]
+            if not said and not trial.compared and not trial.faults():
+                said = [("nothing was compared",) * 2]
+            for cause, text in said:
+                found.setdefault(cause, []).append((str(trial.problem), text))
+        return [
+            (problem, text + (f"; also in {len(more)} other problems" if more else ""))
+            for (problem, text), *more in found.values()
+        ]
 
     def faults(self) -> list[str]:
-        """Return the errors, each behind its problem."""
-        return [f"{problem}: {text}" for problem, text in self.wrong()]
+        """Return the errors, each behind its problem, then the page of each known fault."""
+        found = [f"{problem}: {text}" for problem, text in self.wrong()]
+        return found + self.pages() if found else []
+
+    def pages(self) -> list[str]:
+        """Return where the known faults of the kernel are described."""
+        names = self.known.get(self.kernel, ())
+        return [f"known fault: {docs_url(f'guide/health.md#{name}')}" for name in names]
+
+
+def _failed_in(trial: Trial) -> list[str]:
+    """Return the kernels of a call that failed."""
+    return [name for name in dict.fromkeys(trial.launched) if trial.faults_of(name)]
+
+
+def share_trials(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Judge each kernel by the problems of others, too, whose calls launched it.
+
+    A kernel that only fails in problems of others, and was not requested, gets an outcome.
+    """
+    found = {(one.kernel, one.arch): one for one in outcomes}
+    for one in list(found.values()):
+        for trial in one.trials:
+            for name in _failed_in(trial):
+                key = name, one.arch
+                if name == one.kernel or (not trial.stopped and trial.error):
+                    continue
+                other = found.get(key, Outcome(*key, (), known=one.known))
+                found[key] = replace(other, others=(*other.others, trial))
+    return list(found.values())
 
 
 def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
@@ -107,13 +206,16 @@ def _values(outcome: Outcome) -> JsonObject:
             "data": json_fields(trial.sample.data),
             "launched": trial.launched,
             "verdicts": [_finite(verdict) for verdict in trial.verdicts],
-            "findings": trial.findings,
+            "findings": [str(finding) for finding in trial.findings],
             "error": trial.error,
         }
-        for trial in outcome.trials
+        for trial in (*outcome.trials, *outcome.others)
     ]
+    values = json_fields(outcome)
+    del values["others"]
     found = {"state": outcome.state, "faults": outcome.faults(), "trials": trials}
-    return {**json_fields(outcome), **found}
+    known = outcome.known.get(outcome.kernel, ())
+    return {**values, **found, "known": known, "missing": outcome.reason}
 
 
 def _finite(verdict: Verdict) -> JsonObject:
@@ -142,7 +244,7 @@ def to_junit(outcomes: Sequence[Outcome], name: str) -> str:
             failure = ElementTree.SubElement(case, "failure", message=faults[0])
             failure.text = "\n".join(faults)
         elif outcome.state == "untried":
-            ElementTree.SubElement(case, "skipped", message=outcome.missing)
+            ElementTree.SubElement(case, "skipped", message=outcome.reason)
     ElementTree.indent(suite)
     text: str = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
     return text + "\n"
@@ -157,9 +259,9 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
             said += [f"  {fault}" for fault in outcome.faults()]
     for outcome in outcomes:
         if outcome.state == "untried":
-            said.append(f"untried: {outcome.kernel} ({outcome.arch}): {outcome.missing}")
-        elif outcome.missing:
-            said.append(f"fewer: {outcome.kernel} ({outcome.arch}): {outcome.missing}")
+            said.append(f"untried: {outcome.kernel} ({outcome.arch}): {outcome.reason}")
+        elif outcome.reason:
+            said.append(f"fewer: {outcome.kernel} ({outcome.arch}): {outcome.reason}")
     counts = count(outcomes)
     trials = sum(len(outcome.trials) for outcome in outcomes)
     return [*said, f"{', '.join(f'{n} {s}' for s, n in counts.items())}; {trials} problems"]

@@ -68,7 +68,11 @@ def _share_cell(share: float) -> Cell:
 
 def _faults_table(outcomes: Sequence[Outcome]) -> str:
     """Return the errors, each with its problem."""
-    rows = [(outcome, *fault) for outcome in outcomes for fault in outcome.wrong()]
+    rows = [
+        (outcome, problem, "; ".join([text, *outcome.pages()]))
+        for outcome in outcomes
+        for problem, text in outcome.wrong()
+    ]
     columns: Columns = _KERNEL | {
         "problem": lambda row: text_cell(row[1]),
         "error": lambda row: warning_cell(row[2]),
@@ -89,7 +93,7 @@ def _kernels_table(outcomes: Sequence[Outcome]) -> str:
             _share_cell(_share(row[0].trials)) if row[0].trials else Cell("")
         ),
         "# faults": lambda row: number_cell(len(row[0].wrong())),
-        "missing problems": lambda row: text_cell(row[0].missing),
+        "missing problems": lambda row: text_cell(row[0].reason),
     }
     caption = (
         "The largest error is a share of its limit, which no rounding exceeds: 1 is at it. A "

@@ -38,5 +38,5 @@ def to_text(facts: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
                 # Only kernels that somebody looks into have their names and reasons.
                 if state != "passed":
                     lines[-1] += f" {one.kernel}"
-                    lines.append(f"  {one.faults()[0] if state == 'failed' else one.missing}")
+                    lines.append(f"  {one.faults()[0] if state == 'failed' else one.reason}")
     return "\n".join([*lines, ""])

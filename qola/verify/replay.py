@@ -24,8 +24,9 @@ from qola.reference.attention import Forward
 from qola.reference.formats import F64
 from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, joined, left_by_forward
+from qola.verify.judge import BETWEEN, judge, row_sums
 from qola.verify.memory import Buffer, buffers, filled, tables
-from qola.verify.outcome import Outcome, Trial
+from qola.verify.outcome import KernelFault, Outcome, Trial
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names
 
@@ -63,7 +64,8 @@ def outcomes(
         try:
             for case, trials in zip(cases, running, strict=True):
                 tried = tuple(trial for part in trials for trial in part.result())
-                outcome = Outcome(case.kernel, case.arch, tried, case.missing, case.digest)
+                about = case.kernel, case.arch, tried, case.missing, case.digest
+                outcome = Outcome(*about, known=case.known)
                 log.info(f"{outcome.state}: {case.kernel} ({case.arch})")
                 yield outcome
         except BrokenProcessPool:
@@ -80,14 +82,21 @@ class EmulatedRun:
 
     Attributes:
         instructions: of waves.
-        findings: faults, such as an access out of range.
+        faults: such as an access out of range.
         error: why a launch could not be run, and the rest was not; empty where all were.
+        stopped: the kernel of this launch.
     """
 
     results: Mapping[str, F64]
     instructions: int
-    findings: tuple[str, ...]
+    faults: tuple[KernelFault, ...]
     error: str
+    stopped: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The faults as text."""
+        return tuple(map(str, self.faults))
 
 
 class Emulator:
@@ -103,11 +112,18 @@ class Emulator:
         if call.error:
             return Trial(call.sample, call.names, (), (), call.error)
         given = tensors(problem, arch, call.sample.data)
+        numbers = arithmetic(problem, arch, TILE)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            wanted = expected(problem, given, arithmetic(problem, arch, TILE))
-        ran = self.run(call, arch, codes, contents(problem, given, arch), tuple(wanted))
-        verdicts = () if ran.error else tuple(compare(ran.results, wanted))
-        return Trial(call.sample, call.names, verdicts, ran.findings, ran.error)
+            left = left_by_forward(problem, given, numbers) if problem.direction == "bwd" else ()
+            wanted = expected(problem, given, numbers, left)
+            sums = row_sums(problem, given, left)
+            between = [name for name in BETWEEN if name in buffers(problem, arch)]
+            values = contents(problem, given, arch, left)
+            ran = self.run(call, arch, codes, values, (*wanted, *between))
+            verdicts = [] if ran.error else compare(ran.results, wanted)
+            more, judged = judge(call, ran.results, wanted, verdicts, sums)
+        found = call.sample, call.names, (*verdicts, *more)
+        return Trial(*found, ran.faults, ran.error, ran.stopped, judged)
 
     def run(
         self,
@@ -126,23 +142,36 @@ class Emulator:
         """
         of = buffers(call.problem, arch)
         memory = _Memory(self._device, call.problem, of, values)
-        findings: list[str] = []
+        found: list[KernelFault] = []
         instructions, error = 0, ""
+        stopped: tuple[str, ...] = ()
+        stray: set[str] = set()
         try:
             for launch in call.launches:
                 try:
                     done = self._launch(launch, codes, memory.addresses)
                 except EmulationError as wrong:
                     error = str(wrong.fault).replace(launch.symbol, launch.names[0])
+                    stopped = launch.names
                     break
                 instructions += done.instructions
-                faults = (str(fault) for fault in done.faults)
-                findings += [text.replace(launch.symbol, launch.names[0]) for text in faults]
+                found += [
+                    KernelFault(
+                        launch.names,
+                        fault.kind,
+                        str(fault).replace(launch.symbol, launch.names[0]),
+                    )
+                    for fault in done.faults
+                ]
+                for text in memory.find_stray_writes(of):
+                    # A kernel after the one that wrote finds the same.
+                    if text not in stray:
+                        found.append(KernelFault(launch.names, text, text))
+                        stray.add(text)
             results = {name: memory.read(of[name]) for name in names}
-            findings += memory.find_stray_writes(of)
         finally:
             memory.free()
-        return EmulatedRun(results, instructions, tuple(findings), error)
+        return EmulatedRun(results, instructions, tuple(found), error, stopped)
 
     def _launch(
         self, launch: Launch, codes: Mapping[str, str], addresses: Mapping[str, int]

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
+from qola.aiter.proven_faults import KernelFacts, has_fault, read_proven_faults
 from qola.attention import AttentionProblem
 from qola.errors import Finding, QolaError
 from qola.plan.model import KernelInstance, Plan, PlannedModule
@@ -95,6 +96,27 @@ class Repository:
         text = self._text(next(iter(files), f"{self.module}/dispatch of {direction}"))
         sources = {k.name: self._text(k.source) for k in self.of_direction(direction)}
         return Dispatch(text, sources)
+
+    def known_faults(self, kernel: str, arch: str) -> tuple[str, ...]:
+        """Return the names of the proven faults of a kernel that the plan warns of."""
+        facts = [
+            KernelFacts(one.name, one.archs, "", one.direction, one.fields)
+            for one in self.kernels
+            if one.name == kernel
+        ]
+        facts += [
+            KernelFacts(code.key, (code.arch,), code.sha256)
+            for code in self.planned.code_objects
+            if (code.key, code.arch) == (kernel, arch)
+        ]
+        fixes = [warning.fix for warning in self.plan.warnings]
+        return tuple(
+            fault.name
+            for fault in read_proven_faults()
+            # Only the plan knows whether the tree has the texts of the fault.
+            if any(f"#{fault.name})" in fix for fix in fixes)
+            and any(has_fault(one, fault, [arch]) for one in facts)
+        )
 
     def _text(self, name: str) -> str:
         try:

@@ -19,7 +19,7 @@ from qola.verify.assembly import CALLS as ASSEMBLY_CALLS
 from qola.verify.assembly import hints_of_code_object, hints_of_fields, propose_assembly
 from qola.verify.case import Case, Sample, settle
 from qola.verify.host import Built, Host, on_device
-from qola.verify.outcome import Outcome
+from qola.verify.outcome import Outcome, share_trials
 from qola.verify.replay import MAX_INSTRUCTIONS, outcomes
 from qola.verify.repository import is_asm_helper
 from qola.verify.sample import (
@@ -78,11 +78,16 @@ def verify(
     drawn = _all_drawn(built, request)
     if store is None:
         options = Options(limit=request.max_instructions)
-        return list(outcomes(_recorded(built, request, drawn), request.processes, options))
+        tried = outcomes(_recorded(built, request, drawn), request.processes, options)
+        return _sorted(share_trials(tried))
     found: list[Outcome] = []
     for first in range(0, len(drawn), _AT_ONCE):
         cases = _settled(built, request, drawn[first : first + _AT_ONCE])
         found += _verify_stored(cases, request, store)
+    return _sorted(share_trials(found))
+
+
+def _sorted(found: Sequence[Outcome]) -> list[Outcome]:
     return sorted(found, key=lambda outcome: outcome.kernel)
 
 
@@ -225,5 +230,7 @@ def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:
         calls = [replace(c, launches=tuple(map(host.isolate, c.launches))) for c in calls]
         launches = [launch for call in calls for launch in call.launches]
         codes = {launch.code: host.codes[launch.code] for launch in launches}
-        found.append(Case(one.kernel, host.arch, tuple(calls), one.missing, codes))
+        names = dict.fromkeys(name for launch in launches for name in launch.names)
+        known = {name: faults for name in names if (faults := host.known_faults(name))}
+        found.append(Case(one.kernel, host.arch, tuple(calls), one.missing, codes, known))
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qola.verify.case import Call, Case, Launch, read_json, settle, write_json
-from qola.verify.outcome import Outcome
+from qola.verify.outcome import KernelFault, Outcome
 from tests.verify.toys import PASSED, SAMPLE, TRIAL, WRONG
 
 LAUNCH = Launch(
@@ -28,11 +28,21 @@ def test_cases_and_outcomes_are_read_again(tmp_path: Path) -> None:
     """Prevents: other launches or outcomes after reading a file than those recorded."""
     file = tmp_path / "x.json"
     refused = Case("b", "gfx942", (Call(SAMPLE, (), "no kernel"),))
-    trial = replace(TRIAL, verdicts=(WRONG,), findings=("x",), error="y")
+    trial = replace(
+        TRIAL, verdicts=(WRONG,), findings=(KernelFault(("k",), "kind", "x"),), error="y"
+    )
     failed = replace(PASSED, trials=(trial,), missing="z")
     for kind, values in ((Case, (CASE, refused)), (Outcome, (PASSED, failed)), (Case, ())):
         write_json(file, values)
         assert repr(read_json(kind, file)) == repr(values)  # NaN is not equal to itself.
+
+
+def test_known_faults_are_not_part_of_a_case(tmp_path: Path) -> None:
+    """Prevents: a kernel emulated again, or a recorded digest outdated, by a new known fault."""
+    known = replace(CASE, known={"a": ("forward-fp8-no-lse",)})
+    assert known.digest == CASE.digest
+    write_json(tmp_path / "x.json", (known,))
+    assert read_json(Case, tmp_path / "x.json") == (known,)
 
 
 def test_recordings_ignore_addresses_and_stack_bytes() -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qola.attention import from_fields
-from qola.verify.outcome import Outcome, Trial, count, lines, to_json, to_junit
+from qola.verify.outcome import KernelFault, Outcome, Trial, count, lines, to_json, to_junit
 from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
 
 
@@ -17,7 +17,10 @@ from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
     ("trial", "message"),
     [
         (replace(TRIAL, verdicts=(RIGHT, WRONG)), "o[0, 1, 0, 2] is nan in place of 1"),
-        (replace(TRIAL, findings=("reads 4 bytes beyond K",)), "beyond K"),
+        (
+            replace(TRIAL, findings=(KernelFault(("k",), "kind", "reads 4 bytes beyond K"),)),
+            "beyond K",
+        ),
         (replace(TRIAL, error="v_foo is not known"), "v_foo"),
         (replace(TRIAL, launched=("other",)), "launched other"),
         (replace(TRIAL, launched=()), "launched nothing"),

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from qola.verify.outcome import Outcome
+from qola.verify.outcome import KernelFault, Outcome
 from qola.verify.page import render
 from tests.verify.toys import PASSED, TRIAL, WRONG
 
@@ -24,7 +24,11 @@ def tables(page: str) -> dict[str, list[list[str]]]:
 def outcomes() -> list[Outcome]:
     """Return one kernel of each state."""
     right = replace(TRIAL, launched=("<bad>",))
-    wrong = replace(right, verdicts=(WRONG,), findings=("reads beyond K & <V>",))
+    wrong = replace(
+        right,
+        verdicts=(WRONG,),
+        findings=(KernelFault(("<bad>",), "kind", "reads beyond K & <V>"),),
+    )
     untried = Outcome("k3", "gfx942", (), "K and V in pages: problems have none")
     return [PASSED, Outcome("<bad>", "gfx950", (right, wrong)), untried]
 

@@ -60,6 +60,24 @@ def test_the_committed_file(repo_root: Path) -> None:
     assert all(not name or key_of(name) == key for key, name in found.items())
 
 
+#: Results that helper kernels write, by a part of their names.
+HELPERS = {"_convert_dq_": ("dq",), "_dot_do_o_": ("d",)}
+
+
+def test_recorded_failures_are_those_of_their_kernels(repo_root: Path) -> None:
+    """Prevents: a kernel recorded as failed for a fault or a wrong result of another one."""
+    text = (repo_root / FILE).read_text("utf-8")
+    failed = re.findall(r"^[0-9a-f]{8} [0-9a-f]{8} (\S+)\n  (direction.*)", text, re.MULTILINE)
+    assert len(failed) > 50
+    for name, reason in failed:
+        # A fault begins with kernel and offset, a wrong result with its name and the element.
+        if place := re.search(r": (\S+)\+0x", reason):
+            assert place[1] == name, reason
+        elif result := re.search(r": (\w+)\[", reason):
+            own = [results for part, results in HELPERS.items() if part in name]
+            assert not own or result[1] in own[0], reason
+
+
 @pytest.mark.thorough
 def test_kernels_of_the_committed_file_are_planned(repo_root: Path, aiter_tree: Path) -> None:
     """Prevents: stored verdicts of kernels that the manifest no longer has."""
