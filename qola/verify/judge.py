@@ -15,6 +15,7 @@ import numpy as np
 from qola.attention import AttentionProblem
 from qola.reference.attention import Forward
 from qola.reference.formats import F64
+from qola.reference.limits import Arithmetic
 from qola.verify.case import Call, Launch
 from qola.verify.expected import Verdict, by_sequence, compare, joined
 from qola.verify.tensors import Result, Tensors
@@ -23,6 +24,8 @@ from qola.verify.values import address_names
 BETWEEN = ("d", "dq_acc", "o_acc", "lse_acc")
 """Buffers that a kernel writes and another one of the call reads."""
 
+#: Errors of float32 in a sum of values, as a share of the sum of their sizes.
+_COMBINED = 2.0**-20
 #: Results that do not depend on D, the row sums of O * dO.
 _WITHOUT_D = frozenset({"dv"})
 
@@ -33,6 +36,7 @@ def judge(
     wanted: Mapping[str, Result],
     verdicts: Sequence[Verdict],
     row_sums: Result | None,
+    arithmetic: Arithmetic,
 ) -> tuple[list[Verdict], dict[str, tuple[str, ...]]]:
     """Return further verdicts, and by verdict the kernels that it is evidence for or against.
 
@@ -40,6 +44,7 @@ def judge(
         found: values of results and of buffers in `BETWEEN`.
         verdicts: of the results, none if the run ended early.
         row_sums: D of a backward.
+        arithmetic: of the kernels.
     """
     judged: dict[str, tuple[str, ...]] = {}
     more: list[Verdict] = []
@@ -65,12 +70,14 @@ def judge(
         maker, reader = users[0].names, users[-1].names
         combined = _combine(call.problem, found, buffer)
         for name in set(names) & set(wrong):
-            if combined.get(name, np.zeros(0)).shape != found[name].shape:
+            value, size = combined[name]
+            if value.shape != found[name].shape:
                 # A layout that only assembly kernels have.
                 judged[name] = maker if set(wrong) - set(names) else maker + reader
                 continue
-            (made,) = compare(combined, {name: wanted[name]})
-            (read,) = compare(found, {name: replace(wanted[name], exact=combined[name])})
+            limit = arithmetic.limit(_COMBINED * size, value, rounds=name != "lse")
+            (made,) = compare({name: value}, {name: wanted[name]})
+            (read,) = compare(found, {name: replace(wanted[name], exact=value, limit=limit)})
             judged[name] = reader if made.passed else maker if read.passed else maker + reader
             if read.passed:
                 from_buffer = f"{name} from {buffer}"
@@ -85,17 +92,21 @@ def _users(call: Call, name: str) -> list[Launch]:
     return [one for one in call.launches if any(own == argument for _, own, _ in one.addresses)]
 
 
-def _combine(problem: AttentionProblem, found: Mapping[str, F64], buffer: str) -> dict[str, F64]:
-    """Return the results that follow from the values between two kernels."""
+def _combine(
+    problem: AttentionProblem, found: Mapping[str, F64], buffer: str
+) -> dict[str, tuple[F64, F64]]:
+    """Return the results that follow from the values between two kernels, and sums of sizes."""
     if buffer == "dq_acc":
-        total = np.swapaxes(found["dq_acc"].sum(axis=0), 1, 2)
-        return {"dq": total[0] if problem.is_group_mode else total}
+        totals = (np.swapaxes(of(found["dq_acc"]).sum(axis=0), 1, 2) for of in (np.asarray, np.abs))
+        total, size = (one[0] if problem.is_group_mode else one for one in totals)
+        return {"dq": (total, size)}
     parts = found["lse_acc"]
     most = np.where(np.isneginf(parts).all(axis=0), 0.0, parts.max(axis=0))
     lse = most + np.log(np.exp(parts - most).sum(axis=0))
     shares = np.exp(parts - np.where(np.isneginf(lse), 0.0, lse))[..., None]
-    o = np.where(shares > 0, shares * found["o_acc"], 0.0).sum(axis=0)
-    return {"lse": lse, "o": np.swapaxes(o, -3, -2)}
+    weighted = np.where(shares > 0, shares * found["o_acc"], 0.0)
+    o, size = (np.swapaxes(one.sum(axis=0), -3, -2) for one in (weighted, np.abs(weighted)))
+    return {"lse": (lse, np.abs(lse) + 1), "o": (o, size)}
 
 
 def row_sums(problem: AttentionProblem, given: Tensors, left: Sequence[Forward]) -> Result | None:

@@ -121,7 +121,7 @@ class Emulator:
             values = contents(problem, given, arch, left)
             ran = self.run(call, arch, codes, values, (*wanted, *between))
             verdicts = [] if ran.error else compare(ran.results, wanted)
-            more, judged = judge(call, ran.results, wanted, verdicts, sums)
+            more, judged = judge(call, ran.results, wanted, verdicts, sums, numbers)
         found = call.sample, call.names, (*verdicts, *more)
         return Trial(*found, ran.faults, ran.error, ran.stopped, judged)
 

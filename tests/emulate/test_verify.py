@@ -59,7 +59,9 @@ def verify_kernel(
     arch: str = ARCH,
 ) -> Outcome:
     request = VerifyRequest(arch, (pattern,), samples, max_work=1 << 15)
-    (outcome,) = verify(built_library(module, manifest), request)
+    # Others are kernels that the problems launched, too, and that failed.
+    found = verify(built_library(module, manifest), request)
+    (outcome,) = (one for one in found if request.takes(one.kernel))
     return outcome
 
 
@@ -79,6 +81,12 @@ def square_last_multiplication(code: bytearray) -> None:
     word = int.from_bytes(code[at : at + 4], "little")
     word = word & ~0x1FF | word >> 9 & 0x1FF
     code[at : at + 4] = word.to_bytes(4, "little")
+
+
+def leave_a_sum_uninitialised(code: bytearray) -> None:
+    """Drop the first move of 0: that to the register in which a row's exponentials add up."""
+    at = next(at for at in find_instructions(code, "V_MOV_B32") if code[at] == 128)
+    code[at : at + 4] = _NOP
 
 
 def drop_an_exponential(code: bytearray) -> None:
@@ -259,6 +267,7 @@ def test_checks_report_only_uninitialised_registers() -> None:
         (flip_an_addition, {"o", "lse"}),
         (square_last_multiplication, {"o"}),
         (drop_an_exponential, {"o", "lse"}),
+        (leave_a_sum_uninitialised, {"o", "lse"}),
     ],
 )
 def test_changed_code_fails(monkeypatch: pytest.MonkeyPatch, edit: Edit, names: set[str]) -> None:
@@ -401,7 +410,9 @@ def test_wrong_calls_fail(
     edit_values(monkeypatch, values)
     outcome = verify_kernel(WHOLE)
     assert outcome.state == "failed"
-    assert any(message in fault for fault in outcome.faults()), outcome.faults()
+    # A wrong length launches another kernel, whose faults are its own.
+    faults = [fault for trial in outcome.trials for fault in trial.faults()]
+    assert any(message in fault for fault in faults), faults
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
@@ -437,19 +448,25 @@ def test_a_barrier_behind_reads_is_missing_if_checked() -> None:
     problem = make_problem("bwd", "fp16", **sizes)
     case = called(built_library("libmha_bwd"), ARCH, [problem])
     (outcome,) = outcomes([case], 1, Options(checked=True))
-    races = [fault for fault in outcome.faults() if ": race: " in fault]
+    races = [fault for fault in outcome.trials[0].faults() if ": race: " in fault]
     assert races
     assert all("ds_write" in fault and ", read by wave " in fault for fault in races), races
 
 
 def test_gradients_agree_and_a_wrong_scale_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: backward kernels whose gradients are not compared."""
+    """Prevents: gradients that are not compared, or helper kernels that fail with the main one."""
     pattern = "fmha_bwd_d32_*_npad_*"
     correct = verify_kernel(pattern, module="libmha_bwd")
     assert correct.state == "passed", lines([correct])
     assert {verdict.name for verdict in correct.trials[0].verdicts} == {"dq", "dk", "dv"}
     edit_values(monkeypatch, {"scale": lambda scale: scale * 1.05})
-    assert verify_kernel(pattern, module="libmha_bwd").state == "failed"
+    # Only the main kernel: D is right, and dQ is the sum of its shares.
+    patterns = pattern, "*_dot_do_o_*", "*_convert_dq_*"
+    found = verify(built_library("libmha_bwd"), VerifyRequest(ARCH, patterns, 1, max_work=1 << 15))
+    states = {one.kernel: one.state for one in found}
+    assert states.pop(correct.kernel) == "failed"
+    helpers = [name for name in correct.trials[0].launched if name != correct.kernel]
+    assert {states[name] for name in helpers} == {"passed"}, lines(found)
 
 
 def test_pages_agree_and_a_wrong_block_table_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,6 +479,9 @@ def test_pages_agree_and_a_wrong_block_table_fails(monkeypatch: pytest.MonkeyPat
     edit_values(monkeypatch, {"batch_stride_block_table": lambda _: 0})
     wrong = verify_kernel(pattern, manifest="SPLITKV")
     assert any("elements are beyond" in fault for fault in wrong.faults()), wrong.faults()
+    # The kernel that combines the splits is right.
+    (trial,) = wrong.trials
+    assert [name for name in trial.launched if trial.faults_of(name)] == [wrong.kernel]
 
 
 def test_without_a_dispatch_the_library_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
