@@ -896,16 +896,28 @@ def _extremes(name: str) -> None:
     find, kind = _extreme_of(name), name.split("_")[2].lower()
     assert find
     operation = VECTOR.get(name) or SCALAR[name]
-    signed = {"f": "f", "i": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8)
+    numpy_type: Any = np.dtype({"f": "f", "i": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8))
+
+    def compute(*operands: float) -> Any:
+        bits = [np.array([x], numpy_type).view(f"u{numpy_type.itemsize}") for x in operands]
+        bits = bits[: len(operation.inputs)]
+        if name in VECTOR:
+            found = run_operation(name, *bits)
+        else:
+            scalars = np.zeros(128, U32)
+            for number, raw in enumerate(bits):
+                scalars[2 * number] = raw[0]
+            fields = {"ssrc0": 0, "ssrc1": 2, "sdst": 8}
+            found = run(instruction(name, "SOP2", fields, isa=RDNA4), scalars=scalars).s.T[8:10]
+        raw64 = found[0, 0].astype(U64) | found[1, 0].astype(U64) << U64(32)
+        return raw64.astype(f"u{numpy_type.itemsize}").view(numpy_type)
+
     numbers = np.array([[3, 1, 2], [1, 3, 2], [2, 1, 3], [-5, 4, 0], [7, 7, -7]])
     for row in np.abs(numbers) if kind[0] == "u" else numbers:
-        operands = [np.array([[value]]).astype(signed) for value in row[: len(operation.inputs)]]
-        found = operation.function(*operands)[0, 0]
-        assert found == find(*row[: len(operands)]), row
+        assert compute(*row) == find(*row[: len(operation.inputs)]), row
     # MAXIMUM and MINIMUM return a NaN operand; the others return a number.
     if kind[0] == "f":
-        operands = [np.array([[value]]).astype(signed) for value in (np.nan, 2.0, 2.0)]
-        found = operation.function(*operands[: len(operation.inputs)])[0, 0]
+        found = compute(np.nan, 2.0, 2.0)
         assert np.isnan(found) if "IMUM" in name else found == 2
 
 

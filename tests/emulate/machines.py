@@ -1,27 +1,52 @@
-"""Builds waves with random registers, runs single instructions on them."""
+"""Builds waves with random registers, runs single instructions on them in either engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.random import Generator
 
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
+from qola.emulate import native
 from qola.emulate.arrays import U32, Array
 from qola.emulate.check import checking
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Faults
-from qola.emulate.isa import CDNA, Isa
+from qola.emulate.isa import CDNA, ISAS, Isa
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
+from qola.emulate.native import NativeProgram, NativeRun
 from qola.emulate.operands import Literals
 from qola.emulate.program import Program, bind
-from qola.emulate.waves import EXEC, LANES, SGPRS, Layout, Waves
+from qola.emulate.records import RUN_FALLBACK
+from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VGPRS, Layout, Waves
 
 #: Floats that operations treat specially, as f32.
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-3, 3.5, 2.5, -2.5, 1e30]
 VGPR_COUNT, FIRST_AGPR = 64, 32
+#: Bytes of an instruction that a test makes.
+SIZE = 8
+
+
+#: A test with the engine that users run, and with the one that runs if there is no C compiler.
+ENGINES = pytest.mark.parametrize("engine", ["C", "NumPy"])
+
+
+@contextmanager
+def in_engine(name: str) -> Iterator[None]:
+    """Let `run` use an engine of `ENGINES`; skip the test if this machine does not have it."""
+    global _run  # noqa: PLW0603
+    if name == "C" and native.engine() is None:
+        pytest.skip("no engine for this machine")
+    before, _run = _run, _run_in_c if name == "C" else _run_in_numpy
+    try:
+        yield
+    finally:
+        _run = before
 
 
 def instruction(
@@ -44,6 +69,21 @@ def with_registers(program: Program, first_agpr: int, vgprs: int) -> Program:
     return program
 
 
+def make_program(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
+    """Make a program of instructions of 8 bytes, and end the kernel."""
+    end, isa = instruction("S_ENDPGM", "SOPP", {}), ISAS[arch]
+    code: dict[int, Instruction | str] = {}
+    for place, insn in enumerate([*instructions, end]):
+        parts = tuple(replace(part, isa=isa) for part in insn.parts)
+        code[SIZE * place] = replace(insn, pc=SIZE * place, size=SIZE, isa=isa, parts=parts)
+    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    kernel = Kernel("test", 0, SIZE * len(code), descriptor, (), 1024)
+    program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
+    program.bind_all()
+    # Set accumulation registers here instead of encoding them in the descriptor.
+    return with_registers(program, FIRST_AGPR, VGPR_COUNT)
+
+
 def waves(
     registers: Array | None = None,
     scalars: Array | None = None,
@@ -52,7 +92,7 @@ def waves(
     literals: Literals | None = None,
     map_: AddressMap | None = None,
     count: int = 1,
-    scc: bool = False,
+    scc: Array | bool = False,
     fnuz: bool = False,
     checked: bool = False,
     lanes: int = LANES,
@@ -78,14 +118,57 @@ def waves(
 
 
 def run(insn: Instruction, w: Waves | None = None, **state: object) -> Waves:
-    """Run an instruction on waves; without waves, build them from `state`."""
+    """Run an instruction on waves; without waves, build them from `state`.
+
+    Raises:
+        UnsupportedError: it cannot be bound.
+    """
     literals = Literals()
-    step = bind(insn, literals)
+    bind(insn, literals)
     w = w or waves(literals=literals, lanes=insn.isa.lanes, **state)  # type: ignore[arg-type]
+    # Only the NumPy engine records which registers were written.
+    (_run_in_numpy if w.known else _run)(insn, w)
+    return w
+
+
+def _run_in_numpy(insn: Instruction, w: Waves) -> None:
+    step = bind(insn, Literals())
     with np.errstate(all="ignore"):
         if step is not None:
             (checking(insn, step) if w.known else step)(w)
-    return w
+
+
+def _run_in_c(insn: Instruction, w: Waves) -> None:
+    if native.engine(w.layout.lanes) is None:
+        _run_in_numpy(insn, w)
+        return
+    archs = [arch for arch, isa in ISAS.items() if isa is insn.isa]
+    arch = "gfx942" if w.machine.fnuz else archs[-1]
+    encoded = NativeProgram.make(make_program([insn], arch))
+    if not insn.words and encoded.encoded.words[0, 0] == RUN_FALLBACK:
+        # The engine passes NumPy only the registers that the tables list.
+        encoded = NativeProgram.make(make_program([_with_words(insn)], arch))
+    live = np.bincount(w.groups, minlength=w.machine.groups)
+    native_run = NativeRun(encoded, w, live, 1_000_000, 0)
+    try:
+        native_run.run()
+    finally:
+        w.v[...] = native_run.v.transpose(1, 0, 2)
+        w.s[...], w.scc[:, 0] = native_run.s, native_run.scc
+        w.update_exec()
+
+
+def _with_words(insn: Instruction) -> Instruction:
+    """Return an instruction with the most registers that one of its fields may name."""
+    words = {
+        name: min(16, FIRST_AGPR - number % FIRST_AGPR)
+        for name, number in insn.fields.items()
+        if VGPRS <= number < AGPRS
+    }
+    return replace(insn, words=words)
+
+
+_run: Callable[[Instruction, Waves], None] = _run_in_c
 
 
 def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate import native
 from qola.emulate.arrays import F32, U8, U32, U64, Array
 from qola.emulate.decode import Instruction
@@ -28,7 +27,7 @@ from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR
 from qola.emulate.waves import EXEC, M0, NULL, SGPRS, VCC, Waves, joined
-from tests.emulate.machines import FIRST_AGPR, SPECIAL, VGPR_COUNT, instruction, with_registers
+from tests.emulate.machines import SPECIAL, VGPR_COUNT, instruction, make_program
 
 pytestmark = pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
 
@@ -40,7 +39,6 @@ WAVES = 3
 LDS_BYTES = 4096
 #: Registers of the sources and of the result, which do not overlap.
 _SOURCES, _RESULT = (2, 4, 6), 10
-_END = 8
 Found = tuple[dict[str, Array], list[Fault], str]
 
 
@@ -71,21 +69,6 @@ def not_translated() -> set[str]:
 def test_operations_without_c_code() -> None:
     """Prevents: an operation that silently runs twenty times slower in NumPy."""
     assert {*VECTOR, *SCALAR, *PACKED} - set(EXPRESSIONS) == not_translated()
-
-
-def make_program(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
-    """Make a program of 8-byte instructions, and end the kernel."""
-    end, isa = instruction("S_ENDPGM", "SOPP", {}), ISAS[arch]
-    code: dict[int, Instruction | str] = {}
-    for place, insn in enumerate([*instructions, end]):
-        parts = tuple(replace(part, isa=isa) for part in insn.parts)
-        code[_END * place] = replace(insn, pc=_END * place, isa=isa, parts=parts)
-    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    kernel = Kernel("test", 0, _END * len(code), descriptor, (), 1024)
-    program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
-    program.bind_all()
-    # Set accumulation registers here instead of encoding them in the descriptor.
-    return with_registers(program, FIRST_AGPR, VGPR_COUNT)
 
 
 def state(seed: str, program: Program, map_: AddressMap) -> Waves:
@@ -270,14 +253,49 @@ def vector_forms(name: str, arch: str) -> list[Instruction]:
     return [instruction(name, form, form_fields) for form_fields in forms]
 
 
+#: Where a program keeps EXEC, and where it copies SCC and EXEC after each of its instructions.
+_KEPT, _FIRST_EXEC, _FIRST_SCC, _MOST_FORMS = 60, 64, 92, 14
+
+
+def in_one_program(forms: Sequence[Instruction]) -> list[Instruction]:
+    """Return a program that runs forms of an operation on the same operands.
+
+    Each has a result of its own, and a copy of SCC and EXEC after it; EXEC is what it was before.
+    """
+    keep = instruction("S_MOV_B64", "SOP1", {"ssrc0": EXEC, "sdst": _KEPT})
+    found = [keep]
+    assert len(forms) <= _MOST_FORMS
+    for place, insn in enumerate(forms):
+        moved = {
+            name: insn.fields[name] + 2 * place
+            for name, first in (("vdst", 256 + _RESULT), ("vdst", 20), ("sdst", 10), ("sdst", 20))
+            if insn.fields.get(name) == first
+        }
+        flag = {"ssrc0": 129, "ssrc1": 128, "sdst": _FIRST_SCC + place}
+        found += [
+            replace(insn, fields={**insn.fields, **moved}),
+            instruction("S_CSELECT_B32", "SOP2", flag),
+            instruction("S_MOV_B64", "SOP1", {"ssrc0": EXEC, "sdst": _FIRST_EXEC + 2 * place}),
+            instruction("S_MOV_B64", "SOP1", {"ssrc0": _KEPT, "sdst": EXEC}),
+        ]
+    return found
+
+
+#: Operands of an operation's forms: one set, and many.
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.thorough)], ids=["", "more"]
+)
+
+
 @ARCHS
+@SEEDS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(VECTOR)))
-def test_vector_operation(name: str, arch: str) -> None:
+def test_vector_operation(name: str, arch: str, seeds: range) -> None:
     """Prevents: a vector operation whose C code and NumPy code compute different bits."""
-    operation = VECTOR[name]
-    floats = float_kind(operation.outputs)
-    for insn in vector_forms(name, arch):
-        compare(insn, results([insn], name, arch=arch), floats)
+    floats = float_kind(VECTOR[name].outputs)
+    forms = vector_forms(name, arch)
+    for seed in seeds:
+        compare(forms[0], results(in_one_program(forms), f"{name}{seed}", arch=arch), floats)
 
 
 def test_sdwa_and_dpp() -> None:
@@ -353,30 +371,39 @@ def test_sdwa_of_operations_without_c_code(select: int, arch: str) -> None:
 
 
 @ARCHS
+@SEEDS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(SCALAR)))
-def test_scalar_operation(name: str, arch: str) -> None:
+def test_scalar_operation(name: str, arch: str, seeds: range) -> None:
     """Prevents: a scalar operation whose C code and NumPy code compute different bits or SCC."""
     fields = {"ssrc0": 6, "ssrc1": 8, "sdst": 10, "simm16": 0x8003}
     form = "SOPK" if any(kind in ("k", "ku") for kind in SCALAR[name].inputs) else "SOP2"
     form = "SOP1" if len(SCALAR[name].inputs) == 1 and form == "SOP2" else form
     null = [{"ssrc0": NULL}, {"sdst": NULL}] if ISAS[arch].is_rdna else []
-    for changes in ({}, {"ssrc0": 193}, {"ssrc0": 253}, {"ssrc1": 135}, {"sdst": EXEC}, *null):
-        if changes.get("ssrc0") == 253 and SCALAR[name].inputs[0] not in ("u32", "i32"):
-            continue
-        insn = instruction(name, form, fields | changes, literal=0x40490FDB)
-        compare(insn, results([insn, insn], name, arch=arch), "f32")
+    forms = [
+        instruction(name, form, fields | changes, literal=0x40490FDB)
+        for changes in ({}, {"ssrc0": 193}, {"ssrc0": 253}, {"ssrc1": 135}, {"sdst": EXEC}, *null)
+        if changes.get("ssrc0") != 253 or SCALAR[name].inputs[0] in ("u32", "i32")
+    ]
+    for seed in seeds:
+        found = results(in_one_program(forms), f"{name}{seed}", arch=arch)
+        compare(forms[0], found, "f32")
 
 
 @ARCHS
+@SEEDS
 @pytest.mark.parametrize("name", sorted(set(EXPRESSIONS) & set(PACKED)))
-def test_packed_operation(name: str, arch: str) -> None:
+def test_packed_operation(name: str, arch: str, seeds: range) -> None:
     """Prevents: a packed operation that selects other halves in C than in NumPy."""
     kind = PACKED[name].outputs[0]
     fields = {"src0": 258, "src1": 260, "src2": 262, "vdst": 266, "opsel_hi": 3, "opsel_hi2": 1}
     signs = ({"neg": 1, "neg_hi": 2},) if kind[0] == "f" else ()
-    for changes in ({}, {"opsel": 5}, {"opsel_hi": 1, "opsel_hi2": 0}, {"src1": 242}, *signs):
-        insn = instruction(name, "VOP3P", fields | changes)
-        compare(insn, results([insn], name, arch=arch), kind if kind[0] == "f" else "")
+    forms = [
+        instruction(name, "VOP3P", fields | changes)
+        for changes in ({}, {"opsel": 5}, {"opsel_hi": 1, "opsel_hi2": 0}, {"src1": 242}, *signs)
+    ]
+    for seed in seeds:
+        found = results(in_one_program(forms), f"{name}{seed}", arch=arch)
+        compare(forms[0], found, kind if kind[0] == "f" else "")
 
 
 def matrix_names() -> list[str]:

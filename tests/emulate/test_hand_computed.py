@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.emulate.hand_computed import CASES
+from tests.emulate.machines import ENGINES, in_engine
 
 
+@ENGINES
 @pytest.mark.parametrize("name", CASES)
-def test_case(name: str) -> None:
-    """Prevents: an operation that reads, computes or writes wrong values."""
-    CASES[name](name)
+def test_case(name: str, engine: str) -> None:
+    """Prevents: an operation that reads, computes or writes wrong values in one of the engines."""
+    with in_engine(engine):
+        CASES[name](name)

@@ -1,16 +1,19 @@
-"""Every operation of the emulator, compared with the vendor's pseudocode."""
+"""Every operation of the emulator, in both engines, compared with the vendor's pseudocode."""
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from qola.emulate import program
 from qola.emulate.arrays import U32, U64, Array
+from qola.emulate.decode import Instruction
 from qola.emulate.isa import CDNA, RDNA3, RDNA4
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR, Operation
 from qola.emulate.waves import VCC, Waves
@@ -24,10 +27,23 @@ _SOURCES = (0, 2, 4)  # Registers of the operands, of which each may take two
 _RESULT = 8
 LANES = 64
 INSTRUCTION_SETS = (CDNA, RDNA3, RDNA4)
+#: How often each operation runs, with other operands for each lane.
+ROUNDS = pytest.mark.parametrize(
+    "rounds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.thorough)], ids=["", "more"]
+)
 
 
-def seeded(name: str) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(name.encode()))
+def seeded(name: str, number: int) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(f"{name}{number or ''}".encode()))
+
+
+def run_in_both(insn: Instruction, **state: Any) -> list[Waves]:
+    """Run an instruction in the engine that users run, and in NumPy."""
+    found = []
+    for engine in ("C", "NumPy"):
+        with machines.in_engine(engine):
+            found.append(machines.run(insn, **state))
+    return found
 
 
 def type_of(kind: str, operation: Operation) -> str:
@@ -115,10 +131,16 @@ def same(found: int, wanted: Value, kind: str, rough: bool) -> bool:
     return got.bits == want.bits
 
 
+@ROUNDS
 @pytest.mark.parametrize(("name", "tables"), each_tables(vector_names))
-def test_vector_operation(name: str, tables: str) -> None:
+def test_vector_operation(name: str, tables: str, rounds: range) -> None:
     """Prevents: a vector operation that computes other results than the vendor's pseudocode."""
-    operation, rng = VECTOR[name], seeded(name)
+    for number in rounds:
+        _check_vector_operation(name, tables, seeded(name, number))
+
+
+def _check_vector_operation(name: str, tables: str, rng: np.random.Generator) -> None:
+    operation = VECTOR[name]
     kinds = [k for k in operation.inputs if k not in ("mask", "vcc")]
     bits = [machines.random_bits(rng, type_of(k, operation), (1, LANES)) for k in kinds]
     registers = np.zeros((12, 1, LANES), U32)
@@ -149,12 +171,13 @@ def test_vector_operation(name: str, tables: str) -> None:
         scalars[number], scalars[number + 1] = mask & 0xFFFFFFFF, mask >> 32
     literal = next((int(raw[0, 0]) for (n, raw) in values if n == "SIMM32"), None)
     insn = machines.instruction(name, form, fields, literal=literal)
-    w = machines.run(insn, registers=registers, scalars=scalars)
+    ran = run_in_both(insn, registers=registers, scalars=scalars)
     for lane in range(LANES):
         state = {n: u(int(raw[0, lane]), 64) for n, raw in values} | {"D1": u(0, 1)}
         state.setdefault("D0", u(0, 64))
         want = expected(name, tables, lane, state, mask)
-        _compare(w, operation, want, lane, name, [hex(v.bits) for v in state.values()])
+        for w in ran:
+            _compare(w, operation, want, lane, name, [hex(v.bits) for v in state.values()])
 
 
 def _compare(
@@ -176,57 +199,73 @@ def _compare(
         assert same(found, want["D0"], kind, rough), (name, lane, hex(found), want["D0"], state)
 
 
-@pytest.mark.parametrize(
-    ("name", "tables"),
-    each_tables(scalar_names),
-)
-def test_scalar_operation(name: str, tables: str) -> None:
+@ROUNDS
+@pytest.mark.parametrize(("name", "tables"), each_tables(scalar_names))
+def test_scalar_operation(name: str, tables: str, rounds: range) -> None:
     """Prevents: a scalar operation with another result or SCC than the vendor's pseudocode."""
-    operation, rng = SCALAR[name], seeded(name)
-    count = LANES
-    constant = any(k in ("k", "ku") for k in operation.inputs)
-    for number in range(count):
-        scalars = np.zeros(128, U32)
-        state: dict[str, Value] = {"SCC": u(0, 1), "D0": u(0, 64)}
-        fields = {"ssrc0": 0, "ssrc1": 2, "sdst": _RESULT, "simm16": 0}
-        place = 0
-        for kind in operation.inputs:
-            raw = int(machines.random_bits(rng, type_of(kind, operation), (1,))[0])
+    for number in rounds:
+        rng = seeded(name, number)
+        constant = any(kind in ("k", "ku") for kind in SCALAR[name].inputs)
+        # A constant is part of the instruction, other operands differ in each wave.
+        for _ in range(8 if constant else 1):
+            _check_scalar_operation(name, tables, rng, LANES // 8 if constant else LANES)
+
+
+def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator, waves: int) -> None:
+    operation = SCALAR[name]
+    scalars = np.zeros((waves, 128), U32)
+    states: list[dict[str, Value]] = [{"SCC": u(0, 1), "D0": u(0, 64)} for _ in range(waves)]
+    fields = {"ssrc0": 0, "ssrc1": 2, "sdst": _RESULT, "simm16": 0}
+    form, place = "SOP2", 0
+    for kind in operation.inputs:
+        column = machines.random_bits(rng, type_of(kind, operation), (waves,))
+        if kind in ("k", "ku"):
+            form, column[:] = "SOPK", column[0] & U64(0xFFFF)
+            fields["simm16"] = int(column[0])
+        elif kind != "scc":
+            register = _RESULT if kind.startswith("dst") else _SOURCES[place]
+            scalars[:, register] = column.astype(U32)
+            scalars[:, register + 1] = (column >> U64(32)).astype(U32)
+        for raw, state in zip(column.tolist(), states, strict=True):
             if kind == "scc":
                 state["SCC"] = u(raw & 1, 1)
             elif kind.startswith("dst"):
-                scalars[_RESULT], scalars[_RESULT + 1] = raw & 0xFFFFFFFF, raw >> 32
                 state["D0"] = u(raw, 64)
                 state.setdefault("S0", u(raw, 64))
             elif kind in ("k", "ku"):
-                fields["simm16"] = raw & 0xFFFF
                 # The register is the first operand of comparisons, the destination of others.
-                state["S1" if "CMPK" in name else "S0"] = u(raw & 0xFFFF, 64)
+                state["S1" if "CMPK" in name else "S0"] = u(raw, 64)
                 if tables != CDNA.tables:
                     # RDNA's pseudocode calls the constant SIMM16, and the register S0.
-                    state |= {"SIMM16": u(raw & 0xFFFF, 16), "S0": state["D0"]}
+                    state |= {"SIMM16": u(raw, 16), "S0": state["D0"]}
             else:
-                at = _SOURCES[place]
-                scalars[at], scalars[at + 1] = raw & 0xFFFFFFFF, raw >> 32
                 state[f"S{place}"] = u(raw, 64)
-                place += 1
-        insn = machines.instruction(name, "SOPK" if constant else "SOP2", fields)
-        w = machines.run(insn, scalars=scalars, scc=state["SCC"].value)
+        place += kind not in ("scc", "k", "ku") and not kind.startswith("dst")
+    condition = np.array([[bool(state["SCC"].value)] for state in states])
+    insn = machines.instruction(name, form, fields)
+    ran = run_in_both(insn, scalars=scalars, scc=condition, count=waves)
+    for wave, state in enumerate(states):
         want = expected(name, tables, 0, state, 0)
-        for kind in operation.outputs:
+        for kind, w in itertools.product(operation.outputs, ran):
             if kind == "scc":
-                assert bool(w.scc[0, 0]) == want["SCC"].value, (name, number, state)
+                assert bool(w.scc[wave, 0]) == want["SCC"].value, (name, state)
             else:
-                found = int(w.s[0, _RESULT]) | int(w.s[0, _RESULT + 1]) << 32
+                found = int(w.s[wave, _RESULT]) | int(w.s[wave, _RESULT + 1]) << 32
                 assert same(found, want["D0"], kind, False), (name, hex(found), want["D0"], state)
 
 
+@ROUNDS
 @pytest.mark.parametrize(
     ("name", "tables"), each_tables(lambda tables: [n for n in PACKED if understood(n, tables)])
 )
-def test_packed_operation(name: str, tables: str) -> None:
+def test_packed_operation(name: str, tables: str, rounds: range) -> None:
     """Prevents: a packed operation that swaps halves or differs from the vendor's pseudocode."""
-    operation, rng = PACKED[name], seeded(name)
+    for number in rounds:
+        _check_packed_operation(name, tables, seeded(name, number))
+
+
+def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) -> None:
+    operation = PACKED[name]
     kind = operation.inputs[0]
     double = TYPES[kind]().itemsize == 4
     registers = np.zeros((12, 1, LANES), U32)
@@ -240,14 +279,14 @@ def test_packed_operation(name: str, tables: str) -> None:
         sources.append(raw)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT}
     fields |= {"opsel": 0, "opsel_hi": 3, "opsel_hi2": 1}
-    w = machines.run(machines.instruction(name, "VOP3P", fields), registers=registers)
+    ran = run_in_both(machines.instruction(name, "VOP3P", fields), registers=registers)
     for lane in range(LANES):
         state = {f"S{n}": u(int(raw[0, lane]), 64) for n, raw in enumerate(sources)}
         state |= {"D0": u(0, 64), "tmp": u(0, 64), "OPSEL": u(0, 4), "OPSEL_HI": u(7, 4)}
         want = expected(name, tables, lane, state, 0)["D0"].bits
-        found = int(w.v[_RESULT, 0, lane]) | int(w.v[_RESULT + 1, 0, lane]) << 32
         width = 32 if double else 16
-        for at in (0, width):
+        for w, at in itertools.product(ran, (0, width)):
+            found = int(w.v[_RESULT, 0, lane]) | int(w.v[_RESULT + 1, 0, lane]) << 32
             part = u(want >> at, width)
             got = found >> at & (1 << width) - 1
             assert same(got, part, kind, False), (name, lane, hex(found), hex(want))
