@@ -14,7 +14,7 @@ from qola.errors import AiterError, Finding
 from qola.fetch.digest import tree_digest
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import TREES
-from qola.fetch.pins import patch_files, pin_patches
+from qola.fetch.pins import RECORD, patch_files, pin_patches
 from qola.fetch.wheel import read_pin, unpack
 from qola.files import sha256_of, sha256_of_json
 from qola.ruleset import ruleset_root
@@ -46,11 +46,14 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
     if isinstance(source, WheelSource) and not patches:
         return runfile_tree(environ) or pinned_tree(environ)
     record = source_record(source, pin_patches(patches))
+    complete = FETCHED
     if isinstance(source, LocalSource):
+        # A local copy has no digest of a fetch.
+        complete = RECORD
         record["tree"] = tree_digest(source.path)
     tree = cache_directory(environ) / TREES / f"aiter-{sha256_of_json(record)[:16]}"
     return kept_directory(
-        *(tree, tree / FETCHED, "fetch of AITER"), lambda: prepare_tree(source, tree, patches)
+        *(tree, tree / complete, "fetch of AITER"), lambda: prepare_tree(source, tree, patches)
     )
 
 
