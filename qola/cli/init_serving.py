@@ -15,6 +15,7 @@ from qola.cli.init_model import needs_of_model
 from qola.cli.options import place_of
 from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
+from qola.fetch.git import read_head
 from qola.fetch.pins import pinned_id
 from qola.manifest.archs import named_archs, split
 from qola.manifest.constants import AITER
@@ -84,6 +85,10 @@ def serving_text(
     if missing := [entry.report.name for entry in entries if entry.is_missed]:
         found = f"{len(missing)} modules are comments with the reason: {', '.join(missing)}"
         log.warning(found if len(missing) > 1 else f"{missing[0]} is a comment with the reason")
-    own: dict[str, Any] = {"aiter_id": pinned_id(root), "names": names, "needs": needs}
+    head = read_head(root)
+    if head.problem:
+        log.warning(f"aiter_commit is left out, its commit is unknown: {head.problem}")
+    identity = pinned_id(root) or head.commit
+    own: dict[str, Any] = {"aiter_id": identity, "names": names, "needs": needs}
     text = serving_manifest(entries, archs, calls=calls, file=file, schema=schema, **own)
     return TomlText(text, serving_tables(entries, archs, **own))

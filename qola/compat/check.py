@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree
-from qola.errors import AiterError, Finding, QolaError, Severity
-from qola.fetch.git import run_git
+from qola.errors import Finding, QolaError, Severity
+from qola.fetch.git import read_checkout, read_head
 from qola.fetch.patches import try_patches
 from qola.fetch.pins import patch_files, pinned_id, recorded_patches
 from qola.files import lossy_text
@@ -107,7 +107,10 @@ def check_tree(tree: AiterTree, without_ck: bool) -> Check:
     Args:
         without_ck: the tree's sources can do without.
     """
-    commit, ck_named, ck_commit = _commits(tree)
+    head = read_head(tree.root)
+    commit = head.commit or _pinned_commit(tree)
+    ck_named = _named_commit(tree) if head.commit else ""
+    ck = read_head(tree.root / tree.ck_dir) if head.commit else head
     patches = [patch.name for patch in recorded_patches(tree.root)]
     facts = {
         "generation": tree.generation,
@@ -117,44 +120,41 @@ def check_tree(tree: AiterTree, without_ck: bool) -> Check:
         "composable_kernel": {
             "directory": tree.ck_dir,
             "there": tree.has_ck,
-            "commit": ck_commit,
+            "commit": ck.commit,
             "named": ck_named,
         },
     }
     findings = []
+    if head.problem:
+        expected = "a checkout whose commit git can read"
+        findings.append(Finding(str(tree.root), head.problem, expected, "", "warning"))
     if not tree.has_ck:
         rest = "assembly kernels alone" if without_ck else "nothing, as its sources include it"
         found = f"no Composable Kernel; without it can be built: {rest}"
         expected = "the submodule" + (f" at {ck_named}" if ck_named else "")
         severity: Severity = "warning" if without_ck else "error"
         findings.append(Finding(tree.ck_dir, found, expected, INIT, severity))
-    elif ck_commit != ck_named:
-        found = f"commit {ck_commit}" if ck_commit else "a copy of an unknown commit"
+    elif ck.commit != ck_named:
+        found = f"commit {ck.commit}" if ck.commit else ck.problem or "a copy of an unknown commit"
         findings.append(Finding(tree.ck_dir, found, ck_named or "no submodule", INIT, "warning"))
     of = f"of kind {tree.generation}"
     words = ("AITER", tree.version, commit, of, *(f"with {name}" for name in patches))
     return Check("tree", "", " ".join(filter(None, words)), tuple(findings), facts)
 
 
-def _commits(tree: AiterTree) -> tuple[str, str, str]:
-    """Return the commits of the tree, of its Composable Kernel as pinned, and as checked out."""
+def _pinned_commit(tree: AiterTree) -> str:
+    """Return the full commit in a tree's AITER.json, "" if there is none."""
     pinned = pinned_id(tree.root)
-    commit = pinned if re.fullmatch("[0-9a-f]{40}", pinned) else ""
-    if not (tree.root / ".git").exists():
-        return commit, "", ""
+    return pinned if re.fullmatch("[0-9a-f]{40}", pinned) else ""
 
-    def git(folder: Path, *words: str) -> str:
-        try:
-            return run_git(words, folder, lambda said: AiterError(Finding("git", said, "")))
-        except (AiterError, OSError):
-            return ""
 
-    # "160000 commit ID<tab>path" of a submodule.
-    kind, _, named, *_ = (*git(tree.root, "ls-tree", "HEAD", tree.ck_dir).split(), "", "", "")
-    named = named if kind == "160000" else ""
-    own = (tree.root / tree.ck_dir / ".git").exists()
-    there = git(tree.root / tree.ck_dir, "rev-parse", "HEAD") if own else ""
-    return git(tree.root, "rev-parse", "HEAD") or commit, named, there
+def _named_commit(tree: AiterTree) -> str:
+    """Return the commit of Composable Kernel that a checkout pins as a submodule, "" for none."""
+    for line in read_checkout(tree.root, "ls-tree", "HEAD", tree.ck_dir):
+        # "160000 commit ID<tab>path" of a submodule.
+        kind, _, named = line.partition("\t")[0].split()
+        return named if kind == "160000" else ""
+    return ""
 
 
 def check_config(tree: AiterTree) -> Check:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from qola.cache import cache_directory, kept_directory
@@ -176,6 +177,52 @@ def resolve_commit(remote: str, name: str) -> str:
             fix,
         )
     )
+
+
+@dataclass(frozen=True)
+class CheckoutHead:
+    """HEAD of a git checkout, as `read_head` returns it.
+
+    Attributes:
+        commit: full id; "" if the directory is not a checkout, or git cannot read it.
+        tags: the tags of this commit.
+        git_dir: git's own directory of the checkout; its files HEAD and logs/HEAD change with HEAD.
+        problem: git's message if it cannot read HEAD.
+    """
+
+    commit: str = ""
+    tags: tuple[str, ...] = ()
+    git_dir: str = ""
+    problem: str = ""
+
+
+def read_head(directory: Path) -> CheckoutHead:
+    """Read HEAD of a checkout, also of another user's; of no enclosing repository."""
+    if not os.path.lexists(directory / ".git"):
+        return CheckoutHead()
+    try:
+        git_dir, commit = read_checkout(directory, "rev-parse", "--absolute-git-dir", "HEAD")
+        tags = read_checkout(directory, "tag", "--points-at", commit)
+    except AiterError as error:
+        return CheckoutHead(problem=error.findings[0].found)
+    return CheckoutHead(commit, tuple(tags), git_dir)
+
+
+def read_checkout(directory: Path, *args: str) -> list[str]:
+    """Return the lines that git prints about a checkout; AiterError with git's message.
+
+    Only for commands that read. In a container, checkouts often belong to another user, whom git
+    does not trust by default. The names of AITER trees come from qola's user, who trusts them.
+    """
+    trusted = ("-c", "safe.directory=*", "--git-dir=.git")
+
+    def refused(found: str) -> AiterError:
+        return AiterError(Finding(str(directory), found, "a checkout that git can read"))
+
+    try:
+        return run_git([*trusted, *args], directory, refused).splitlines()
+    except OSError as error:
+        raise refused(f"git: {error.strerror}") from None
 
 
 def run_git(

@@ -29,6 +29,9 @@ _WITHOUT_EFFECT = ("verbose", "is_experimental")
 _SUPPORTED = tuple(sorted(OVERRIDE_KEYS - {*REFUSED_KEYS, *_WITHOUT_EFFECT}))
 """Keys that change a module's entry of optCompilerConfig.json, and that a plan supports."""
 
+_COMMIT = re.compile(r"^([0-9a-f]{7,40})$|\+g([0-9a-f]{7,40})(?:\.|$)")
+"""A commit, or a version of setuptools_scm's, which may end in one: 0.1.10.dev3+g1a2b3c4d5."""
+
 LIBRARY = {
     direction: module for module, of in ATTENTION.items() for direction in FAMILIES[of.direction]
 }
@@ -75,12 +78,22 @@ def check_request(
 
 
 def _check_aiter(request: Request) -> Iterator[Finding]:
-    manifest, aiter_id = request.manifest, request.aiter_id or request.tree.version
+    manifest, head, version = request.manifest, request.head, request.tree.version
+    # A checkout's file with the version may be of an earlier commit.
+    aiter_id = request.aiter_id or head.commit or version
     wanted = manifest.aiter_commit
-    if wanted is None or _same_source(wanted, aiter_id):
+    if wanted is None or any(_same_source(wanted, name) for name in (aiter_id, *head.tags)):
         return
     place = manifest.place("qola", "aiter_commit")
-    if not aiter_id:
+    if head.problem and not request.spec.override_aiter_commit:
+        yield Finding(
+            place,
+            f"{quote(wanted)}, but the commit of the AITER checkout is unknown: {head.problem}",
+            "a checkout whose HEAD git can read",
+            "--override-aiter-commit plans without this check, and so does "
+            "override_aiter_commit = True of qola.manifest",
+        )
+    elif not aiter_id:
         expected = "an AITER source whose commit or version is known"
         yield Finding(place, f"{quote(wanted)}, which cannot be checked", expected, "", "warning")
     elif request.spec.override_aiter_commit:
@@ -97,15 +110,10 @@ def _check_aiter(request: Request) -> Iterator[Finding]:
 
 
 def _same_source(wanted: str, aiter_id: str) -> bool:
-    """Compare commits by their common prefix (7 or more digits), other names in full.
-
-    A version of setuptools_scm's may end in the source's commit: 0.1.10.dev3+g1a2b3c4d5.
-    """
-    if commit := re.search(r"\+g([0-9a-f]{7,40})(?:\.|$)", aiter_id):
-        return wanted.removeprefix("v") == aiter_id or _same_source(wanted, commit[1])
-    commits = [re.fullmatch(r"[0-9a-f]{7,40}", text.lower()) for text in (wanted, aiter_id)]
+    """Compare commits by their common prefix (7 or more digits), other names in full."""
+    commits = [_COMMIT.search(text.lower()) for text in (wanted, aiter_id)]
     if all(commits):
-        short, long = sorted((wanted.lower(), aiter_id.lower()), key=len)
+        short, long = sorted((match[1] or match[2] for match in commits if match), key=len)
         return long.startswith(short)
     return wanted.removeprefix("v") == aiter_id.removeprefix("v")
 

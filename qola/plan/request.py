@@ -11,6 +11,7 @@ from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
 from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
+from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
 from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
@@ -31,6 +32,7 @@ class Request:
         native: returns the archs of this machine; only called if they are needed.
         rocm_version: HIP version of the toolchain, None if there is none.
         aiter_id: commit or version of the tree according to its pin, "" for a tree without one.
+        head: HEAD of a git checkout; empty if the tree has a pin, or the manifest names no commit.
         aiter_patches: patches that the tree has.
         patches: patches in the manifest's patches_dir.
         triton: Python files of the manifest's kernels in Triton, by path.
@@ -49,6 +51,7 @@ class Request:
     patches: tuple[PatchPin, ...] = ()
     triton: Mapping[str, str] = field(default_factory=dict)
     answers: AnswerCache = NO_ANSWERS
+    head: CheckoutHead = field(default_factory=CheckoutHead)
 
     def resolve_archs(self) -> tuple[str, ...]:
         """Return the archs to plan for, sorted."""
@@ -66,6 +69,7 @@ def make_request(
     trees: Mapping[str, Path],
     rocm_version: str | None = None,
     answers: AnswerCache = NO_ANSWERS,
+    checkout: Path | None = None,
 ) -> Request:
     """Read the tree, the patches and the Triton files of a request.
 
@@ -74,7 +78,10 @@ def make_request(
         tree: a prepared AITER tree.
         environ: GPU_ARCHS names the archs if neither spec nor manifest does.
         trees: fetched trees of kernels in Triton, by commit.
+        checkout: the user's own tree, if `tree` links to it or is a patched copy of it.
     """
+    aiter_id = pinned_id(tree)
+    reads_head = bool(manifest.aiter_commit) and not aiter_id
     patches: tuple[PatchPin, ...] = ()
     if manifest.patches_dir and not spec.override_aiter_commit:
         place = manifest.place("qola", "patches_dir")
@@ -86,11 +93,12 @@ def make_request(
         spec=spec,
         default_archs=split([environ.get("GPU_ARCHS", "")]),
         rocm_version=rocm_version,
-        aiter_id=pinned_id(tree),
+        aiter_id=aiter_id,
         aiter_patches=recorded_patches(tree),
         patches=patches,
         triton=triton_files(manifest, file, trees),
         answers=answers,
+        head=read_head(checkout or tree) if reads_head else CheckoutHead(),
     )
 
 

@@ -151,12 +151,15 @@ def find(
         if isinstance(found, Found) or not any(name.te_layout for name in named):
             return found
         (source,) = sources
+        head = te_layout.commit_of(chosen.aiter)
+        reason = head.problem
         if public_key or forms != Forms():
             reason = "it is not signed" if text else "it has full libraries, and nothing else"
+        if reason:
             words = f"TransformerEngine's layout is not asked for: {reason}"
             return [*found, Outcome(str(source), words)]
-        commit = te_layout.commit_of(chosen.aiter)
-        more = te_layout.find(source, key.rocm["rocm_version"], commit, cache, offline=offline)
+        rocm = key.rocm["rocm_version"]
+        more = te_layout.find(source, rocm, head.commit, cache, offline=offline)
         return more if isinstance(more, Found) else [*found, *more]
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from qola.checkout.prepare import GitSource
 from qola.checkout.source import AiterSource
-from qola.errors import AiterError, Finding
-from qola.fetch.git import run_git
+from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from qola.prebuilt.record import MAX_ARCHIVE
@@ -22,18 +20,16 @@ LAYOUT = "transformer-engine"
 _CHECKSUM = ".sha256"
 
 
-def commit_of(source: AiterSource) -> str:
-    """Return AITER's full commit, "" if unknown."""
+def commit_of(source: AiterSource) -> CheckoutHead:
+    """Return AITER's full commit, or the reason why it is unknown."""
     if isinstance(source.source, GitSource):
-        return source.source.commit
+        return CheckoutHead(source.source.commit)
     root = source.root
     known = pinned_id(root) if root else ""
-    # Only if it is a checkout itself: an enclosing repository has an unrelated commit.
-    if root and not known and (root / ".git").exists():
-        with suppress(AiterError):
-            args = ["rev-parse", "--verify", "HEAD"]
-            known = run_git(args, root, lambda said: AiterError(Finding(str(root), said, "")))
-    return known if re.fullmatch("[0-9a-f]{40}", known) else ""
+    head = read_head(root) if root and not known else CheckoutHead(known)
+    if re.fullmatch("[0-9a-f]{40}", head.commit):
+        return head
+    return CheckoutHead(problem=head.problem or "no full commit of AITER is known")
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:
@@ -54,9 +50,6 @@ def find(
     Raises:
         PrebuiltError: the archive differs from its checksum.
     """
-    if not commit:
-        words = "TransformerEngine's layout is not asked for: no full commit of AITER is known"
-        return [Outcome(str(source), words)]
     outcomes: list[Outcome] = []
     for name in names(rocm, commit):
         file = f"{name}.tar.gz"

@@ -75,6 +75,7 @@ def plan_request(
         trees=triton_trees(manifest, environ),
         rocm_version=rocm_version,
         answers=tree_answers(tree, environ),
+        checkout=Path(build.aiter.root) if build.aiter.root else None,
     )
 
 

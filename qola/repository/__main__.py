@@ -60,7 +60,10 @@ def write_repository(args: argparse.Namespace) -> None:
         name=args.name,
         trees=trees,
         rocm_version=args.rocm_version or None,
+        checkout=args.checkout,
     )
+    git_dir = request.head.git_dir
+    write("head_files.txt", f"{git_dir}/HEAD\n{git_dir}/logs/HEAD\n" if git_dir else "")
     resolved = resolve(request)
     plan = build_plan(resolved, Folder(output))
     write("plan.json", plan.to_json())
@@ -89,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--manifest", required=True, type=Path, help="the TOML file")
     parser.add_argument("--display", required=True, help="its path as messages name it")
     parser.add_argument("--aiter", required=True, type=Path, help="AITER tree")
+    parser.add_argument("--checkout", type=Path, help="the user's tree to which AITER's links lead")
     parser.add_argument("--aiter-repository", required=True, help="its repository's name")
     parser.add_argument("--rocm-version", default="", help="HIP version of the toolchain")
     parser.add_argument("--gpu-archs", default="", help="archs if nothing else names any")

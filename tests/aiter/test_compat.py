@@ -28,6 +28,7 @@ from qola.compat.run import differences, examine, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
 from qola.plan.generate import GeneratedModule
+from tests.setup.cache_rule import give_away
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 
@@ -212,6 +213,14 @@ def test_composable_kernel_of_unknown_commit(tree: Path) -> None:
     (finding,) = check_tree(read_tree(tree), without_ck=True).findings
     assert "a copy of an unknown commit" in finding.found
     assert (finding.expected, finding.severity) == ("a" * 40, "warning")
+    for path in (tree, tree / ".git"):
+        give_away(path)
+    check = check_tree(read_tree(tree), without_ck=True)
+    assert check.findings == (finding,)
+    assert check.facts["commit"] == git(tree, "--git-dir=.git", "rev-parse", "HEAD")
+    (tree / ".git/HEAD").unlink()
+    (finding,) = check_tree(read_tree(tree), without_ck=True).findings
+    assert "not a git repository" in finding.found
 
 
 @pytest.mark.parametrize("kind", ["empty", "file", "nothing"])

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qola.checkout.request import AiterOptions
 from qola.cli import command_line as cli
-from qola.errors import AiterError
+from qola.errors import AiterError, Finding
+from qola.plan import checks
 from qola.plan.request import Request
 from qola.plan.spec import BuildRequest
 from qola.query import planned
 from tests.aiter.trees import FILES, PATCH
+from tests.setup.cache_rule import give_away
 from tests.support.folders import git, write
 
 MANIFEST = """\
@@ -93,6 +99,8 @@ def test_patches_are_applied_to_a_copy(
         request = make_request(file, options, environ)
         assert (request.tree.root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
         assert [pin.name for pin in request.aiter_patches] == ["0001.patch"]
+    again = make_request(file, AiterOptions(root=user_tree), environ)
+    assert again.tree.root == request.tree.root, "the second plan makes its own copy, or fails"
     assert (user_tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     (user_tree / "csrc/include/mha_bwd.h").write_text("// new\n")
     request = make_request(file, AiterOptions(root=user_tree), environ)
@@ -130,6 +138,98 @@ def test_override_aiter_commit_uses_the_pinned_aiter(
     file = write_manifest(tmp_path, "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6")
     request = make_request(file, AiterOptions(override=True), environ)
     assert (request.tree.root, request.spec.override_aiter_commit) == (pinned, True)
+
+
+def edit_checkout(checkout: Path) -> Path:
+    """Make another commit, on top of the one that has the tag v1."""
+    write(checkout, {"csrc/include/mha_fwd.h": "// later\n"})
+    git(checkout, "commit", "-qam", "two")
+    return checkout
+
+
+def link_worktree(checkout: Path) -> Path:
+    """Return a second worktree, whose .git is a file."""
+    git(checkout, "worktree", "add", "-q", str(checkout.parent / "second"))
+    return checkout.parent / "second"
+
+
+def give_all_away(checkout: Path) -> Path:
+    """Give a checkout to another user, like a directory that a container mounts."""
+    for path in (checkout, checkout / ".git", checkout / ".git/HEAD"):
+        give_away(path)
+    return checkout
+
+
+@pytest.mark.parametrize("prepare", [Path, link_worktree, give_all_away])
+@pytest.mark.parametrize("patched", [False, True])
+def test_head_of_a_checkout_is_compared(
+    prepare: Callable[[Path], Path],
+    patched: bool,
+    remote: tuple[str, str],
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents: a checkout of another commit than aiter_commit is planned with a warning."""
+    for scope in ("GLOBAL", "SYSTEM"):
+        monkeypatch.setenv(f"GIT_CONFIG_{scope}", os.devnull)
+    options = AiterOptions(root=prepare(Path(remote[0])))
+    write(tmp_path / "patches", {"0001.patch": PATCH})
+
+    def check(commit: str, *, override: bool = False) -> list[Finding]:
+        file = write_manifest(tmp_path, commit, 'patches_dir = "patches"\n' if patched else "")
+        request = make_request(file, replace(options, override=override), environ)
+        return list(checks._check_aiter(request))
+
+    commit = remote[1]
+    for name in (commit, commit[:9], "v1", "1", f"0.1.10.dev3+g{commit[:9]}"):
+        assert check(name) == []
+    for name in ("0" * 40, "v2", "0.1.10", f"0.1.10.dev3+g{'0' * 9}"):
+        (finding,) = check(name)
+        assert (finding.severity, finding.place[-14:]) == ("error", "].aiter_commit")
+        assert f'"{name}", while the AITER source is {commit}' in finding.found
+        (finding,) = check(name, override=True)
+        assert finding.severity == "warning"
+
+
+def test_a_later_commit_is_not_the_tag(
+    remote: tuple[str, str], environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Prevents: the version that an earlier commit wrote into a checkout counts as its commit."""
+    root = edit_checkout(write(Path(remote[0]), {"aiter/_version.py": '__version__ = "1"\n'}))
+    for name in ("v1", "1", remote[1]):
+        request = make_request(write_manifest(tmp_path, name), AiterOptions(root=root), environ)
+        (finding,) = checks._check_aiter(request)
+        assert finding.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("gitdir: /no/such/worktree", "not a git repository: '?/no/such/worktree"),
+        ("text", "invalid gitfile format"),
+        (None, "not a git repository: '?.git"),
+    ],
+)
+def test_head_that_git_cannot_read(
+    content: str | None, reason: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Prevents: a check that cannot be made passes, without git's reason.
+
+    An enclosing repository has an unrelated commit.
+    """
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-qm", "one", "--allow-empty")
+    root = write(tmp_path / "own", FILES)
+    write(root, {".git": content}) if content else (root / ".git").mkdir()
+    file = write_manifest(tmp_path, git(tmp_path, "rev-parse", "HEAD"))
+    (finding,) = checks._check_aiter(make_request(file, AiterOptions(root=root), environ))
+    assert finding.severity == "error"
+    assert re.search(reason, finding.found)
+    assert "--override-aiter-commit" in finding.fix
+    request = make_request(file, AiterOptions(root=root, override=True), environ)
+    (finding,) = checks._check_aiter(request)
+    assert finding.severity == "warning"
 
 
 MANIFEST_FOR_THE_WHEEL = """\

@@ -26,6 +26,7 @@ from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
 from tests.servers.http_files import Fault, Files
+from tests.setup.cache_rule import give_away
 from tests.support.folders import git, read, write
 
 COMMIT = "--aiter-commit=" + "c" * 40
@@ -477,7 +478,11 @@ def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
         git(tree, *command)
     te_server(user, f"rocm-7_aiter-{git(tree, 'rev-parse', 'HEAD')}", LIBRARY_FILE)
+    for path in (tree, tree / ".git"):
+        give_away(path)
     user.fetch(f"--aiter-root={tree}")
+    (tree / ".git/HEAD").write_text("ref: refs/heads/none\n")
+    assert "not asked for: git -c safe.directory" in user.fetch(f"--aiter-root={tree}", code=9)
     # A directory inside of another git repository is not a checkout of AITER.
     (tree / ".git").rename(user.directory / ".git")
     user.fetch(f"--aiter-root={tree}", code=9)

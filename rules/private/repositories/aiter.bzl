@@ -178,9 +178,21 @@ def _watch_touched(rctx, root, touched):
             path = path.get_child(part)
         rctx.watch(path)
 
+def local_root(rctx, path):
+    """Returns the directory of a local source: absolute, or relative to the root module.
+
+    Args:
+      rctx: the repository context.
+      path: the attribute path of aiter_local.
+
+    Returns:
+      Its path.
+    """
+    return rctx.path(path) if path.startswith("/") else rctx.workspace_root.get_child(path)
+
 def _aiter_local_impl(rctx):
     patches = prepare_patches(rctx)
-    root = rctx.workspace_root.get_child(rctx.attr.path) if not rctx.attr.path.startswith("/") else rctx.path(rctx.attr.path)
+    root = local_root(rctx, rctx.attr.path)
     if not root.is_dir:
         fail(finding(
             "AiterError: no AITER tree",

@@ -1,6 +1,6 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
-load(":aiter.bzl", "watch_patches")
+load(":aiter.bzl", "local_root", "watch_patches")
 load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
 # Of the rules for a manifest.
@@ -41,7 +41,10 @@ def _manifest_repository_impl(rctx):
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.aiter))
     source = json.decode(rctx.read(rctx.attr.aiter))
-    error = run_qola(rctx, "qola.repository", {
+    local = {}
+    if source["kind"] == "local":
+        local["checkout"] = local_root(rctx, source["path"])
+    error = run_qola(rctx, "qola.repository", local | {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,
         "display": rctx.attr.display,
@@ -64,6 +67,11 @@ def _manifest_repository_impl(rctx):
         rctx.getenv(name)
 
     watch_triton_files(rctx, manifest)
+
+    # Of a checkout whose commit was compared with the manifest's.
+    head_files = rctx.path("head_files.txt")
+    for path in rctx.read(head_files).splitlines() if head_files.exists else []:
+        rctx.watch(path)
 
     # The patches that were compared with the tree's.
     patches_dir = rctx.path("patches_dir.txt")
