@@ -14,10 +14,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.build.events import ANSI, EventReader, fails
+from qola.build.events import ANSI, EventReader, fails, find_refusal
 from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
 from qola.progress import Pace, flush_progress, log
+from qola.version import docs_url
 
 #: Bazel's exit codes for faults of the machine: environment, bazelw's set-up, server.
 _MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
@@ -198,6 +199,8 @@ def build(
     if output:
         for message in reader.messages():
             log.warning(message)
+        if refusal := reader.refusal():
+            log.warning(f"the remote cache refuses access: {refusal}\n{_REFUSED_FIX}")
     if reader.exit_code is None or process.returncode in _MACHINE_EXIT_CODES:
         raise ToolchainError(
             no_build(" ".join(bazel), process.returncode, output.text() if output else ""),
@@ -240,17 +243,25 @@ _BAZELW_ERROR = re.compile(
 )
 
 
+_REFUSED_FIX = (
+    "--bazel-arg=--remote_header=Authorization=... or a credential helper authenticates "
+    f"({docs_url('guide/remote-cache.md')}); --bazel-arg=--remote_upload_local_results=false only "
+    "reads; a bucket of S3 answers 403 for a missing file unless the reader has s3:ListBucket"
+)
+
+
 def no_build(bazel: str, code: int, output: str) -> Finding:
     """Return why Bazel built nothing, from its output or bazelw's."""
     of_bazelw = _BAZELW_ERROR.search(output)
     # The message of a rule is more specific than the lines around it.
     output = of_bazelw["found"] if of_bazelw else "\n".join(fails(output)) or output
+    fix = _REFUSED_FIX if find_refusal(output) else "qola doctor shows what is missing"
     found = output.strip().splitlines()[-15:]
     return Finding(
         bazel,
         "\n".join([f"exit code {code}, before anything was built", *found]),
         "a Bazel that can work on this machine",
-        of_bazelw["fix"].strip() if of_bazelw else "qola doctor shows what is missing",
+        of_bazelw["fix"].strip() if of_bazelw else fix,
     )
 
 

@@ -19,6 +19,13 @@ _PRINTED = re.compile(r"^qola: (?!\w+Error: )(.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
 _PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
+_REFUSED = re.compile(
+    r"^(?:WARNING: (?:Reading from |Writing to )?Remote Cache:"
+    r"|ERROR: Failed to query remote execution capabilities:)"
+    r".*(?:\b40[13] |UNAUTHENTICATED|PERMISSION_DENIED).*$",
+    re.MULTILINE,
+)
+"""A refusal of a remote cache or of remote workers, by HTTP or gRPC."""
 _CLASS = re.compile(r"^(?:[\w.$]+Exception: )+")
 """Prefix of the reason why Bazel did not fetch a repository."""
 _LAST = 20
@@ -145,6 +152,10 @@ class EventReader:
         """Return the distinct first lines of Bazel's own errors."""
         return _texts(_ERROR, self._output())
 
+    def refusal(self) -> str:
+        """Return the first answer of a remote cache that refuses access, "" for none."""
+        return find_refusal(self._output())
+
     def last_progress(self) -> str:
         """Return Bazel's last line of progress, "" for none."""
         found = _PROGRESS.findall(self._output(_LAST))
@@ -215,6 +226,12 @@ class EventReader:
 def fails(output: str) -> tuple[str, ...]:
     """Return the distinct messages of Starlark's fail in Bazel's printed output."""
     return _texts(_FAIL, ANSI.sub("", output))
+
+
+def find_refusal(output: str) -> str:
+    """Return the first line of Bazel's output in which a remote cache refuses access."""
+    found = _REFUSED.search(ANSI.sub("", output))
+    return found[0].strip() if found else ""
 
 
 def _cause(identity: Event) -> str:

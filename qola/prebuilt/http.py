@@ -51,6 +51,22 @@ SLOWEST = 1000
 """Bytes of content per second that extend a deadline; slower transfers are aborted."""
 
 
+_TOKEN_HINT = {
+    True: "QOLA_PREBUILT_TOKEN=<a valid token, with the right to read, or to publish>",
+    False: "QOLA_PREBUILT_TOKEN=<token> is sent as a bearer token",
+}
+_WITHHELD_HINT = (
+    "QOLA_PREBUILT_TOKEN is only sent over https, to sources of --prebuilt, QOLA_PREBUILT_URL and "
+    "--to: name this source there"
+)
+_LIST_HINT = (
+    "S3 answers 403 for a missing file, too, unless the reader has s3:ListBucket of the bucket: "
+    "grant it"
+)
+_PROXY_HINT = "https_proxy=http://USER:PASSWORD@HOST:PORT"
+"""Corrections for answers of missing rights."""
+
+
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the proxy of each scheme, and under `no` the hosts that need none."""
     # Lower case wins. HTTP_PROXY may be a header of a request to a CGI program, so curl ignores it.
@@ -175,7 +191,7 @@ class HttpSource(Source):
         """Fetch a file."""
         response = self._ask("GET", name, file, limit)
         if response.status not in (200, 404, 410):
-            raise UnreachableError(_words(response))
+            raise self._refused(response, "")
         return response.status == 200
 
     def write(self, name: str, source: Path | bytes) -> None:
@@ -183,7 +199,23 @@ class HttpSource(Source):
         with opened(source) as file:
             response = self._ask("PUT", name, file)
         if response.status >= 300:
-            raise UnreachableError(f"PUT answers {_words(response)}")
+            raise self._refused(response, "PUT answers ")
+
+    def _refused(self, response: urllib3.BaseHTTPResponse, prefix: str) -> UnreachableError:
+        """Return the error for a status; for missing rights with the token's part in it."""
+        words = f"{prefix}{_words(response)}"
+        if response.status == 407:
+            return UnreachableError(f"{words}: the proxy wants a password", _PROXY_HINT)
+        if response.status not in (401, 403):
+            return UnreachableError(words)
+        sent = "Authorization" in self._headers
+        hint = _TOKEN_HINT[sent] if not self._transport.token or sent else _WITHHELD_HINT
+        if response.status == 403 and not prefix:
+            hint += f"; {_LIST_HINT}"
+        token = "does not accept the token" if sent else "wants a token, and none was sent"
+        if response.status == 403:
+            token = "refuses access with this token" if sent else "refuses access without a token"
+        return UnreachableError(f"{words}: the server {token}", hint)
 
     def _ask(
         self, method: str, name: str, file: BinaryIO, limit: int = 0

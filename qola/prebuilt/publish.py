@@ -151,7 +151,8 @@ def _not_published(target: Source, error: UnreachableError) -> NoAnswerError:
             str(target),
             str(error),
             "a directory, or an HTTP server that takes PUT",
-            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token "
+            error.hint
+            or "QOLA_PREBUILT_TOKEN is sent over https as a bearer token "
             f"({docs_url('guide/prebuilt.md')})",
         ),
         _NOT_PUBLISHED,

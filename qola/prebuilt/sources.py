@@ -17,7 +17,11 @@ from qola.files import whole, writing
 
 
 class UnreachableError(Exception):
-    """A source does not answer with a file; the text has the reason."""
+    """A source does not answer with a file; the text has the reason, `hint` a correction or ""."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(text)
 
 
 class NoDirectoryError(UnreachableError):

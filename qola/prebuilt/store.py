@@ -36,11 +36,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a source gave no bundle. If it did not answer, it may still have one."""
+    """Why a source gave no bundle, and a correction. Without an answer, it may still have one."""
 
     source: str
     words: str
     answered: bool = True
+    hint: str = ""
+
+
+def no_answer(source: Source, error: UnreachableError) -> Outcome:
+    """Log and return the outcome of a source that does not answer."""
+    if error.hint:
+        log.warning(f"{source}: {error}; {error.hint}")
+    else:
+        log.info(f"{source}: {error}")
+    return Outcome(str(source), str(error), answered=False, hint=error.hint)
 
 
 def find(
@@ -89,8 +99,7 @@ def find(
                 return Found(archive, taken.archive.unpacked_size, str(source))
             outcomes.append(Outcome(str(source), taken))
         except UnreachableError as error:
-            log.info(f"{source}: {error}")
-            outcomes.append(Outcome(str(source), str(error), answered=False))
+            outcomes.append(no_answer(source, error))
     if offline and unusable:
         raise unusable
     return outcomes
@@ -99,13 +108,15 @@ def find(
 def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
     """Return the error for a key that no answering source has."""
     asked = "\n".join(f"{o.source}: {o.words}" for o in outcomes)
+    hints = dict.fromkeys(o.hint for o in outcomes if o.hint)
+    build = "qola build builds it, qola publish puts it there; --prebuilt URL names a source"
     kind = NoPrebuiltError if all(o.answered for o in outcomes) else NoAnswerError
     return kind(
         Finding(
             key,
             asked or "no source to ask",
             "a prebuilt bundle of just these inputs (qola fetch --explain)",
-            "qola build builds it, qola publish puts it there; --prebuilt URL names a source",
+            "\n".join([*hints, build]),
         )
     )
 

@@ -13,7 +13,7 @@ from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from qola.prebuilt.record import MAX_ARCHIVE
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
-from qola.prebuilt.store import MAX_SMALL, Found, Outcome, arrive, check_digest
+from qola.prebuilt.store import MAX_SMALL, Found, Outcome, arrive, check_digest, no_answer
 from qola.progress import log
 
 LAYOUT = "transformer-engine"
@@ -59,8 +59,7 @@ def find(
             else:
                 found = _download(source, file, cache)
         except UnreachableError as error:
-            log.info(f"{source}: {error}")
-            return [*outcomes, Outcome(str(source), str(error), answered=False)]
+            return [*outcomes, no_answer(source, error)]
         if isinstance(found, Found):
             log.warning(
                 f"warning: {found.source} is TransformerEngine's own prebuilt: its name does not "

@@ -127,6 +127,43 @@ def test_quiet_shows_warnings(tmp_path: Path) -> None:
     assert stream.getvalue() == "qola: a.toml is planned with 1 warning\n"
 
 
+_REFUSED = """\
+events = open(name, "w")
+for n in range(3):
+    said = "\\x1b[35mWARNING: \\x1b[0mRemote Cache: PUT failed with {answer}\\n<html>\\n"
+    event(id={"progress": {}}, progress={"stderr": said})
+event(id={"buildFinished": {}}, finished={"exitCode": {}})
+"""
+_NOT_STARTED = """\
+say("ERROR: Failed to query remote execution capabilities: UNAUTHENTICATED: HTTP status code 401")
+sys.exit(34)
+"""
+
+
+@pytest.mark.parametrize("answer", ["401 Unauthorized", "403 Forbidden"])
+def test_refusal_of_a_remote_cache_is_shown(answer: str, tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: a build that compiles everything, without a word on the cache's wrong password."""
+    run(tmp_path, _REFUSED.replace("{answer}", answer))
+    (line,) = [line for line in logged if "refuses access" in line]
+    assert answer in line
+    assert "--bazel-arg=--remote_header=" in line
+    assert "s3:ListBucket" in line
+
+
+def test_refusal_that_ends_the_build(tmp_path: Path) -> None:
+    """Prevents: "qola doctor shows what is missing" for a wrong password of remote workers."""
+    with pytest.raises(ToolchainError, match="UNAUTHENTICATED") as caught:
+        run(tmp_path, _NOT_STARTED)
+    assert caught.value.findings[0].fix.startswith("--bazel-arg=--remote_header=")
+
+
+def test_other_errors_are_not_refusals(tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: the hint for a refusal after another error that contains such a number."""
+    text = _REFUSED.replace("{answer}", "500 Internal Server Error").replace("<html>", "x:403 : y")
+    run(tmp_path, text)
+    assert not [line for line in logged if "refuses" in line]
+
+
 def test_bazelw_error_is_shown(tmp_path: Path) -> None:
     """Prevents: "see above" without any output above, or a second fix besides bazelw's."""
     with pytest.raises(ToolchainError) as caught:

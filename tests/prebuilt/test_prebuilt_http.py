@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import random
+import re
 import socket
 import ssl
 import threading
@@ -96,6 +97,33 @@ def test_permanent_fault(server: Files, status: int, expected: str, requests: in
     with pytest.raises(UnreachableError, match=expected):
         source(server.url, retry=urllib3.Retry(2)).read("file", LIMIT)
     assert len(server.requests) == requests
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "words", "hint"),
+    [
+        (401, "", "wants a token, and none was sent", "^QOLA_PREBUILT_TOKEN=<token> is sent"),
+        (401, "old", "does not accept the token", "^QOLA_PREBUILT_TOKEN=<a valid token"),
+        (403, "", "refuses access without a token", r"^QOLA_PREBUILT_TOKEN=.*s3:ListBucket"),
+        (403, "old", "refuses access with this token", r"^QOLA_PREBUILT_TOKEN=.*s3:ListBucket"),
+        (407, "", "the proxy wants a password", "^https_proxy=http://USER:PASSWORD@"),
+        (418, "", "^418 ", "^$"),
+    ],
+)
+def test_missing_rights(server: Files, status: int, token: str, words: str, hint: str) -> None:
+    """Prevents: "403 Forbidden" without the token or the right that is missing."""
+    server.faults["/file"] = Fault(status=status, times=2)
+    with pytest.raises(UnreachableError, match=words) as caught:
+        source(server.url, token=token).read("file", LIMIT)
+    assert re.search(hint, caught.value.hint)
+    with pytest.raises(UnreachableError, match="PUT answers") as caught:
+        source(server.url, token=token).write("file", b"")
+    assert "ListBucket" not in caught.value.hint
+    if token:
+        server.faults["/file"] = Fault(status=status, times=1)
+        with pytest.raises(UnreachableError, match=str(status)) as caught:
+            HttpSource(server.url, Transport(token), "a manifest names it").read("file", LIMIT)
+        assert "is only sent over https, to sources of --prebuilt" in caught.value.hint
 
 
 def test_pauses_between_attempts(server: Files) -> None:
