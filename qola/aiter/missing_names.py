@@ -45,6 +45,11 @@ _NAMED = re.compile(
     r"[A-Za-z_][\w:]*(?:<[^;{}()]*>)?(?:\s+|\s*[*&]+\s*)(\w+_enum)\s*[=;({,)\[]"
 )
 _WORD = re.compile(r"\w+")
+_MACRO = re.compile(r"\s*#\s*define\s+(\w+)(?![\w(])\s*(.*)")
+_OF_ARCH = re.compile(r"__gfx\w+__")
+
+ARCH_HEADER = "ck_tile/core/config.hpp"
+"""Composable Kernel's header that defines macros by arch."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,46 @@ class _Search:
             dirs = [folder, *self._dirs] if folder else self._dirs
             self._found[name, folder] = find(self._root, name, dirs)
         return self._found[name, folder]
+
+
+def missing_macros(
+    tree: AiterTree, files: Iterable[str], archs: Iterable[str], arch: str
+) -> tuple[MissingName, ...]:
+    """Return the macros that headers use for an arch, and that CK defines only for other archs.
+
+    Args:
+        files: the headers of kernels, relative to the tree.
+        archs: archs that CK may know.
+    """
+    headers = [tree.text(file) for file in files if file.endswith(f"/{ARCH_HEADER}")]
+    if not headers:
+        return ()
+    defined = {name: _arch_macros(headers, name) for name in {*archs, arch}}
+    every = {macro for macros in defined.values() for macro in macros}
+    # Macros of archs themselves are undefined for other archs.
+    known: Macros = {**dict.fromkeys(filter(_OF_ARCH.fullmatch, every)), **defined[arch]}
+    wanted = {name for name in every - {*known} if not _OF_ARCH.fullmatch(name)}
+    found: dict[str, str] = {}
+    for file in files if wanted else ():
+        text = tree.text(file)
+        if wanted.isdisjoint(_WORD.findall(text)):
+            continue
+        for line in lines(text, known):
+            if line.counts and not line.text.lstrip().startswith("#"):
+                for name in sorted(wanted.intersection(_WORD.findall(line.text))):
+                    found.setdefault(name, f"{file}:{line.number}")
+    return tuple(MissingName(place, name) for name, place in sorted(found.items()))
+
+
+def _arch_macros(headers: Iterable[str], arch: str) -> dict[str, str | None]:
+    """Return the macros that headers define in device code for an arch."""
+    device = ("__HIPCC__", "__HIP_DEVICE_COMPILE__", f"__{arch}__")
+    macros: dict[str, str | None] = {"__cplusplus": "202002L", **dict.fromkeys(device, "1")}
+    for text in headers:
+        for line in lines(text, macros, complete=True):
+            if line.counts and (match := _MACRO.match(line.text)):
+                macros[match[1]] = match[2].strip()
+    return macros
 
 
 def elsewhere(name: str) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from qola.aiter.attention import ATTENTION, is_attention
+from qola.aiter.missing_names import ARCH_HEADER, missing_macros
 from qola.aiter.proven_faults import KernelFacts, find_proven_faults
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
 from qola.errors import Finding, PlanError, QolaError
 from qola.folder import Folder
+from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
 from qola.plan.functions import plan_functions
@@ -25,6 +27,10 @@ from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
 from qola.processes import thread_pool
 from qola.progress import log
+from qola.version import docs_url
+
+_CK_ARCHS = (*TESTED_ARCHS, *PARTLY_TESTED_ARCHS)
+"""Archs that Composable Kernel may know: one of each family."""
 
 
 def plan(request: Request) -> Plan:
@@ -115,6 +121,8 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         elif module.torch or is_attention(module.config.name):
             made.add_torch(module)
     check_agreement(made.entries)
+    if unknown := list(_unknown_to_ck(resolved, made)):
+        raise PlanError(unknown)
     findings += _proven_faults(resolved, made)
     python_modules = tuple(
         plan_python_module(resolved, module, output) for module in others if not module.torch
@@ -151,6 +159,30 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         licenses=licenses(tree),
         aiter_python=aiter_python,
     )
+
+
+def _unknown_to_ck(resolved: ResolvedRequest, made: Assembly) -> Iterator[Finding]:
+    """Find archs of planned kernels for which Composable Kernel's headers cannot be compiled."""
+    request = resolved.request
+    compiled = {
+        (arch, kernel.headers)
+        for kernel in made.kernels
+        if not kernel.role.startswith("asm_")
+        for arch in kernel.archs
+    }
+    for arch in sorted({arch for arch, _ in compiled}):
+        names = {name for planned, name in compiled if planned == arch}
+        files = sorted({file for name in names for file in made.header_sets[name].files})
+        for missing in missing_macros(request.tree, files, _CK_ARCHS, arch)[:1]:
+            others = [name for name in resolved.archs if name != arch]
+            yield Finding(
+                request.manifest.place("build", "architectures"),
+                f"{arch}: {missing.place} uses {missing.name}, which {ARCH_HEADER} of this "
+                "Composable Kernel does not define for it",
+                "archs for which the kernels of this AITER can be compiled",
+                f"--arch {','.join(others or TESTED_ARCHS)}, or an AITER with a later Composable "
+                f"Kernel; {docs_url('guide/assembly-only.md')} builds without it",
+            )
 
 
 def _proven_faults(resolved: ResolvedRequest, made: Assembly) -> list[Finding]:

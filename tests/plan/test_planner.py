@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from qola.aiter.includes import include_dirs
+from qola.aiter.missing_names import missing_macros
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig, read_tree
 from qola.answers import AnswerCache
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
@@ -488,3 +489,21 @@ def test_supported_archs_depend_on_the_tree(plan: PlanFunction) -> None:
     with pytest.raises(QolaError) as caught:
         plan(HEAD.replace("gfx950", "gfx1100") + VARIANT)
     assert "gfx1100" in str(caught.value)
+
+
+def test_archs_that_ck_does_not_know_are_refused(plan: PlanFunction, tree: AiterTree) -> None:
+    """Prevents: a plan for gfx1250 whose first compile fails in a header of Composable Kernel."""
+    with pytest.raises(PlanError) as caught:
+        plan(HEAD.replace('"gfx950"', '"gfx1250", "gfx950"') + VARIANT)
+    (finding,) = caught.value.findings
+    assert finding.place == "m.toml:3 [build].architectures"
+    assert "gfx1250: aiter_meta/3rdparty/composable_kernel/include/ck_tile/core/" in finding.found
+    assert "CK_TILE_BUFFER_RESOURCE_3RD_DWORD" in finding.found
+    assert finding.fix.startswith("--arch gfx950, or an AITER")
+    headers = (tree.root / tree.ck_dir / "include/ck_tile/core").rglob("*.hpp")
+    files = sorted(path.relative_to(tree.root).as_posix() for path in headers)
+    for arch in ("gfx908", "gfx942", "gfx1031", "gfx1151", "gfx1200"):
+        assert missing_macros(tree, files, ["gfx942", "gfx1201"], arch) == ()
+    # Archs of the families that this header does not list.
+    for arch in ("gfx1010", "gfx1153", "gfx1300"):
+        assert missing_macros(tree, files, ["gfx942", "gfx1201"], arch)

@@ -242,9 +242,7 @@ def test_published_to_a_server(user: User) -> None:
     assert puts == [f"/team/{name}" for name in names]
     user.fetch(f"{server.url}/team", SIGNED)
     server.faults[f"/team/{user.archive}"] = Fault(status=403, times=1)
-    with pytest.raises(
-        QolaError, match=r"PUT answers 403(?s:.*)fix +QOLA_PREBUILT_TOKEN=<a"
-    ):
+    with pytest.raises(QolaError, match=r"PUT answers 403(?s:.*)fix +QOLA_PREBUILT_TOKEN=<a"):
         publish(user.key, archive, packed_archive, target, secret, overwrite=True)
 
 
