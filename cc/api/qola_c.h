@@ -44,7 +44,7 @@ enum qola_status
     QOLA_NO_ARCH     = -2, /* the library has no code for the current device */
     QOLA_FAILED      = -3, /* a HIP call failed, or the arguments were refused; see standard error */
     QOLA_UNAVAILABLE = -4, /* lazy or split library: the kernel is unavailable; see standard error */
-    QOLA_UNSUPPORTED = -5, /* a field is set that this library's AITER does not support */
+    QOLA_UNSUPPORTED = -5, /* a field is set that this library's AITER does not support, or a stride is too large */
     QOLA_INVALID     = -6  /* a field is missing or contradicts another one */
 };
 

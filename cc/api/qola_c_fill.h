@@ -147,7 +147,7 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     // The dispatches of split-KV and paged prefill have no assembly kernels.
     bool assembly = fields.take(&A::kernels) == QOLA_KERNELS_ANY;
     // These read no lengths without padding; sums of them in group mode, those of the wheels never.
-    assembly = assembly && given.seqlens_q == nullptr && given.seqlens_k == nullptr;
+    assembly = assembly && given.seqlens_q == nullptr && given.seqlens_k == nullptr && assembly_reaches(given);
     if(!requires { args.use_asm_v3; } || !given.group)
         assembly = assembly && given.cu_seqlens_q == nullptr && given.cu_seqlens_k == nullptr;
     more.use_ext_asm = {assembly};
@@ -279,6 +279,13 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
 
     if constexpr(splits)
         at_least_1(fields.take(&A::num_splits), "num_splits");
+    // The forward does not need the longest sequence of K.
+    std::int64_t rows_k = given.group && given.max_seqlen_k > 0 ? given.max_seqlen_k : given.seqlen_k;
+    if constexpr(requires { args.kv_indptr; })
+        rows_k = given.num_pages * std::max<std::int64_t>(given.page_size, 1);
+    else if(given.block_table != nullptr)
+        rows_k = given.page_size;
+    check_strides(given, backward, rows_k);
     fields.check_left(Entry::name);
     scratch<Entry>(args, given, assembly, workspace);
 }

@@ -6,6 +6,7 @@
 #include "qola_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -225,6 +226,82 @@ inline void at_least_1(std::int64_t value, const char* name)
 {
     if(value < 1)
         invalid(std::string(name) + ": " + std::to_string(value) + ", expected 1 or more");
+}
+
+/// Bytes that the offsets of a kernel reach: they have 32 bits. Composable Kernel adds half of them to the offsets of
+/// stores that must not happen, so that they are beyond the tensor. Its offsets in elements are signed.
+inline constexpr double REACH = 4294967296.;
+inline constexpr double REACH_OF_STORES = REACH / 2;
+
+/// Rows by which the last tile exceeds a sequence, at most.
+inline constexpr double TILE_ROWS = 256;
+
+/// Returns the bytes of an element of Q, K and V, or of O.
+inline int bytes_of(int dtype, bool output)
+{
+    switch(dtype)
+    {
+    case QOLA_FP32: return 4;
+    case QOLA_FP16:
+    case QOLA_BF16: return 2;
+    case QOLA_FP8_FP16:
+    case QOLA_FP8_BF16: return output ? 2 : 1;
+    case QOLA_FP8_FP32: return output ? 4 : 1;
+    default: return 1;
+    }
+}
+
+/// Refuses a stride with which the rows of one sequence, or of the pages, exceed the offsets of kernels.
+inline void check_rows(const qola_tensor& tensor, const char* name, std::int64_t rows, int bytes, bool written)
+{
+    const double most = written || bytes == 1 ? REACH_OF_STORES : REACH;
+    if((static_cast<double>(rows) + TILE_ROWS) * static_cast<double>(tensor.stride_row) * bytes > most)
+        throw Refused(QOLA_UNSUPPORTED,
+                      std::string(name) + ".stride_row: " + std::to_string(tensor.stride_row) + ", with " +
+                          std::to_string(rows) + " rows of " + std::to_string(bytes) +
+                          " bytes an element: a kernel reaches " + std::to_string(std::llround(most)) + " bytes");
+}
+
+/// Refuses strides of Q, K, V, O, their gradients and the matrices of scores beyond the offsets of kernels.
+///
+/// `rows_k` is the number of rows of K and V that a kernel addresses from one base.
+inline void check_strides(const qola_mha_args& args, bool backward, std::int64_t rows_k)
+{
+    const int bytes = bytes_of(args.dtype, false), bytes_o = bytes_of(args.dtype, true);
+    const std::int64_t rows_q = args.group ? args.max_seqlen_q : args.seqlen_q;
+    check_rows(args.q, "q", rows_q, bytes, false);
+    check_rows(args.k, "k", rows_k, bytes, false);
+    check_rows(args.v, "v", rows_k, bytes, false);
+    check_rows(args.o, "o", rows_q, bytes_o, !backward);
+    if(args.bias_type == QOLA_BIAS_ELEMENTWISE)
+        check_rows(args.bias, "bias", rows_q, bytes == 1 ? 4 : bytes, false);
+    if(args.randval.data != nullptr)
+        check_rows(args.randval, "randval", rows_q, 1, true);
+    if(!backward)
+        return;
+    check_rows(args.d_o, "d_o", rows_q, bytes, false);
+    check_rows(args.dq, "dq", rows_q, bytes, true);
+    check_rows(args.dk, "dk", rows_k, bytes, true);
+    check_rows(args.dv, "dv", rows_k, bytes, true);
+    if(args.d_bias.data != nullptr)
+        check_rows(args.d_bias, "d_bias", rows_q, bytes, true);
+}
+
+/// Returns whether assembly kernels, which compute the addresses of sequences and heads with 32 bits, reach all of
+/// Q, K, V, O and their gradients.
+inline bool assembly_reaches(const qola_mha_args& args)
+{
+    const auto reaches = [&](const qola_tensor& tensor, std::int64_t heads, std::int64_t rows, bool output) {
+        const double last = static_cast<double>(args.batch) * static_cast<double>(tensor.stride_batch) +
+                            static_cast<double>(heads) * static_cast<double>(tensor.stride_head) +
+                            (static_cast<double>(rows) + TILE_ROWS) * static_cast<double>(tensor.stride_row);
+        return last * bytes_of(args.dtype, output) <= REACH;
+    };
+    const auto rows_q = args.seqlen_q, rows_k = args.seqlen_k, heads_q = args.nhead_q, heads_k = args.nhead_k;
+    return reaches(args.q, heads_q, rows_q, false) && reaches(args.k, heads_k, rows_k, false) &&
+           reaches(args.v, heads_k, rows_k, false) && reaches(args.o, heads_q, rows_q, true) &&
+           reaches(args.d_o, heads_q, rows_q, false) && reaches(args.dq, heads_q, rows_q, false) &&
+           reaches(args.dk, heads_q, rows_k, false) && reaches(args.dv, heads_q, rows_k, false);
 }
 
 /// Divisor of the page size in paged prefill and append-KV.

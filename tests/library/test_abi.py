@@ -119,7 +119,8 @@ for case in json.loads(cases):
         null = case.get("null")
         pointers = {"args": ctypes.byref(args), "found": ctypes.byref(found)}
         status = find(*(None if name == null else pointers[name] for name in pointers))
-    print("\\n" + json.dumps([status, error().decode(), found.stage_count]))
+    stage = found.stages[0]
+    print("\\n" + json.dumps([status, error().decode(), found.stage_count, stage.assembly]))
 """
 #: A problem that the library serves.
 GOOD: dict[str, Any] = {
@@ -135,7 +136,7 @@ def answers(
     entry: str = "mha_fwd",
     **env: str,
 ) -> list[list[Any]]:
-    """Return status, error text and number of stages for each case."""
+    """Return status, error text, number of stages, and whether the first is assembly."""
     library = next(BUNDLE.glob(f"lib/*_lib{entry}.so"))
     target: list[str | Path] = [library, f"qola_{NAMESPACE}_{entry}", HEADER]
     arguments = [*target, json.dumps(cases), json.dumps(GOOD)]
@@ -146,6 +147,7 @@ def answers(
 
 
 SIZE = 968
+WIDE = {"group": 0, "seqlen_q": 225304, "seqlen_k": 225304}
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"null": "args"}, INVALID, "args: null"),
     ({"null": "found"}, INVALID, "found: null"),
@@ -182,6 +184,28 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
     ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
     ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),
+    # More than the 32 bits of a kernel's offsets.
+    (
+        {"fields": WIDE | {"q.stride_row": 9728}},
+        UNSUPPORTED,
+        "q.stride_row: 9728, with 225304 rows",
+    ),
+    (
+        {"fields": WIDE | {"k.stride_row": 9728}},
+        UNSUPPORTED,
+        "k.stride_row: 9728, with 225304 rows",
+    ),
+    ({"fields": WIDE | {"o.stride_row": 4864}}, UNSUPPORTED, "o.stride_row: 4864"),
+    (
+        {"fields": WIDE | {"bias_type": 1, "bias.data": 64, "bias.stride_row": 225304}},
+        UNSUPPORTED,
+        "bias.stride_row: 225304",
+    ),
+    (
+        {"fields": WIDE | {"group": 1, "max_seqlen_q": 64, "v.stride_row": 9728}},
+        UNSUPPORTED,
+        "v.stride_row: 9728, with 225304 rows",
+    ),
     # A field of a later header.
     ({"fields": {"struct_size": SIZE + 16}, "bytes": {SIZE + 9: 1}}, UNSUPPORTED, "byte 977"),
 ]
@@ -243,14 +267,32 @@ def test_members_of_later_trees(tmp_path: Path) -> None:
 def test_a_newer_program_without_new_fields(tmp_path: Path) -> None:
     """Prevents: a newer program is refused although it uses no new field."""
     cases = [{}, {"fields": {"struct_size": SIZE + 16}}, {"fields": {"window_left": -1}}]
-    for status, error, stages in answers(cases, tmp_path):
+    for status, error, stages, _ in answers(cases, tmp_path):
         assert (status, error, stages) == (OK, "", 1)
+
+
+def test_large_problems_within_the_offsets(tmp_path: Path) -> None:
+    """Prevents: a problem is refused although each sequence is within the offsets of kernels."""
+    strides = {f"{name}.stride_row": 9728 for name in "qkv"}
+    group = WIDE | {"group": 1, "max_seqlen_q": 4096, "max_seqlen_k": 4096} | strides
+    batch = WIDE | {f"{name}.stride_row": 4000 for name in "qkvo"} | {"batch": 1}
+    cases = [{"fields": fields} for fields in (group, batch)]
+    for status, error, stages, _ in answers(cases, tmp_path):
+        assert (status, error, stages) == (OK, "", 1)
+
+
+def test_assembly_kernels_do_not_exceed_their_addresses(tmp_path: Path) -> None:
+    """Prevents: assembly kernels, whose addresses of sequences have 32 bits, read elsewhere."""
+    near = {"group": 0, "batch": 64, "q.stride_batch": 1 << 20, "lse.data": 0}
+    far = near | {"q.stride_batch": 1 << 26}
+    cases = [{"fields": fields} for fields in (near, far)]
+    assert answers(cases, tmp_path) == [[OK, "", 1, 1], [OK, "", 1, 0]]
 
 
 def test_an_unsupported_device_and_a_hip_failure(tmp_path: Path) -> None:
     """Prevents: an unsupported device and a HIP failure return one status."""
     ((status, *_),) = answers([{}], tmp_path, Device("gfx1250", 64))
     assert status == NO_ARCH
-    ((status, error, _),) = answers([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
+    ((status, error, *_),) = answers([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
     assert status == FAILED
     assert error == "hipGetDevice: hipErrorInvalidDevice"
