@@ -149,6 +149,21 @@ def _leads_to_itself(path: Path) -> bool:
     return False
 
 
+def writable_by_others(path: Path) -> tuple[Path, str] | None:
+    """Return a directory at or above a path in which others can create files, and its facts.
+
+    Like `distrust`, but also for sticky directories such as /tmp: nobody can replace a directory
+    there, but others can create its neighbours.
+    """
+    if why := distrust(path):
+        return why
+    real = Path(os.path.realpath(path))
+    for each in (real, *real.parents):
+        if each.exists() and (mode := stat.S_IMODE(each.stat().st_mode)) & stat.S_IWOTH:
+            return each, f"writable by others (mode {mode:04o})"
+    return None
+
+
 def distrust(path: Path) -> tuple[Path, str] | None:
     """Return what lets others decide what lies at a path, and why; None where nothing does.
 

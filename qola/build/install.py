@@ -15,6 +15,7 @@ from typing import Any, TypedDict, cast
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import ResolvedBuild
+from qola.cache import writable_by_others
 from qola.files import scratch, writing
 from qola.layout import (
     CMAKE_CONFIG,
@@ -30,6 +31,9 @@ from qola.layout import (
     triton_file,
 )
 from qola.manifest.constants import NATIVE
+from qola.progress import log
+from qola.runpath import has_runpath, hide_runpath
+from qola.version import docs_url
 
 PREVIOUS = ".previous"
 """Suffix of an earlier library whose module failed this time."""
@@ -169,16 +173,27 @@ def install(
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
     """
+    if why := writable_by_others(output):
+        log.warning(
+            f"warning: {output} is below {why[0]}, {why[1]}: load libraries only from directories "
+            f"in which nobody else can create files ({docs_url('guide/bundle.md')})"
+        )
     with _directories(output, files), scratch(output) as aside:
         # Write all files before renaming any: a full disk changes nothing.
         for name, source in files.items():
             # Bazel's outputs are links to read-only files.
             mode = 0o755 if os.access(source, os.X_OK) else 0o644
-            if not _is_same(output / name, source, mode):
+            # A module that is not part of a bundle.
+            leads_out = source.suffix == ".so" and has_runpath(source)
+            if leads_out or not _is_same(output / name, source, mode):
                 with writing(output / name, aside / name):
                     (aside / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, aside / name)
                     (aside / name).chmod(mode)
+                    if leads_out:
+                        hide_runpath(aside / name)
+                if leads_out and _is_same(output / name, aside / name, mode):
+                    (aside / name).unlink()
         with writing(output / RECORD, aside / RECORD):
             text = json.dumps(record, indent=2, sort_keys=True) + "\n"
             (aside / RECORD).write_text(text, encoding="utf-8")

@@ -27,6 +27,7 @@ from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
 from qola.layout import AITER_JIT, CONFIGS, RECORD, SBOM, function_file
 from qola.plan.model import Plan
+from qola.runpath import hide_runpath
 
 #: The C API and its C++ wrapper, which the other public headers need not include.
 C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
@@ -203,6 +204,8 @@ class _Files:
         target = self._target(path, components)
         with writing(target):
             shutil.copyfile(source, target)
+            if target.suffix == ".so":
+                hide_runpath(target)
         return target
 
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:

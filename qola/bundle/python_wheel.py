@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,8 @@ from qola.bundle.parts import HOST, has_file, part_of
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
 from qola.files import writing
-from qola.layout import CONFIGS, RECORD
+from qola.layout import CONFIGS, RECORD, SBOM
+from qola.runpath import show_runpath
 from qola.version import __version__
 
 _INIT = '''\
@@ -277,11 +279,27 @@ def pack_wheel(
 
 def _write(output: Path, files: Mapping[str, Path], texts: Mapping[str, str]) -> None:
     """Write a wheel of files and texts by path."""
+    # The digests of libraries that differ from those of the bundle.
+    digests: dict[bytes, bytes] = {}
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
-        for name, path in files.items():
-            wheel.writestr(_entry(name), path.read_bytes())
+        # manifest.json and the SBOM come last.
+        for name, path in sorted(files.items(), key=lambda file: file[0].endswith(".json")):
+            content = path.read_bytes()
+            if path.suffix == ".so" and (shown := show_runpath(content)) != content:
+                for algorithm in ("sha1", "sha256"):
+                    old, new = (_digest(algorithm, text) for text in (content, shown))
+                    digests[old] = new
+                content = shown
+            for old, new in digests.items() if path.name in (RECORD, SBOM) else ():
+                content = content.replace(old, new)
+            wheel.writestr(_entry(name), content)
         for name, text in texts.items():
             wheel.writestr(_entry(name), text)
+
+
+def _digest(algorithm: str, content: bytes) -> bytes:
+    digest = hashlib.new(algorithm, content, usedforsecurity=False)
+    return digest.hexdigest().encode()
 
 
 def _info_texts(name: str, metadata: Iterable[str], description: str) -> dict[str, str]:
