@@ -26,6 +26,10 @@ _REFUSED = re.compile(
     re.MULTILINE,
 )
 """A refusal of a remote cache or of remote workers, by HTTP or gRPC."""
+_RUNNING = re.compile(
+    r"^\[[\d,]+ / [\d,]+\](?:[^;\n]*\btests?\b[^;\n]*;)? (\[\w+\] )?(.+?); (\d+)s", re.MULTILINE
+)
+"""A line of progress: state of the longest running action, such as [Sched], its name, seconds."""
 _CLASS = re.compile(r"^(?:[\w.$]+Exception: )+")
 """Prefix of the reason why Bazel did not fetch a repository."""
 _LAST = 20
@@ -53,6 +57,20 @@ class FinishedAction:
     name: str
     mnemonic: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class RunningAction:
+    """An action that runs, or that waits for a free core.
+
+    Attributes:
+        name: Bazel's message, such as Compiling fwd_bf16_14_733cafa94b52 (14 kernel instances).
+        start: seconds from the start of the build.
+    """
+
+    name: str
+    start: float
+    waits: bool
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,7 @@ class EventReader:
     jobs: int | None = None
     output: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
+    _reported: float = 0.0
     _sets: dict[str, Event] = field(default_factory=dict)
     _aborts: dict[str, str] = field(default_factory=dict)
 
@@ -122,6 +141,7 @@ class EventReader:
             self._completed(event, seconds)
         elif "progress" in event:
             self._stderr.append(event["progress"].get("stderr", ""))
+            self._reported = seconds
         elif "workspaceInfo" in event:
             self.exec_root = Path(event["workspaceInfo"].get("localExecRoot", ""))
         elif "optionsParsed" in event:
@@ -155,6 +175,17 @@ class EventReader:
     def refusal(self) -> str:
         """Return the first answer of a remote cache that refuses access, "" for none."""
         return find_refusal(self._output())
+
+    def running(self) -> RunningAction | None:
+        """Return the action that Bazel reported last as the longest running one, None for none."""
+        found = _RUNNING.findall(self.last_progress())
+        if not found:
+            return None
+        state, name, seconds = found[-1]
+        ended = (action.name for action in self.actions if action.seconds > self._reported)
+        if any(action and action in name for action in ended):
+            return None
+        return RunningAction(name, self._reported - int(seconds), waits=bool(state))
 
     def last_progress(self) -> str:
         """Return Bazel's last line of progress, "" for none."""

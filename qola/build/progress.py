@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,9 +37,15 @@ class Counts:
         words = f"{self.done} of {self.total} kernels, {self.done - self.compiled} from cache"
         if self.seconds_left is None:
             return words
-        minutes = round(self.seconds_left / 60)
-        left = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        return f"{words}, about {left if minutes else '1 min'} left"
+        return f"{words}, about {_duration(max(60.0, self.seconds_left))} left"
+
+
+def _duration(seconds: float) -> str:
+    """Return a time such as "40 s", "4 min" or "3 h"."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
 
 
 def count(
@@ -122,17 +129,49 @@ class Status:
         self.share: float | None = None
 
     def text(self, now: float) -> str:
-        """Return the counts of kernels, or before Bazel's progress; `now` counts from the start."""
+        """Return the counts of kernels or the phase, the running action, and the elapsed time.
+
+        Args:
+            now: seconds since the build began.
+        """
+        parts = [self._work(now)]
+        if self._reader.exit_code is None and (action := self._reader.running()):
+            verb = "waits for a core" if action.waits else "runs"
+            parts.append(f"{action.name} {verb} for {_duration(max(0.0, now - action.start))}")
+        parts = [part for part in parts if part]
+        return "; ".join([*parts, f"{_duration(now)} elapsed"]) if parts else ""
+
+    def _work(self, now: float) -> str:
+        """Return the counts of kernels; before these are known, the phase."""
         reader = self._reader
         # Before the first action of a target, the plan may belong to an earlier build.
         planned = reader.exit_code == 0 or any(action.name for action in reader.actions)
         if self._kernels is None and planned and reader.exec_root:
             self._kernels = self._read(reader.exec_root.parent.parent / "external")
         if not self._kernels:
-            return reader.last_progress() if reader.exit_code is None else ""
+            return self._phase() if reader.exit_code is None else ""
         jobs = reader.jobs or self._cores
         counts = count(reader.actions, self._kernels, jobs, reader.remaining(), now)
         if reader.exit_code == 0:
             counts = Counts(counts.total, counts.total, counts.compiled, None)
         self.share = counts.done / counts.total
         return counts.describe()
+
+    def _phase(self) -> str:
+        """Return the phase of a build whose kernels are unknown, and the repositories in work."""
+        reader = self._reader
+        external = reader.exec_root and reader.exec_root.parent.parent / "external"
+        if external and (names := unfinished(external)):
+            return f"fetching and planning {', '.join(names)}"
+        progress = reader.last_progress()
+        return f"{progress.partition(']')[0]}] actions" if reader.running() else progress
+
+
+def unfinished(external: Path) -> list[str]:
+    """Return the repositories that Bazel fetches now: it writes the marker file at the end."""
+    with suppress(OSError):
+        names = {path.name for path in external.iterdir()}
+        # The last part of a canonical name, qola~~qola~qola_te.
+        begun = [name for name in names if name[0] != "@" and f"@{name}.marker" not in names]
+        return sorted(re.split("[~+]", name)[-1] for name in begun)
+    return []

@@ -84,23 +84,34 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     progress = {"stderr": "Analyzing: 2 targets (0 packages loaded)\n\n"}
     feed(reader, 1, id={"progress": {}}, progress=progress)
     assert reader.jobs == 1
-    assert status.text(1) == "Analyzing: 2 targets (0 packages loaded)"
+    assert status.text(1) == "fetching and planning qola_mine; 1 s elapsed"
+    (file.parent.parent / "@qola~~qola~qola_mine.marker").touch()
+    assert status.text(80) == "Analyzing: 2 targets (0 packages loaded); 1 min elapsed"
     system = {"primaryOutput": "bazel-out/stable-status.txt", "configuration": {"id": "system"}}
     done = {"success": True, "type": "BazelWorkspaceStatusAction"}
     feed(reader, 2, id={"actionCompleted": system}, action=done)
-    assert status.text(2) == "Analyzing: 2 targets (0 packages loaded)"
+    assert status.text(2) == "Analyzing: 2 targets (0 packages loaded); 2 s elapsed"
     file.write_text(plan.to_json())
-    progress = {"stderr": "\x1b[32m[0 / 1,002]\x1b[0m Compiling k0\n"}
+    text = "\x1b[32m[0 / 1,002]\x1b[0m Compiling k0; 2s linux-sandbox ... (3 running)\n"
+    progress = {"stderr": text}
     feed(reader, 3, id={"progress": {}}, progress=progress)
+    assert status.text(13) == "[0 / 1,002] actions; Compiling k0 runs for 12 s; 13 s elapsed"
     assert reader.remaining() == 1002
     compile = {"label": "@@qola_compile~//:kernels", "primaryOutput": "bazel-out/x/bin/k0.pic.o"}
     feed(
         reader, 22, id={"actionCompleted": compile}, action={"success": True, "type": "QolaCompile"}
     )
-    assert status.text(22) == "1 of 2 kernels, 0 from cache, about 1 min left"
+    left = "1 of 2 kernels, 0 from cache, about 1 min left"
+    # Bazel has not printed a line since k0 ended.
+    assert status.text(22) == f"{left}; 22 s elapsed"
+    progress = {"stderr": "[5 / 1,002] 3 / 9 tests, 1 failed; [Sched] Compiling a; b.cpp; 91s\n"}
+    feed(reader, 22.5, id={"progress": {}}, progress=progress)
+    running = "Compiling a; b.cpp waits for a core for 16 min"
+    left = left.replace("1 min left", "15 min left")
+    assert status.text(900) == f"{left}; {running}; 15 min elapsed"
     feed(reader, 23, id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
     assert status.share == 0.5
-    assert status.text(23) == "2 of 2 kernels, 1 from cache"
+    assert status.text(23) == "2 of 2 kernels, 1 from cache; 23 s elapsed"
     assert status.share == 1
 
 
