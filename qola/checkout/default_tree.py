@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from qola.cache import cache_directory, kept_directory
 from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source_record
@@ -19,7 +18,7 @@ from qola.fetch.wheel import read_pin, unpack
 from qola.files import sha256_of, sha256_of_json
 from qola.ruleset import ruleset_root
 
-RUNFILE = "aiter/AITER.json"
+RUNFILE = PurePosixPath("aiter/AITER.json")
 """The file of the default tree among the runfiles of //:qola."""
 
 
@@ -115,12 +114,12 @@ def _pinned_wheel() -> WheelSource:
 
 def runfile_tree(environ: Mapping[str, str]) -> Path | None:
     """Return the tree among the runfiles, None if Bazel did not start this Python."""
-    try:
-        # From @rules_python//python/runfiles, which a plain checkout lacks.
-        library = importlib.import_module("python.runfiles.runfiles")
-    except ImportError:
+    folder = Path(environ["RUNFILES_DIR"]) if environ.get("RUNFILES_DIR") else None
+    mapping = folder / "_repo_mapping" if folder else None
+    if folder is None or mapping is None or not mapping.is_file():
         return None
-    runfiles = library.Create(dict(environ))
-    location = runfiles.Rlocation(RUNFILE) if runfiles else None
+    # Of each repository, the names that it uses for others: SOURCE,NAME,DIRECTORY.
+    lines = [line.split(",") for line in mapping.read_text(encoding="utf-8").splitlines()]
+    files = [folder / line[2] / RUNFILE.name for line in lines if line[1] == RUNFILE.parent.name]
     # The runfile is a link to a file in the root of the tree.
-    return Path(location).resolve().parent if location and Path(location).is_file() else None
+    return next((file.resolve().parent for file in files if file.is_file()), None)

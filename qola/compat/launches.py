@@ -113,14 +113,8 @@ def small_manifests(
 
 
 def _run(library: Library, test: Path, environ: Mapping[str, str]) -> Check:
-    runfiles = test.with_name(f"{test.name}.runfiles")
     run = subprocess.run(
-        [test],
-        cwd=runfiles / "_main",
-        env={**child_environment(environ), "RUNFILES_DIR": str(runfiles)},
-        capture_output=True,
-        text=True,
-        check=False,
+        [test], env=child_environment(environ), capture_output=True, text=True, check=False
     )
     lines = [line for line in run.stdout.splitlines() if not line.startswith(" ")]
     facts = {"lines": run.stdout.splitlines()}

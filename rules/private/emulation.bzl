@@ -42,22 +42,11 @@ def _launch_test_impl(ctx):
     tool = ctx.attr._tool[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     files = {"library": info.library, "plan": info.plan, "runtime": runtime}
-    test = ctx.actions.declare_file(ctx.label.name)
-    ctx.actions.write(
-        test,
-        # A test begins where its runfiles are.
-        "\n".join(
-            ["#!/bin/sh", "exec ./{} \\".format(tool.files_to_run.executable.short_path)] +
-            ["  --{} '{}' \\".format(option, file.short_path) for option, file in files.items()] +
-            ["  --module {} --archs {}".format(ctx.attr.module, " ".join(info.archs)), ""],
-        ),
-        is_executable = True,
-    )
-    runfiles = ctx.runfiles(files.values()).merge_all([
-        tool.default_runfiles,
-        ctx.attr.library[0][DefaultInfo].default_runfiles,
-    ])
-    return [DefaultInfo(executable = test, runfiles = runfiles)]
+    words = [place_of(ctx, tool.files_to_run.executable)]
+    for option, file in files.items():
+        words += ["--" + option, place_of(ctx, file)]
+    words += ["--module", ctx.attr.module, "--archs"] + info.archs
+    return program_script(ctx, words, files.values(), [ctx.attr._tool, ctx.attr.library[0]])
 
 _launch_test = rule(
     implementation = _launch_test_impl,

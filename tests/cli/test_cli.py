@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -567,26 +567,20 @@ def test_bazel_run_resolves_paths_in_the_users_directory(
     assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
 
 
-def test_the_default_tree_is_the_target_of_its_runfile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_tree_is_the_target_of_its_runfile(tmp_path: Path) -> None:
     """Prevents: qola looks for the tree in the runfiles, which contain only a link to a file."""
-
-    def create(environ: dict[str, str]) -> SimpleNamespace | None:
-        folder = environ.get("RUNFILES_DIR")
-        return SimpleNamespace(Rlocation=lambda path: f"{folder}/{path}") if folder else None
-
-    library = SimpleNamespace(Create=create)
-    monkeypatch.setitem(sys.modules, "python.runfiles.runfiles", library)
     tree, runfiles = tmp_path / "external/aiter", tmp_path / "x.runfiles"
     write(tree, {"AITER.json": "{}"})
-    (runfiles / "aiter").mkdir(parents=True)
-    (runfiles / "aiter/AITER.json").symlink_to(tree / "AITER.json")
+    mapping = ",aiter,absent\nqola~,aiter,qola~~qola~aiter\nqola~,other,_main\n"
+    write(runfiles, {"_repo_mapping": mapping})
+    link = runfiles / "qola~~qola~aiter/AITER.json"
+    link.parent.mkdir()
+    link.symlink_to(tree / "AITER.json")
     environ = {"RUNFILES_DIR": str(runfiles)}
     assert locate.find_tree(None, environ) == tree
     assert locate.find_tree(Path("other"), environ) == Path("other")
     assert locate.runfile_tree({}) is None
-    (runfiles / "aiter/AITER.json").unlink()
+    link.unlink()
     assert locate.runfile_tree(environ) is None
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pythons import path_with_other_python
+
 
 def test_a_failed_kernel_fails_the_program() -> None:
     """Prevents: a test passes although its kernel writes outside of its memory."""
@@ -20,6 +22,15 @@ def test_a_failed_kernel_fails_the_program() -> None:
     assert "unmapped" in run.stderr
     assert "beyond" in run.stderr
     assert "exit code 1, because a kernel failed" in run.stderr
+
+
+def test_a_program_starts_beside_another_python(tmp_path: Path) -> None:
+    """Prevents: `bazel-bin/<program>` runs the python3 of PATH with packages for another Python."""
+    program = os.environ["QOLA_TEST_PRINTF_HOSTCALL"]
+    environ = {**os.environ, "PATH": path_with_other_python(tmp_path)}
+    run = subprocess.run([program], capture_output=True, text=True, check=False, env=environ)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("before\n")
 
 
 @pytest.mark.parametrize("kind", ["HOSTCALL", "BUFFERED", "WAVE32"])

@@ -15,6 +15,7 @@ from qola.cli.command_line import build_parser
 from qola.manifest.load import loads
 from qola.version import __version__
 from tests.support.checkout import checkout_root
+from tests.support.pythons import path_with_other_python
 from tools.docs import cli
 
 ROOT = checkout_root()
@@ -105,16 +106,23 @@ def test_outputs_of_readme_commands_are_ignored() -> None:
     assert {f"/{name}/" for name in ignored} - set(text_of(".gitignore").splitlines()) == set()
 
 
-def test_program_starts() -> None:
-    """Prevents: a failing `./bazelw run //:qola`, the first command of most pages."""
+def test_program_starts(tmp_path: Path) -> None:
+    """Prevents: `./bazelw run //:qola` fails, or its program with another Python's packages."""
     program = os.environ.get("QOLA_TEST_PROGRAM")
     command = [Path(program).absolute()] if program else [sys.executable, "-m", "qola"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     directory = None if program else ROOT
-    run = subprocess.run(
-        [*command, "--version"], cwd=directory, env=env, capture_output=True, text=True, check=False
-    )
-    assert (run.returncode, run.stdout) == (0, f"qola {__version__}\n"), run.stderr
+    paths = [env["PATH"], *([path_with_other_python(tmp_path)] if program else [])]
+    for path in paths:
+        run = subprocess.run(
+            [*command, "--version"],
+            cwd=directory,
+            env={**env, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (run.returncode, run.stdout) == (0, f"qola {__version__}\n"), run.stderr
 
 
 def test_command_line_page_is_up_to_date() -> None:

@@ -1,5 +1,6 @@
 """pip_repository: Python packages from hash-pinned requirements, by the machine's own pip."""
 
+load("@bazel_skylib//lib:shell.bzl", "shell")
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
@@ -21,7 +22,7 @@ python_library(
         exclude = ["site/**/*.py", "site/**/__pycache__/**"],
         allow_empty = True,
     ),
-    imports = ["site"],
+    imports = ["site"],{python}
 )
 '''
 
@@ -30,9 +31,24 @@ _DIRECTORY = '''
 python_library(
     name = "packages",
     data = ["site"],
-    imports = ["site"],
+    imports = ["site"],{python}
 )
 '''
+
+# For python_tool (rules/python.bzl).
+_VERSION = '''
+    python_version = "{version}",
+    python_version_file = "python_version.txt",'''
+
+# Libraries of bazelw's private tree, which this Python and built programs need, are only there.
+_IN_TREE = """[ -e /usr/share/qola/registry ] || exec {bazelw} --in-tree {python} "$@"
+"""
+
+_PYTHON = """\
+#!/bin/sh
+# Starts the Python for which these packages are installed.
+{in_tree}exec {python} "$@"
+"""
 
 _HEADERS = '''
 load("@rules_cc//cc:defs.bzl", "cc_library")
@@ -43,6 +59,16 @@ cc_library(
     includes = ["site/{headers}"],
 )
 '''
+
+def _write_python(rctx, python):
+    """Writes the program that starts the Python of the packages; returns the attributes that name its version."""
+    version = rctx.execute([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).stdout.strip()
+    bazelw = rctx.path(Label("//:MODULE.bazel")).dirname.get_child("bazelw")
+    words = {"bazelw": shell.quote(str(bazelw)), "python": shell.quote(str(python))}
+    in_tree = _IN_TREE.format(**words) if rctx.path("/usr/share/qola/registry").exists else ""
+    rctx.file("python", _PYTHON.format(in_tree = in_tree, **words))
+    rctx.file("python_version.txt", version + "\n", executable = False)
+    return _VERSION.format(version = version)
 
 def _pip_repository_impl(rctx):
     python = host_python(rctx)
@@ -85,6 +111,9 @@ def _pip_repository_impl(rctx):
     rctx.symlink(requirements, "requirements.txt")
     headers = _HEADERS.format(headers = rctx.attr.headers) if rctx.attr.headers else ""
     packages = _DIRECTORY if rctx.attr.directory else _FILES
+
+    # Those of another platform are read only, and no program imports them.
+    packages = packages.format(python = "" if rctx.attr.platform else _write_python(rctx, python))
     rctx.file("BUILD.bazel", _BUILD + packages + headers, executable = False)
 
 pip_repository = repository_rule(
