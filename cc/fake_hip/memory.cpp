@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
+#include <utility>
 
 using fake_hip::record;
 
@@ -40,13 +42,39 @@ std::size_t allocated()
 constexpr unsigned char unwritten     = 0xff;
 constexpr std::size_t most_unwritten = std::size_t{1} << 30;
 
+// Addresses before and behind each allocation that no allocation has, so that an access that misses one hits no other.
+constexpr std::size_t kGap = std::size_t{1} << 20;
+
+// Freed allocations whose addresses stay reserved.
+constexpr std::size_t kMostFreed = 1024;
+auto& freed() { static auto* all = new std::deque<std::pair<void*, std::size_t>>; return *all; }
+
+std::size_t pages(std::size_t size)
+{
+    constexpr std::size_t page = 4096;
+    return (size + page - 1) / page * page;
+}
+
+/// Reserves addresses without memory: at a place, whose memory is given back, or anywhere.
+void* reserve(void* place, std::size_t size)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place ? MAP_FIXED : 0);
+    return mmap(place, size, PROT_NONE, flags, -1, 0);
+}
+
 // The mutex is the caller's.
 hipError_t allocate(void** pointer, std::size_t size, hipMemoryType type)
 {
     // Shared: an emulator may run workgroups in processes of its own.
-    void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if(mapped == MAP_FAILED)
+    char* const reserved = static_cast<char*>(reserve(nullptr, pages(size) + 2 * kGap));
+    if(reserved == MAP_FAILED)
         return record(hipErrorOutOfMemory);
+    void* mapped = mmap(reserved + kGap, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if(mapped == MAP_FAILED)
+    {
+        munmap(reserved, pages(size) + 2 * kGap);
+        return record(hipErrorOutOfMemory);
+    }
     std::memset(mapped, unwritten, std::min(size, most_unwritten));
     *pointer                = mapped;
     allocations()[*pointer] = {size, type};
@@ -61,8 +89,17 @@ hipError_t release(void* pointer, hipMemoryType type)
     const auto found = allocations().find(pointer);
     if(found == allocations().end() || found->second.type != type)
         return record(hipErrorInvalidValue);
-    munmap(pointer, found->second.bytes);
+    const std::size_t size = found->second.bytes;
     allocations().erase(found);
+    // Its addresses stay reserved for some time, so that a use of freed memory is not one of other memory.
+    reserve(pointer, size);
+    freed().emplace_back(pointer, size);
+    if(freed().size() > kMostFreed)
+    {
+        const auto [oldest, bytes] = freed().front();
+        munmap(static_cast<char*>(oldest) - kGap, pages(bytes) + 2 * kGap);
+        freed().pop_front();
+    }
     return hipSuccess;
 }
 
@@ -80,6 +117,22 @@ std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, 
         {
             addresses[count] = reinterpret_cast<std::uintptr_t>(pointer);
             sizes[count]     = allocation.bytes;
+        }
+        ++count;
+    }
+    return count;
+}
+
+std::size_t fake_hip_freed(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity)
+{
+    const std::scoped_lock lock(mutex);
+    std::size_t count = 0;
+    for(const auto& [pointer, bytes] : freed())
+    {
+        if(count < capacity)
+        {
+            addresses[count] = reinterpret_cast<std::uintptr_t>(pointer);
+            sizes[count]     = bytes;
         }
         ++count;
     }

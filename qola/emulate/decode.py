@@ -76,6 +76,10 @@ def _tables(isa: Isa) -> ModuleType:
         return importlib.import_module(f"tinygrad.runtime.autogen.amd.{isa.tables}.ins")
 
 
+#: Encodings of accesses with an address of each lane, and an optional scalar one.
+_LANE_ADDRESSES = ("FLAT", "GLOBAL", "SCRATCH")
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction, in numbers.
@@ -110,7 +114,9 @@ class Instruction:
     @property
     def text(self) -> str:
         """The instruction in words."""
-        return str(self.source)
+        text = str(self.source)
+        # The table names the register whose number stands for no scalar address.
+        return text.replace("EXEC_HI", "off") if self.form in _LANE_ADDRESSES else text
 
     def __str__(self) -> str:
         """Return it in words."""

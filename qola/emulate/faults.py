@@ -20,6 +20,13 @@ _EXPECTED = {
     "trap": "a kernel without a failed assert, abort() or __builtin_trap()",
 }
 
+#: Titles of errors of kernels that make no invalid access.
+_TITLES = {
+    "unsupported": "the kernel cannot be emulated",
+    "endless": "the kernel does not end",
+    "trap": "the kernel ended itself",
+}
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -53,13 +60,12 @@ class Fault:
         return f"{self.place}: {self.kind}: {self.detail}"
 
 
-class EmulationError(QolaError, title="the kernel cannot be emulated"):
+class EmulationError(QolaError):
     """A kernel with a fault that ends its run."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(
-            Finding(fault.place, f"{fault.kind}: {fault.detail}", _EXPECTED[fault.kind])
-        )
+        found = Finding(fault.place, f"{fault.kind}: {fault.detail}", _EXPECTED[fault.kind])
+        super().__init__(found, _TITLES.get(fault.kind, "the kernel makes an invalid access"))
         self.fault = fault
 
     def __reduce__(self) -> tuple[type[EmulationError], tuple[Fault]]:

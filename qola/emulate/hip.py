@@ -14,7 +14,9 @@ import numpy as np
 
 from qola.code_object.reader import CodeObject
 from qola.emulate.arrays import U8, Array
+from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options, Result
+from qola.emulate.reports import FaultyLaunch, describe
 from qola.errors import Finding, QolaError
 from qola.json_types import Scalar
 
@@ -191,7 +193,20 @@ class Hip:
 
     def allocations(self) -> list[tuple[int, int]]:
         """Return the address and the size of each allocation of device memory."""
-        query = self._runtime.fake_hip_allocations
+        return self._ranges("fake_hip_allocations")
+
+    def describe(self, error: BaseException) -> str:
+        """Describe the error of the last launch for the authors of its kernel."""
+        if not isinstance(error, EmulationError):
+            return str(error)
+        last = self.launches[-1]
+        ranges = self.allocations(), self._ranges("fake_hip_freed")
+        return describe(
+            error.fault, FaultyLaunch(self.codes[last.code], last.grid, last.block, *ranges)
+        )
+
+    def _ranges(self, function: str) -> list[tuple[int, int]]:
+        query = getattr(self._runtime, function)
         query.restype = ctypes.c_size_t
         count = query(None, None, ctypes.c_size_t(0))
         addresses = (ctypes.c_size_t * count)()

@@ -49,7 +49,7 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
 
     def report(error: BaseException) -> None:
         failed.append(error)
-        print(f"qola: emulated kernel: {error}", file=sys.stderr, flush=True)
+        print(f"qola: emulated kernel: {hip.describe(error)}", file=sys.stderr, flush=True)
 
     hip = Hip(runtime, arch, Options(strict=True), report=report)
     libc = ctypes.CDLL(None)

@@ -14,7 +14,8 @@ HEADERS = [".h", ".hpp", ".hh", ".hxx", ".cuh", ".hip.h", ".inc", ".inl", ".ipp"
 # By compilation mode. Device code of -O0 does not inline its functions: device_copts = ["-O0"] requests it.
 _MODE = {
     "dbg": ["-g", "-Xarch_host", "-O0", "-Xarch_device", "-O1"],
-    "fastbuild": ["-O2"],
+    # The emulator names the line of a fault.
+    "fastbuild": ["-O2", "-Xarch_device", "-gline-tables-only"],
     "opt": ["-O3", "-DNDEBUG"],
 }
 

@@ -73,6 +73,13 @@ def _declare(name, rule, emulated, data, env, testonly, tags, target_compatible_
     of_library = {key: attributes.pop(key) for key in _OF_LIBRARY if key in attributes}
     of_link = {key: attributes.pop(key) for key in _OF_LINK if key in attributes}
     library = name + ".library"
+
+    # Line tables, which other modes have anyway.
+    emulated_opt = Label("//rules/hip:opt" if emulated else "//rules/hip:run_emulated_opt")
+    of_library["device_copts"] = of_library.get("device_copts", []) + select({
+        emulated_opt: ["-gline-tables-only"],
+        "//conditions:default": [],
+    })
     hip_library(name = library, alwayslink = True, data = data, **(own | of_library))
     if of_library.get("rdc"):
         # Links its device code and that of its dependencies.

@@ -12,16 +12,55 @@ import pytest
 
 from tests.support.pythons import path_with_other_python
 
+_PUT = r"void put<int>\(int\*, int\) at \S*fault.hip:16, block \(0,0,0\), thread \(3,2,0\)"
+_PAST_800 = "0 bytes behind an allocation of 800 bytes"
+#: By case of fault.hip, the report.
+FAULTS = {
+    "read": r"invalid read of 4 bytes by cases::copy\(int const\*, int\*\) at \S*fault.hip:9, "
+    rf"block \(1,0,0\), thread \(72,0,0\), {_PAST_800}",
+    "write": r"invalid write of 1 byte by void put<char>\(char\*, int\) at \S*fault.hip:16, "
+    r"block \(0,0,0\), thread \(3,2,0\), 5 bytes before an allocation of 4096 bytes",
+    # Another allocation begins there if allocations are not kept apart.
+    "page": f"invalid write of 4 bytes by {_PUT}, 0 bytes behind an allocation of 4096 bytes",
+    # The instruction is in a function of HIP's headers.
+    "atomic": r"invalid atomic access of 4 bytes by count\(int\*\) at \S*fault.hip:19, "
+    rf"block \(0,0,0\), thread \(200,0,0\), {_PAST_800}",
+    "null": r"invalid write of 8 bytes by void put<double>\(double\*, int\) at .*, "
+    "at a null pointer plus 32 bytes",
+    "heap": f"invalid write of 4 bytes by {_PUT}, in host memory that HIP did not allocate, at 0x",
+    "stack": rf"invalid write of 4 bytes by {_PUT}, in host memory \(stack\) that HIP did not",
+    "freed": f"invalid write of 4 bytes by {_PUT}, 40 bytes into a freed allocation of 4096 bytes",
+    "lds": r"invalid write of 4 bytes of LDS by spread\(int\*, int\) at \S*fault.hip:24, "
+    r"block \(0,0,0\), thread \(64,0,0\), 0 bytes behind the block's 512 bytes of LDS",
+    "race": r"race: read of LDS at byte 1020 by reverse\(int\*\) at \S*fault.hip:33, "
+    r"block \(0,0,0\), thread \(0,0,0\), written without a barrier in between by "
+    r"threads \(192,0,0\) to \(255,0,0\) at \S*fault.hip:32",
+}
 
-def test_a_failed_kernel_fails_the_program() -> None:
-    """Prevents: a test passes although its kernel writes outside of its memory."""
-    run = subprocess.run(
-        [os.environ["QOLA_TEST_FAULT"]], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 1, run.stderr
-    assert "unmapped" in run.stderr
-    assert "beyond" in run.stderr
+
+def run_faults(*cases: str) -> subprocess.CompletedProcess[str]:
+    """Run fault.hip."""
+    command = [os.environ["QOLA_TEST_FAULT"], *cases]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_faults_name_line_thread_and_allocation() -> None:
+    """Prevents: a report without source line, thread or allocation, or that blames the emulator."""
+    run = run_faults(*FAULTS)
+    reports = re.findall(r"^qola: emulated kernel: (.*)\n  instruction \S+\(", run.stderr, re.M)
+    assert len(reports) == len(FAULTS), run.stderr
+    for report, expected in zip(reports, FAULTS.values(), strict=True):
+        assert re.match(expected, report), report
+    assert "cannot be emulated" not in run.stderr
+    assert "EXEC_HI" not in run.stderr
+    assert run.returncode == 1
     assert "exit code 1, because a kernel failed" in run.stderr
+
+
+def test_a_program_without_faults_reports_none() -> None:
+    """Prevents: memory of hipHostMalloc, or the last bytes of an allocation, counted as a fault."""
+    run = run_faults("pinned")
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_a_program_starts_beside_another_python(tmp_path: Path) -> None:
@@ -64,8 +103,8 @@ def test_a_failed_assert_fails_the_program() -> None:
     )
     assert run.returncode == 1, run.stderr
     message = "Device-side assertion `threadIdx.x < limit' failed."
-    assert re.search(r"s_trap\(2\), workgroup 0, wave 0, lane 1$", run.stderr, re.M), run.stderr
-    assert re.search(rf"found +trap: .*{re.escape(message)}$", run.stderr, re.M), run.stderr
+    place = r"trap by .*\) at \S+:\d+, block \(0,0,0\), thread \(1,0,0\): "
+    assert re.search(rf"{place}.*{re.escape(message)}$", run.stderr, re.M), run.stderr
 
 
 def test_metadata() -> None:
