@@ -152,6 +152,7 @@ Kernel kernel_of(const Value& metadata)
     kernel.symbol                 = descriptor.substr(0, descriptor.rfind(".kd"));
     kernel.kernarg_bytes          = number(metadata, ".kernarg_segment_size");
     kernel.lds_bytes              = number(metadata, ".group_segment_fixed_size");
+    kernel.scratch_bytes          = number(metadata, ".private_segment_fixed_size");
     kernel.max_block              = number(metadata, ".max_flat_workgroup_size");
     kernel.vgprs                  = number(metadata, ".vgpr_count");
     kernel.sgprs                  = number(metadata, ".sgpr_count");

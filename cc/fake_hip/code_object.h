@@ -28,6 +28,7 @@ struct Kernel
     std::string symbol; ///< mangled name
     std::uint32_t kernarg_bytes = 0;
     std::uint32_t lds_bytes     = 0; ///< static LDS
+    std::uint32_t scratch_bytes = 0; ///< private memory of a work-item
     std::uint32_t max_block     = 0; ///< most work-items of a block
     std::uint32_t vgprs         = 0; ///< vector registers of a lane, with accumulation registers
     std::uint32_t sgprs         = 0; ///< scalar registers of a wave

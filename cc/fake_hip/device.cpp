@@ -1,7 +1,11 @@
 // The devices and their properties.
+#include "launch.h"
 #include "settings.h"
 
+#include <hip/hip_version.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 using fake_hip::record;
@@ -106,6 +110,19 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
     case hipDeviceAttributeComputeCapabilityMajor: *value = found.major; break;
     case hipDeviceAttributeComputeCapabilityMinor: *value = found.minor; break;
     case hipDeviceAttributeCooperativeLaunch: *value = found.cooperativeLaunch; break;
+    case hipDeviceAttributeMaxBlockDimX: *value = found.maxThreadsDim[0]; break;
+    case hipDeviceAttributeMaxBlockDimY: *value = found.maxThreadsDim[1]; break;
+    case hipDeviceAttributeMaxBlockDimZ: *value = found.maxThreadsDim[2]; break;
+    case hipDeviceAttributeMaxGridDimX: *value = found.maxGridSize[0]; break;
+    case hipDeviceAttributeMaxGridDimY: *value = found.maxGridSize[1]; break;
+    case hipDeviceAttributeMaxGridDimZ: *value = found.maxGridSize[2]; break;
+    case hipDeviceAttributeConcurrentKernels: *value = found.concurrentKernels; break;
+    case hipDeviceAttributeMaxRegistersPerBlock: *value = found.regsPerBlock; break;
+    case hipDeviceAttributeManagedMemory: *value = 1; break;
+    case hipDeviceAttributeMemoryPoolsSupported: *value = 1; break;
+    case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor:
+        *value = static_cast<int>(found.maxSharedMemoryPerMultiProcessor);
+        break;
     case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = static_cast<int>(found.sharedMemPerBlock); break;
     case hipDeviceAttributeMaxThreadsPerBlock: *value = found.maxThreadsPerBlock; break;
     case hipDeviceAttributeMaxThreadsPerMultiProcessor: *value = found.maxThreadsPerMultiProcessor; break;
@@ -127,6 +144,145 @@ hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, 
 }
 
 hipError_t hipDeviceSynchronize()
+{
+    FAKE_HIP_ENTER();
+    return fake_hip::launch_error();
+}
+
+// Memory and streams stay: programs call it at their end.
+hipError_t hipDeviceReset()
+{
+    FAKE_HIP_ENTER();
+    fake_hip_forget_faults();
+    return hipSuccess;
+}
+
+hipError_t hipInit(unsigned int flags)
+{
+    FAKE_HIP_ENTER();
+    return record(flags ? hipErrorInvalidValue : hipSuccess);
+}
+
+hipError_t hipDeviceGet(hipDevice_t* device, int ordinal)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(ordinal))
+        return record(hipErrorInvalidDevice);
+    *device = ordinal;
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetName(char* name, int size, hipDevice_t device)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(device))
+        return record(hipErrorInvalidDevice);
+    if(size < 1)
+        return record(hipErrorInvalidValue);
+    std::strncpy(name, properties(settings().archs[device]).name, static_cast<std::size_t>(size) - 1);
+    name[size - 1] = '\0';
+    return hipSuccess;
+}
+
+hipError_t hipDeviceTotalMem(std::size_t* bytes, hipDevice_t device)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(device))
+        return record(hipErrorInvalidDevice);
+    *bytes = settings().archs[device].memory_bytes;
+    return hipSuccess;
+}
+
+hipError_t hipDeviceComputeCapability(int* major, int* minor, hipDevice_t device)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(device))
+        return record(hipErrorInvalidDevice);
+    *major = settings().archs[device].major;
+    *minor = settings().archs[device].minor;
+    return hipSuccess;
+}
+
+hipError_t hipDriverGetVersion(int* version)
+{
+    FAKE_HIP_ENTER();
+    *version = HIP_VERSION;
+    return hipSuccess;
+}
+
+hipError_t hipRuntimeGetVersion(int* version)
+{
+    FAKE_HIP_ENTER();
+    *version = HIP_VERSION;
+    return hipSuccess;
+}
+
+// How the host waits: nothing to wait for here.
+hipError_t hipSetDeviceFlags(unsigned)
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipGetDeviceFlags(unsigned int* flags)
+{
+    FAKE_HIP_ENTER();
+    *flags = hipDeviceScheduleAuto;
+    return hipSuccess;
+}
+
+// Hints about caches, which AMD's GPUs ignore.
+hipError_t hipDeviceSetCacheConfig(hipFuncCache_t)
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetCacheConfig(hipFuncCache_t* config)
+{
+    FAKE_HIP_ENTER();
+    *config = hipFuncCachePreferNone;
+    return hipSuccess;
+}
+
+// All devices have the host's memory.
+hipError_t hipDeviceCanAccessPeer(int* can, int device, int peer)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(device) || !is_device(peer))
+        return record(hipErrorInvalidDevice);
+    *can = device != peer;
+    return hipSuccess;
+}
+
+hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return record(is_device(peer) && peer != current ? hipSuccess : hipErrorInvalidDevice);
+}
+
+hipError_t hipDeviceDisablePeerAccess(int peer)
+{
+    FAKE_HIP_ENTER();
+    return record(is_device(peer) && peer != current ? hipSuccess : hipErrorInvalidDevice);
+}
+
+hipError_t hipDeviceGetPCIBusId(char* name, int size, int device)
+{
+    FAKE_HIP_ENTER();
+    if(!is_device(device))
+        return record(hipErrorInvalidDevice);
+    std::snprintf(name, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);
+    return hipSuccess;
+}
+
+hipError_t hipProfilerStart()
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipProfilerStop()
 {
     FAKE_HIP_ENTER();
     return hipSuccess;

@@ -106,7 +106,7 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
 {
     const Found found = find(host_function, fake_hip::stream_device(configuration.stream));
     if(found.error != hipSuccess)
-        return record(found.error);
+        return fake_hip::record_refusal(found.error);
     const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
 }
@@ -386,8 +386,70 @@ hipError_t hipLaunchCooperativeKernel(const void* function,
     if(error != hipSuccess)
         return error;
     if(std::size_t{grid.x} * grid.y * grid.z > std::size_t(blocks) * std::size_t(fake_hip::current_arch().cu_count))
-        return record(hipErrorCooperativeLaunchTooLarge);
+        return fake_hip::record_refusal(hipErrorCooperativeLaunchTooLarge);
     return launch(function, {grid, block, lds, stream}, arguments);
+}
+
+hipError_t hipExtLaunchKernel(const void* function,
+                              dim3 grid,
+                              dim3 block,
+                              void** arguments,
+                              std::size_t lds,
+                              hipStream_t stream,
+                              hipEvent_t start,
+                              hipEvent_t stop,
+                              int)
+{
+    FAKE_HIP_ENTER();
+    if(start)
+        (void)hipEventRecord(start, stream);
+    const hipError_t error = launch(function, {grid, block, lds, stream}, arguments);
+    if(stop)
+        (void)hipEventRecord(stop, stream);
+    return error;
+}
+
+hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, const void* function)
+{
+    FAKE_HIP_ENTER();
+    const Found found = find(function, fake_hip::current_device());
+    if(found.error != hipSuccess)
+        return record(found.error);
+    *attributes                           = {};
+    attributes->binaryVersion             = 10 * fake_hip::current_arch().major + fake_hip::current_arch().minor;
+    attributes->ptxVersion                = attributes->binaryVersion;
+    attributes->localSizeBytes            = found.kernel->scratch_bytes;
+    attributes->maxDynamicSharedSizeBytes = static_cast<int>(fake_hip::current_arch().lds_bytes - found.kernel->lds_bytes);
+    attributes->maxThreadsPerBlock        = static_cast<int>(found.kernel->max_block);
+    attributes->numRegs                   = static_cast<int>(found.kernel->vgprs);
+    attributes->sharedSizeBytes           = found.kernel->lds_bytes;
+    return hipSuccess;
+}
+
+// Hints, and a limit of the LDS that a launch has anyway.
+hipError_t hipFuncSetAttribute(const void* function, hipFuncAttribute, int)
+{
+    FAKE_HIP_ENTER();
+    return record(find(function, fake_hip::current_device()).error);
+}
+
+hipError_t hipFuncSetCacheConfig(const void*, hipFuncCache_t)
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipFuncSetSharedMemConfig(const void*, hipSharedMemConfig)
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* function, int block, std::size_t lds, unsigned)
+{
+    FAKE_HIP_ENTER();
+    return hipOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, lds);
 }
 
 hipError_t hipGetSymbolAddress(void** address, const void* symbol)
@@ -420,6 +482,32 @@ hipError_t hipMemcpyFromSymbol(void* to, const void* symbol, std::size_t size, s
     return copy_variable(symbol, offset, size, to, nullptr);
 }
 
+hipError_t hipMemcpyToSymbolAsync(const void* symbol,
+                                  const void* from,
+                                  std::size_t size,
+                                  std::size_t offset,
+                                  hipMemcpyKind kind,
+                                  hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(fake_hip::stream_number(stream) < 0)
+        return record(hipErrorInvalidHandle);
+    return hipMemcpyToSymbol(symbol, from, size, offset, kind);
+}
+
+hipError_t hipMemcpyFromSymbolAsync(void* to,
+                                    const void* symbol,
+                                    std::size_t size,
+                                    std::size_t offset,
+                                    hipMemcpyKind kind,
+                                    hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(fake_hip::stream_number(stream) < 0)
+        return record(hipErrorInvalidHandle);
+    return hipMemcpyFromSymbol(to, symbol, size, offset, kind);
+}
+
 const char* hipKernelNameRefByPtr(const void* host_function, hipStream_t)
 {
     const std::scoped_lock lock(mutex);
@@ -438,6 +526,12 @@ hipError_t hipModuleLoad(hipModule_t* module, const char* path)
 }
 
 hipError_t hipModuleLoadData(hipModule_t* module, const void* image)
+{
+    FAKE_HIP_ENTER();
+    return load(module, image);
+}
+
+hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned int, hipJitOption*, void**)
 {
     FAKE_HIP_ENTER();
     return load(module, image);

@@ -73,7 +73,8 @@ hipError_t emulate(const Launch& launch, const std::string& kernarg)
                                static_cast<std::uint32_t>(launch.dynamic_lds_bytes),
                                kernarg.data(),
                                kernarg.size()};
-    return record(static_cast<hipError_t>(run(&seen)));
+    const auto error = static_cast<hipError_t>(run(&seen));
+    return error == hipSuccess ? error : record_fault(error);
 }
 
 bool valid(const dim3& d) { return d.x && d.y && d.z; }
@@ -112,11 +113,11 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
     const Kernel& kernel = launch.kernel;
     const auto threads   = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
     if(!valid(launch.grid) || !valid(launch.block) || threads > kernel.max_block)
-        return record(hipErrorInvalidConfiguration);
+        return record_refusal(hipErrorInvalidConfiguration);
     if(stream_number(launch.stream) < 0)
-        return record(hipErrorInvalidHandle);
+        return record_refusal(hipErrorInvalidHandle);
     if(kernel.lds_bytes + launch.dynamic_lds_bytes > settings().archs[stream_device(launch.stream)].lds_bytes)
-        return record(hipErrorInvalidValue);
+        return record_refusal(hipErrorInvalidValue);
     if(!settings().log.empty())
         append(settings().log, json(launch, kernarg));
     return emulate(launch, kernarg);

@@ -39,6 +39,9 @@ void fake_hip_find_variables(fake_hip_variables find);
 /// Device memory: writes address and size of up to `capacity` allocations, returns how many there are.
 std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity);
 
+/// Forgets the faults of kernels, which functions that wait for kernels return.
+void fake_hip_forget_faults();
+
 /// Freed device memory whose addresses have not been used again, as fake_hip_allocations.
 std::size_t fake_hip_freed(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity);
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 using fake_hip::record;
@@ -19,6 +20,7 @@ struct Allocation
 {
     std::size_t bytes;
     hipMemoryType type;
+    bool registered = false; ///< memory of the program, with hipHostRegister
 };
 
 std::mutex mutex;
@@ -87,7 +89,7 @@ hipError_t release(void* pointer, hipMemoryType type)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
     const auto found = allocations().find(pointer);
-    if(found == allocations().end() || found->second.type != type)
+    if(found == allocations().end() || found->second.type != type || found->second.registered)
         return record(hipErrorInvalidValue);
     const std::size_t size = found->second.bytes;
     allocations().erase(found);
@@ -101,6 +103,47 @@ hipError_t release(void* pointer, hipMemoryType type)
         freed().pop_front();
     }
     return hipSuccess;
+}
+
+/// Returns address and facts of the allocation that has an address, if there is one.
+std::optional<std::pair<void*, Allocation>> find(const void* pointer)
+{
+    const std::scoped_lock lock(mutex);
+    auto after = allocations().upper_bound(const_cast<void*>(pointer));
+    if(after == allocations().begin())
+        return std::nullopt;
+    const auto& [start, allocation] = *--after;
+    if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + allocation.bytes)
+        return std::nullopt;
+    return std::pair{start, allocation};
+}
+
+// Bytes between rows of hipMallocPitch, as on AMD's GPUs.
+constexpr std::size_t kPitch = 256;
+
+// Pools by handle, with the attributes that were set: memory is the same with and without a pool.
+using Pool = std::map<hipMemPoolAttr, std::uint64_t>;
+auto& pools() { static auto* all = new std::map<hipMemPool_t, Pool>; return *all; }
+auto& current_pools() { static auto* all = new std::map<int, hipMemPool_t>; return *all; }
+
+/// Returns the pool of a device; like other handles, an address that nothing has.
+hipMemPool_t default_pool(int device)
+{
+    const auto pool = reinterpret_cast<hipMemPool_t>(16 * (static_cast<std::uintptr_t>(device) + 1));
+    const std::scoped_lock lock(mutex);
+    pools()[pool];
+    return pool;
+}
+
+bool is_pool(hipMemPool_t pool)
+{
+    const std::scoped_lock lock(mutex);
+    return pools().contains(pool);
+}
+
+std::size_t attribute_size(hipMemPoolAttr attribute)
+{
+    return attribute < hipMemPoolAttrReleaseThreshold ? sizeof(int) : sizeof(std::uint64_t);
 }
 
 } // namespace
@@ -180,27 +223,6 @@ hipError_t hipHostFree(void* pointer)
     return release(pointer, hipMemoryTypeHost);
 }
 
-hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind)
-{
-    FAKE_HIP_ENTER();
-    std::memmove(to, from, size);
-    return hipSuccess;
-}
-
-hipError_t hipMemcpyWithStream(void* to, const void* from, std::size_t size, hipMemcpyKind kind, hipStream_t stream)
-{
-    FAKE_HIP_ENTER();
-    if(fake_hip::stream_number(stream) < 0)
-        return record(hipErrorInvalidHandle);
-    return hipMemcpy(to, from, size, kind);
-}
-
-hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcpyKind kind, hipStream_t stream)
-{
-    FAKE_HIP_ENTER();
-    return hipMemcpyWithStream(to, from, size, kind, stream);
-}
-
 hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
 {
     FAKE_HIP_ENTER();
@@ -213,42 +235,252 @@ hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer)
 {
     FAKE_HIP_ENTER();
-    const std::scoped_lock lock(mutex);
-    auto after = allocations().upper_bound(const_cast<void*>(pointer));
-    if(after == allocations().begin())
-        return record(hipErrorInvalidValue);
-    const auto& [start, allocation] = *--after;
-    if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + allocation.bytes)
+    const auto found = find(pointer);
+    if(!found)
         return record(hipErrorInvalidValue);
     *attributes               = {};
-    attributes->type          = allocation.type;
+    attributes->type          = found->second.type;
     attributes->devicePointer = const_cast<void*>(pointer);
-    if(allocation.type == hipMemoryTypeHost)
+    if(found->second.type == hipMemoryTypeHost)
         attributes->hostPointer = const_cast<void*>(pointer);
     return hipSuccess;
 }
 
-hipError_t hipMemset(void* to, int value, std::size_t size)
+hipError_t hipMallocHost(void** pointer, std::size_t size)
 {
     FAKE_HIP_ENTER();
-    std::memset(to, value, size);
+    return hipHostMalloc(pointer, size, 0);
+}
+
+hipError_t hipMemAllocHost(void** pointer, std::size_t size)
+{
+    FAKE_HIP_ENTER();
+    return hipHostMalloc(pointer, size, 0);
+}
+
+hipError_t hipHostAlloc(void** pointer, std::size_t size, unsigned int flags)
+{
+    FAKE_HIP_ENTER();
+    return hipHostMalloc(pointer, size, flags);
+}
+
+hipError_t hipFreeHost(void* pointer)
+{
+    FAKE_HIP_ENTER();
+    return hipHostFree(pointer);
+}
+
+hipError_t hipHostRegister(void* pointer, std::size_t size, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    if(!pointer || size == 0)
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    const auto [_, added] = allocations().try_emplace(pointer, Allocation{size, hipMemoryTypeHost, true});
+    return record(added ? hipSuccess : hipErrorHostMemoryAlreadyRegistered);
+}
+
+hipError_t hipHostUnregister(void* pointer)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    const auto found = allocations().find(pointer);
+    if(found == allocations().end() || !found->second.registered)
+        return record(hipErrorHostMemoryNotRegistered);
+    allocations().erase(found);
     return hipSuccess;
 }
 
-hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t stream)
+hipError_t hipHostGetDevicePointer(void** device, void* host, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    *device = nullptr;
+    const auto found = find(host);
+    if(!found || found->second.type != hipMemoryTypeHost)
+        return record(hipErrorInvalidValue);
+    *device = host;
+    return hipSuccess;
+}
+
+hipError_t hipHostGetFlags(unsigned int* flags, void* host)
+{
+    FAKE_HIP_ENTER();
+    const auto found = find(host);
+    *flags           = hipHostMallocDefault;
+    return record(found && found->second.type == hipMemoryTypeHost ? hipSuccess : hipErrorInvalidValue);
+}
+
+hipError_t hipExtMallocWithFlags(void** pointer, std::size_t size, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return hipMalloc(pointer, size);
+}
+
+hipError_t hipMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height)
+{
+    FAKE_HIP_ENTER();
+    *pitch = (width + kPitch - 1) / kPitch * kPitch;
+    return hipMalloc(pointer, *pitch * height);
+}
+
+hipError_t hipMemAllocPitch(
+    hipDeviceptr_t* pointer, std::size_t* pitch, std::size_t width, std::size_t height, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return hipMallocPitch(pointer, pitch, width, height);
+}
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t* start, std::size_t* size, hipDeviceptr_t pointer)
+{
+    FAKE_HIP_ENTER();
+    const auto found = find(pointer);
+    if(!found)
+        return record(hipErrorNotFound);
+    *start = found->first;
+    *size  = found->second.bytes;
+    return hipSuccess;
+}
+
+hipError_t hipMemPtrGetInfo(void* pointer, std::size_t* size)
+{
+    FAKE_HIP_ENTER();
+    const auto found = find(pointer);
+    if(!found || found->first != pointer)
+        return record(hipErrorInvalidValue);
+    *size = found->second.bytes;
+    return hipSuccess;
+}
+
+// Managed memory is where host and device find it.
+hipError_t hipMemPrefetchAsync(const void* pointer, std::size_t, int, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return record(find(pointer) && fake_hip::stream_number(stream) >= 0 ? hipSuccess : hipErrorInvalidValue);
+}
+
+hipError_t hipMemAdvise(const void* pointer, std::size_t, hipMemoryAdvise, int)
+{
+    FAKE_HIP_ENTER();
+    return record(find(pointer) ? hipSuccess : hipErrorInvalidValue);
+}
+
+hipError_t hipMallocAsync(void** pointer, std::size_t size, hipStream_t stream)
 {
     FAKE_HIP_ENTER();
     if(fake_hip::stream_number(stream) < 0)
         return record(hipErrorInvalidHandle);
-    std::memset(to, value, size);
+    return hipMalloc(pointer, size);
+}
+
+hipError_t hipFreeAsync(void* pointer, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(fake_hip::stream_number(stream) < 0)
+        return record(hipErrorInvalidHandle);
+    return hipFree(pointer);
+}
+
+hipError_t hipMallocFromPoolAsync(void** pointer, std::size_t size, hipMemPool_t pool, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return is_pool(pool) ? hipMallocAsync(pointer, size, stream) : record(hipErrorInvalidValue);
+}
+
+hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t* pool, int device)
+{
+    FAKE_HIP_ENTER();
+    if(device < 0 || device >= static_cast<int>(fake_hip::settings().archs.size()))
+        return record(hipErrorInvalidDevice);
+    *pool = default_pool(device);
     return hipSuccess;
 }
 
-hipError_t hipMemsetD32(hipDeviceptr_t to, int value, std::size_t count)
+hipError_t hipDeviceGetMemPool(hipMemPool_t* pool, int device)
 {
     FAKE_HIP_ENTER();
-    std::fill_n(static_cast<int*>(to), count, value);
+    if(const hipError_t error = hipDeviceGetDefaultMemPool(pool, device); error != hipSuccess)
+        return error;
+    const std::scoped_lock lock(mutex);
+    if(const auto found = current_pools().find(device); found != current_pools().end())
+        *pool = found->second;
     return hipSuccess;
+}
+
+hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool)
+{
+    FAKE_HIP_ENTER();
+    hipMemPool_t present = nullptr;
+    if(const hipError_t error = hipDeviceGetDefaultMemPool(&present, device); error != hipSuccess)
+        return error;
+    if(!is_pool(pool))
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    current_pools()[device] = pool;
+    return hipSuccess;
+}
+
+hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* properties)
+{
+    FAKE_HIP_ENTER();
+    if(!pool || !properties)
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    *pool = reinterpret_cast<hipMemPool_t>(new char);
+    pools()[*pool];
+    return hipSuccess;
+}
+
+hipError_t hipMemPoolDestroy(hipMemPool_t pool)
+{
+    FAKE_HIP_ENTER();
+    if(!is_pool(pool) || pool == default_pool(fake_hip::current_device()))
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    pools().erase(pool);
+    std::erase_if(current_pools(), [&](const auto& item) { return item.second == pool; });
+    return hipSuccess;
+}
+
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, std::size_t)
+{
+    FAKE_HIP_ENTER();
+    return record(is_pool(pool) ? hipSuccess : hipErrorInvalidValue);
+}
+
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value)
+{
+    FAKE_HIP_ENTER();
+    if(!is_pool(pool) || !value)
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    std::memcpy(&pools()[pool][attribute], value, attribute_size(attribute));
+    return hipSuccess;
+}
+
+// Without pages that a pool keeps, what is reserved is in use.
+hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value)
+{
+    FAKE_HIP_ENTER();
+    if(!is_pool(pool) || !value)
+        return record(hipErrorInvalidValue);
+    const std::scoped_lock lock(mutex);
+    const std::uint64_t used = allocated();
+    const bool counts        = attribute >= hipMemPoolAttrReservedMemCurrent;
+    std::memcpy(value, counts ? &used : &pools()[pool][attribute], attribute_size(attribute));
+    return hipSuccess;
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc*, std::size_t)
+{
+    FAKE_HIP_ENTER();
+    return record(is_pool(pool) ? hipSuccess : hipErrorInvalidValue);
+}
+
+hipError_t hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool, hipMemLocation*)
+{
+    FAKE_HIP_ENTER();
+    *flags = hipMemAccessFlagsProtReadWrite;
+    return record(is_pool(pool) ? hipSuccess : hipErrorInvalidValue);
 }
 
 } // extern "C"

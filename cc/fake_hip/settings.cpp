@@ -1,16 +1,22 @@
 #include "settings.h"
 
+#include "launch.h"
+
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 namespace fake_hip {
 namespace {
 
 thread_local hipError_t last_error = hipSuccess;
+thread_local hipError_t refusal    = hipSuccess;
+std::atomic<hipError_t> fault{hipSuccess};
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
@@ -121,6 +127,25 @@ hipError_t record(hipError_t error)
     return error;
 }
 
+hipError_t record_fault(hipError_t error)
+{
+    fault.store(error);
+    return record(error);
+}
+
+hipError_t record_refusal(hipError_t error)
+{
+    refusal = error;
+    return record(error);
+}
+
+hipError_t launch_error()
+{
+    const hipError_t refused = std::exchange(refusal, hipSuccess);
+    const hipError_t error   = fault;
+    return record(error != hipSuccess ? error : refused);
+}
+
 hipError_t injected(const char* function)
 {
     const auto& fail = settings().fail;
@@ -145,10 +170,13 @@ using fake_hip::last_error;
 
 extern "C" {
 
+void fake_hip_forget_faults() { fake_hip::fault.store(hipSuccess); }
+
 hipError_t hipGetLastError()
 {
     const hipError_t error = last_error;
     last_error             = hipSuccess;
+    fake_hip::refusal      = hipSuccess;
     return error;
 }
 
@@ -180,6 +208,13 @@ const char* hipGetErrorName(hipError_t error)
         NAME(hipErrorLaunchOutOfResources);
         NAME(hipErrorLaunchFailure);
         NAME(hipErrorNotSupported);
+        NAME(hipErrorInvalidContext);
+        NAME(hipErrorAlreadyMapped);
+        NAME(hipErrorHostMemoryAlreadyRegistered);
+        NAME(hipErrorHostMemoryNotRegistered);
+        NAME(hipErrorPeerAccessAlreadyEnabled);
+        NAME(hipErrorPeerAccessNotEnabled);
+        NAME(hipErrorCooperativeLaunchTooLarge);
         NAME(hipErrorUnknown);
     default: return "hipErrorUnknown";
     }
@@ -188,5 +223,15 @@ const char* hipGetErrorName(hipError_t error)
 
 // The real runtime's sentences are its own; a name says the same to a test.
 const char* hipGetErrorString(hipError_t error) { return hipGetErrorName(error); }
+
+hipError_t hipExtGetLastError() { return hipGetLastError(); }
+
+hipError_t hipDrvGetErrorName(hipError_t error, const char** name)
+{
+    *name = hipGetErrorName(error);
+    return hipSuccess;
+}
+
+hipError_t hipDrvGetErrorString(hipError_t error, const char** text) { return hipDrvGetErrorName(error, text); }
 
 } // extern "C"

@@ -57,6 +57,15 @@ const Arch& current_arch();
 /// Remembers an error as the thread's last one, and returns it.
 hipError_t record(hipError_t error);
 
+/// Records the fault of a kernel, which all later functions that wait for kernels return, on every thread.
+hipError_t record_fault(hipError_t error);
+
+/// Records a launch that was refused: the thread's next hipGetLastError or function that waits returns its error.
+hipError_t record_refusal(hipError_t error);
+
+/// Returns the error of a function that waits for kernels.
+hipError_t launch_error();
+
 /// Returns the error that FAKE_HIP_FAIL sets for a function, hipSuccess for none.
 hipError_t injected(const char* function);
 

@@ -1,6 +1,7 @@
 // Streams and events. All work is complete when a call returns.
 #include "settings.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -16,8 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 struct Stream
 {
-    int number;
-    int device;
+    int number         = 0;
+    int device         = 0;
+    unsigned int flags = hipStreamDefault;
+    int priority       = 0;
 };
 
 std::mutex mutex;
@@ -39,6 +42,13 @@ bool is_event(hipEvent_t event)
 {
     const std::scoped_lock lock(mutex);
     return events().contains(event);
+}
+
+Stream properties_of(hipStream_t stream)
+{
+    const std::scoped_lock lock(mutex);
+    const auto found = streams().find(stream);
+    return found == streams().end() ? Stream{} : found->second;
 }
 
 hipError_t check_stream(hipStream_t stream)
@@ -75,14 +85,59 @@ hipError_t hipStreamCreate(hipStream_t* stream)
     FAKE_HIP_ENTER();
     const std::scoped_lock lock(mutex);
     *stream            = new_handle<hipStream_t>();
-    streams()[*stream] = {++stream_count, fake_hip::current_device()};
+    streams()[*stream] = {++stream_count, fake_hip::current_device(), hipStreamDefault, 0};
     return hipSuccess;
 }
 
-hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int, int)
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int priority)
 {
     FAKE_HIP_ENTER();
-    return hipStreamCreate(stream);
+    const hipError_t error = hipStreamCreate(stream);
+    const std::scoped_lock lock(mutex);
+    if(error == hipSuccess)
+    {
+        streams()[*stream].flags    = flags;
+        streams()[*stream].priority = std::clamp(priority, -1, 1);
+    }
+    return error;
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags)
+{
+    FAKE_HIP_ENTER();
+    return hipStreamCreateWithPriority(stream, flags, 0);
+}
+
+hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int* flags)
+{
+    FAKE_HIP_ENTER();
+    *flags = properties_of(stream).flags;
+    return check_stream(stream);
+}
+
+hipError_t hipStreamGetPriority(hipStream_t stream, int* priority)
+{
+    FAKE_HIP_ENTER();
+    *priority = properties_of(stream).priority;
+    return check_stream(stream);
+}
+
+hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void* data, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    if(const hipError_t error = check_stream(stream); error != hipSuccess)
+        return error;
+    callback(stream, hipSuccess, data);
+    return hipSuccess;
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* data)
+{
+    FAKE_HIP_ENTER();
+    if(const hipError_t error = check_stream(stream); error != hipSuccess)
+        return error;
+    function(data);
+    return hipSuccess;
 }
 
 hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest)
@@ -111,13 +166,15 @@ hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device)
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     FAKE_HIP_ENTER();
-    return check_stream(stream);
+    const hipError_t error = check_stream(stream);
+    return error == hipSuccess ? fake_hip::launch_error() : error;
 }
 
 hipError_t hipStreamQuery(hipStream_t stream)
 {
     FAKE_HIP_ENTER();
-    return check_stream(stream);
+    const hipError_t error = check_stream(stream);
+    return error == hipSuccess ? fake_hip::launch_error() : error;
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int)
@@ -178,16 +235,22 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     return hipSuccess;
 }
 
+hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return hipEventRecord(event, stream);
+}
+
 hipError_t hipEventSynchronize(hipEvent_t event)
 {
     FAKE_HIP_ENTER();
-    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
+    return is_event(event) ? fake_hip::launch_error() : record(hipErrorInvalidHandle);
 }
 
 hipError_t hipEventQuery(hipEvent_t event)
 {
     FAKE_HIP_ENTER();
-    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
+    return is_event(event) ? fake_hip::launch_error() : record(hipErrorInvalidHandle);
 }
 
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop)

@@ -140,6 +140,7 @@ class Hip:
     def raise_error(self) -> None:
         """Raise the first error of a launch since the last call."""
         error, self._error = self._error, None
+        self._runtime.fake_hip_forget_faults()
         if error is not None:
             raise error
 

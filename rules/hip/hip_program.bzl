@@ -23,7 +23,31 @@ def _emulated(ctx):
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     words = [place_of(ctx, tool.files_to_run.executable), "--runtime", place_of(ctx, runtime)]
     words += ["--arch", emulated[0], "--", place_of(ctx, ctx.executable.program)]
-    return program_script(ctx, words, [runtime, ctx.executable.program], [ctx.attr._emulator, ctx.attr.program])
+
+    # Among the runfiles, so that no program starts before the check.
+    files = [runtime, ctx.executable.program, _check_functions(ctx, runtime)]
+    return program_script(ctx, words, files, [ctx.attr._emulator, ctx.attr.program])
+
+def _check_functions(ctx, runtime):
+    """Declares the check that the runtime has all functions that a program calls; returns its output."""
+    checked = ctx.actions.declare_file(ctx.label.name + ".checked")
+    args = ctx.actions.args()
+    args.add("--runtime", runtime)
+    args.add("--program", ctx.executable.program)
+    args.add("--place", str(ctx.label))
+    args.add_all(ctx.attr.unused_functions, before_each = "--unused")
+    args.add("--output", checked)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._check_program,
+        inputs = [runtime, ctx.executable.program],
+        mnemonic = "QolaCheckProgram",
+        outputs = [checked],
+        progress_message = "Checking functions of HIP in %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return checked
 
 def _hip_program_impl(ctx):
     if ctx.attr.emulated:
@@ -48,6 +72,8 @@ _RULE = dict(
         "env": attr.string_dict(doc = "Environment of the program."),
         "library": attr.label(mandatory = True, providers = [HipInfo]),
         "program": attr.label(cfg = "target", executable = True, mandatory = True),
+        "unused_functions": attr.string_list(doc = "Functions of HIP that the program links and does not call."),
+        "_check_program": attr.label(cfg = "exec", default = "//qola/emulate:check_program", executable = True),
         "_emulator": attr.label(cfg = "target", default = "//qola/emulate:program", executable = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
     },
@@ -135,7 +161,8 @@ def hip_binary(name, emulated = False, data = [], env = {}, testonly = False, ta
       visibility: visibility of the target.
       **kwargs: srcs, hdrs, textual_hdrs, deps, archs, rdc, includes, defines, local_defines, copts,
         device_copts and host_copts as for hip_library; additional_linker_inputs, linkopts, malloc
-        and features as for cc_binary; args.
+        and features as for cc_binary; args; unused_functions: functions of HIP that the emulator's
+        runtime lacks, and that the program links and never calls there.
     """
     _declare(name, _hip_program, emulated, data, env, testonly, tags, target_compatible_with, visibility, dict(kwargs))
 

@@ -68,6 +68,8 @@ int main(int argc, char** argv)
             put<<<1, block>>>(pinned, 1023);
         if(is("lds"))
             spread<<<1, 128, 512>>>(large, 2);
+        if(is("refused"))
+            count<<<1, 2048>>>(large);
         if(is("race"))
             reverse<<<1, 256>>>(large);
         std::printf("%s: %s\n", argv[i], hipGetErrorName(hipDeviceSynchronize()));

@@ -57,6 +57,18 @@ def test_faults_name_line_thread_and_allocation() -> None:
     assert "exit code 1, because a kernel failed" in run.stderr
 
 
+def test_waiting_for_a_failed_launch_returns_its_error() -> None:
+    """Prevents: hipDeviceSynchronize succeeds after a kernel failed or a launch was refused."""
+    run = run_faults("refused", "pinned", "write", "pinned")
+    assert run.stdout.splitlines() == [
+        "refused: hipErrorInvalidConfiguration",
+        "pinned: hipSuccess",
+        "write: hipErrorLaunchFailure",
+        # As on a GPU, the fault of a kernel lasts until hipDeviceReset.
+        "pinned: hipErrorLaunchFailure",
+    ]
+
+
 def test_a_program_without_faults_reports_none() -> None:
     """Prevents: memory of hipHostMalloc, or the last bytes of an allocation, counted as a fault."""
     run = run_faults("pinned")
@@ -101,7 +113,8 @@ def test_a_failed_assert_fails_the_program() -> None:
         text=True,
         check=False,
     )
-    assert run.returncode == 1, run.stderr
+    # hipDeviceSynchronize fails.
+    assert run.returncode == 2, run.stderr
     message = "Device-side assertion `threadIdx.x < limit' failed."
     place = r"trap by .*\) at \S+:\d+, block \(0,0,0\), thread \(1,0,0\): "
     assert re.search(rf"{place}.*{re.escape(message)}$", run.stderr, re.M), run.stderr

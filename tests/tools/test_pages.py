@@ -125,6 +125,20 @@ def test_program_starts(tmp_path: Path) -> None:
         assert (run.returncode, run.stdout) == (0, f"qola {__version__}\n"), run.stderr
 
 
+def test_hip_page_lists_the_functions_of_the_fake_runtime() -> None:
+    """Prevents: a function of the emulator's runtime that is not documented, or that is gone."""
+    defined = re.compile(r"^(?:hipError_t|const char\*) (hip\w+?)(?:R0600)?\(", re.MULTILINE)
+    found = {
+        name
+        for path in (ROOT / "cc/fake_hip").glob("*.cpp")
+        for name in defined.findall(path.read_text(encoding="utf-8"))
+    }
+    page = text_of("docs/guide/hip.md")
+    section = page[page.index("### Functions of HIP") : page.index("When an emulated program is")]
+    listed = re.findall(r"`(hip\w+)`", section)
+    assert sorted(listed) == sorted(found)
+
+
 def test_command_line_page_is_up_to_date() -> None:
     """Prevents: an option added, changed or removed without its documentation."""
     assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
