@@ -12,12 +12,12 @@ from qola.cli.commands import add_command
 from qola.cli.console import Surroundings, align
 from qola.cli.options import add_options, positive
 from qola.errors import ExitCode, Finding
+from qola.extras import needs
 from qola.files import write_if_changed
 from qola.health.compare import compare_trees
-from qola.health.data import HealthReport, KernelVerdict
+from qola.health.data import HealthError, HealthReport, KernelVerdict
 from qola.health.emulate import EmulationRequest, emulate_trees
 from qola.health.page import render
-from qola.health.read import HealthError, Reader
 from qola.version import docs_url
 
 _SHOWN = 20
@@ -75,6 +75,9 @@ def _health(args: argparse.Namespace, around: Surroundings) -> int:
     if output and output.suffix != ".html":
         expected = "a file that ends in .html"
         raise HealthError(Finding("--output", args.output, expected, "-o health.html"))
+    with needs("report", "qola health"):
+        from qola.health.read import Reader  # noqa: PLC0415
+
     roots = _roots(args.aiter, around)
     reader = Reader(args.kernels)
     trees = [reader.read(name, root) for name, root in roots.items()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from qola.checkout.request import AiterOptions
 from qola.cli.console import Surroundings
 from qola.cli.options import PLANNED_TREE, add_options, place_of
-from qola.errors import ExitCode, Finding, ToolchainError
+from qola.errors import ExitCode, Finding
+from qola.extras import needs
 from qola.files import UnfitFileError, bounded_bytes
 from qola.manifest.archs import named_archs, split
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
@@ -46,8 +46,8 @@ def model_manifest(
     Raises:
         QolaError: the configuration is not valid, or the tree has no kernel for it.
     """
-    model = _read_model(args, around)
     coverage, reports = map(_import, ("coverage", "report"))
+    model = _read_model(args, around)
     file = args.model.as_posix()
     archs = split(args.arch) or DEFAULT_ARCHS
     build = BuildRequest(
@@ -89,10 +89,5 @@ def _read_model(args: argparse.Namespace, around: Surroundings) -> Any:
 
 def _import(name: str) -> Any:
     """Import a module of qola.models, which needs NumPy."""
-    try:
+    with needs("verify", "qola init --model"):
         return importlib.import_module(f"qola.models.{name}")
-    except ModuleNotFoundError as error:
-        fix = f"{sys.executable} -m pip install {error.name}"
-        expected = "the packages of qola[verify]"
-        finding = Finding("qola init --model", f"no {error.name}", expected, fix)
-        raise ToolchainError(finding, "a package is missing") from None

@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings, Table
-from qola.code_object.reader import CodeObject
-from qola.report.inspection import (
-    SCHEMA,
-    Inspection,
-    check_compilers,
-    compiler_of,
-    inspect_library,
-)
-from qola.report.write import libraries_in
+from qola.extras import needs
+
+if TYPE_CHECKING:
+    from qola.code_object.reader import CodeObject
+    from qola.report.inspection import Inspection
 
 
 def add_commands(commands: Any) -> None:
@@ -36,6 +32,14 @@ def add_commands(commands: Any) -> None:
 
 def _inspect(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola inspect``."""
+    with needs("report", "qola inspect"):
+        from qola.report.inspection import (  # noqa: PLC0415
+            SCHEMA,
+            check_compilers,
+            inspect_library,
+        )
+        from qola.report.write import libraries_in  # noqa: PLC0415
+
     paths = [path for place in args.libraries for path in libraries_in(around.directory / place)]
     found = [inspect_library(path) for path in paths]
     if args.json:
@@ -70,6 +74,8 @@ def _print(found: Inspection, around: Surroundings) -> None:
 
 
 def _rows(code: Sequence[CodeObject], mark: str) -> Iterable[tuple[str, ...]]:
+    from qola.report.inspection import compiler_of  # noqa: PLC0415
+
     for one in code:
         numbers = (str(len(one.kernels)), f"{one.size:,}")
         yield one.sha256[:16], one.arch, f"V{one.version}{mark}", compiler_of(one), *numbers

@@ -13,6 +13,7 @@ from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, duration, size
 from qola.errors import ExitCode, Finding, visible
+from qola.extras import needs
 from qola.folder import Folder
 from qola.json_types import JsonValue
 from qola.layout import TRITON, triton_file
@@ -353,8 +354,13 @@ def _add_report(commands: Any) -> None:
 
 def _report(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola report``."""
-    # Imported here, because it needs packages that an installation may lack.
-    from qola.report.write import libraries_in, read_date, read_plan, write_report  # noqa: PLC0415
+    with needs("report", "qola report"):
+        from qola.report.write import (  # noqa: PLC0415
+            libraries_in,
+            read_date,
+            read_plan,
+            write_report,
+        )
 
     output: Path = around.directory / args.output
     if output.suffix != ".html":

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +17,8 @@ from qola.cli.build import indented
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.cli.plan import request_of
-from qola.errors import ExitCode, Finding, ToolchainError
+from qola.errors import ExitCode, Finding
+from qola.extras import needs
 from qola.folder import Folder
 from qola.json_types import json_fields
 from qola.plan import planner
@@ -230,13 +229,9 @@ def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> in
 
 def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
     """Print which kernels serve a problem; return the problems, and whether any is served."""
-    try:
-        fields = importlib.import_module("qola.attention.fields")
-        answers = importlib.import_module("qola.fmha.dispatch_answers")
-    except ModuleNotFoundError as error:
-        fix = f"{sys.executable} -m pip install {error.name}"
-        finding = Finding("qola dispatch", f"no {error.name}", "the packages of qola[verify]", fix)
-        raise ToolchainError(finding, "a package is missing") from None
+    with needs("verify", "qola dispatch"):
+        from qola.attention import fields  # noqa: PLC0415
+        from qola.fmha import dispatch_answers as answers  # noqa: PLC0415
     # Before planning, which takes seconds: a misspelt word.
     fields.parse_for_directions(args.words, ("fwd", "bwd"))
     request = request_of(args, around)

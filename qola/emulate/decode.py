@@ -48,7 +48,8 @@ def only_tables() -> Iterator[None]:
         return
     spec = importlib.util.find_spec("tinygrad")
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("tinygrad, whose tables decode instructions, is not installed")
+        message = "tinygrad, whose tables decode instructions, is not installed"
+        raise ModuleNotFoundError(message, name="tinygrad")
     (root,) = spec.submodule_search_locations
     for name in _HOLLOW:
         module = ModuleType(name)

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from qola.errors import QolaError
 from qola.json_types import JsonObject, json_fields
 from qola.version import __version__
 
 SCHEMA = 1
 """Version of the JSON, increased with each incompatible change."""
+
+
+class HealthError(QolaError, title="the trees cannot be compared"):
+    """Trees without code objects, or of the same name."""
+
 
 State = Literal["passed", "failed", "untried"]
 

@@ -16,13 +16,9 @@ from qola.code_object.reader import CodeObject, Kernel, parse_code_object
 from qola.compat.check import Check
 from qola.compat.run import examine
 from qola.errors import AiterError, Finding, QolaError, visible
-from qola.health.data import KernelHealth, TreeCheck, TreeHealth
+from qola.health.data import HealthError, KernelHealth, TreeCheck, TreeHealth
 from qola.progress import Pace, log
 from qola.report.occupancy import occupancy
-
-
-class HealthError(QolaError, title="the trees cannot be compared"):
-    """Trees without code objects, or of the same name."""
 
 
 class Reader:

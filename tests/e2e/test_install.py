@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -103,8 +104,9 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     assert os.access(installed.root / "bazelw", os.X_OK)
 
 
-def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
-    """Prevents: the ruleset of the wheel does not load, fetch or plan."""
+@pytest.fixture(scope="module")
+def tree(installed: Installed) -> Path:
+    """Return the AITER tree that Bazel fetches with the ruleset of the wheel."""
     elsewhere = installed.directory / "elsewhere"
     shutil.copy(EXAMPLE / "left.toml", elsewhere)
     options = ["--bazel-arg=--nobuild", "--output-dir", "out", "--verbose"]
@@ -115,6 +117,47 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     assert str(installed.root) in config.read_text()
     info = installed.start(shared_bazel(), "info", "output_base", cwd=config.parent, PYTHONPATH="")
     external = Path(info.stdout.strip(), "external")
-    (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
-    plan = installed.run("plan", "left.toml", "--aiter-root", str(tree.parents[2]))
+    (configuration,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
+    return configuration.parents[2]
+
+
+def test_plan_with_the_installed_ruleset(installed: Installed, tree: Path) -> None:
+    """Prevents: the ruleset of the wheel does not load, fetch or plan."""
+    plan = installed.run("plan", "left.toml", "--aiter-root", str(tree))
     assert "left_libmha_fwd.so" in plan.stdout
+
+
+_MODEL = {
+    "model_type": "llama",
+    "torch_dtype": "bfloat16",
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "hidden_size": 1024,
+}
+_OBJECT = "{tree}/aiter_meta/hsa/gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtna.co"
+_COMMANDS = {
+    "report": [
+        f"inspect {_OBJECT}",
+        f"report {_OBJECT} -o page.html",
+        "health --aiter {tree} --kernels hsa/gfx942/*/MI300/fwd_hd128_bf16_causal_rtna.co",
+    ],
+    "verify": [
+        "dispatch left.toml --aiter-root {tree} dtype=fp16 hdim=32 seqlen_q=256",
+        "init model.toml --model config.json --aiter-root {tree} --arch gfx950",
+    ],
+}
+"""Commands that an extra serves (docs/guide/setup.md)."""
+
+
+@pytest.mark.parametrize("extra", _COMMANDS)
+def test_commands_with_one_extra(
+    installed: Installed, tree: Path, extra: str, tmp_path: Path
+) -> None:
+    """Prevents: an extra lacks a package that its commands import."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    pip("--python", tmp_path / "venv/bin/python", "install", f"{installed.wheel}[{extra}]")
+    shutil.copy(EXAMPLE / "left.toml", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(_MODEL))
+    for command in _COMMANDS[extra]:
+        words = command.format(tree=tree).split()
+        installed.start(tmp_path / "venv/bin/qola", *words, cwd=tmp_path, PYTHONPATH="")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -186,11 +184,3 @@ def test_errors_of_the_command(
     assert main(["report", *arguments], {}, directory=tmp_path) == 1
     assert found.format(tmp_path) in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_packages_are_reported() -> None:
-    """Prevents: a traceback for an installation without the extra report."""
-    program = "import sys; sys.modules['msgpack'] = None; import qola.code_object"
-    command = [sys.executable, "-c", program]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "-m pip install msgpack" in run.stderr
