@@ -1,6 +1,10 @@
-"""Shared names of a bundle's files and of Bazel's actions."""
+"""Shared names of a bundle's files, of Bazel's actions, and of qola's own patches."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+from qola.packages import QOLA
 
 STATIC = "static"
 """Component of the archive of all modules."""
@@ -13,6 +17,17 @@ CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
 
 TRITON = "triton"
 """Module and component of the library of a manifest's Triton kernels."""
+
+
+OWN_PATCHES = "qola:patches"
+"""A patches_dir that names qola's own patches (docs/guide/health.md#proven-faults)."""
+
+
+def patches_folder(patches_dir: str | Path, folder: Path) -> Path:
+    """Return the directory of a patches_dir, which is relative to `folder`, or of OWN_PATCHES."""
+    if str(patches_dir) == OWN_PATCHES:
+        return QOLA / "aiter/patches"
+    return folder / patches_dir
 
 
 def component_of(module: str) -> str:

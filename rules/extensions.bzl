@@ -7,7 +7,7 @@ Example:
 """
 
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:aiter.bzl", "aiter_git", "aiter_local", "aiter_wheel")
+load("//rules/private/repositories:aiter.bzl", "OWN_PATCHES", "aiter_git", "aiter_local", "aiter_wheel")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
 load("//rules/private/repositories:module_python.bzl", "python_headers")
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
@@ -143,7 +143,7 @@ def _source_problem(claims):
                 "rename one of them",
             )
     path = first.entry.tag.patches_dir
-    if path and not path.startswith("/") and not first.entry.module.is_root:
+    if path and path != OWN_PATCHES and not path.startswith("/") and not first.entry.module.is_root:
         # It would be resolved in the root module.
         return finding(
             "patches of a dependency",
@@ -373,7 +373,7 @@ def _qola_impl(mctx):
     # watches its files.
     return mctx.extension_metadata(reproducible = True)
 
-_PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module.")
+_PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module; `qola:patches` for [qola's own](../guide/health.md#proven-faults).")
 
 _aiter_wheel = tag_class(
     attrs = {

@@ -18,6 +18,7 @@ from qola.aiter.known_faults import holds
 from qola.aiter.tree import AiterTree
 from qola.errors import Finding, Severity
 from qola.json_types import Scalar
+from qola.layout import OWN_PATCHES
 from qola.version import docs_url
 
 FILE = Path(__file__).with_name("proven_faults.json")
@@ -34,7 +35,8 @@ class ProvenFault:
         archs: on which the problem was emulated.
         problem: a minimal problem, FIELD=VALUE words of `qola dispatch`.
         fault: the wrong result, one sentence.
-        fixed: the AITER, Composable Kernel or patch with a correct kernel; "" if none is known.
+        fixed: the AITER with a correct kernel; "" if none is known.
+        patch: the file below patches/ that corrects Composable Kernel; "" if there is none.
         code_objects: names of assembly kernels by the sha256 of their code object.
         direction: of CK's kernels.
         fields: values that the config of CK's kernels has.
@@ -47,6 +49,7 @@ class ProvenFault:
     problem: str
     fault: str
     fixed: str = ""
+    patch: str = ""
     code_objects: Mapping[str, str] = field(default_factory=dict)
     direction: str = ""
     fields: Mapping[str, Scalar] = field(default_factory=dict)
@@ -124,6 +127,8 @@ def _finding(fault: ProvenFault, archs: list[str], names: list[str], *, refuse: 
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     severity: Severity = "error" if refuse else "warning"
     fix = f"use {fault.fixed}" if fault.fixed else "leave these kernels out by a variant"
+    if fault.patch:
+        fix = f'[qola].patches_dir = "{OWN_PATCHES}", which has {fault.patch}'
     if refuse:
         fix += f", or remove [build].{REFUSE}"
     return Finding(

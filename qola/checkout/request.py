@@ -9,6 +9,7 @@ from pathlib import Path
 from qola.cache import cache_directory, own_directory, refuse_foreign
 from qola.errors import Finding, ManifestError
 from qola.fetch.wheel import read_pin
+from qola.layout import OWN_PATCHES, patches_folder
 from qola.manifest.types import Manifest
 
 DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
@@ -55,13 +56,13 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
     """Return the folder of patches: the requested one, [qola].patches_dir, or None.
 
     An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA. [qola].patches_dir is
-    relative to `folder`. A missing folder is a ManifestError.
+    relative to `folder`, or OWN_PATCHES. A missing folder is a ManifestError.
     """
     place = "--patches-dir"
     directory = asked
     if directory is None and manifest and manifest.patches_dir:
         place = manifest.place("qola", "patches_dir")
-        directory = folder / manifest.patches_dir
+        directory = patches_folder(manifest.patches_dir, folder)
     if directory is None or directory == Path("/dev/null"):
         return None
     if not directory.is_dir():
@@ -69,7 +70,7 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
             Finding(
                 place,
                 f"{directory}: no such directory",
-                "a folder of *.patch files",
+                f"a folder of *.patch files, or {OWN_PATCHES} for qola's own",
                 "--patches-dir /dev/null for no patches",
             ),
             "there are no such patches",
@@ -90,7 +91,7 @@ def aiter_request(
 ) -> AiterRequest:
     """Return the AITER to build from; options override the manifest."""
     pin, _ = read_pin(ruleset)
-    asked = Path(options.patches_dir).absolute() if options.patches_dir else None
+    asked = patches_folder(options.patches_dir, Path.cwd()) if options.patches_dir else None
     return AiterRequest(
         root=Path(options.root).absolute() if options.root else None,
         commit=options.commit or (manifest.aiter_commit if manifest else None),

@@ -13,6 +13,7 @@ from qola.cli.commands import JSON
 from qola.cli.console import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError
+from qola.layout import OWN_PATCHES, patches_folder
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -99,8 +100,8 @@ _OPTIONS: Mapping[str, _Option] = {
         "--patches-dir",
         type=Path,
         metavar="DIR",
-        help="patches for AITER, instead of the manifest's [qola].patches_dir; an empty folder "
-        "for none",
+        help="patches for AITER, instead of the manifest's [qola].patches_dir; "
+        f"{OWN_PATCHES} for qola's own, an empty folder for none",
     ),
     "skip_checkout": _flag(
         "--skip-checkout", help="use the tree in --aiter-root unchanged: no commit, no patches"
@@ -268,7 +269,7 @@ def paths_of(args: argparse.Namespace, around: Surroundings) -> Paths:
         "aiter_root": place_of(args.aiter_root, around),
         "aiter_commit": args.aiter_commit,
         "aiter_remote": args.aiter_remote,
-        "patches_dir": place_of(args.patches_dir, around),
+        "patches_dir": args.patches_dir and patches_folder(args.patches_dir, around.directory),
         "groups": split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")]),
     }
 

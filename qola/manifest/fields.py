@@ -226,7 +226,7 @@ QOLA = TableSpec(
         Field(
             "patches_dir",
             Kind.TEXT,
-            "folder of patches for AITER, relative to the manifest",
+            "folder of patches for AITER, relative to the manifest, or `qola:patches`, qola's own",
             "none",
             example="patches/aiter",
         ),

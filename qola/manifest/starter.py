@@ -24,7 +24,10 @@ def starter_tables(namespace: str, archs: tuple[str, ...]) -> TomlTables:
         fields.MODULES.name: [{"name": "libmha_fwd", "receipt": "te"}],
         fields.FWD_VARIANTS.name: [
             {
-                "dtype": "bf16",
+                # The pinned AITER has proven faults in kernels for batch mode (gfx950), and for
+                # bf16 in group mode (assembly for gfx942).
+                "dtype": "fp16",
+                "mode": "group",
                 "has_bias": False,
                 "has_alibi": False,
                 "has_lse": True,
@@ -42,7 +45,7 @@ def starter_manifest(
     file: str = "qola.toml",
     schema: str = "",
 ) -> str:
-    """Return the text of a starter manifest: the forward kernels of one model.
+    """Return the text of a starter manifest: the forward kernels of one model, in group mode.
 
     Args:
         namespace, archs: written without checks.

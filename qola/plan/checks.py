@@ -17,6 +17,7 @@ from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import FAMILIES, known_receipts
 from qola.errors import Finding, ManifestError, PlanError
 from qola.kernel.rules import validate
+from qola.layout import OWN_PATCHES
 from qola.manifest.constants import ADDABLE, describe_receipt
 from qola.manifest.fields import KERNELS, OVERRIDE_KEYS, REFUSED_KEYS
 from qola.manifest.load import Manifest
@@ -265,9 +266,10 @@ def _wrong_patches(request: Request) -> Iterator[Finding]:
     ]
     differences += [f"{name} (is applied, and not in it)" for name in have if name not in want]
     # patches_dir is relative to the manifest; the tag's attribute is relative to the root module.
-    directory = posixpath.normpath(
-        posixpath.join(posixpath.dirname(manifest.file), manifest.patches_dir)
-    )
+    directory = manifest.patches_dir
+    if directory != OWN_PATCHES:
+        joined = posixpath.join(posixpath.dirname(manifest.file), directory)
+        directory = posixpath.normpath(joined)
     yield Finding(
         manifest.place("qola", "patches_dir"),
         f"{manifest.patches_dir}, while the AITER tree has "

@@ -13,6 +13,7 @@ from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
+from qola.layout import patches_folder
 from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
@@ -85,7 +86,9 @@ def make_request(
     patches: tuple[PatchPin, ...] = ()
     if manifest.patches_dir and not spec.override_aiter_commit:
         place = manifest.place("qola", "patches_dir")
-        patches = pin_patches(patch_files(file.parent / manifest.patches_dir, place=place))
+        patches = pin_patches(
+            patch_files(patches_folder(manifest.patches_dir, file.parent), place=place)
+        )
     return Request(
         name=name,
         manifest=manifest,

@@ -14,8 +14,12 @@ import pytest
 
 from qola.cli.commands import COMMANDS
 from qola.extras import EXTRAS
-from qola.manifest.toml import tomllib
 from qola.packages import QOLA
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = QOLA.parent
 PINS = ROOT / "third_party/python"

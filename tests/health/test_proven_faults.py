@@ -17,9 +17,13 @@ from qola.aiter.proven_faults import (
 )
 from qola.aiter.tree import read_tree
 from qola.attention.fields import parse_for_directions
+from qola.checkout.request import AiterOptions, aiter_request
 from qola.cli.command_line import main
 from qola.errors import ExitCode
 from qola.fetch.patches import apply_patches
+from qola.fetch.pins import patch_files
+from qola.layout import OWN_PATCHES, patches_folder
+from qola.manifest.load import loads
 from qola.version import docs_url
 from tests.support.later_tree import write_later_tree
 
@@ -81,17 +85,11 @@ def test_a_fault_of_ck_needs_its_text(aiter_tree: Path, tmp_path: Path) -> None:
     assert faults(later, ("gfx950",)) == 0
 
 
-def test_patches_correct_the_faults_that_name_them(
-    repo_root: Path, aiter_tree: Path, tmp_path: Path
-) -> None:
+def test_patches_correct_the_faults_that_name_them(aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: a patch that does not apply to the pinned AITER, or a warning after patching."""
-    patches = sorted((repo_root / "manifests/patches").glob("*.patch"))
-    corrected = [
-        fault for fault in read_proven_faults() if fault.fixed.startswith("manifests/patches/")
-    ]
-    assert {f"manifests/patches/{patch.name}" for patch in patches} == {
-        fault.fixed.split()[0] for fault in corrected
-    }
+    patches = patch_files(patches_folder(OWN_PATCHES, tmp_path))
+    corrected = [fault for fault in read_proven_faults() if fault.patch]
+    assert {patch.name for patch in patches} == {fault.patch for fault in corrected}
     for entry in aiter_tree.iterdir():
         (tmp_path / entry.name).symlink_to(entry)
     for patched in (False, True):
@@ -101,6 +99,35 @@ def test_patches_correct_the_faults_that_name_them(
         assert [all(holds(tree, text) for text in fault.when) for fault in corrected] == [
             not patched for _ in corrected
         ]
+
+
+@pytest.mark.parametrize("place", ["manifest", "option"])
+def test_own_patches_have_a_name(place: str, repo_root: Path, tmp_path: Path) -> None:
+    """Prevents: the patches that a plan names are missing in an installation, or need a path."""
+    own = f'patches_dir = "{OWN_PATCHES}"' if place == "manifest" else ""
+    manifest = loads(f"[qola]\n{own}\n[[modules]]\nname = 'libmha_fwd'\n", file="mine.toml")
+    options = AiterOptions(patches_dir=OWN_PATCHES if place == "option" else None)
+    request = aiter_request(manifest, tmp_path, repo_root, options)
+    assert request.patches_dir is not None
+    assert {file.name for file in patch_files(request.patches_dir)} == {
+        fault.patch for fault in read_proven_faults() if fault.patch
+    }
+
+
+def test_an_unpatched_tree_names_the_command(
+    aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: an error that resolves the name of qola's patches as a folder."""
+    (tmp_path / "mine.toml").write_text(
+        f"""
+        qola.patches_dir = "{OWN_PATCHES}"
+        build = {{ architectures = ["gfx950"], mode = "cpp_itfs" }}
+        modules = [{{ name = "libmha_fwd", receipt = 700 }}]
+        """
+    )
+    words = ["plan", "mine.toml", "-q", "--aiter-root", str(aiter_tree)]
+    assert main(words, {"QOLA_CACHE_HOME": str(tmp_path)}, directory=tmp_path) == ExitCode.PLAN
+    assert f"qola checkout --patches-dir {OWN_PATCHES}\n" in capsys.readouterr().err
 
 
 def test_names_of_kernels_may_be_patterns(aiter_tree: Path) -> None:

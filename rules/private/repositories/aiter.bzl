@@ -20,9 +20,27 @@ def _write_build_file(rctx, source):
     rctx.file("AITER.json", json.encode(source) + "\n", executable = False)
 
 PATCH_ATTRS = PACKAGES_ATTRS | {
-    "patches_dir": attr.string(doc = "Directory of patches: absolute, or relative to the root module; empty: no patches."),
+    "patches_dir": attr.string(doc = "Directory of patches: absolute, or relative to the root module; qola:patches: qola's own; empty: no patches."),
     "place": attr.string(doc = "Place of the tag or pin, for error messages.", mandatory = True),
 }
+
+# A patches_dir that names qola's own patches (qola/layout.py).
+OWN_PATCHES = "qola:patches"
+
+def patches_folder(rctx, patches_dir, folder):
+    """Returns the path of a patches_dir.
+
+    Args:
+      rctx: the repository context.
+      patches_dir: absolute, relative to `folder`, or OWN_PATCHES.
+      folder: path of a directory.
+
+    Returns:
+      The path of the directory.
+    """
+    if patches_dir == OWN_PATCHES:
+        return rctx.path(Label("//qola/aiter:BUILD.bazel")).dirname.get_child("patches")
+    return rctx.path(patches_dir) if patches_dir.startswith("/") else folder.get_child(patches_dir)
 
 def watch_patches(rctx, directory):
     """Watches the patches in a directory, or the directory's creation.
@@ -52,9 +70,7 @@ def prepare_patches(rctx):
     """
     if not rctx.attr.patches_dir:
         return None
-    directory = rctx.workspace_root.get_child(rctx.attr.patches_dir)
-    if rctx.attr.patches_dir.startswith("/"):
-        directory = rctx.path(rctx.attr.patches_dir)
+    directory = patches_folder(rctx, rctx.attr.patches_dir, rctx.workspace_root)
     if not watch_patches(rctx, directory):
         # Fails before fetching, which takes minutes.
         fail(finding(

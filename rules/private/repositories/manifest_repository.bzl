@@ -1,6 +1,6 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
-load(":aiter.bzl", "local_root", "watch_patches")
+load(":aiter.bzl", "local_root", "patches_folder", "watch_patches")
 load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
 # Of the rules for a manifest.
@@ -77,7 +77,7 @@ def _manifest_repository_impl(rctx):
     patches_dir = rctx.path("patches_dir.txt")
     patches_dir = rctx.read(patches_dir) if patches_dir.exists else ""
     if patches_dir:
-        watch_patches(rctx, rctx.path(patches_dir) if patches_dir.startswith("/") else manifest.dirname.get_child(patches_dir))
+        watch_patches(rctx, patches_folder(rctx, patches_dir, manifest.dirname))
     if error:
         # Bazel prints the message of a rule that fails three times, and that of a BUILD file once, after the line that
         # fails: the message is not in that line. (A local tree may be the reason and is not watched yet, so there the
