@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def checkout_root() -> Path:
     """Return a directory with the checkout's files: under Bazel a copy, which has declared inputs.
 

@@ -1,77 +1,21 @@
-"""examples/ci/qola.yml: its commands exist, and only some of its jobs may write."""
+"""examples/ci/qola.yml: only some jobs may write. test_pages.py checks its commands."""
 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import os
-import re
-import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from qola.cli.command_line import build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / "examples/ci/qola.yml"
 TEXT = WORKFLOW.read_text(encoding="utf-8")
 # YAML 1.1 reads the key "on" as true.
 JOBS: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["jobs"]
-
-
-def read_commands() -> Iterator[tuple[str, list[str]]]:
-    """Yield each Bazel command of the jobs, for each entry of their matrix."""
-    for name, job in JOBS.items():
-        rows = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
-        for row, step in itertools.product(rows, job["steps"]):
-            values = {**yaml.safe_load(TEXT)["env"], **step.get("env", {})}
-            text: str = step.get("run", "")
-            for key, value in values.items():
-                for column, entry in row.items():
-                    value = value.replace(f"${{{{ matrix.{column} }}}}", entry)  # noqa: PLW2901
-                text = text.replace(f"${{{key}}}", value)
-            for line in text.splitlines():
-                arguments = shlex.split(line)
-                if arguments and arguments[0] == "./bazelw":
-                    yield name, arguments[1:]
-
-
-COMMANDS = list(read_commands())
-
-
-def test_commands_exist() -> None:
-    """Prevents: a workflow with an option, configuration or target that qola does not have."""
-    assert {name for name, _ in COMMANDS} == JOBS.keys()
-    bazelrc = (ROOT / ".bazelrc").read_text(encoding="utf-8")
-    configs = set(re.findall(r"^(?:build|common|test):(\S+)", bazelrc, re.M))
-    declared = ("BUILD.bazel", "rules/private/settings.bzl")
-    build = "".join((ROOT / name).read_text(encoding="utf-8") for name in declared)
-    for name, arguments in COMMANDS:
-        if arguments[:2] == ["run", "//:qola"]:
-            # Invalid arguments end the process with a usage message.
-            build_parser().parse_args(arguments[arguments.index("--") + 1 :])
-            continue
-        assert arguments[0] in ("build", "test"), (name, arguments)
-        for word in arguments[1:]:
-            option, _, value = word.partition("=")
-            if option == "--config":
-                assert value in configs, (name, word)
-            elif option.startswith("--@qola//:"):
-                assert f'name = "{option.rpartition(":")[2]}"' in build, (name, word)
-            elif option == "--credential_helper":
-                host, _, path = value.partition("=")
-                assert host == "cache.example.org"
-                assert (ROOT / path.removeprefix("%workspace%/")).is_file()
-            elif word.startswith("//:"):
-                target = word.removeprefix("//:").removesuffix("_tar")
-                assert f'name = "{target}"' in build, (name, word)
-            else:
-                assert word == "//..." or option == "--remote_cache", (name, word)
 
 
 def test_permission_to_write() -> None:

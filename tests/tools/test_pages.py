@@ -1,19 +1,27 @@
-"""Documentation: links, examples, and names of variables, options and targets."""
+"""Documentation: links, examples, and names of variables, options, targets and tests."""
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from fnmatch import filter as matching
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from qola.cli.command_line import build_parser
 from qola.manifest.load import loads
 from qola.version import __version__
+from tests.support.build_files import targets
 from tests.support.checkout import checkout_root
 from tests.support.pythons import path_with_other_python
 from tools.docs import cli
@@ -70,24 +78,165 @@ def test_targets_on_command_lines_exist() -> None:
     }
     assert len(labels) > 5
     for package, name in sorted(labels):
-        build = text_of(f"{package}/BUILD.bazel")
-        assert f'"{(name or Path(package).name).removesuffix("_static")}"' in build, package
+        assert (name or Path(package).name) in targets(package), f"//{package}:{name}"
+
+
+def defined_tests(file: str, *, by_hand: bool = False) -> set[str]:
+    """Return the tests that a file defines, without those that are always skipped.
+
+    Args:
+        by_hand: whether a file that no target runs has tests.
+    """
+    package, _, name = file.rpartition("/")
+    runs = [t for t in targets(package).values() if t["kind"] == "py_test" and name in t["srcs"]]
+    body = ast.parse(text_of(file)).body if runs or by_hand else []
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    return {
+        function.name
+        for function in functions
+        if function.name.startswith("test_")
+        and not any("mark.skip(" in ast.unparse(mark) for mark in function.decorator_list)
+    }
+
+
+def undefined_tests(text: str, root: str = "") -> list[str]:
+    """Return the names of tests in a text that no BUILD file, .bzl file or test file defines.
+
+    Args:
+        text: labels, files, and names of tests of the files or of targets of their directories. No
+            target has to run a file with "(by hand)" behind it.
+        root: the directory of the files.
+    """
+    wrong: list[str] = []
+    defined: set[str] = set()
+    names: list[str] = []
+    package = ""
+    for name in re.findall(r"`([^`]+)`", text):
+        if label := re.fullmatch(r"(?://([\w/]+))?:(\w+)", name):
+            package = label[1] or package
+            target = targets(package).get(label[2], {})
+            ok = target.get("kind", "").endswith("test")
+            if ok and target["kind"] == "py_test":
+                files = [f for f in target["srcs"] if f.startswith("test_") or f == "lint.py"]
+                ok = any(defined_tests(f"{package}/{f}") or f == "lint.py" for f in files)
+            wrong += [] if ok else [name]
+        elif name.endswith(".py"):
+            found = defined_tests(root + name, by_hand=f"`{name}` (by hand" in text)
+            defined |= found
+            wrong += [] if found else [name]
+        elif name.endswith((".bzl", "BUILD.bazel")):
+            package = (root + name).rpartition("/")[0]
+            found = {t for t, v in targets(package).items() if v["kind"].endswith("test")}
+            defined |= found
+            wrong += [] if found and (ROOT / root / name).is_file() else [name]
+        elif re.fullmatch(r"test_\w+|[\w*]+_test", name):
+            names.append(name)
+    return wrong + [name for name in names if not matching(defined, name)]
+
+
+def table_rows(page: str, heading: str = "") -> list[str]:
+    """Return the last cell of each row of the tables below a heading, else of the page."""
+    text = text_of(page)
+    if heading:
+        text = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    separators = {n for n, line in enumerate(rows) if line.startswith("| ---")}
+    heads = {n - 1 for n in separators}
+    return [
+        line.rstrip("| ").rpartition(" | ")[2]
+        for n, line in enumerate(rows)
+        if n not in separators | heads
+    ]
 
 
 def test_security_promises_have_tests() -> None:
-    """Prevents: a promise of SECURITY.md without a test, or whose test does not exist any more."""
-    verified = text_of("SECURITY.md").partition("## Verification")[2].partition("\n## ")[0]
-    rows = [line for line in verified.splitlines() if line.startswith("| ")][2:]
+    """Prevents: a promise of SECURITY.md without a test that runs."""
+    rows = table_rows("SECURITY.md", "Verification")
     assert len(rows) > 8
     for row in rows:
-        tests = row.rpartition(" | ")[2]
-        found = [ROOT / file for file in re.findall(r"`(tests/[\w/]+\.py)`", tests)]
-        package = ""
-        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", tests):
-            package = place or package
-            found.append(ROOT / package / f"{name}.py")
-        assert found, row
-        assert [path for path in found if not path.is_file()] == []
+        assert re.search(r"`(//|tests/)", row), row
+        assert undefined_tests(row) == [], row
+
+
+def test_features_have_tests() -> None:
+    """Prevents: a guide without a tested feature, or a feature whose test was removed."""
+    rows = table_rows("docs/internals/features.md")
+    assert len(rows) > 100
+    for row in rows:
+        assert undefined_tests(row, "tests/") == [], row
+        assert re.search(r"\.(py|bzl|bazel)`|manual|none:", row), row
+    guides = {path.name for path in (ROOT / "docs/guide").glob("*.md")}
+    linked = set(re.findall(r"\(\.\./guide/([\w-]+\.md)", text_of("docs/internals/features.md")))
+    assert guides - linked == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("`//tests/setup:test_bazelw`, `:test_killed`", []),
+        ("`//tests/setup:bazelw`, `//tests/setup:sources`", ["//tests/setup:bazelw"]),
+        ("`tests/common/test_cache.py` and `tests/common/caches.py`", ["tests/common/caches.py"]),
+        # A test file that no target runs, and a helper, which has no tests.
+        ("`tests/torch/make_torch.py`, `tests/setup/cache_rule.py`", ["make_torch", "cache_rule"]),
+        ("`tests/cli/test_cli.py` (`test_completion`, `test_none`)", ["test_none"]),
+        ("`tests/hip/BUILD.bazel` (`wave32_*_test`, `scale_test`, `no_test`)", ["no_test"]),
+        ("`//tests/tools:dockerfile`, `//tests/tools:docker`", ["//tests/tools:docker"]),
+    ],
+)
+def test_undefined_tests_are_found(text: str, wrong: list[str]) -> None:
+    """Prevents: the two tests above pass for a name that only occurs as text."""
+    found = undefined_tests(text)
+    assert all(any(name in one for one in found) for name in wrong), found
+    assert len(found) == len(wrong) + text.count("sources")
+
+
+WORKFLOW: dict[str, Any] = yaml.safe_load(text_of("examples/ci/qola.yml"))
+
+
+def workflow_commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield each Bazel command of the workflow's jobs, for each entry of their matrix."""
+    for name, job in WORKFLOW["jobs"].items():
+        rows = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
+        for row, step in itertools.product(rows, job["steps"]):
+            values = {**WORKFLOW["env"], **step.get("env", {})}
+            text: str = step.get("run", "")
+            for key, value in values.items():
+                for column, entry in row.items():
+                    value = value.replace(f"${{{{ matrix.{column} }}}}", entry)  # noqa: PLW2901
+                text = text.replace(f"${{{key}}}", value)
+            for line in text.splitlines():
+                arguments = shlex.split(line)
+                if arguments and arguments[0] == "./bazelw":
+                    yield name, arguments[1:]
+
+
+def test_workflow_commands_exist() -> None:
+    """Prevents: a workflow with an option, configuration or target that qola does not have."""
+    commands = list(workflow_commands())
+    assert {name for name, _ in commands} == WORKFLOW["jobs"].keys()
+    configs = set(re.findall(r"^(?:build|common|test):(\S+)", text_of(".bazelrc"), re.M))
+    for name, arguments in commands:
+        if arguments[:2] == ["run", "//:qola"]:
+            assert targets("")["qola"]["actual"] == "//qola:program"
+            # Invalid arguments end the process with a usage message.
+            build_parser().parse_args(arguments[arguments.index("--") + 1 :])
+            continue
+        assert arguments[0] in ("build", "test"), (name, arguments)
+        for word in arguments[1:]:
+            option, _, value = word.partition("=")
+            if option == "--config":
+                assert value in configs, (name, word)
+            elif option.startswith("--@qola//:"):
+                flag = targets("")[option.rpartition(":")[2]]
+                assert flag["kind"].endswith("_flag"), (name, word)
+            elif option == "--credential_helper":
+                host, _, path = value.partition("=")
+                assert host == "cache.example.org"
+                assert (ROOT / path.removeprefix("%workspace%/")).is_file()
+            elif word.startswith("//:"):
+                assert word.removeprefix("//:") in targets(""), (name, word)
+            else:
+                assert word == "//..." or option == "--remote_cache", (name, word)
 
 
 def test_readme_manifest_is_valid() -> None:
