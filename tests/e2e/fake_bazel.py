@@ -1,9 +1,10 @@
 """A fake Bazel: writes results for the requested targets, and appends the targets to a file.
 
 Its directory contains the bundles lazy/ and full/, the compiler sdk/, pack.qpack, the programs
-verify and dispatch, and plan.json. A target with a file fails/NAME fails with the text of that
-file. A pack of the kernel "broken" fails with fails/broken; a pack of the kernel "nobody" fails in
-the analysis.
+verify and dispatch, and plan.json. repository.json has the targets of the manifest's repository,
+and the symbols of qola's .bzl files: a target of the workspace has to exist, and so have those that
+it names. A target with a file fails/NAME fails with the text of that file. A pack of the kernel
+"broken" fails with fails/broken; a pack of the kernel "nobody" fails in the analysis.
 """
 
 from __future__ import annotations
@@ -14,7 +15,58 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+REPOSITORY: dict[str, Any] = json.loads((HERE / "repository.json").read_text())
 EVENTS: list[dict[str, Any]] = []
+
+
+def declared(package: str) -> dict[str, dict[str, Any]]:
+    """Return the attributes of the targets of a package of the workspace, by name."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def declare(**values: Any) -> None:
+        found[values["name"]] = values
+
+    def load(label: str, *symbols: str) -> None:
+        for symbol in symbols:
+            if symbol not in REPOSITORY["symbols"][label]:
+                sys.exit(f"file {label!r} does not contain symbol {symbol!r}")
+            names[symbol] = declare
+
+    names: dict[str, Any] = {"load": load, "filegroup": declare}
+    exec(Path(package, "BUILD.bazel").read_text(), names)
+    return found
+
+
+def labels(values: dict[str, Any]) -> list[str]:
+    """Return the labels in a target's attributes."""
+    listed = [
+        v for value in values.values() for v in (value if isinstance(value, list) else [value])
+    ]
+    return [v for v in map(str, listed) if v.startswith(("//", "@")) and "__pkg__" not in v]
+
+
+def find(label: str) -> dict[str, Any]:
+    """Return the attributes of a target of the workspace or of the manifest's repository.
+
+    Raises:
+        SystemExit: it does not exist, or one that it names does not.
+    """
+    repository, _, rest = label.partition("//")
+    package, _, name = rest.partition(":")
+    if repository == "@qola":
+        return {}
+    targets = REPOSITORY["targets"] if repository else declared(package)
+    if name not in targets:
+        sys.exit(f"no such target {label!r}")
+    for other in [] if repository else labels(targets[name]):
+        find(other)
+    return dict(targets[name])
+
+
+def is_lazy(label: str) -> bool:
+    """Return whether a library of the workspace has no kernels, by the manifest's repository."""
+    library = find(find(label)["library"])
+    return bool(library.get("lazy"))
 
 
 def files(name: str) -> list[dict[str, str]]:
@@ -27,8 +79,9 @@ def files(name: str) -> list[dict[str, str]]:
 
 def result(target: str) -> str:
     """Return the path of a target's output."""
+    values = {} if target == "//:hipcc" else find(target)
     if target == "//bundle:bundle":
-        return "lazy" if "_lazy" in Path("bundle/BUILD.bazel").read_text() else "full"
+        return "lazy" if any(map(is_lazy, values["libraries"])) else "full"
     if target == "//pack:pack":
         return "pack.qpack"
     if target == "//:hipcc":
@@ -36,13 +89,13 @@ def result(target: str) -> str:
     if target in ("//verify:verify", "//dispatch:dispatch"):
         return target.rpartition(":")[2]
     library = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
-    return f"{'lazy' if target.endswith('_lazy') else 'full'}/lib/{library}"
+    return f"{'lazy' if is_lazy(target) else 'full'}/lib/{library}"
 
 
 def build(target: str) -> bool:
     """Build a target; return whether the build succeeded."""
     label, name = target, target.rpartition(":")[2]
-    packed = Path("pack/BUILD.bazel").read_text() if name == "pack" else ""
+    packed = find(target).get("kernels", []) if name == "pack" else []
     if "nobody" in packed:
         error_text = "Error in fail: \nqola: ManifestError: no such kernel instance\nERROR: x\n"
         EVENTS.append({"id": {"progress": {}}, "progress": {"stderr": error_text}})

@@ -1,4 +1,7 @@
-"""Run qola build (with failures, and with --lazy) and qola pack with a fake Bazel."""
+"""Run qola build (with failures, and with --lazy) and qola pack with a fake Bazel.
+
+The fake Bazel takes targets from the real macros of rules/: the repository of PLAN, evaluated.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ import pytest
 from qola.cli import command_line as cli
 from qola.manifest import toml
 from qola.manifest.toml import Lines
-from tests.support import plans
+from qola.plan.model import HeaderSet, PlannedFile
+from qola.repository.build_files import manifest_build_file
+from tests.support import build_files, plans
 from tests.support.folders import write
 
 MANIFEST = """\
@@ -37,8 +42,11 @@ mode = "pybind"
 group = "python"
 """
 
+STUBS = (PlannedFile("fwd", "libmha_fwd/stubs/fwd.cpp", ""),)
 PLAN = plans.plan(
-    modules=(plans.module(library="te_libmha_fwd.so"),),
+    name="te",
+    header_sets=(HeaderSet("libmha_fwd", (), ()),),
+    modules=(plans.module(library="te_libmha_fwd.so", stubs=STUBS),),
     python_modules=(plans.python_module("module_deepgemm", "deepgemm.so"),),
 )
 
@@ -58,14 +66,33 @@ FAKE_BAZEL = Path(__file__).with_name("fake_bazel.py")
 Qola = Callable[..., int]
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the targets of the repository of PLAN, and which symbols BUILD files can load."""
+    file = tmp_path_factory.mktemp("repository") / "BUILD.bazel"
+    file.write_text(manifest_build_file(PLAN, source="te.toml", aiter="aiter"))
+    found = build_files.evaluate(file)
+    # The library behind a qola_library has the attributes of its form.
+    targets = {name: found.get(f"{name}.built", values) for name, values in found.items()}
+    symbols = {
+        f"@qola//{place}:{name}": build_files.symbols(f"{place}/{name}")
+        for place, name in (("rules", "defs.bzl"), ("rules/private", "generated.bzl"))
+    }
+    return json.dumps({"targets": targets, "symbols": symbols}, default=str)
+
+
 @pytest.fixture
-def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
+def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str) -> Qola:
     """Return a function that runs qola in a directory with a manifest and a fake Bazel."""
     bazel = f"#!{sys.executable}\n{FAKE_BAZEL.read_text()}"
     files = {"bazel": bazel, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
     print_arguments = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"
     files |= {"verify": print_arguments, "dispatch": print_arguments}
-    files |= {"pack.qpack": "pack", "fails/broken": "broken.cpp:1:1: error: no such thing\n"}
+    files |= {
+        "repository.json": repository,
+        "pack.qpack": "pack",
+        "fails/broken": "broken.cpp:1:1: error: no such thing\n",
+    }
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
     write(tmp_path, files)

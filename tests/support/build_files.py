@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -41,12 +42,14 @@ class _Package:
     """The package of a BUILD file.
 
     Attributes:
+        name: of a package of this repository.
         files: the evaluated BUILD file and the .bzl files that it loads.
         targets: attributes of each target by its name, with the rule's name as `kind`.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.name = directory.relative_to(ROOT).as_posix() if ROOT in directory.parents else ""
         self.files: dict[Path, _Globals] = {}
         self.targets: dict[str, dict[str, Any]] = {}
 
@@ -80,7 +83,7 @@ class _Globals(dict[str, Any]):
             "fail": self._fail,
             "glob": self._package.glob,
             "load": self._load,
-            "package_name": lambda: self._file.parent.relative_to(ROOT).as_posix(),
+            "package_name": lambda: self._package.name,
             "rule": self._new_rule,
             "struct": SimpleNamespace,
             "type": lambda value: "string" if isinstance(value, str) else type(value).__name__,
@@ -115,6 +118,7 @@ class _Globals(dict[str, Any]):
 
     def _load(self, label: str, *names: str, **renamed: str) -> None:
         symbols = {name: name for name in names} | renamed
+        label = re.sub("^@qola//", "//", label)
         if label.startswith("@"):
             self.update({name: self._rule(symbol) for name, symbol in symbols.items()})
             return
@@ -160,13 +164,24 @@ def _evaluate(file: Path, package: _Package) -> _Globals:
     return package.files[file]
 
 
-@cache
-def targets(package: str) -> dict[str, dict[str, Any]]:
-    """Return the targets of a package of this repository, by name, with `kind` and attributes.
+def evaluate(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the targets of a BUILD file by name, with attributes, and the rule's name as `kind`.
 
     Args:
-        package: such as "tests/cli", "" for the root.
+        file: in this repository, or in another one that knows it as @qola.
     """
-    found = _Package(ROOT / package)
-    _evaluate(ROOT / package / "BUILD.bazel", found)
-    return found.targets
+    package = _Package(file.parent)
+    _evaluate(file, package)
+    return package.targets
+
+
+@cache
+def targets(package: str) -> dict[str, dict[str, Any]]:
+    """Return the targets of a package of this repository, "" for the root."""
+    return evaluate(ROOT / package / "BUILD.bazel")
+
+
+def symbols(file: str) -> list[str]:
+    """Return the names that a .bzl file of this repository defines for BUILD files."""
+    names = _evaluate(ROOT / file, _Package(ROOT))
+    return [name for name in names if not name.startswith("_")]
