@@ -1,8 +1,15 @@
 """Measures the costs that `qola plan --estimate` uses, and writes qola/query/costs.json.
 
-    bench/python bench/measure_costs.py --aiter TREE        # seconds of C++ compiles: 8 minutes
+    ./bazelw build @qola_rocm_sdk//:sdk/bin/hipcc           # the compiler of builds
+    bench/python bench/measure_costs.py --aiter TREE --hipcc HIPCC  # C++ compiles: 8 minutes
     python3 -m venv VENV && VENV/bin/pip install --require-hashes -r third_party/python/triton.txt
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --triton          # Triton: half a minute
+
+    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --scale   # then, always
+
+`--scale` fits the seconds of kernel instances to a complete build, which bench/run measured on an
+idle machine: docs/internals/performance.md has its table. Samples alone are too high by half: a
+batch shares more than a few of its kernel instances show, and samples run on a busy machine.
 
 Bytes are those of built objects, read in a virtual environment with third_party/python/dev.txt:
 
@@ -33,6 +40,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +53,7 @@ from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.query.estimate import (
+    EXPORTED,
     KERNEL,
     OBJECT,
     SHARED_BYTES,
@@ -56,13 +65,17 @@ from qola.query.estimate import (
     load_costs,
     source_key,
 )
+from qola.repository.build_files import config_header
 from qola.triton import own
 from qola.triton.kernel import instance_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
+API = ROOT / "cc/api"
 ARCH = "gfx950"
 COSTS = ROOT / "qola/query/costs.json"
+FAMILIES = ROOT / "bench/workloads/families.toml"
+PERFORMANCE = ROOT / "docs/internals/performance.md"
 MANIFESTS = (
     *(f"manifests/{name}.toml" for name in ("quickstart", "ci", "te")),
     *(f"tests/manifests/{name}.toml" for name in ("asm", "paged", "prefill", "splitkv")),
@@ -127,6 +140,7 @@ KERNELS = (
 )
 # A dispatch of the full set takes minutes; the two directions suffice to estimate it.
 DISPATCHES = ("fwd", "bwd")
+HOST_ONLY = ("--offload-host-only", "-Wno-unused-command-line-argument")
 #: Flag of sections that are loaded.
 _ALLOCATED = 2
 
@@ -137,12 +151,14 @@ class Compiler:
 
     Attributes:
         kernel_flags: further flags of kernel instances.
+        source_flags: further flags of dispatch and entry points.
     """
 
     command: tuple[str, ...]
     version: str
     flags: tuple[str, ...]
     kernel_flags: tuple[str, ...]
+    source_flags: tuple[str, ...]
 
 
 def _constants(path: Path) -> dict[str, Any]:
@@ -161,9 +177,10 @@ def find_compiler(hipcc: str) -> Compiler:
     settings = ("HIP_PLATFORM=amd", *(f"{k}={v}" for k, v in bzl["BUNDLE_FORMAT"].items()))
     command = ("env", "-u", "ROCM_PATH", *settings, hipcc)
     text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    # The pinned SDK's hipcc names no version of HIP.
     hip = re.search(r"^HIP version: (\S+)", text.stdout, re.MULTILINE)
     clang = re.search(r"^(.*?clang version \S+)", text.stdout, re.MULTILINE)
-    if clang is None or hip is None:
+    if clang is None:
         sys.exit(f"{hipcc} --version names no clang:\n{text.stdout}")
     flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"]]
     flags += [f"-D{define}" for define in bzl["ARCH_DEFINES"].get(ARCH, [])]
@@ -174,9 +191,10 @@ def find_compiler(hipcc: str) -> Compiler:
         probe += ["/dev/null", "-o", "/dev/null"]
         done = subprocess.run(probe, capture_output=True, check=False)
         flags += flag if done.returncode == 0 else []
-    version = f"{clang[1].partition('(')[0].strip()}, HIP {hip[1]}"
+    version = clang[1].partition("(")[0].strip() + (f", HIP {hip[1]}" if hip else "")
     kernel_flags = (*bzl["SMALL_HOST_CODE"], *bzl["NO_GLOBALS_AA"], "--offload-compress")
-    return Compiler(command, version, tuple(flags), kernel_flags)
+    source_flags = (*bzl["DISPATCH_HOST_CODE"], "--offload-compress")
+    return Compiler(command, version, tuple(flags), kernel_flags, source_flags)
 
 
 def _cpu_model() -> str:
@@ -204,10 +222,12 @@ class Bench:
         return _plan(self._work / name, text, self._tree)
 
     def compile(
-        self, plan: Plan, source: str, headers: str, copts: Sequence[str]
-    ) -> dict[str, float]:
+        self, plan: Plan, module: PlannedModule, source: str, copts: Sequence[str] = ()
+    ) -> float:
         """Compile a source of a library, below the plan's directory; return its seconds."""
-        return {"cpu_seconds": _cpu_seconds(self._command(plan, source, headers, copts))}
+        copts = [*module.copts, *self._compiler.source_flags, *copts]
+        copts += [f"-I{place}" for place in (self._work / plan.name / "include", API)]
+        return _cpu_seconds(self._command(plan, source, module.name, copts))
 
     def compile_kernels(self, plan: Plan, source: str, kernel: KernelInstance) -> dict[str, float]:
         """Compile a kernel instance or its batch; return its seconds, and the host pass's."""
@@ -235,7 +255,9 @@ def _plan(directory: Path, text: str, tree: Path) -> Plan:
     """Plan a manifest with the name of a new directory, and write its sources there."""
     directory.mkdir()
     request = Request(directory.name, loads(text, file=directory.name), read_tree(tree))
-    return build_plan(resolve(request), Folder(directory))
+    plan = build_plan(resolve(request), Folder(directory))
+    Folder(directory).write("include/qola_config.h", config_header(plan, source=directory.name))
+    return plan
 
 
 def _hdim(kernel: KernelInstance) -> object:
@@ -274,7 +296,7 @@ def _further(
     return {f"further_{name}": single[name]}
 
 
-def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
+def measure_dispatches(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the cost of each dispatch source, with the number of kernels that it calls."""
     for module in plan.modules:
         for source in module.sources:
@@ -283,8 +305,48 @@ def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
                     "direction": source.direction,
                     "role": source.role,
                     "kernels": called_kernels(plan.kernels_of(module))[source.direction],
-                    **bench.compile(plan, source.file, module.name, module.copts),
+                    "cpu_seconds": bench.compile(plan, module, source.file, HOST_ONLY),
                 }
+
+
+def measure_entries(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield the cost of AITER's entry points, and of the exported ones that call them."""
+    for module in plan.modules:
+        for source in module.sources:
+            if source.role == "entry":
+                row: dict[str, Any] = {"direction": source.direction, "role": "entry", "kernels": 0}
+                row["cpu_seconds"] = bench.compile(plan, module, source.file)
+                row["host_cpu_seconds"] = bench.compile(plan, module, source.file, HOST_ONLY)
+                yield row
+                copts = [*HOST_ONLY, f"-DQOLA_ARCHS={ARCH}"]
+                seconds = bench.compile(plan, module, module.entry_source.file, copts)
+                yield {**row, "role": EXPORTED, "cpu_seconds": seconds, "host_cpu_seconds": seconds}
+
+
+def measured_kernels(page: str) -> dict[str, float]:
+    """Return the CPU seconds of a kernel instance of each library of FAMILIES, from its table."""
+    rows = re.findall(
+        r"^\| kernel (forward|backward) vs AITER with ninja \| ([\d.]+) s", page, re.M
+    )
+    modules = {"forward": "libmha_fwd", "backward": "libmha_bwd"}
+    return {modules[direction]: float(seconds) for direction, seconds in rows}
+
+
+def scale(kernels: Sequence[dict[str, Any]], plan: Plan, page: str) -> Iterator[dict[str, Any]]:
+    """Yield the costs of kernel instances, so that the forecast of a plan's kernels is as measured.
+
+    Args:
+        page: the table of the plan's build.
+    """
+    listed = [one for one in compiles(plan, load_costs()) if one.kernels]
+    factors = {}
+    for module, seconds in measured_kernels(page).items():
+        own = [one for one in listed if one.module == module]
+        forecast = sum(one.cost.cpu_seconds for one in own) / sum(one.kernels for one in own)
+        factors[module] = seconds / forecast
+    for kernel in kernels:
+        factor = factors["libmha_bwd" if kernel["direction"] == "bwd" else "libmha_fwd"]
+        yield {k: round(v * factor, 1) if k.endswith("seconds") else v for k, v in kernel.items()}
 
 
 def measure_triton(directory: Path) -> Iterator[dict[str, Any]]:
@@ -444,11 +506,13 @@ def main() -> None:
     measured.add_argument("--aiter", type=Path, help="AITER source tree: measure C++ kernels")
     measured.add_argument("--triton", action="store_true", help="measure kernels in Triton")
     built = parser.add_mutually_exclusive_group()
+    built.add_argument("--scale", action="store_true", help="with --aiter: fit seconds to a build")
     for name, help_ in (
         ("--sizes", "with --aiter: measure the bytes of the objects of bazel-bin instead"),
         ("--compare", "with --aiter: compare forecasts with the libraries of bazel-bin"),
     ):
         built.add_argument(name, nargs="+", type=Path, metavar="BIN", help=help_)
+    parser.add_argument("--hipcc", default="hipcc", help="compiler to measure (default: hipcc)")
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
     args = parser.parse_args()
     costs: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
@@ -457,6 +521,10 @@ def main() -> None:
         if args.triton:
             costs["triton"] = f"triton {version('triton')}; {_cpu_model()}"
             costs["triton_kernels"] = list(_logged(measure_triton(directory)))
+        elif args.scale:
+            plan = _plan(directory / "families", FAMILIES.read_text(encoding="utf-8"), args.aiter)
+            page = PERFORMANCE.read_text(encoding="utf-8")
+            costs["kernels"] = list(scale(costs["kernels"], plan, page))
         elif directories := args.sizes or args.compare:
             files = [ROOT / manifest for manifest in MANIFESTS]
             plans = [
@@ -469,12 +537,13 @@ def main() -> None:
             costs |= measure_sizes(plans, Built(directories))
         else:
             os.environ.pop("ROCM_PATH", None)
-            compiler = find_compiler("hipcc")
+            compiler = find_compiler(args.hipcc)
             bench = Bench(compiler, args.aiter.resolve(), directory)
             plans = [bench.plan("small", SMALL), bench.plan("large", LARGE)]
             costs |= {"compiler": compiler.version, "cpu": _cpu_model(), "arch": ARCH}
             costs["kernels"] = list(_logged(measure_kernels(bench, plans[0])))
-            costs["sources"] = [c for plan in plans for c in _logged(measure_sources(bench, plan))]
+            sources = (measure_dispatches(bench, plan) for plan in plans)
+            costs["sources"] = list(_logged(chain(*sources, measure_entries(bench, plans[0]))))
     lists = {key: value for key, value in costs.items() if isinstance(value, list)}
     texts = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in costs.items() if k not in lists]
     for key, entries in lists.items():

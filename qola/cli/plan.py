@@ -314,7 +314,9 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
 def _cost_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     sizes = ", ".join(f"{libraries[m]} {size(n)}" for m, n in found.library_bytes().items())
     cores = f"{found.cores} core{'s' if found.cores > 1 else ''}"
+    start = f"{duration(found.start_seconds)} of it to unpack the compiler, plan and start Bazel"
     lines = [f"about {duration(found.wall_seconds)} on {cores}, from an empty cache; {sizes}"]
+    lines.append(f"{start}; downloads take longer")
     if found.longest_seconds * found.cores > found.cpu_seconds:
         lines.append("the longest compile decides, not the number of cores")
     if any(not row.measured for row in found.rows):

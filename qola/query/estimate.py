@@ -1,6 +1,7 @@
 """Estimates what a plan costs to build, in time and size.
 
-bench/measure_costs.py measured the seconds of single compiles, and the bytes of built objects.
+bench/measure_costs.py measured the seconds of single compiles and of the rest of a build, and the
+bytes of built objects.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _ASSEMBLY_SHARE = 0.22
 _FEATURES = {"dropout": ("dropout", True), "qr": ("pipeline", "qr")}
 #: Source for the assembly kernels that a plan leaves out: small, unlike others of its role.
 UNPLANNED = "asm_unplanned"
-#: Role of the sources of a library that are not kernel instances.
+#: Role of the source with the entry points that a library exports, which call AITER's.
+EXPORTED = "exported"
+#: Role of the sources of a library that are not kernel instances, with its link.
 SOURCES = "dispatch, entry"
 
 
@@ -88,6 +91,8 @@ class Estimate:
     Attributes:
         cores: cores that compile at the same time.
         longest_seconds: duration of the longest compile, a lower bound for any number of cores.
+        start_seconds: wall time before the first compile: the compiler and AITER are unpacked, the
+            manifest is planned, Bazel starts. Downloads are not included.
         source: how the costs were measured.
         cpu: the processor of the measurement.
         fixed_bytes: what each library has in addition to the sources of `rows`; less than 0 if
@@ -98,6 +103,7 @@ class Estimate:
     rows: tuple[Row, ...]
     cores: int
     longest_seconds: float
+    start_seconds: float
     source: str
     cpu: str
     fixed_bytes: Mapping[str, float]
@@ -110,8 +116,8 @@ class Estimate:
 
     @property
     def wall_seconds(self) -> float:
-        """Wall time of all compiles in seconds, with all cores busy."""
-        return max(self.cpu_seconds / self.cores, self.longest_seconds)
+        """Wall time of the build in seconds, with all cores busy while it compiles."""
+        return self.start_seconds + max(self.cpu_seconds / self.cores, self.longest_seconds)
 
     @property
     def object_bytes(self) -> float:
@@ -132,6 +138,7 @@ class Estimate:
             "cpu_seconds": round(self.cpu_seconds),
             "wall_seconds": round(self.wall_seconds),
             "longest_seconds": round(self.longest_seconds),
+            "start_seconds": round(self.start_seconds),
             "object_bytes": round(self.object_bytes),
             "library_bytes": {name: round(n) for name, n in self.library_bytes().items()},
             "measured": self.source,
@@ -164,7 +171,14 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
         called = called_kernels(plan.kernels_of(module))
         for source in module.sources:
             if source.archs in ((), plan.archs) and _is_measured(module, source):
-                name, cost = f"{module.name}:{source.name}", _source_cost(costs, source, called)
+                cost = _source_cost(costs, source, called, len(plan.archs))
+                name = f"{module.name}:{source.name}"
+                found.append(Compile(name, module.name, 0, ALL, SOURCES, cost, measured=True))
+        if isinstance(module, PlannedModule):
+            directions = [source.direction for source in module.sources if source.role == "entry"]
+            exported = _entry_seconds(costs, directions, EXPORTED)
+            for part, seconds in ((EXPORTED, exported.cpu), ("link", costs.link_seconds)):
+                name, cost = f"{module.name}:{part}", Cost(seconds, 0, 0)
                 found.append(Compile(name, module.name, 0, ALL, SOURCES, cost, measured=True))
     for in_triton in plan.triton:
         found += _triton(in_triton, costs.triton)
@@ -212,10 +226,7 @@ def _triton(
 
 
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
-    """Estimate the cost of building a plan on `cores` cores with an empty cache.
-
-    Linking takes seconds and is not included.
-    """
+    """Estimate the cost of building a plan on `cores` cores with an empty cache."""
     groups: dict[tuple[str, str, str], list[Compile]] = {}
     for compile_ in compiles(plan, costs):
         key = (compile_.module, compile_.direction, compile_.role)
@@ -231,7 +242,8 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
         for module in plan.modules
     }
     unmeasured = unmeasured_sources(plan)
-    return Estimate(rows, cores, longest, costs.source, costs.cpu, fixed, unmeasured)
+    start = costs.start_seconds if rows else 0.0
+    return Estimate(rows, cores, longest, start, costs.source, costs.cpu, fixed, unmeasured)
 
 
 def called_kernels(kernels: Iterable[KernelInstance]) -> Counter[str]:
@@ -258,7 +270,9 @@ def _counterpart_bytes(kernels: Sequence[KernelInstance], costs: Costs) -> float
     return total
 
 
-def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int]) -> Cost:
+def _source_cost(
+    costs: Costs, source: GeneratedSource, called: Mapping[str, int], archs: int
+) -> Cost:
     """Return the cost of a source by the number of kernel instances that it calls."""
     points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
     number = called.get(source.direction, 0) if source.role == "dispatch" else 0
@@ -268,7 +282,20 @@ def _source_cost(costs: Costs, source: GeneratedSource, called: Mapping[str, int
     size = _weighted(sizes, {OBJECT: 1, KERNEL: number})
     # The line through measured sources can fall below zero for few kernel instances.
     linked, symbols = max(0.0, size.host), max(0.0, size.symbols)
-    return Cost(_on_line(points, number).cpu, linked + symbols, linked)
+    if role == "entry":
+        entry = _entry_seconds(costs, [direction], role)
+        seconds = entry.host + archs * (entry.cpu - entry.host)
+    else:
+        # Dispatches, and AITER's code for assembly kernels, have host code only.
+        seconds = _on_line(points, number).cpu
+    return Cost(seconds, linked + symbols, linked)
+
+
+def _entry_seconds(costs: Costs, directions: Sequence[str], role: str) -> Seconds:
+    """Return the seconds of a role's source, of another direction if its own is not measured."""
+    measured = [(direction, role) for direction in directions if (direction, role) in costs.entries]
+    others = [key for key in costs.entries if key[1] == role]
+    return costs.entries[(measured or others)[0]]
 
 
 def _row(group: Sequence[Compile]) -> Row:
@@ -437,6 +464,9 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, seconds), ascending.
         dispatches: direction to (number of kernels it calls, seconds), ascending.
+        entries: (direction, role) to the seconds of AITER's entry points, and of the exported ones.
+        link_seconds: CPU seconds of a library's small sources and its link.
+        start_seconds: wall seconds of a build before its first compile.
         triton: function to (HDIM, cost), ascending.
         kernel_sizes: (direction, role) to the bytes of a kernel instance, and the bytes that each
             property in `kernel_weights` adds.
@@ -447,6 +477,9 @@ class Costs:
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Seconds]]]
     dispatches: Mapping[str, Sequence[tuple[int, Seconds]]]
+    entries: Mapping[tuple[str, str], Seconds]
+    link_seconds: float
+    start_seconds: float
     triton: Mapping[str, Sequence[tuple[int, Cost]]]
     kernel_sizes: Mapping[tuple[str, str], Mapping[str, Bytes]]
     source_sizes: Mapping[tuple[str, str], Mapping[str, Bytes]]
@@ -483,9 +516,14 @@ class _MeasuredSize(TypedDict):
 def load_costs(path: Path = _COSTS) -> Costs:
     """Read the file that bench/measure_costs.py writes."""
     data = json.loads(path.read_bytes())
+    dispatches = [entry for entry in data["sources"] if entry["role"] == "dispatch"]
+    entries = [entry for entry in data["sources"] if entry["role"] != "dispatch"]
     return Costs(
         _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"]), _seconds),
-        _grouped(data["sources"], lambda e: (e["direction"], e["kernels"]), _seconds),
+        _grouped(dispatches, lambda e: (e["direction"], e["kernels"]), _seconds),
+        {(entry["direction"], entry["role"]): _seconds(entry) for entry in entries},
+        data["build"]["link_cpu_seconds"],
+        data["build"]["start_seconds"],
         _grouped(data["triton_kernels"], lambda e: (e["kernel"], e["hdim"]), _cost),
         _sizes(data["kernel_sizes"]),
         _sizes(data["source_sizes"]),

@@ -188,9 +188,10 @@ def test_plan_estimates(run: Run) -> None:
     assert re.search(r"^an estimate, from costs measured on \S", text, re.MULTILINE)
     data = json.loads(run(*arguments, "--json", "--jobs", "2").out)["estimate"]
     assert data["cores"] == 2
-    assert data["cpu_seconds"] > 100
+    assert data["cpu_seconds"] > 50
     longest = data["longest_seconds"]
-    assert data["wall_seconds"] == pytest.approx(max(data["cpu_seconds"] / 2, longest), abs=1)
+    compiling = data["wall_seconds"] - data["start_seconds"]
+    assert compiling == pytest.approx(max(data["cpu_seconds"] / 2, longest), abs=1)
 
 
 def test_plan_lists_the_sources_of_other_modules(run: Run, here: Path) -> None:
