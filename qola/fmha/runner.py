@@ -98,9 +98,9 @@ class Runner:
         """Take a library that `qola verify` could try.
 
         Args:
-            arch: of the device; gfx942 or gfx950 of the emulated one.
+            arch: of the device; for the emulated one, an arch that the emulator has.
             device: "emulated", which counts instructions and measures no time; or "hip", the GPU of
-                this process, which is untested.
+                this process. Tests have no GPU, but a HIP runtime with the emulator behind it.
             options: of the emulator.
 
         Raises:

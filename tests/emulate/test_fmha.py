@@ -132,9 +132,11 @@ def test_missing_kernel_device_or_code_is_an_error() -> None:
             Runner(library, arch, device)
 
 
-#: Runs in a process that loads the fake runtime instead of HIP's.
+#: Runs in a process that loads the fake runtime instead of HIP's, with the emulator behind it.
 _ON_A_GPU = """
 import ctypes, json, sys
+from pathlib import Path
+from qola.emulate.hip import Hip
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
 from qola.fmha.gpu import RunError
@@ -142,6 +144,7 @@ from qola.fmha.runner import Runner
 from qola.launch.fake_hip import RUNTIME
 from tests.emulate.test_fmha import ARCH, FORWARD, arrays
 from tests.emulate.libraries import built_library
+device = Hip(Path(sys.argv[1]), ARCH, runs=sys.argv[2] == "runs")
 try:
     run = Runner(built_library("libmha_fwd"), ARCH, "hip").forward(
         FORWARD, *arrays(FORWARD, "q", "k", "v")
@@ -155,25 +158,27 @@ print(json.dumps([*report, query(None, None, ctypes.c_size_t(0))]))
 """
 
 
-def run_on_fake_gpu(log: Path, **env: str) -> list[Any]:
+def run_on_fake_gpu(log: Path, *, runs: bool = True, **env: str) -> list[Any]:
     hip = FakeHip(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve(), ARCH)
     variables = {name: os.environ[name] for name in os.environ if name.startswith("QOLA_TEST_")}
     path = os.pathsep.join(sys.path)
-    result = hip.run([sys.executable, "-c", _ON_A_GPU], log, PYTHONPATH=path, **variables, **env)
+    arguments = ["-c", _ON_A_GPU, str(hip.runtime), "runs" if runs else "records"]
+    result = hip.run([sys.executable, *arguments], log, PYTHONPATH=path, **variables, **env)
     assert result.returncode == 0, result.stderr
     report: list[Any] = json.loads(result.stdout.splitlines()[-1])
     return report
 
 
-def test_a_launch_on_a_gpu(tmp_path: Path) -> None:
-    """Prevents: a kernel or memory on a GPU that differs from the emulator's."""
-    names, passed, seconds, timed, allocations = run_on_fake_gpu(tmp_path / "log")
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_launch_on_a_gpu(tmp_path: Path, runs: bool) -> None:
+    """Prevents: wrong inputs or results of `device="hip"`, or a kernel that did not run passes."""
+    names, passed, seconds, timed, allocations = run_on_fake_gpu(tmp_path / "log", runs=runs)
     (launch,) = read_log(tmp_path / "log")
     assert launch.grid == (4, 1, 2)
     (name,) = names
     assert name.startswith("fmha_fwd_d32_fp16_batch")
-    # The fake runtime does not run kernels: O has its initial NaNs, so the comparison fails.
-    assert passed is False
+    # If no kernel runs, O has its initial NaNs, so the comparison with the reference fails.
+    assert passed is runs
     assert seconds >= 0
     assert timed == (seconds > 0)
     assert allocations == 0
@@ -191,7 +196,7 @@ def test_a_launch_on_a_gpu(tmp_path: Path) -> None:
 )
 def test_memory_is_freed_whatever_fails(tmp_path: Path, failing: str, message: str) -> None:
     """Prevents: errors that leak GPU memory in a notebook, or that do not name the failed call."""
-    error, allocations = run_on_fake_gpu(tmp_path / "log", FAKE_HIP_FAIL=failing)
+    error, allocations = run_on_fake_gpu(tmp_path / "log", runs=False, FAKE_HIP_FAIL=failing)
     assert message in error
     assert allocations == 0
 
