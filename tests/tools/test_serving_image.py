@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -44,6 +46,34 @@ def test_removes_files_that_only_the_jit_reads(tmp_path: Path) -> None:
     assert (
         len(re.findall(r"^ *\d+ MB  (?:compiler|Composable Kernel)  /", result.stdout, re.M)) >= 3
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("lib/llvm/bin/clang-99", False),
+        ("bin/amdclang-99", False),
+        ("core/toolchain/cc", True),
+        ("lib/llvm-amdgpu/bin/clang++", True),
+    ],
+)
+def test_compilers_with_other_names(tmp_path: Path, name: str, found: bool) -> None:
+    """Prevents: a ROCm with other names or directories leaves a compiler in the image."""
+    wrapper = os.environ.get("QOLA_TEST_CLANG")
+    clang = Path(wrapper).resolve().parents[1] / "libexec/clang" if wrapper else None
+    clang = clang or Path(shutil.which("clang") or "none")
+    if not clang.is_file():
+        pytest.skip("needs clang")
+    compiler = tmp_path / "rocm" / name
+    write(tmp_path, "rocm/bin/hipconfig", "rocm/lib/libamd_comgr.so.3", "site/aiter/__init__.py")
+    # A real compiler; comgr, which has one inside, is no program.
+    for place in (compiler, tmp_path / "rocm/lib/libamd_comgr.so.3"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(clang, place)
+    result = remove_jit(tmp_path / "rocm", tmp_path / "site/aiter/__init__.py")
+    assert result.returncode == (1 if found else 0), result.stderr
+    assert (str(compiler) in result.stderr.splitlines()) == compiler.exists() == found
+    assert (tmp_path / "rocm/lib/libamd_comgr.so.3").is_file()
 
 
 def test_checkout_of_aiter(tmp_path: Path) -> None:
