@@ -24,7 +24,7 @@ from unidiff.patch import PatchedFile, PatchSet
 from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.pins import patch_files, pin_patches
-from qola.files import whole, write_if_changed
+from qola.files import UnfitFileError, bounded_bytes, whole, write_if_changed
 from qola.progress import log
 from qola.rule_main import run_main
 from qola.system_errors import disk_error
@@ -32,6 +32,7 @@ from qola.system_errors import disk_error
 _META = "aiter_meta"
 _NONE = "/dev/null"
 _SUBMODULE = "3rdparty/composable_kernel"
+_MAX_PATCH = 64 << 20
 _ENCODING = "latin-1"  # any bytes, unchanged: sources need not be UTF-8
 _PREFIX = re.compile(r"[abciow12]/")  # git's, also those of diff.mnemonicPrefix
 _LINK_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
@@ -185,8 +186,8 @@ def _apply_patch(tree: _Overlay, patch: Path, place: str) -> str:
 def _parse(patch: Path, place: str) -> PatchSet:
     expected = "a unified diff, as git diff and git format-patch write it"
     try:
-        parsed = PatchSet.from_string(patch.read_bytes().decode(_ENCODING))
-    except UnidiffParseError as error:
+        parsed = PatchSet.from_string(bounded_bytes(patch, _MAX_PATCH).decode(_ENCODING))
+    except (UnidiffParseError, UnfitFileError) as error:
         raise AiterError(Finding(place, _shown(str(error)), expected), _TITLE) from None
     if not parsed:
         raise AiterError(Finding(place, "no change of any file", expected), _TITLE)

@@ -247,6 +247,13 @@ def test_invalid_patches_are_rejected(tree: Path, text: str, found: str) -> None
     assert "patches/0001.patch" in message
 
 
+def test_endless_patch(tree: Path) -> None:
+    """Prevents: all memory is used for a patch that only claims its size."""
+    file = patch(tree, CHANGE)
+    os.truncate(file, 1 << 40)
+    assert "more than 65536 KiB" in rejection(tree, file)
+
+
 def test_git_format_patch_output_applies(tree: Path) -> None:
     """Prevents: extended headers, mail headers or signatures of git are parsed as changes."""
     csrc = tree / "csrc"
