@@ -128,6 +128,15 @@ def _check_sanitizer(ctx, archs, pinned):
             fix = "--repo_env=QOLA_ROCM=/opt/rocm with ROCm's packages for the address sanitizer; for host code only, host_copts; without a GPU, leave it out: the emulator reports accesses outside of allocations",
         ))
 
+def rocm_features(ctx):
+    """Returns cc_features of the ROCm toolchain, for a rule with COMPILE_ATTRS."""
+    return cc_features(
+        ctx,
+        toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain,
+        # Their flags are for host and device code.
+        unsupported = ["coverage", "gcc_coverage_map_format", "llvm_coverage_map_format"],
+    )
+
 def hip_compiler(ctx, archs, copts, context):
     """Returns how a target's sources are compiled for some archs.
 
@@ -140,7 +149,7 @@ def hip_compiler(ctx, archs, copts, context):
     Returns:
       Result of own_hip_command.
     """
-    found = cc_features(ctx, toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)
+    found = rocm_features(ctx)
     _check_sanitizer(ctx, archs, pinned = found.toolchain.compiler == PINNED_COMPILER)
     return own_hip_command(found, archs, _compile_flags(ctx) + copts, context)
 

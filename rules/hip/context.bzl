@@ -1,9 +1,7 @@
 """Headers and macros of a target's sources."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("//rules/private:cc.bzl", "cc_features")
-load("//rules/rocm:compiler.bzl", "RocmCompilerInfo")
-load(":compile.bzl", "SOURCES")
+load(":compile.bzl", "SOURCES", "rocm_features")
 
 def compilation_contexts(ctx, deps, implementation_deps = []):
     """Collects headers and macros.
@@ -23,7 +21,7 @@ def compilation_contexts(ctx, deps, implementation_deps = []):
     for directory in ctx.attr.includes:
         end = "" if directory in ("", ".") else "/" + directory
         includes += [(package + end).removeprefix("/") or ".", generated + end]
-    rocm = cc_features(ctx, toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)
+    rocm = rocm_features(ctx)
 
     # Without sources: Bazel compiles nothing, and makes the links for strip_include_prefix and include_prefix.
     public, _ = cc_common.compile(
