@@ -64,13 +64,13 @@ def _find(data: bytearray | mmap.mmap, tag: int) -> int | None:
     if data[: len(_ELF)] != _ELF:
         return None
     with suppress(struct.error, StopIteration):
-        rows = {found: (place, value) for place, found, value in _entries(data)}
+        rows = {found: (place, value) for place, found, value in dynamic_entries(data)}
         if tag in rows:
             place, value = rows[tag]
             names = rows[_STRTAB][1] if _STRTAB in rows else 0
             start = next(
                 offset + names - address
-                for kind, offset, address, size in _segments(data)
+                for kind, offset, address, size in segments(data)
                 if kind == _LOAD and address <= names < address + size
             )
             end = data.find(b"\0", start + value)
@@ -79,16 +79,16 @@ def _find(data: bytearray | mmap.mmap, tag: int) -> int | None:
     return None
 
 
-def _entries(data: bytearray | mmap.mmap) -> Iterator[tuple[int, int, int]]:
-    """Yield position, tag and value of the dynamic entries."""
-    for kind, offset, _, size in _segments(data):
+def dynamic_entries(data: bytearray | mmap.mmap) -> Iterator[tuple[int, int, int]]:
+    """Yield position, tag and value of the dynamic entries of an ELF file of 64 bits."""
+    for kind, offset, _, size in segments(data):
         if kind == _DYNAMIC:
             for place in range(offset, offset + size, 16):
                 yield (place, *struct.unpack_from("<qQ", data, place))
 
 
-def _segments(data: bytearray | mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
-    """Yield type, offset, address and size in the file of the segments."""
+def segments(data: bytearray | mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
+    """Yield type, offset, address and size in the file of the segments of such a file."""
     (start,) = struct.unpack_from("<Q", data, 0x20)
     size, count = struct.unpack_from("<HH", data, 0x36)
     for number in range(count):

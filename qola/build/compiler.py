@@ -1,4 +1,4 @@
-"""Fetches the pinned ROCm compiler for builds outside Bazel: `qola hipcc`."""
+"""Keeps files that Bazel makes for work outside it: the pinned compiler, the fake HIP runtime."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.cache import cache_directory, kept_directory
 from qola.errors import Finding, ToolchainError
 from qola.files import sha256_of_text
+from qola.layout import RUNTIME
 from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
 
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
-_TARGET = "//:hipcc"
+_FAKE_HIP = "cc/fake_hip"
 
 
 def hipcc(environ: Mapping[str, str]) -> Path:
@@ -42,7 +43,8 @@ def hipcc(environ: Mapping[str, str]) -> Path:
     def make() -> None:
         log.info("fetching the pinned ROCm compiler")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory.parent) as temporary:
-            fetched = _fetch(Path(temporary), ruleset, environ)
+            file = _make(Path(temporary), ruleset, environ, "@qola//:hipcc")
+            fetched = file.resolve().parents[1]
             sdk = Path(temporary, "sdk")
             # Copied: the user's Bazel may keep shared outputs on another file system.
             shutil.copytree(fetched, sdk, copy_function=_link)
@@ -53,8 +55,34 @@ def hipcc(environ: Mapping[str, str]) -> Path:
     return kept_directory(directory, directory / _HIPCC, "fetch", make) / _HIPCC
 
 
-def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
-    """Fetch the compiler with Bazel into an output base in a directory; return its root."""
+def fake_hip(environ: Mapping[str, str]) -> Path:
+    """Return the path of the fake HIP runtime's library, built by the first call.
+
+    Raises:
+        ToolchainError: Bazel was not found, or cannot build it.
+        QolaError: another user may have written the cache.
+    """
+    ruleset = ruleset_root()
+    sources = sorted((ruleset / _FAKE_HIP).iterdir())
+    inputs = [*(ruleset / name for name in _PINS), *(path for path in sources if path.is_file())]
+    key = sha256_of_text("".join(path.read_text(encoding="utf-8") for path in inputs))[:16]
+    directory = cache_directory(environ) / "fake_hip" / key
+    library = directory / RUNTIME
+
+    def make() -> None:
+        log.info("building the HIP runtime without a GPU")
+        with tempfile.TemporaryDirectory(prefix=".make-", dir=directory.parent) as temporary:
+            built = _make(Path(temporary), ruleset, environ, f"@qola//{_FAKE_HIP}")
+            kept = Path(temporary, "kept")
+            kept.mkdir(mode=0o700)
+            shutil.copyfile(built, kept / RUNTIME)
+            kept.rename(directory)
+
+    return kept_directory(directory, library, "build of the fake HIP runtime", make) / RUNTIME
+
+
+def _make(directory: Path, ruleset: Path, environ: Mapping[str, str], label: str) -> Path:
+    """Build a target of one file with Bazel, in an output base in a directory; return the file."""
     bazel = find_bazel(environ, ruleset)
     output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
     module = [
@@ -66,22 +94,22 @@ def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
         ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n",
         ".bazelversion": (ruleset / ".bazelversion").read_text(encoding="utf-8"),
         # A target of this workspace, whose name Bazel's events have.
-        "BUILD.bazel": starlark.rule("filegroup", name="hipcc", srcs=["@qola//:hipcc"]) + "\n",
+        "BUILD.bazel": starlark.rule("filegroup", name="made", srcs=[label]) + "\n",
         "MODULE.bazel": "\n\n".join(module) + "\n",
     }
     place = directory / "workspace"
     workspace.write(place, files)
     try:
-        events = build(bazel, place, [_TARGET], BuildOptions(), environ)
+        events = build(bazel, place, ["//:made"], BuildOptions(), environ)
     finally:
         ask([*bazel, "shutdown"], environ, place)
-    result = events.targets.get(_TARGET)
+    result = events.targets.get("//:made")
     if result is None or not result.success:
         found = "\n".join(events.errors()) or (result.reason if result else "")
-        finding = Finding("@qola_rocm_sdk", found, "the pinned ROCm", "qola doctor")
-        raise ToolchainError(finding, "the pinned compiler cannot be fetched")
+        finding = Finding(label, found, "the pinned ROCm", "qola doctor")
+        raise ToolchainError(finding, f"{label} cannot be made")
     (file,) = result.outputs[DEFAULT_OUTPUTS]
-    return file.resolve().parents[1]
+    return file
 
 
 def _link(source: str, target: str) -> None:

@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, Command] = {
         "run", "build the libraries of a manifest, emulate their kernels, compare with float64"
     ),
     "dispatch": Command("run", "find the kernel that a problem launches, or why none fits"),
+    "emulate": Command("emulate", "run a program that uses HIP on a machine without a GPU"),
     "report": Command("plan", "write a page about built libraries: kernels, resources, sizes"),
     "inspect": Command(
         "inspect", "list the device code of libraries, and check that one compiler made it"

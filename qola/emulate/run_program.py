@@ -1,17 +1,22 @@
-"""The launcher of hip_binary and hip_test: a program on the fake HIP runtime with the emulator.
+"""Runs a program on the fake HIP runtime with the emulator, for hip_binary and `qola emulate`.
 
-The program is linked as a shared library, and its main runs in this process, on this thread.
+Its main runs in this process, on this thread: of a shared library, as hip_binary links programs, of
+an executable, or of a Python file.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
 import os
+import runpy
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from qola.emulate.executable import is_executable, load_main
 from qola.emulate.hip import Hip
 from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding, QolaError
@@ -63,13 +68,21 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
     handler = _Handler(at_exit)
     # Before the program's own handlers and static objects, and so after them at the end.
     libc.on_exit(handler, None)
+    if program.suffix == ".py":
+        sys.stdout.flush()
+        libc.exit(_run_python(program, arguments))
+    entry: Callable[..., int] | None
     try:
-        library = hip.load(program)
+        if is_executable(program):
+            library, entry = load_main(program, hip.load)
+        else:
+            library = hip.load(program)
+            entry = getattr(library, "main", None)
     except OSError as error:
         expected = "a program whose libraries and symbols are found"
-        fix = "add the library of the undefined symbol to deps, or -l... to linkopts"
+        fix = "add the library of the undefined symbol to deps, or -l... to linkopts; of a file "
+        fix += "that is not found, add its directory to LD_LIBRARY_PATH"
         raise QolaError(Finding(str(program), str(error), expected, fix)) from None
-    entry = getattr(library, "main", None)
     if entry is None:
         expected = "a main with default visibility"
         raise QolaError(
@@ -81,6 +94,27 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
     # By C's exit, so that handlers and static destructors run while Python can serve launches.
     environment = ctypes.c_void_p.in_dll(libc, "environ")
     libc.exit(entry(len(words), argv, environment))
+
+
+def _run_python(program: Path, arguments: Sequence[str]) -> int:
+    """Run a Python file and the functions that it leaves for the end; return its exit code."""
+    sys.argv = [str(program), *arguments]
+    sys.path.insert(0, str(program.parent.resolve()))
+    code: object = 0
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    atexit._run_exitfuncs()
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
 
 
 if __name__ == "__main__":

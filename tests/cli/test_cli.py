@@ -446,10 +446,10 @@ def test_modules_reports_each_cause_once(
 
 
 WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}
-WITHOUT_A_MANIFEST |= {"health", "hipcc", "inspect", "modules"}
+WITHOUT_A_MANIFEST |= {"emulate", "health", "hipcc", "inspect", "modules"}
 
 
-WITHOUT_JSON = {"completion", "help", "hipcc", "init", "keygen", "pack", "report"}
+WITHOUT_JSON = {"completion", "emulate", "help", "hipcc", "init", "keygen", "pack", "report"}
 
 
 def test_an_option_means_the_same_everywhere() -> None:
