@@ -6,7 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from qola.launch.fake_hip import RUNTIME, read_log
+from qola.launch.fake_hip import read_log
+from qola.layout import RUNTIME
 
 LIBRARY, NAMES = sorted(
     (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()),
