@@ -27,6 +27,8 @@ from qola.codegen.cpp_itfs.templates import Template
 from qola.codegen.process import ignore_bytecode, prepare_generator
 
 _JIT = "csrc.cpp_itfs.utils"
+_MAX_ERROR = 2000
+"""Maximal characters of an error of AITER's Python."""
 
 
 @functools.total_ordering
@@ -171,7 +173,7 @@ def _compile(jit: ModuleType, programs: Programs, call: Call) -> Result:
         return Result(f"it imports {error.name}")
     except Exception as error:
         words = error if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
-        return Result(str(words))
+        return Result(str(words)[:_MAX_ERROR])
     if name != folder or programs.sources != [f"{name}.cpp"]:
         further = [source for source in programs.sources if source != f"{name}.cpp"]
         return Result(f"it compiles further sources: {', '.join(further) or folder}")
