@@ -34,6 +34,8 @@ _CDNA2 = {
     "V_FMAMK_F32": "V_MADMK_F32",
     "V_FMAAK_F32": "V_MADAK_F32",
 }
+#: Upper halves of the first words of gfx90a's V_MAD_F32, and of V_FMA_F32, which has its fields.
+_MAD, _FMA = b"\xc1\xd1", b"\xcb\xd1"
 #: Upper halves of the first words of V_MFMA_LD_SCALE_B32 and of the operations that it precedes.
 _SCALE_PREFIX = b"\xac\xd3"
 #: Packages whose ``__init__`` is left out.
@@ -146,7 +148,10 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
         ValueError: they are not an instruction of the arch.
     """
     isa = ISAS.get(arch, CDNA)
+    own, renamed = code, _CDNA2
     if arch == "gfx90a":
+        if code[2:4] == _MAD:
+            code, renamed = code[:2] + _FMA + code[4:], {"V_FMA_F32": "V_MAD_F32"}
         code = _as_cdna3(code)
     try:
         if isa.is_rdna:
@@ -159,11 +164,10 @@ def decode(code: bytes, pc: int = 0, arch: str = "") -> Instruction:
         # the instruction set reserves.
         word = int.from_bytes(code[:4], "little")
         raise ValueError(f"{word:#010x}: {error or type(error).__name__}") from error
-    if arch == "gfx90a" and name in _CDNA2:
-        source = str(source).replace(name.lower(), _CDNA2[name].lower())
-        name = _CDNA2[name]
-    own = code[:size]
-    return Instruction(pc, size, name, form, fields, words, literal, source, code=own)
+    if arch == "gfx90a" and name in renamed:
+        source = str(source).replace(name.lower(), renamed[name].lower())
+        name = renamed[name]
+    return Instruction(pc, size, name, form, fields, words, literal, source, code=own[:size])
 
 
 def _as_cdna3(code: bytes) -> bytes:

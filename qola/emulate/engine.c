@@ -283,19 +283,8 @@ static inline f16 fmax_f16(f16 a, f16 b) { return (f32)a >= (f32)b || b != b ? a
 static inline f16 fmin_f16(f16 a, f16 b) { return (f32)a <= (f32)b || b != b ? a : b; }
 static inline f16 maximum_f16(f16 a, f16 b) { return (f32)a >= (f32)b || a != a ? a : b; }
 static inline f16 minimum_f16(f16 a, f16 b) { return (f32)a <= (f32)b || a != a ? a : b; }
-static inline f32 fma_f32(f32 a, f32 b, f32 c) { return (f32)((f64)a * (f64)b + (f64)c); }
-static inline f64 upper(f64 value) {
-  f64 scaled = value * 134217729.0;
-  return scaled - (scaled - value);
-}
-static inline f64 fma_f64(f64 a, f64 b, f64 c) {
-  f64 product = a * b, a_high = upper(a), b_high = upper(b), a_low = a - a_high, b_low = b - b_high;
-  f64 error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
-  f64 total = product + c, back = total - product;
-  f64 rest = (product - (total - back)) + (c - back);
-  f64 exact = total + (rest + error);
-  return (of_f64(exact) & 0x7FF0000000000000) != 0x7FF0000000000000 ? exact : total;
-}
+static inline f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+static inline f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 static inline f16 fma_f16(f16 a, f16 b, f16 c) {
   // From f64, as an f32 in between would round twice.
   f64 sum = (f64)(f32)a * (f64)(f32)b + (f64)(f32)c;
@@ -444,42 +433,91 @@ static inline int class_f32(f32 value, u32 wanted) {
                                     : (negative ? 5 : 6);
   return wanted >> number & 1;
 }
+static inline f32 fract_f32(f32 value) {
+  f32 rest = value - __builtin_floorf(value);
+  return rest >= 1 ? 0x1.fffffep-1f : rest;
+}
+static inline f64 fract_f64(f64 value) {
+  f64 rest = value - __builtin_floor(value);
+  return rest >= 1 ? 0x1.fffffffffffffp-1 : rest;
+}
+static inline f16 fract_f16(f16 value) {
+  f16 rest = (f16)((f32)value - __builtin_floorf((f32)value));
+  return (f32)rest >= 1 ? (f16)0x1.ffcp-1f : rest;
+}
+// A fused multiply-add times a power of two, rounded once.
+static inline f32 scaled_fma_f32(f32 a, f32 b, f32 c, f32 factor) {
+  f64 product = (f64)a * b, total = product + c, back = total - product;
+  f64 rest = (product - (total - back)) + (c - back);
+  // Round to odd: what is left behind shows in the lowest bit.
+  u64 bits = of_f64(total), inexact = rest != 0 && (bits & 0x7FF0000000000000) != 0x7FF0000000000000;
+  bits -= inexact & ((bits ^ of_f64(rest)) >> 63);
+  return (f32)(f64_of(bits | inexact) * (f64)factor);
+}
+static inline f64 scaled_fma_f64(f64 a, f64 b, f64 c, f64 factor) {
+  f64 sum = fma_f64(a, b, c), result = sum * factor;
+  // A denormal is rounded a second time, which is wrong if the sum is in the middle of two.
+  f64 beyond = sum - result / factor;
+  if (factor > 1 || __builtin_fabs(beyond) != 0x1p-1074 / factor * 0.5) return result;
+  f64 high = a * b, low = fma_f64(a, b, -high), total = high + c, back = total - high;
+  f64 error = ((total - sum) + ((high - (total - back)) + (c - back))) + low;
+  if (error == 0 || (error > 0) != (beyond > 0)) return result;
+  return result + (beyond > 0 ? 0x1p-1074 : -0x1p-1074);
+}
+static inline i32 exponent_of_f32(f32 value) {
+  u32 bits = of_f32(value) & 0x7FFFFFFF;
+  return bits >> 23 ? (i32)(bits >> 23) : 9 - (i32)__builtin_clz(bits | 1);
+}
+static inline i32 exponent_of_f64(f64 value) {
+  u64 bits = of_f64(value) & 0x7FFFFFFFFFFFFFFF;
+  return bits >> 52 ? (i32)(bits >> 52) : 12 - (i32)__builtin_clzll(bits | 1);
+}
 // The three steps of a division; qola/emulate/vector.py explains them.
 #define DIVISION(F, U, SIGN, SHIFT, WIDTH, LEAST, UP, DOWN, WIDE, FAR, DEEP)                        \
   static inline i32 exponent_##F(F value) {                                                        \
     return (i32)(of_##F(value) >> SHIFT & ((1 << WIDTH) - 1));                                     \
   }                                                                                                \
-  static inline int denormal_##F(F value) { return value != 0 && (of_##F(value) & ~SIGN) < LEAST; } \
+  static inline int tiny_##F(F value) { return (of_##F(value) & ~SIGN) < LEAST; }                  \
   static inline F div_scale_##F(F value, F denominator, F numerator, u32 *flag) {                  \
     F larger = (F)((WIDE)value * (WIDE)UP), smaller = (F)((WIDE)value * (WIDE)DOWN);               \
     int tiny_inverse = exponent_##F(denominator) >= (1 << WIDTH) - 3;                              \
-    int tiny_quotient = denormal_##F(numerator / denominator);                                     \
-    F of_denominator = value == denominator ? larger : value;                                      \
-    F of_numerator = value == numerator ? larger : value;                                          \
+    int tiny_quotient = tiny_##F(numerator / denominator);                                         \
+    int is_denominator = value == denominator;                                                     \
     *flag = 0;                                                                                     \
     if (denominator == 0 || numerator == 0) return (F)__builtin_nan("");                           \
     if (exponent_##F(numerator) - exponent_##F(denominator) >= FAR)                                \
-      return *flag = 1, of_denominator;                                                            \
-    if (denormal_##F(denominator)) return larger;                                                  \
-    if (tiny_inverse && tiny_quotient) return *flag = 1, of_denominator;                           \
+      return *flag = 1, is_denominator ? larger : value;                                           \
+    if (tiny_##F(denominator)) return larger;                                                      \
+    if (tiny_inverse && tiny_quotient) return *flag = 1, is_denominator ? smaller : value;         \
     if (tiny_inverse) return smaller;                                                              \
-    if (tiny_quotient) return *flag = 1, of_numerator;                                             \
+    if (tiny_quotient) return *flag = 1, value == numerator ? larger : value;                      \
     return exponent_##F(numerator) <= DEEP ? larger : value;                                       \
   }                                                                                                \
   static inline F div_fmas_##F(F a, F b, F c, u32 scaled) {                                        \
-    F result = fma_##F(a, b, c);                                                                   \
     F factor = exponent_##F(c) > (1 << (WIDTH - 1)) - 1 ? (F)UP : (F)DOWN;                         \
-    return scaled ? result * factor : result;                                                      \
+    return scaled ? scaled_fma_##F(a, b, c, factor) : fma_##F(a, b, c);                            \
   }                                                                                                \
   static inline F div_fixup_##F(F quotient, F denominator, F numerator) {                          \
     U negative = (of_##F(denominator) ^ of_##F(numerator)) & SIGN;                                 \
     U infinite = (U)((1 << WIDTH) - 1) << SHIFT;                                                   \
     U d = of_##F(denominator) & ~SIGN, n = of_##F(numerator) & ~SIGN;                              \
+    i32 difference = exponent_of_##F(numerator) - exponent_of_##F(denominator);                    \
+    i32 largest = 1 << (WIDTH - 1);                                                                \
+    U size = of_##F(quotient) & ~SIGN;                                                             \
+    size = difference > largest ? infinite : difference < 1 - largest - SHIFT ? 0 : size;          \
     int special = d >= infinite || n >= infinite || !d || !n;                                      \
-    return special ? numerator / denominator : F##_of((of_##F(quotient) & ~SIGN) | negative);      \
+    return special ? numerator / denominator : F##_of(size | negative);                            \
   }
 DIVISION(f32, u32, 0x80000000u, 23, 8, 0x00800000u, 0x1p64, 0x1p-64, f64, 96, 23)
 DIVISION(f64, u64, 0x8000000000000000ull, 52, 11, 0x0010000000000000ull, 0x1p128, 0x1p-128, f64, 768, 53)
+
+static inline f16 div_fixup_f16(f16 quotient, f16 denominator, f16 numerator) {
+  u32 negative = (of_f16(denominator) ^ of_f16(numerator)) & 0x8000;
+  u32 d = of_f16(denominator) & 0x7FFF, n = of_f16(numerator) & 0x7FFF;
+  int special = d >= 0x7C00 || n >= 0x7C00 || !d || !n;
+  f16 plain = f16_of((u16)((of_f16(quotient) & 0x7FFF) | negative));
+  return special ? (f16)((f32)numerator / (f32)denominator) : plain;
+}
 
 typedef void VectorOp(const void *const *p, void *out, u32 *flags, const Insn *insn);
 typedef u64 ScalarOp(u64 a, u64 b, u64 c, u32 *scc, u64 *exec);
@@ -1460,6 +1498,7 @@ static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
       if (good) memcpy(value + k, (const void *)at, 4 * (size_t)step);
       else memset(value + k, 0, 4 * (size_t)step);
     }
+    if (x[1] < 0) continue;
     memcpy(w->s + x[1], value, 4 * (size_t)words);
     if (x[1] <= EXEC + 1 && x[1] + words > EXEC) update_exec(w);
   }

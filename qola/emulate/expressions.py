@@ -40,7 +40,7 @@ def _vector() -> dict[str, str]:
         "V_MED3_F32": "median_f32(a, b, c)",
         "V_FMAMK_F32": "fma_f32(a, b, c)",
         "V_FMAAK_F32": "fma_f32(a, b, c)",
-        **dict.fromkeys(("V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"), "a * b + c"),
+        **dict.fromkeys(("V_MAD_F32", "V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"), "a * b + c"),
         "V_RCP_F16": "(f16)(1.0f / (f32)a)",
         "V_RCP_F32": "1.0f / a",
         "V_RCP_IFLAG_F32": "1.0f / a",
@@ -51,7 +51,7 @@ def _vector() -> dict[str, str]:
         "V_EXP_F32": "power_of_2(a)",
         "V_LOG_F32": "log_of_2(a)",
         **{f"V_{name}_F32": f"{function}f(a)" for name, function in _ROUNDINGS.items()},
-        "V_FRACT_F32": "a - __builtin_floorf(a)",
+        "V_FRACT_F32": "fract_f32(a)",
         "V_LDEXP_F32": "scaled_f32(a, b)",
         "V_ADD3_U32": "a + b + c",
         "V_LSHL_ADD_U32": "(a << (b & 31)) + c",
@@ -155,7 +155,9 @@ def _vector() -> dict[str, str]:
                 f"{prefix}MUL_LO_{name}": "(u32)a * (u32)b",
                 f"{prefix}MAX_{name}": calls[0] if kind[0] == "f" else "a > b ? a : b",
                 f"{prefix}MIN_{name}": calls[1] if kind[0] == "f" else "a < b ? a : b",
-                f"{prefix}MAD_{name}": "(u32)a * (u32)b + (u32)c",
+                f"{prefix}MAD_{name}": "a * b + c"
+                if kind[0] == "f"
+                else "(u32)a * (u32)b + (u32)c",
             }
         for prefix in ("V_CMP", "V_CMPX"):
             found |= {f"{prefix}_{name}_{kind.upper()}": text for name, text in _comparisons(kind)}
@@ -200,8 +202,8 @@ def _rdna() -> dict[str, str]:
     for name, function in _ROUNDINGS.items():
         found[f"V_{name}_F16"] = f"(f16){function}f((f32)a)"
         found[f"V_{name}_F64"] = f"{function}(a)"
-    found["V_FRACT_F16"] = "(f16)((f32)a - (f32)(f16)__builtin_floorf((f32)a))"
-    found["V_FRACT_F64"] = "a - __builtin_floor(a)"
+    found["V_DIV_FIXUP_F16"] = "div_fixup_f16(a, b, c)"
+    found |= {"V_FRACT_F16": "fract_f16(a)", "V_FRACT_F64": "fract_f64(a)"}
     for kind in ("f16", "f32", "f64", "i16", "u16", "i32", "u32"):
         prefix = "f" if kind[0] == "f" else ""
         of = "i32" if kind in ("i16", "u16") else kind

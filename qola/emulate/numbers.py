@@ -49,32 +49,53 @@ def log_of_2(value: Array) -> Array:
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
-    """A fused multiply-add.
-
-    Of f16 and f32 the product is exact in f64, and the sum is rounded to f64 first.
-    """
+    """A fused multiply-add, rounded once."""
     if a.dtype.itemsize == 8:
-        return _fma_f64(a, b, c)
-    return (a.astype(F64) * b + c).astype(a.dtype)
+        return exact_fma(a, b, c)
+    return sum_to_odd(a.astype(F64) * b, c).astype(a.dtype)
 
 
-def _fma_f64(a: Array, b: Array, c: Array) -> Array:
-    product = a * b
-    # The error of a product by halves of 26 bits (Dekker), that of a sum by Knuth.
-    a_high, b_high = _upper(a), _upper(b)
-    a_low, b_low = a - a_high, b - b_high
-    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+def sum_to_odd(product: Array, c: Array) -> Array:
+    """Add numbers of f64 so that a later rounding to fewer bits is that of the exact sum.
+
+    An inexact sum is truncated, and its lowest bit set.
+    """
     total = product + c
     back = total - product
+    # The error of the sum (Knuth).
     rest = (product - (total - back)) + (c - back)
-    exact = total + (rest + error)
-    # Halves of very large numbers are infinite: the plain result is as good as it gets.
-    return np.where(np.isfinite(exact), exact, total)
+    inexact = (rest != 0) & np.isfinite(total)
+    beyond = inexact & (np.signbit(rest) != np.signbit(total))
+    return (total.view(U64) - beyond.astype(U64) | inexact.astype(U64)).view(F64)
 
 
-def _upper(value: Array) -> Array:
-    scaled = value * F64(2**27 + 1)
-    return scaled - (scaled - value)
+def exact_fma(a: Array, b: Array, c: Array, factor: Array | float = 1.0) -> Array:
+    """A fused multiply-add of f64, times a power of two, rounded once."""
+    a, b, c, factors = np.broadcast_arrays(a, b, c, factor)
+    # Also the sign of an exact 0.
+    result = (a * b + c) * factors
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    for place in zip(*np.nonzero(finite), strict=True):
+        (x, over_x), (y, over_y), (z, over_z), (f, over_f) = (
+            float(values[place]).as_integer_ratio() for values in (a, b, c, factors)
+        )
+        # Python rounds a quotient of integers once, denormals included.
+        if top := (x * y * over_z + z * over_x * over_y) * f:
+            try:
+                result[place] = top / (over_x * over_y * over_z * over_f)
+            except OverflowError:
+                result[place] = math.inf if top > 0 else -math.inf
+    return result
+
+
+def fract(value: Array) -> Array:
+    """What is left of a float above the next lower integer: always less than 1.
+
+    The difference of a small negative number rounds to 1 (LLVM folds the instruction like this).
+    """
+    rest = value - np.floor(value)
+    below_1 = np.nextafter(value.dtype.type(1), value.dtype.type(0))
+    return np.where(rest >= 1, below_1, rest)
 
 
 def median(a: Array, b: Array, c: Array) -> Array:

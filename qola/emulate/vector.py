@@ -9,10 +9,12 @@ from qola.emulate.numbers import (
     add_carry,
     bf16_bits,
     count_ones,
+    exact_fma,
     extracted,
     f16_toward_zero,
     first_one,
     fma,
+    fract,
     halves,
     high_half,
     leading,
@@ -24,6 +26,7 @@ from qola.emulate.numbers import (
     power_of_2,
     reversed_bits,
     sub_borrow,
+    sum_to_odd,
     to_integer,
 )
 from qola.emulate.table import TYPES, VECTOR, packed, vector
@@ -113,6 +116,7 @@ vector("V_MINIMUM3_F32", "f32 f32 f32 -> f32", lambda a, b, c: np.minimum(np.min
 vector("V_FMAMK_F32", "f32 lit f32 -> f32", fma)
 vector("V_FMAAK_F32", "f32 f32 lit -> f32", fma)
 # CDNA2's own: the product is rounded, too.
+vector("V_MAD_F32", "f32 f32 f32 -> f32", lambda a, b, c: a * b + c)
 vector("V_MAC_F32", "f32 f32 dst -> f32", lambda a, b, c: a * b + c)
 vector("V_MADMK_F32", "f32 lit f32 -> f32", lambda a, b, c: a * b + c)
 vector("V_MADAK_F32", "f32 f32 lit -> f32", lambda a, b, c: a * b + c)
@@ -130,10 +134,13 @@ vector("V_LOG_F32", "f32 -> f32", log_of_2)
 vector("V_SIN_F32", "f32 -> f32", lambda a: np.sin(a.astype(F64) * (2 * np.pi)).astype(F32))
 vector("V_COS_F32", "f32 -> f32", lambda a: np.cos(a.astype(F64) * (2 * np.pi)).astype(F32))
 for _type in ("f16", "f32", "f64"):
-    for _name, _function in {**ROUNDINGS, "FRACT": lambda a: a - np.floor(a)}.items():
+    for _name, _function in {**ROUNDINGS, "FRACT": fract}.items():
         vector(f"V_{_name}_{_type.upper()}", f"{_type} -> {_type}", _function)
-vector("V_FREXP_EXP_I32_F32", "f32 -> i32", lambda a: _frexp(a)[1])
-vector("V_FREXP_MANT_F32", "f32 -> f32", lambda a: _frexp(a)[0])
+for _type in ("f16", "f32", "f64"):
+    _whole = "i16" if _type == "f16" else "i32"
+    _exponent = lambda a, whole=TYPES[_whole]: _frexp(a)[1].astype(whole)  # noqa: E731
+    vector(f"V_FREXP_EXP_{_whole.upper()}_{_type.upper()}", f"{_type} -> {_whole}", _exponent)
+    vector(f"V_FREXP_MANT_{_type.upper()}", f"{_type} -> {_type}", lambda a: _frexp(a)[0])
 vector("V_LDEXP_F32", "f32 i32 -> f32", np.ldexp)
 vector("V_LDEXP_F64", "f64 i32 -> f64", np.ldexp)
 
@@ -260,8 +267,20 @@ def _frexp(value: Array) -> tuple[Array, Array]:
 _LAYOUT = {"f16": (10, 5, U16), "f32": (23, 8, U32), "f64": (52, 11, U64)}
 
 
+def _fixed_up(quotient: Array, denominator: Array, numerator: Array) -> Array:
+    """The quotient with its sign, or the result of a division with a special value."""
+    negative = np.signbit(denominator) ^ np.signbit(numerator)
+    special = ~np.isfinite(denominator) | ~np.isfinite(numerator)
+    special |= (denominator == 0) | (numerator == 0)
+    plain = np.where(negative, -np.abs(quotient), np.abs(quotient))
+    return np.where(special, numerator / denominator, plain)
+
+
 def _division(kind: str, scale: int, far: int) -> None:
     """The three steps of a division, for one type.
+
+    LLVM emits them for a correctly rounded division. The vendor's pseudocode scales a large
+    denominator up instead of down, and passes over quotients that are too large.
 
     Args:
         scale: power of two that a value is scaled by.
@@ -270,29 +289,32 @@ def _division(kind: str, scale: int, far: int) -> None:
     mantissa, width, unsigned = _LAYOUT[kind]
     float_type = TYPES[kind]
     tiny = 2.0**-126 if kind == "f32" else 2.0**-1022
+    # Exponents of quotients that are infinite, and of those that are 0.
+    largest = 2 ** (width - 1)
+    smallest = -largest - mantissa + 1
 
     def exponent(value: Array) -> Array:
         return (value.view(unsigned) >> unsigned(mantissa) & unsigned(2**width - 1)).astype(I32)
-
-    def denormal(value: Array) -> Array:
-        return (value != 0) & (np.abs(value) < tiny)
 
     def div_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
         """Scale numerator or denominator so that the steps do not overflow."""
         value, denominator, numerator = np.broadcast_arrays(value, denominator, numerator)
         larger, smaller = np.ldexp(value, scale), np.ldexp(value, -scale)
         tiny_inverse = exponent(denominator) >= 2**width - 3
-        tiny_quotient = denormal(numerator / denominator)
-        of_denominator = np.where(value == denominator, larger, value)
-        of_numerator = np.where(value == numerator, larger, value)
+        tiny_quotient = np.abs(numerator / denominator) < tiny
+        is_denominator, is_numerator = value == denominator, value == numerator
         cases = [
             ((denominator == 0) | (numerator == 0), np.full_like(value, np.nan), False),
-            (exponent(numerator) - exponent(denominator) >= far, of_denominator, True),
-            (denormal(denominator), larger, False),
-            (tiny_inverse & tiny_quotient, of_denominator, True),
+            (
+                exponent(numerator) - exponent(denominator) >= far,
+                np.where(is_denominator, larger, value),
+                True,
+            ),
+            (np.abs(denominator) < tiny, larger, False),
+            (tiny_inverse & tiny_quotient, np.where(is_denominator, smaller, value), True),
             (tiny_inverse, smaller, False),
-            (tiny_quotient, of_numerator, True),
-            (exponent(numerator) <= (23 if kind == "f32" else 53), larger, False),
+            (tiny_quotient, np.where(is_numerator, larger, value), True),
+            (exponent(numerator) <= mantissa + (kind == "f64"), larger, False),
         ]
         conditions = [condition for condition, _, _ in cases]
         flags = np.select(conditions, [np.full(value.shape, flag) for *_, flag in cases], False)
@@ -304,19 +326,19 @@ def _division(kind: str, scale: int, far: int) -> None:
 
         CDNA's pseudocode has one factor, with which no division comes out right; this is RDNA's.
         """
-        result = fma(a, b, c)
         factor = np.where(exponent(c) > 2 ** (width - 1) - 1, 2.0**scale, 2.0**-scale)
-        return np.where(scaled, result * factor.astype(float_type), result)
+        factor = np.where(scaled, factor, 1.0)
+        if kind == "f64":
+            return exact_fma(a, b, c, factor)
+        return (sum_to_odd(a.astype(F64) * b, c) * factor).astype(float_type)
 
     def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
-        """The quotient, or the result of a division with a special value."""
-        quotient, denominator, numerator = np.broadcast_arrays(quotient, denominator, numerator)
-        negative = np.signbit(denominator) ^ np.signbit(numerator)
-        special = np.isnan(denominator) | np.isnan(numerator)
-        special |= np.isinf(denominator) | np.isinf(numerator)
-        special |= (denominator == 0) | (numerator == 0)
-        plain = np.where(negative, -np.abs(quotient), np.abs(quotient))
-        return np.where(special, numerator / denominator, plain).astype(float_type)
+        """The quotient, or the result of a division with a special value or a far exponent."""
+        size = np.abs(quotient)
+        difference = np.frexp(numerator)[1] - np.frexp(denominator)[1]
+        size = np.where(difference > largest, float_type(np.inf), size)
+        size = np.where(difference < smallest, float_type(0), size)
+        return _fixed_up(size, denominator, numerator)
 
     name = kind.upper()
     vector(f"V_DIV_SCALE_{name}", f"{kind} {kind} {kind} -> {kind} mask", div_scale)
@@ -324,6 +346,7 @@ def _division(kind: str, scale: int, far: int) -> None:
     vector(f"V_DIV_FIXUP_{name}", f"{kind} {kind} {kind} -> {kind}", div_fixup)
 
 
+vector("V_DIV_FIXUP_F16", "f16 f16 f16 -> f16", _fixed_up)
 _division("f32", 64, 96)
 _division("f64", 128, 768)
 

@@ -105,6 +105,12 @@ COMPUTED: dict[str, tuple[list[Array], Any, list[Any]]] = {
     "V_EXP_F16": ([f16(1.0, 2.0, -0.5, 3.0)], np.float16, [2.0, 4.0, 0.5**0.5, 8.0]),
     "V_LDEXP_F32": ([f32(1.5, 0.0, 3.0), u32(3, 2**31 - 1, -200)], *(np.float32, [12.0, 0.0, 0.0])),
     "V_FREXP_EXP_I32_F32": ([f32(0.0, 1.0, 0.75, 1e-40, np.inf)], *(np.int32, [0, 1, 0, -132, 0])),
+    "V_FREXP_EXP_I32_F64": (
+        [np.array([0.0, 1.0, 0.75, 5e-324, np.inf]).view(U64)],
+        *(np.int32, [0, 1, 0, -1073, 0]),
+    ),
+    "V_FREXP_EXP_I16_F16": ([f16(0.0, 1.0, 0.75, 6e-8, np.inf)], np.int16, [0, 1, 0, -23, 0]),
+    "V_FREXP_MANT_F16": ([f16(0.0, 1.0, 3.0, 6e-8)], np.float16, [0, 0.5, 0.75, 0.5]),
     "V_SAD_U32": ([u32(5, 2), u32(3, 9), u32(10, 1)], U32, [12, 8]),
     "V_SAD_U16": ([u32(0x00050002), u32(0x00030009), u32(10)], U32, [2 + 7 + 10]),
     # Selectors 8 to 11 replicate the signs of bytes 1, 3, 5 and 7.
@@ -134,13 +140,14 @@ def _fmac_f16(name: str) -> None:
     assert found[0, 0] == int(f16(6.5)[0]) | 7 << 16
 
 
-@case(["V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"])
+@case(["V_MAD_F32", "V_MAC_F32", "V_MADMK_F32", "V_MADAK_F32"])
 def _mac(name: str) -> None:
     # The product is rounded: a fused operation would return 2**-24 instead of 0.
     a, b = f32(1.0 + 2**-12, 3.0), f32(1.0 + 2**-12, 2.0)
     addend = f32(-1.0 - 2**-11, 0.5)
-    if name == "V_MAC_F32":
-        found = run_operation(name, a, b, addend, form="VOP2")[0]
+    if name in ("V_MAD_F32", "V_MAC_F32"):
+        form = "VOP2" if name == "V_MAC_F32" else "VOP3"
+        found = run_operation(name, a, b, addend, form=form)[0]
     else:
         literal = int((b if name == "V_MADMK_F32" else addend)[0])
         fields = {"src0": 256, "vsrc1": 258, "vdst": 266, "literal": literal}
@@ -149,6 +156,13 @@ def _mac(name: str) -> None:
         w = run(instruction(name, "VOP2_LIT", fields, literal=literal), registers=registers)
         found = w.v[10, 0, :1]
     assert found.view(np.float32).tolist() == [0.0, 6.5][: len(found)]
+
+
+@case(["V_FREXP_MANT_F64"])
+def _mantissa64(name: str) -> None:
+    values = np.array([0.0, 1.0, -3.0, 5e-324, -np.inf])
+    low, high = run_operation(name, values.view(U64)).astype(U64)
+    assert (low | high << U64(32)).view(np.float64).tolist() == [0, 0.5, -0.75, 0.5, -np.inf]
 
 
 @case(["V_LDEXP_F64"])
@@ -193,12 +207,31 @@ def _class(name: str) -> None:
         assert (list(np.flatnonzero(w.exec[0])) == [number]) is name.startswith("V_CMPX")
 
 
-@case([f"V_DIV_{step}_{kind}" for step in ("SCALE", "FMAS") for kind in ("F32", "F64")])
+@case([f"V_FRACT_{kind}" for kind in ("F16", "F32", "F64")])
+def _fract(name: str) -> None:
+    kind: Any = {"F16": np.float16, "F32": np.float32, "F64": np.float64}[name[-3:]]
+    tiny = np.finfo(kind).smallest_subnormal
+    values = np.array([2.75, -2.75, 3.0, -0.0, -1e-19, -tiny, tiny, np.inf, np.nan], kind)
+    bits = values.view(f"u{values.itemsize}")
+    low, high = run_operation(name, bits).astype(U64)
+    found = (low | high << U64(32)).astype(bits.dtype).view(kind)
+    # The result is always less than 1, whatever the difference rounds to.
+    below_1 = np.nextafter(kind(1), kind(0))
+    ends = [0 if kind == np.float16 else below_1, below_1, tiny, np.nan, np.nan]
+    np.testing.assert_array_equal(found, np.array([0.75, 0.25, 0, 0, *ends], kind))
+
+
+@case([f"V_DIV_{step}_{kind}" for step in ("SCALE", "FMAS", "FIXUP") for kind in ("F32", "F64")])
 def _division(name: str) -> None:
     """Run a whole division, as compilers emit it, with and without scaling."""
     kind, form = (np.float32, "F32") if name.endswith("F32") else (np.float64, "F64")
+    limits = np.finfo(kind)
+    least, tiny, large = limits.smallest_subnormal, limits.tiny, limits.max
     pairs = [(1.0, 3.0), (-7.0, 2.5), (1e-30, 3e-5), (3e20, 2e-10)]
     pairs += [(0.0, 5.0), (5.0, 0.0), (1.0, np.inf)]
+    # Quotients that overflow, are denormal (rounded once) or 0, and large and small denominators.
+    pairs += [(large, least), (large, tiny), (1.0, least), (tiny, -1.5), (least, 3.0)]
+    pairs += [(tiny, large), (least, large), (4.0, large), (large, large), (3 * least, 2 * least)]
     n, d = (np.array([pair[i] for pair in pairs], kind) for i in range(2))
     step = 2 if kind == np.float64 else 1
     registers = np.zeros((40, 1, 64), U32)
@@ -228,13 +261,25 @@ def _division(name: str) -> None:
         do(f"V_FMA_{form}", 12, 6, 10, 4, neg=1)
         do(f"V_FMA_{form}", 10, 12, 10, 10)
     do(f"V_MUL_{form}", 14, 8, 10)
+    for _ in range(3 - step):
+        do(f"V_FMA_{form}", 16, 6, 14, 8, neg=1)
+        do(f"V_FMA_{form}", 14, 16, 10, 14)
     do(f"V_FMA_{form}", 16, 6, 14, 8, neg=1)
     do(f"V_DIV_FMAS_{form}", 18, 16, 10, 14)
     do(f"V_DIV_FIXUP_{form}", 20, 18, 2, 0)
     raw = w.v[20, 0].astype(U64) | (w.v[21, 0].astype(U64) << U64(32) if step == 2 else U64(0))
     found = raw.astype(U64 if step == 2 else U32).view(kind)[: len(pairs)]
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(found, np.divide(n, d), rtol=3 * np.finfo(kind).eps)
+        np.testing.assert_array_equal(found, np.divide(n, d))
+
+
+@case(["V_DIV_FIXUP_F16"])
+def _fixup16(name: str) -> None:
+    numerators, denominators = f16(3, -3, 0, 5, np.inf, -1), f16(2, 2, 7, -0.0, 2, np.inf)
+    quotients = f16(-1.5, 1.5, np.nan, np.nan, np.nan, np.nan)
+    found = run_operation(name, quotients, denominators, numerators)[0].astype(np.uint16)
+    wanted = f16(1.5, -1.5, 0, -np.inf, np.inf, -0.0)
+    assert found.tolist() == wanted.tolist()
 
 
 @case(["S_BITSET0_B32", "S_BITSET1_B32"])
