@@ -124,7 +124,8 @@ def _plain(
     if kind == "dst":
         return _of_register(one["vdst"], output, one.isa.is_rdna and one["opsel"] >> 3 & 1)
     if kind == "lit":
-        assert one.literal is not None
+        if one.literal is None:
+            raise UnsupportedError("a literal that is not there")
         number = literals.number(one.literal & 0xFFFFFFFF)
         return (lambda w: typed(w.u[number], "f16")) if output == "f16" else (number, "f32")
     if kind == "vcc":
@@ -345,7 +346,8 @@ def _scalar_read(
     if kind == "scc":
         return lambda w: w.scc
     if kind == "lit":
-        assert one.literal is not None
+        if one.literal is None:
+            raise UnsupportedError("a literal that is not there")
         return listed(literals.number(one.literal & 0xFFFFFFFF), "f32")
     if kind == "exec":
         return lambda w: w.q[EXEC] if result == "u64" else w.u[EXEC]

@@ -15,7 +15,7 @@ from qola.emulate.isa import CDNA
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
-from qola.emulate.waves import AGPRS, APERTURE, EXEC, LANES, M0, VGPRS, Step, Waves
+from qola.emulate.waves import AGPRS, APERTURE, EXEC, LANES, M0, NULL, VGPRS, Step, Waves
 
 #: Bytes of an access by the last word of its name.
 SIZES = {
@@ -54,13 +54,24 @@ def offset_of(one: Instruction) -> int:
     return signed_of(one["offset"], one.isa.offset_bits)
 
 
+def _first_of_four(register: int) -> int:
+    """Return the first of the scalar registers that describe a buffer.
+
+    Raises:
+        UnsupportedError: no four begin there, as at NULL.
+    """
+    if register % 4:
+        raise UnsupportedError(f"a buffer at s{register}, which is not a multiple of 4")
+    return register
+
+
 def _buffer(one: Instruction, literals: Literals) -> Finder:
     """Addresses in a buffer, base + soffset + stride * index + offset, and the range check.
 
     With an index and a stride other than 0, the index must be less than the number of records;
     else the offset, whose limit the scalar offset reduces.
     """
-    resource, offset = one["srsrc"], one["offset"]
+    resource, offset = _first_of_four(one["srsrc"]), one["offset"]
     soffset = listed(number_of(one, "soffset", "u32", literals), "i32")
     number = one["vaddr"]
     index = listed(number, "u32") if one["idxen"] else None
@@ -501,20 +512,22 @@ def _bind(one: Instruction, literals: Literals) -> Step:
     signed = found[3] == "S"
     base, target = one["sbase"], one["sdata"]
     buffer = bool(found[1])
+    if buffer:
+        _first_of_four(base)
     raw = one["offset"] if one["imm"] else 0
     offset = signed_of(raw, one.isa.scalar_offset_bits)
     register = one["soffset"] if one["soffset_en"] else None
     if not one["imm"] and register is None:
         # Without both, the offset field is a register's number.
         register = one["offset"] & 0x7F
-    changes_exec = target <= EXEC + 1 and target + words > EXEC
+    is_null, drops = (one.isa.is_rdna and number == NULL for number in (base, target))
+    changes_exec = not drops and target <= EXEC + 1 and target + words > EXEC
 
     def run(w: Waves) -> None:
         distance: Array | int = offset
         if register is not None:
             distance = w.u[register].astype(I64) + offset
-        start = w.q[base]
-        assert start is not None
+        start = np.zeros((w.count, 1), U64) if is_null else w.q[base]
         within: list[Array] = []
         if buffer:
             records = w.u[base + 2].astype(I64)
@@ -541,6 +554,8 @@ def _bind(one: Instruction, literals: Literals) -> Step:
             else:
                 found = memory.read_words(checked, step)
             parts.append(found if used is None else found * used)
+        if drops:
+            return
         values = np.concatenate(parts)
         w.s[:, target : target + words] = values[:, :, 0].T
         if changes_exec:

@@ -74,9 +74,12 @@ def name_of(number: int) -> str:
 
 def find_misfit(one: Instruction, layout: Layout) -> str:
     """Return which register of an instruction a wave does not have; empty if it has all."""
-    for _, number, count in registers_of(one):
+    for name, number, count in registers_of(one):
         last = number + count - 1
         if number == NULL and one.isa.is_rdna:
+            # NULL is a register, a pair, or the destination of a scalar load of any size.
+            if count > 2 and name != "sdata":
+                return f"null is not {count} registers"
             continue
         if number < SGPRS:
             if count > 1 and number % 2:

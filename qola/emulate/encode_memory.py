@@ -30,7 +30,7 @@ from qola.emulate.records import (
     Registers,
     UncoveredError,
 )
-from qola.emulate.waves import SGPRS
+from qola.emulate.waves import NULL, SGPRS
 
 _BUFFER, _GLOBAL, _GLOBAL_SCALAR, _FLAT, _SCRATCH, _LOCAL = range(6)
 _LOAD, _STORE, _LOAD_SMALL, _STORE_SMALL, _TO_LDS = range(5)
@@ -109,9 +109,13 @@ def _scalar_memory(registers: Registers, one: Instruction) -> Record:
         register = one["offset"] & 0x7F
     words = int(found[2] or 1)
     offset = signed_of(raw, one.isa.scalar_offset_bits)
-    if one["sdata"] + words > SGPRS or one["sbase"] % 2:
+    drops = one.isa.is_rdna and one["sdata"] == NULL
+    if one["sdata"] + words > SGPRS and not drops:
         raise UncoveredError
-    x = [one["sbase"], one["sdata"], words, int(bool(found[1])), offset, register]
+    null = one.isa.is_rdna and one["sbase"] == NULL
+    if null or one["sbase"] % 2:
+        raise UncoveredError
+    x = [one["sbase"], -1 if drops else one["sdata"], words, int(bool(found[1])), offset, register]
     return Record(RUN_SCALAR_MEMORY, x=x)
 
 

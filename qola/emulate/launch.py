@@ -16,6 +16,7 @@ from qola.emulate.isa import ISAS
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
 from qola.emulate.native import NativeProgram, NativeRun, engine
+from qola.emulate.operands import UnsupportedError
 from qola.emulate.printf import (
     HOSTCALL,
     PRINTF,
@@ -37,6 +38,12 @@ ARCHS = tuple(ISAS)
 #: The most scratch memory of a lane in bytes: the memory of a wave is a number of 13 bits, in KiB
 #: (WAVESIZE of COMPUTE_TMPRING_SIZE).
 _MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
+
+#: The most work-items of a workgroup, and of a grid on an axis; the most workgroups on an axis of
+#: which a TTMP register has the index in its half.
+_MAX_ITEMS, _MAX_GRID, _MAX_TTMP = 1024, (1 << 32) - 1, (1 << 16) - 1
+#: The most user SGPRs (LLVM's getMaxNumUserSGPRs).
+_MAX_USER = 16
 
 #: Initial value of registers, LDS and scratch memory: a NaN as f16, bf16, f32, f64 and OCP's floats
 #: of 8 bits, so that a sum that begins with it is wrong; the FNUZ formats have no NaN but 0x80.
@@ -258,12 +265,21 @@ class _Launch:
             if self.program.arch == "gfx90a":
                 self.device.map.remove(machine.scratch_start)
             if self.printf:
-                self.printf.print(self.module.code_object.printf_formats, self.device.write)
+                self._print(self.printf)
         return Result(self.kernel.symbol, executed, faults.all)
+
+    def _print(self, buffer: PrintfBuffer) -> None:
+        try:
+            buffer.print(self.module.code_object.printf_formats, self.device.write)
+        except UnsupportedError as error:
+            fault = Fault("unsupported", self.kernel.symbol, 0, "printf", str(error))
+            raise EmulationError(fault) from error
 
     def _refusal(self) -> str:
         """Return a setting of the descriptor that is not emulated, or a size that no device has."""
         arch, descriptor = self.program.arch, self.descriptor
+        if refusal := self._refused_size():
+            return refusal
         lds, scratch = descriptor.lds_bytes + self.dynamic_lds, descriptor.scratch_bytes
         if (lanes := 32 if descriptor.properties >> 10 & 1 else 64) != self.program.isa.lanes:
             return f"waves of {lanes} lanes"
@@ -276,6 +292,28 @@ class _Launch:
             return f"{lds:,} bytes of LDS, and a workgroup of {arch} has at most {limit}"
         if scratch > _MAX_SCRATCH:
             return f"{scratch:,} bytes of scratch memory, and a lane has at most {_MAX_SCRATCH:,}"
+        return ""
+
+    def _refused_size(self) -> str:
+        """Return a size of the launch that no device has; empty without one."""
+        if min(*self.grid, *self.block) < 1:
+            return (
+                f"a grid of {self.grid} workgroups of {self.block} work-items, and 1 is the least"
+            )
+        if self.items > _MAX_ITEMS:
+            return f"a workgroup of {self.items:,} work-items, and it has at most {_MAX_ITEMS:,}"
+        items = [grid * block for grid, block in zip(self.grid, self.block, strict=True)]
+        if max(items) > _MAX_GRID:
+            return (
+                f"a grid of {max(items):,} work-items on an axis, and it has at most {_MAX_GRID:,}"
+            )
+        if self.program.isa.ids_in_ttmp and max(self.grid[1:]) > _MAX_TTMP:
+            return f"a grid of {self.grid} workgroups, and an axis has at most {_MAX_TTMP:,}"
+        descriptor = self.descriptor
+        user = sum(count for bit, count in enumerate(_USER) if descriptor.properties >> bit & 1)
+        if max(user + descriptor.preload_words, descriptor.user_sgprs) > _MAX_USER:
+            words = f"{user} words of addresses and {descriptor.preload_words} preloaded ones"
+            return f"{words} in {descriptor.user_sgprs} user SGPRs, and a wave has {_MAX_USER}"
         return ""
 
     def _arguments(self) -> Array:

@@ -141,6 +141,8 @@ def selected(read: Read, select: int, signed: bool) -> Read:
     """A byte or word of an operand, as SDWA picks it."""
     if select == 6:
         return read
+    if select > 6:
+        raise UnsupportedError("a part of a register that SDWA does not have")
     width, place = (8, select) if select < 4 else (16, select - 4)
     distance, above = U32(width * place), U32(32 - width)
 
@@ -283,6 +285,8 @@ def write_selected(number: int, select: int, unused: int) -> Write:
     whole = write_vector(number)
     if select == 6:
         return lambda w, value: whole(w, bits(value))
+    if select > 6 or unused > 2:
+        raise UnsupportedError("a part of a register that SDWA does not have")
     width, place = (8, select) if select < 4 else (16, select - 4)
     ones = (1 << width) - 1
     field_, distance = U32(ones), U32(width * place)

@@ -33,6 +33,8 @@ _BEGIN, _END = 1, 2
 _PRINTF_BYTES = 4 << 20
 
 #: The C library gets nothing but conversions of ISO C: others, such as %S, may read any address.
+#: The largest width and precision: what each C library must be able to write (ISO C, 7.21.6.1).
+_MAX_WIDTH = 4095
 _SPECIFIER = re.compile(
     rb"%%|%([-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?(?:hh|h|ll|l|j|z|t|L)?)([diouxXfFeEgGaAcspn])"
 )
@@ -157,6 +159,9 @@ def format_text(message: bytes) -> bytes:
     """Return the text of a message: a format string, then arguments, each padded to 8 bytes.
 
     As clr does, the C library formats each argument by itself.
+
+    Raises:
+        UnsupportedError: a width or precision that is larger than C libraries must support.
     """
     libc = ctypes.CDLL(None)
     template, place = _string(message, 0)
@@ -180,6 +185,10 @@ def format_text(message: bytes) -> bytes:
         values: list[object] = [
             ctypes.c_int32(int.from_bytes(word()[:4], "little")) for _ in range(flags.count(b"*"))
         ]
+        sizes = [int(digits[:9]) for digits in re.findall(rb"\d+", flags)]
+        sizes += [abs(value.value) for value in values if isinstance(value, ctypes.c_int32)]
+        if max(sizes, default=0) > _MAX_WIDTH:
+            raise UnsupportedError(f"printf with a width of {max(sizes):,}, above {_MAX_WIDTH:,}")
         if kind == b"s":
             text, place = _string(message, place)
             values.append(text)

@@ -44,6 +44,20 @@ def test_format_text(message: bytes, text: bytes) -> None:
     assert format_text(message) == text
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(pack(b"%999999999d", 1), pack(b"%.4096f", 1.0), pack(b"%*d", 1 << 30, 1)),
+        *(pack(b"%-*s", 2**64 - 5000, b"x"), pack(b"%" + b"9" * 5000 + b"d", 1)),
+    ],
+)
+def test_wide_conversions_are_refused(message: bytes) -> None:
+    """Prevents: gigabytes written because a kernel's printf requests them."""
+    with pytest.raises(UnsupportedError, match=r"printf with a width of [\d,]+, above 4,095"):
+        format_text(message)
+    assert len(format_text(pack(b"%4095d", 1))) == 4095
+
+
 def test_records() -> None:
     """Prevents: a message printed with another record's format string, or to the wrong stream."""
     buffer = PrintfBuffer()
