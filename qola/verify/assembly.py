@@ -90,6 +90,7 @@ def propose_assembly(
     max_work: int,
     *,
     many: bool,
+    every_length: bool = False,
 ) -> Sample | None:
     """Return a problem that a kernel with these hints may serve; arguments are as of `propose`."""
 
@@ -104,7 +105,8 @@ def propose_assembly(
         "mode": "group" if one(hints.groups) else "batch",
         "tile": one(_TILES),
     }
-    sample = propose(direction, fields, edge, chosen, max_work, many=many)
+    how = {"many": many, "every_length": every_length}
+    sample = propose(direction, fields, edge, chosen, max_work, **how)
     if sample is None:
         return None
     problem = sample.problem

@@ -21,6 +21,8 @@ HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
 MODEL_HEADS = ((8, 8), (16, 8), (24, 8), (64, 8))
 Fields = Mapping[str, FieldValue]
 """Of a kernel instance, as a plan has them."""
+EVERY = 64
+"""Lengths of K, from 1, that one problem has: the columns that most kernels take at once."""
 #: Rows of Q where there are many heads: a row, and several of a wave.
 _FEW_ROWS = (1, 2, 5, 16)
 _DROPS = (0.1, 0.25, 0.5, 0.8)
@@ -73,6 +75,7 @@ def propose(
     max_work: int,
     *,
     many: bool = False,
+    every_length: bool = False,
 ) -> Sample | None:
     """Return a problem near the sizes in a kernel's fields, None if it would be too large.
 
@@ -80,6 +83,8 @@ def propose(
         edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
         chosen: random generator for all other choices; their order decides the problem of a seed.
         many: with the head counts of models, and often few rows.
+        every_length: in group mode, with further sequences of each length of K up to `EVERY`, and
+            few heads, unless that is too large.
     """
     if direction == "fwd_appendkv":
         return _propose_append(fields, edge, chosen, many=many)
@@ -97,11 +102,16 @@ def propose(
         if chance(0.7):
             most = max_work // (max(1, *rows) * MODEL_HEADS[-1][0])
             columns = [min(length, max(tile_of(fields)[1], most)) for length in columns]
+    if every_length and group and direction != "fwd_appendkv":
+        further = _propose_every_length(fields, chosen)
+        extra = sum(r * c for r, c in zip(*further, strict=True))
+        if extra + sum(r * c for r, c in zip(rows, columns, strict=True)) <= max_work:
+            rows, columns = rows + further[0], columns + further[1]
     pairs = sum(r * c for r, c in zip(rows, columns, strict=True))
     heads = [h for h in (MODEL_HEADS if many else HEADS) if h[0] * pairs <= max_work]
     if not heads:
         return None
-    nhead_q, nhead_k = pick(chosen, heads)
+    nhead_q, nhead_k = pick(chosen, heads[:2] if len(rows) > EVERY else heads)
     bias = str(fields.get("bias") or "no")
     hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
     hdim_v = hdim_v or hdim_q
@@ -184,6 +194,18 @@ def _propose_lengths(
         columns = [any_end(ends, length, columns_at_once) for length in columns]
         columns = columns if group else columns[:1] * count
     return rows, columns
+
+
+def _propose_every_length(
+    fields: Fields, chosen: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """Return sequences of K of each length: each column of a tile is the last one of a sequence."""
+    columns = [int(length) for length in 1 + chosen.permutation(EVERY)]
+    # Rows of a mask that begins at the first key see the last one only if there are as many.
+    rows = columns if _masked(fields) else [1, *[2] * (EVERY - 1)]
+    tile = Tile.parse(str(fields.get("tile")))
+    most = tile.max_rows if tile is not None else 0
+    return [min(length, most or length) for length in rows], columns
 
 
 def _propose_append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,11 @@ MAX_WORK = 1 << 17
 """Default limit of the work of a problem: two heads of 256 x 256."""
 #: Of problems, each third one has as many heads as models have.
 _MANY_HEADS = 3
+
+#: The problem, counted from 0, with the smallest head dimension and sequences of every length.
+_SMALLEST = 1
+#: Head dimensions are multiples of it, as in the tensors of AITER's callers.
+_HDIM_STEP = 8
 
 #: Proposes a sample, as `propose` does for a direction and the fields of a kernel.
 Proposal = Callable[..., Sample | None]
@@ -54,6 +59,7 @@ def draw(
     samples: int,
     seed: int = 0,
     max_work: int = MAX_WORK,
+    first: int = 0,
 ) -> KernelSamples:
     """Return problems that a kernel instance is launched for on a device, the same for a seed.
 
@@ -75,7 +81,7 @@ def draw(
         return KernelSamples(kernel.name, (), missing)
     proposals = [partial(propose, kernel.direction, fields[name]) for name in mains]
     taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
-    return search(kernel.name, proposals, taken, samples, seed, max_work, _ATTEMPTS)
+    return search(kernel.name, proposals, taken, samples, seed, max_work, _ATTEMPTS, 0, first)
 
 
 def proposals_of(kernel: KernelInstance, kernels: Sequence[KernelInstance]) -> list[Proposal]:
@@ -103,31 +109,47 @@ def search(
     max_work: int,
     attempts: int,
     cu_count: int = 0,
+    first: int = 0,
 ) -> KernelSamples:
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
-    Each sample has a number of attempts, each with one of the proposals.
+    Each sample has a number of attempts, each with one of the proposals. The second sample has the
+    smallest head dimension that goes to the kernel.
+
+    Args:
+        first: number of the first sample.
     """
     if not proposals:
         return KernelSamples(name, (), "its problems are unknown", cu_count)
     found: dict[Sample, None] = {}
-    for number in range(samples):
+    for number in range(first, first + samples):
         for attempt in range(attempts):
             chosen = generator(name, seed, number, attempt)
             proposal = proposals[int(chosen.integers(len(proposals)))]
             edge = int(chosen.integers(1 << 30)) if attempt else number
             # Some kernels take no problem that is small enough with many heads.
             many = number % _MANY_HEADS == _MANY_HEADS - 1 and attempt < attempts // 3
-            sample = proposal(edge, chosen, max_work, many=many)
+            smallest = number == _SMALLEST
+            sample = proposal(edge, chosen, max_work, many=many, every_length=smallest)
             if sample is None or sample in found:
                 continue
             if name in launched(sample.problem):
-                found[sample] = None
+                found[_with_smallest_hdim(name, sample, launched) if smallest else sample] = None
                 break
     missing = ""
     if len(found) < samples:
         missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
     return KernelSamples(name, tuple(found), missing, cu_count)
+
+
+def _with_smallest_hdim(name: str, sample: Sample, launched: Launched) -> Sample:
+    """Return a sample with the smallest head dimension that goes to the kernel."""
+    problem = sample.problem
+    for size in range(_HDIM_STEP, problem.hdim_q, _HDIM_STEP):
+        smaller = replace(problem, hdim_q=size, hdim_v=min(size, problem.hdim_v))
+        if size >= problem.rotary_dim and name in launched(smaller):
+            return replace(sample, problem=smaller)
+    return sample
 
 
 def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:

@@ -84,6 +84,32 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
     assert sum(many) > 0.9 * sum(heads.values())
 
 
+def test_the_second_problem_has_the_smallest_sizes(found: list[Library]) -> None:
+    """Prevents: a head dimension that no problem has, or a column whose mask none shows."""
+    smallest: dict[int, set[int]] = {}
+    lengths: Counter[bool] = Counter()
+    for library in found:
+        for kernel in library.kernels[::9]:
+            device = kernel.archs[0]
+            samples = draw(kernel, library.kernels, library.dispatch, device, 2).samples
+            if len(samples) < 2:
+                continue
+            problem = samples[1].problem
+            for size in range(8, problem.hdim_q, 8):
+                smaller = replace(problem, hdim_q=size, hdim_v=min(size, problem.hdim_v))
+                assert kernel.name not in library.dispatch.taken(smaller, device), str(smaller)
+            if bucket := int(kernel.fields.get("hdim_q") or 0):
+                smallest.setdefault(bucket, set()).add(problem.hdim_q)
+            if problem.is_group_mode:
+                lengths[set(problem.seqlen_k) >= set(range(1, 65))] += 1
+            # The first problem, whose verdicts are recorded, is as before.
+            (first,) = draw(kernel, library.kernels, library.dispatch, device, 1).samples
+            assert first == samples[0]
+    assert 8 in smallest[min(smallest)]
+    # Not where the shortest lengths, such as whole tiles, are too large beside them.
+    assert lengths[True] > 0.8 * lengths.total() > 0
+
+
 def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
     """Prevents: a failure that a seed does not reproduce, or a seed without effect."""
     library = found[0]
