@@ -57,6 +57,12 @@ def _add_verify(commands: Any) -> None:
     )
     options.add_options(parser, "seed")
     parser.add_argument(
+        "--max-samples",
+        type=options.positive,
+        metavar="N",
+        help="most problems for a kernel of which code has not run (default: 3 times --samples)",
+    )
+    parser.add_argument(
         "--max-instructions",
         type=options.positive,
         metavar="N",
@@ -78,6 +84,7 @@ def _add_verify(commands: Any) -> None:
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola verify``."""
     words = [f"--samples={args.samples}", f"--seed={args.seed}"]
+    words += [f"--max-samples={n}"] if (n := args.max_samples) else []
     words += [f"--max-instructions={n}"] if (n := args.max_instructions) else []
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []

@@ -146,6 +146,13 @@ class Module:
             self._programs[symbol] = found
         return found
 
+    def forget_blocks(self) -> None:
+        """Forget which blocks of its kernels waves have run (`Waits.executed`)."""
+        for program in self._programs.values():
+            program.waits.forget()
+        for native in self._natives.values():
+            native.passages.table[:] = -1
+
     def native(self, program: Program) -> NativeProgram:
         """Return a kernel, encoded for the engine in C."""
         symbol = program.kernel.symbol

@@ -217,6 +217,14 @@ class Waits:
     _effects: dict[int, _Effect] = field(default_factory=dict)
     _passages: dict[tuple[int, int], Passage] = field(default_factory=dict)
 
+    def executed(self) -> set[int]:
+        """Return the offsets of the blocks that waves began since the last `forget`."""
+        return {start for start, _ in self._passages}
+
+    def forget(self) -> None:
+        """Compute the effects of blocks again when waves run them."""
+        self._passages.clear()
+
     def passage(self, start: int, state: int) -> Passage:
         """Return the effect of the block at an offset on a state; waves begin in state 0."""
         found = self._passages.get((start, state))

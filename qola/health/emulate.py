@@ -243,7 +243,8 @@ class _Program:
 
     def _run(self, patterns: Sequence[str]) -> _Run:
         request = self.request
-        words = [f"--samples={request.samples}", f"--seed={request.seed}", "--json"]
+        words = [f"--samples={request.samples}", f"--max-samples={request.samples}"]
+        words += [f"--seed={request.seed}", "--json"]
         words += [f"--kernels={pattern}" for pattern in patterns]
         words += [f"--processes={request.jobs}"] if request.jobs else []
         quiet = subprocess.DEVNULL if request.quiet else None

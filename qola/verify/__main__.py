@@ -26,6 +26,9 @@ from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
 from qola.verify.store import VerdictStore
 
+#: Default limit of problems: how many times --samples.
+_ROUNDS = 3
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Try kernels; return the exit code: that of a wrong kernel, or of none that was tried."""
@@ -33,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_library_options(parser)
     add_output_options(parser)
     parser.add_argument("--verdicts", type=Path)
+    parser.add_argument("--max-samples", type=int, default=0)
     parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
     parser.add_argument("--processes", type=int, default=available_cores())
     args = parser.parse_args(argv)
@@ -43,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verify(args: argparse.Namespace) -> int:
     libraries = built_libraries(args)
     store = VerdictStore(os.environ)
-    how = {"max_instructions": args.max_instructions, "processes": args.processes}
+    most = args.max_samples or _ROUNDS * args.samples
+    how = {
+        "max_samples": most,
+        "max_instructions": args.max_instructions,
+        "processes": args.processes,
+    }
     try:
         found = [
             outcome
@@ -54,6 +63,7 @@ def _verify(args: argparse.Namespace) -> int:
         facts = [
             ", ".join(built.planned.library for built in libraries),
             f"{args.samples} problems for each kernel, seed {args.seed}",
+            f"at most {most} where code has not run (--max-samples)",
             f"at most {args.max_instructions:,} instructions a launch (--max-instructions)",
             f"qola {libraries[0].plan.qola}",
         ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Literal
 from xml.etree import ElementTree
 
 from qola.attention import AttentionProblem
+from qola.emulate.coverage import BlockSize
 from qola.json_types import JsonObject, json_fields
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
@@ -17,6 +18,10 @@ from qola.version import docs_url
 
 #: Raised with every change that an existing reader of the JSON would misread.
 SCHEMA_VERSION = 1
+#: Counts of a `Coverage`.
+_COUNTED = ("instructions", "barriers", "waits")
+#: Ranges of code that a line lists.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,63 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """The reachable code of a kernel, and the part that no problem executed.
+
+    Attributes:
+        blocks: number of blocks in all of it.
+        instructions, barriers, waits: in all of it; barriers and waits are instructions, too.
+        missing: blocks that no wave ran.
+    """
+
+    blocks: int
+    instructions: int
+    barriers: int
+    waits: int
+    missing: tuple[BlockSize, ...] = ()
+
+    @classmethod
+    def from_blocks(cls, blocks: Sequence[BlockSize], executed: Collection[int]) -> Coverage:
+        """Return the coverage of a kernel's blocks of which some, by their start, ran."""
+        counts = {name: sum(getattr(one, name) for one in blocks) for name in _COUNTED}
+        missing = tuple(one for one in blocks if one.start not in executed)
+        return cls(len(blocks), **counts, missing=missing)
+
+    def joined(self, other: Coverage | None) -> Coverage:
+        """Return the coverage by the problems of both, for the same kernel."""
+        if other is None:
+            return self
+        return replace(self, missing=tuple(one for one in self.missing if one in other.missing))
+
+    def executed(self, name: str) -> int:
+        """Return how many instructions, barriers or waits ran."""
+        total: int = getattr(self, name)
+        missing: int = sum(getattr(one, name) for one in self.missing)
+        return total - missing
+
+    def __str__(self) -> str:
+        """Return the numbers that ran."""
+        parts = [f"{self.executed(name)} of {getattr(self, name)} {name}" for name in _COUNTED]
+        return ", ".join(parts)
+
+    def to_json(self) -> JsonObject:
+        """Return the numbers that ran, and all of them; and the blocks that did not, by offsets."""
+        counts = {name: [self.executed(name), getattr(self, name)] for name in _COUNTED}
+        return {**counts, "not_executed": [[one.start, one.end] for one in self.missing]}
+
+    def places(self) -> str:
+        """Return the code that did not run, by offsets from the first instruction."""
+        ranges: list[list[int]] = []
+        for one in self.missing:
+            if ranges and ranges[-1][1] == one.start:
+                ranges[-1][1] = one.end
+            else:
+                ranges.append([one.start, one.end])
+        shown = [f"+{start:#x} to +{end:#x}" for start, end in ranges[:_SHOWN]]
+        return ", ".join([*shown, *(["..."] if len(ranges) > _SHOWN else [])])
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A kernel instance on an arch.
 
@@ -106,6 +168,7 @@ class Outcome:
         digest: of the kernels and problems (`Case.digest`).
         others: trials of other kernels that launched this one, and in which it failed.
         known: by kernel of the calls, names of its proven faults (docs/guide/health.md).
+        coverage: the code that `trials` executed; None if none was.
     """
 
     kernel: str
@@ -115,6 +178,7 @@ class Outcome:
     digest: str = ""
     others: tuple[Trial, ...] = ()
     known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coverage: Coverage | None = None
 
     @property
     def state(self) -> Literal["passed", "failed", "untried"]:
@@ -122,6 +186,11 @@ class Outcome:
         if self.wrong():
             return "failed"
         return "passed" if any(t.is_judged(self.kernel) for t in self.trials) else "untried"
+
+    def extended(self, other: Outcome) -> Outcome:
+        """Return the outcome with the trials of further problems; the digest stays."""
+        coverage = other.coverage.joined(self.coverage) if other.coverage else self.coverage
+        return replace(self, trials=self.trials + other.trials, coverage=coverage)
 
     @property
     def reason(self) -> str:
@@ -215,7 +284,9 @@ def _values(outcome: Outcome) -> JsonObject:
     del values["others"]
     found = {"state": outcome.state, "faults": outcome.faults(), "trials": trials}
     known = outcome.known.get(outcome.kernel, ())
-    return {**values, **found, "known": known, "missing": outcome.reason}
+    coverage = outcome.coverage.to_json() if outcome.coverage else None
+    more = {"known": known, "missing": outcome.reason, "coverage": coverage}
+    return {**values, **found, **more}
 
 
 def _finite(verdict: Verdict) -> JsonObject:
@@ -262,6 +333,18 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
             said.append(f"untried: {outcome.kernel} ({outcome.arch}): {outcome.reason}")
         elif outcome.reason:
             said.append(f"fewer: {outcome.kernel} ({outcome.arch}): {outcome.reason}")
+    for outcome in outcomes:
+        if outcome.coverage and outcome.coverage.missing:
+            head = f"not all code ran: {outcome.kernel} ({outcome.arch})"
+            said.append(f"{head}: {outcome.coverage}; not {outcome.coverage.places()}")
     counts = count(outcomes)
     trials = sum(len(outcome.trials) for outcome in outcomes)
-    return [*said, f"{', '.join(f'{n} {s}' for s, n in counts.items())}; {trials} problems"]
+    covered = [outcome.coverage for outcome in outcomes if outcome.coverage]
+    parts = [
+        f"{sum(one.executed(name) for one in covered)} of "
+        f"{sum(getattr(one, name) for one in covered)} {name}"
+        for name in _COUNTED
+    ]
+    ran = f"; {', '.join(parts)} executed" if covered else ""
+    states = ", ".join(f"{number} {state}" for state, number in counts.items())
+    return [*said, f"{states}; {trials} problems{ran}"]

@@ -93,6 +93,7 @@ def _kernels_table(outcomes: Sequence[Outcome]) -> str:
             _share_cell(_share(row[0].trials)) if row[0].trials else Cell("")
         ),
         "# faults": lambda row: number_cell(len(row[0].wrong())),
+        "code executed": lambda row: text_cell(str(row[0].coverage or "")),
         "missing problems": lambda row: text_cell(row[0].reason),
     }
     caption = (

@@ -6,7 +6,7 @@ import gc
 import multiprocessing
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from qola.attention import AttentionProblem
 from qola.emulate import single
+from qola.emulate.coverage import BlockSize, reachable_blocks
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options, Result
+from qola.emulate.program import Program
 from qola.errors import Finding, QolaError
 from qola.progress import log
 from qola.reference.attention import Forward
@@ -26,7 +28,7 @@ from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, joined, left_by_forward
 from qola.verify.judge import BETWEEN, judge, row_sums
 from qola.verify.memory import Buffer, buffers, filled, tables
-from qola.verify.outcome import KernelFault, Outcome, Trial
+from qola.verify.outcome import Coverage, KernelFault, Outcome, Trial
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names
 
@@ -63,10 +65,11 @@ def outcomes(
         running = [[pool.submit(_try_case, one) for one in _divide(case, parts)] for case in cases]
         try:
             for case, trials in zip(cases, running, strict=True):
-                tried = tuple(trial for part in trials for trial in part.result())
+                tried = tuple(trial for part in trials for trial in part.result()[0])
                 about = case.kernel, case.arch, tried, case.missing, case.digest
-                outcome = Outcome(*about, known=case.known)
-                log.info(f"{outcome.state}: {case.kernel} ({case.arch})")
+                outcome = Outcome(*about, known=case.known, coverage=_joined(trials))
+                ran = f": {outcome.coverage} ran" if outcome.coverage else ""
+                log.info(f"{outcome.state}: {case.kernel} ({case.arch}){ran}")
                 yield outcome
         except BrokenProcessPool:
             words = "the process that ran it died"
@@ -105,6 +108,20 @@ class Emulator:
     def __init__(self, options: Options) -> None:
         self._device = Device(options)
         self._modules: dict[str, Module] = {}
+        self._blocks: dict[str, tuple[Mapping[int, BlockSize], set[int]]] = {}
+
+    def begin(self) -> None:
+        """Forget which code of kernels was executed."""
+        self._blocks.clear()
+        for module in self._modules.values():
+            module.forget_blocks()
+
+    def coverage(self, kernel: str) -> Coverage | None:
+        """Return the code of a kernel that was executed since `begin`; None if it was not run."""
+        if kernel not in self._blocks:
+            return None
+        blocks, executed = self._blocks[kernel]
+        return Coverage.from_blocks(tuple(blocks.values()), executed)
 
     def try_call(self, call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
         """Run a call and compare its results."""
@@ -188,7 +205,17 @@ class Emulator:
         for place, name, further in launch.addresses:
             struct.pack_into("<Q", arguments, place, addresses[name] + further)
         words = launch.grid, launch.block, bytes(arguments), launch.lds
-        return self._device.launch(module, launch.symbol, *words)
+        try:
+            return self._device.launch(module, launch.symbol, *words)
+        finally:
+            self._follow(module.program(launch.symbol), launch.names)
+
+    def _follow(self, program: Program, names: Sequence[str]) -> None:
+        """Record the blocks of a kernel that were executed."""
+        for name in names:
+            if name not in self._blocks:
+                self._blocks[name] = reachable_blocks(program), set()
+            self._blocks[name][1].update(program.waits.executed())
 
 
 _emulator: list[Emulator] = []
@@ -206,12 +233,25 @@ def _divide(case: Case, parts: int) -> Iterator[Case]:
         yield replace(case, calls=case.calls[first : first + size])
 
 
-def _try_case(case: Case) -> tuple[Trial, ...]:
+def _joined(
+    parts: Sequence[Future[tuple[tuple[Trial, ...], Coverage | None]]],
+) -> Coverage | None:
+    """Return the code that the parts of a case executed."""
+    found: Coverage | None = None
+    for part in parts:
+        coverage = part.result()[1]
+        found = coverage.joined(found) if coverage else found
+    return found
+
+
+def _try_case(case: Case) -> tuple[tuple[Trial, ...], Coverage | None]:
     # Decoded kernels and the caches of instructions are many objects and no cycles: collections
     # would take a third of the time.
     gc.freeze()
     emulator = _emulator[0]
-    return tuple(emulator.try_call(call, case.arch, case.codes_of(call)) for call in case.calls)
+    emulator.begin()
+    calls = ((call, case.arch, case.codes_of(call)) for call in case.calls)
+    return tuple(emulator.try_call(*call) for call in calls), emulator.coverage(case.kernel)
 
 
 class _Memory:

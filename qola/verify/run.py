@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from glob import escape
 
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.attention import AttentionProblem, Device
@@ -37,6 +38,8 @@ from qola.verify.store import VerdictStore
 _MORE_CALLS = 3
 #: Kernels whose launches are recorded at once, of which all code is in memory.
 _AT_ONCE = 1000
+#: How much more work further problems may take: longer ones enter loops that short ones skip.
+_LARGER = 4
 #: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a
 #: problem keeps the device busy, the answer is another than on a whole one.
 _DIVIDED = 20
@@ -49,6 +52,8 @@ class VerifyRequest:
     Attributes:
         patterns: of kernels' names, with * and ?; none for all.
         max_work: of each problem, see `AttentionProblem.work`.
+        max_samples: problems at most; beyond `samples`, for kernels of which code has not run.
+        first: number of the first problem.
         max_instructions: of each launch, after which it counts as endless.
         processes: that try kernels side by side.
     """
@@ -58,12 +63,32 @@ class VerifyRequest:
     samples: int = 3
     seed: int = 0
     max_work: int = MAX_WORK
+    max_samples: int = 0
+    first: int = 0
     max_instructions: int = MAX_INSTRUCTIONS
     processes: int = 1
 
     def takes(self, kernel: str) -> bool:
         """Whether a kernel is to be tried."""
         return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
+
+    def further(self, found: Sequence[Outcome]) -> VerifyRequest | None:
+        """Return a request with further, larger problems for kernels of which code has not run."""
+        first = self.first + self.samples
+        kernels = [
+            one.kernel
+            for one in found
+            if one.state == "passed" and one.coverage and one.coverage.missing
+        ]
+        if not kernels or first >= self.max_samples:
+            return None
+        return replace(
+            self,
+            patterns=tuple(map(escape, kernels)),
+            samples=min(self.samples, self.max_samples - first),
+            first=first,
+            max_work=self.max_work * _LARGER,
+        )
 
 
 def verify(
@@ -75,20 +100,28 @@ def verify(
         store: keeps each outcome as soon as it is known. Kernels with an outcome of the same code
             and problems are not tried again.
     """
+    found = {one.kernel: one for one in _verify_drawn(built, request, store)}
+    further = request.further([*found.values()])
+    while further is not None:
+        for one in _verify_drawn(built, further, store):
+            found[one.kernel] = found[one.kernel].extended(one)
+        further = further.further([one for one in found.values() if further.takes(one.kernel)])
+    return sorted(share_trials(found.values()), key=lambda outcome: outcome.kernel)
+
+
+def _verify_drawn(
+    built: Built, request: VerifyRequest, store: VerdictStore | None
+) -> list[Outcome]:
+    """Return an outcome for each requested kernel and the problems of the request."""
     drawn = _all_drawn(built, request)
     if store is None:
         options = Options(limit=request.max_instructions)
-        tried = outcomes(_recorded(built, request, drawn), request.processes, options)
-        return _sorted(share_trials(tried))
+        return list(outcomes(_recorded(built, request, drawn), request.processes, options))
     found: list[Outcome] = []
     for first in range(0, len(drawn), _AT_ONCE):
         cases = _settled(built, request, drawn[first : first + _AT_ONCE])
         found += _verify_stored(cases, request, store)
-    return _sorted(share_trials(found))
-
-
-def _sorted(found: Sequence[Outcome]) -> list[Outcome]:
-    return sorted(found, key=lambda outcome: outcome.kernel)
+    return found
 
 
 def _verify_stored(
@@ -168,7 +201,7 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
             missing = f"no problems are sampled for {direction}"
             found += [KernelSamples(k.name, (), missing) for k in asked]
             continue
-        how = request.arch, request.samples, request.seed, request.max_work
+        how = request.arch, request.samples, request.seed, request.max_work, request.first
         try:
             dispatch = built.dispatch(direction)
             found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
@@ -213,12 +246,12 @@ def _searched(
     """Sample problems of kernels by calling the library on a device."""
     if not proposals:
         return []
-    how = request.samples, request.seed, request.max_work, calls, cu_count
+    how = request.samples, request.seed, request.max_work, calls, cu_count, request.first
     return on_device(built, Device(request.arch, cu_count), partial(_search, how=how), proposals)
 
 
 def _search(
-    host: Host, proposals: Mapping[str, Sequence[Proposal]], *, how: tuple[int, int, int, int, int]
+    host: Host, proposals: Mapping[str, Sequence[Proposal]], *, how: tuple[int, ...]
 ) -> list[KernelSamples]:
     return [search(name, own, host.launched, *how) for name, own in proposals.items()]
 

@@ -7,6 +7,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import struct
 import weakref
 from collections.abc import Callable, Mapping
@@ -509,6 +510,27 @@ def test_a_process_that_dies_is_an_error(
         verify_kernel(WHOLE)
 
 
+def test_problems_are_drawn_until_all_code_has_run() -> None:
+    """Prevents: loops of a kernel that no problem enters, without a word about them."""
+    request = VerifyRequest(ARCH, ("fmha_bwd_d32_*_npad_*",), 1, max_work=1 << 13, max_samples=4)
+    once, more = (
+        next(one for one in verify(built_library("libmha_bwd"), how) if how.takes(one.kernel))
+        for how in (replace(request, max_samples=1), request)
+    )
+    assert once.coverage
+    assert more.coverage
+    assert once.state == more.state == "passed", lines([once, more])
+    assert once.coverage.missing
+    assert len(more.trials) > len(once.trials) == 1
+    assert more.trials[:1] == once.trials
+    assert (more.digest, more.coverage.instructions) == (once.digest, once.coverage.instructions)
+    assert more.coverage.executed("instructions") > once.coverage.executed("instructions")
+    assert more.coverage.executed("barriers") >= once.coverage.executed("barriers") > 0
+    # A name and a place for what is left.
+    left = [line for line in lines([once]) if "not all code ran" in line]
+    assert f"+{once.coverage.missing[0].start:#x} to " in left[0]
+
+
 def test_an_interrupted_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -558,12 +580,15 @@ def test_the_command_line(
     """Prevents: reports without an arch, or success although no kernel was verified."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
     suite, page, record = (tmp_path / name for name in ("x.xml", "x.html", "x.verdicts"))
-    options = [*arguments("libmha_fwd"), "--samples=1", f"--junit={suite}"]
+    options = [*arguments("libmha_fwd"), "--samples=1", "--max-samples=1", f"--junit={suite}"]
     options += [f"--html={page}", f"--verdicts={record}"]
     assert main([*options, "--kernels=*_psddv_*"]) == 0
-    head, counts = capsys.readouterr().out.splitlines()
-    assert "1 problems for each kernel, seed 0; at most 100,000,000 instructions a launch" in head
-    assert counts == "2 passed, 0 failed, 0 untried; 2 problems"
+    head, *unexecuted, counts = capsys.readouterr().out.splitlines()
+    assert "1 problems for each kernel, seed 0; at most 1 where code has not run" in head
+    assert "at most 100,000,000 instructions a launch" in head
+    assert counts.startswith("2 passed, 0 failed, 0 untried; 2 problems; ")
+    assert re.search(r"; \d+ of \d+ instructions, \d+ of \d+ barriers, \d+ of \d+ waits ex", counts)
+    assert all(line.startswith("not all code ran: fmha_fwd_") for line in unexecuted)
     assert main([*options, "--kernels=*_psddv_*", "--json"]) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
     # The second run reads the verdicts of the first one.

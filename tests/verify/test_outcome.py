@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from qola.attention import from_fields
+from qola.emulate.coverage import BlockSize
 from qola.verify.outcome import KernelFault, Outcome, Trial, count, lines, to_json, to_junit
-from tests.verify.toys import PASSED, PROBLEM, RIGHT, TRIAL, WRONG
+from tests.verify.toys import COVERED, PASSED, PROBLEM, RIGHT, TRIAL, WRONG
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,28 @@ def test_a_kernel_without_trials_has_not_passed() -> None:
     text = "\n".join(lines([PASSED, untried]))
     assert "untried: k2 (gfx942): unreachable" in text
     assert text.endswith("1 passed, 0 failed, 1 untried; 2 problems")
+
+
+def test_code_that_did_not_run_is_named() -> None:
+    """Prevents: a kernel that passed, of which nobody knows that a loop never ran."""
+    text = "\n".join(lines([replace(PASSED, coverage=COVERED), PASSED]))
+    counts = "8 of 10 instructions, 0 of 1 barriers, 1 of 1 waits"
+    assert f"not all code ran: k (gfx950): {counts}; not +0x10 to +0x18" in text
+    assert text.endswith(f"4 problems; {counts} executed")
+    # Two runs: what either executed. The digest is that of the requested problems.
+    other = replace(COVERED, missing=(BlockSize(0, 16, 4, 0, 1),))
+    first, second = (
+        replace(PASSED, coverage=one, digest=d) for one, d in ((COVERED, "a"), (other, "b"))
+    )
+    whole = first.extended(second)
+    assert whole.coverage is not None
+    assert (whole.coverage.missing, whole.digest, len(whole.trials)) == ((), "a", 4)
+    assert "not all code ran" not in "\n".join(lines([whole]))
+    (kernel,) = json.loads(to_json([first]))["kernels"]
+    assert kernel["coverage"] == {
+        **{"instructions": [8, 10], "barriers": [0, 1], "waits": [1, 1]},
+        "not_executed": [[16, 24]],
+    }
 
 
 def test_json_has_problems_and_verdicts() -> None:

@@ -8,7 +8,7 @@ from html import unescape
 
 from qola.verify.outcome import KernelFault, Outcome
 from qola.verify.page import render
-from tests.verify.toys import PASSED, TRIAL, WRONG
+from tests.verify.toys import COVERED, PASSED, TRIAL, WRONG
 
 
 def tables(page: str) -> dict[str, list[list[str]]]:
@@ -30,7 +30,7 @@ def outcomes() -> list[Outcome]:
         findings=(KernelFault(("<bad>",), "kind", "reads beyond K & <V>"),),
     )
     untried = Outcome("k3", "gfx942", (), "K and V in pages: problems have none")
-    return [PASSED, Outcome("<bad>", "gfx950", (right, wrong)), untried]
+    return [replace(PASSED, coverage=COVERED), Outcome("<bad>", "gfx950", (right, wrong)), untried]
 
 
 def test_the_page_shows_the_state_of_each_kernel() -> None:
@@ -46,11 +46,14 @@ def test_the_page_shows_the_state_of_each_kernel() -> None:
     assert found["kernels-table"] == [
         [
             *("kernel", "arch", "state", "problems", "elements", "largest error", "faults"),
-            "missing problems",
+            *("code executed", "missing problems"),
         ],
-        ["k", "gfx950", "passed", "2", "1\u202f280", "0.50", "0", ""],
-        ["<bad>", "gfx950", "failed", "2", "1\u202f280", "infinite", "2", ""],
-        ["k3", "gfx942", "untried", "0", "0", "", "0", "K and V in pages: problems have none"],
+        [
+            *("k", "gfx950", "passed", "2", "1\u202f280", "0.50", "0"),
+            *("8 of 10 instructions, 0 of 1 barriers, 1 of 1 waits", ""),
+        ],
+        ["<bad>", "gfx950", "failed", "2", "1\u202f280", "infinite", "2", "", ""],
+        ["k3", "gfx942", "untried", "0", "0", "", "0", "", "K and V in pages: problems have none"],
     ]
     problems = found["problems-table"][1:]
     assert [(row[3], row[6]) for row in problems] == [("o 0.50", "0")] * 3 + [("o infinite", "2")]
