@@ -327,7 +327,12 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
     for outcome in outcomes:
         if outcome.state == "failed":
             said.append(f"failed: {outcome.kernel} ({outcome.arch})")
-            said += [f"  {fault}" for fault in outcome.faults()]
+            shown = ""
+            for problem, text in outcome.wrong():
+                said += [f"  {problem}:"] if problem != shown else []
+                said.append(f"    {text}")
+                shown = problem
+            said += [f"  {page}" for page in outcome.pages()]
     for outcome in outcomes:
         if outcome.state == "untried":
             said.append(f"untried: {outcome.kernel} ({outcome.arch}): {outcome.reason}")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from qola.aiter.proven_faults import KernelFacts, find_proven_faults
+from qola.aiter.tree import read_tree
 from qola.attention import AttentionProblem, make_problem
 from qola.reference.formats import F64, rounded
 from qola.verify.case import Call, Launch, Sample
 from qola.verify.expected import compare, expected, left_by_forward
 from qola.verify.judge import judge, row_sums
-from qola.verify.outcome import KernelFault, Outcome, Trial, share_trials
+from qola.verify.outcome import KernelFault, Outcome, Trial, lines, share_trials
+from qola.verify.repository import Repository
 from qola.verify.tensors import arithmetic, tensors
 from qola.verify.values import address_names
+from tests.support import plans
 
 ARCH = "gfx950"
 SIZES = {"hdim": 16, "nhead_q": 2, "nhead_k": 1}
@@ -190,3 +195,24 @@ def test_one_cause_is_one_line_with_its_page() -> None:
     assert page.startswith("known fault: ")
     assert page.endswith("guide/health.md#backward-convert-without-keys")
     assert Outcome(CONVERT, ARCH, (Values(BATCH).trial(),), known=known).faults() == []
+    # The problem is shown once for all of its faults.
+    wrong = replace(faulty(2), error="x", stopped=(CONVERT,))
+    text = "\n".join(lines([Outcome(CONVERT, ARCH, (wrong,))]))
+    assert text.count(str(BATCH)) == 1
+
+
+def test_known_faults_are_those_that_the_plan_warns_of(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: the page of a fault that the tree has corrected, or that another kernel has."""
+    name = "fmha_bwd_convert_dq_d64_bf16_b64x0_group_o2_psd_deterministic_gfx950"
+    facts = [KernelFacts(name, ("gfx950",), "", "bwd")]
+    tree = read_tree(aiter_tree)
+    (warning,) = find_proven_faults(tree, ["gfx950"], facts, refuse=False)
+    kernels = (plans.kernel(name, direction="bwd"), plans.kernel("another", direction="bwd"))
+    module = plans.module("libmha_bwd", kernels=(0, 1))
+    for warnings, known in (((warning,), ("backward-convert-without-keys",)), ((), ())):
+        plan = plans.plan(kernels=kernels, modules=(module,), warnings=warnings)
+        (tmp_path / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+        repository = Repository("libmha_bwd", tmp_path)
+        assert repository.known_faults(name, "gfx950") == known
+        assert repository.known_faults(name, "gfx942") == ()
+        assert repository.known_faults("another", "gfx950") == ()
