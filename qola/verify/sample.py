@@ -14,7 +14,7 @@ from qola.attention import AttentionProblem
 from qola.plan.model import KernelInstance
 from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
-from qola.verify.propose import Fields, propose
+from qola.verify.propose import EVERY, Fields, propose
 
 #: Proposals for each sample, if the dispatch is parsed.
 _ATTEMPTS = 900
@@ -114,7 +114,8 @@ def search(
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
     Each sample has a number of attempts, each with one of the proposals. The second sample has the
-    smallest head dimension that goes to the kernel.
+    smallest head dimension that goes to the kernel; with it come, behind all others, samples for
+    each length of K in batch mode.
 
     Args:
         first: number of the first sample.
@@ -122,6 +123,7 @@ def search(
     if not proposals:
         return KernelSamples(name, (), "its problems are unknown", cu_count)
     found: dict[Sample, None] = {}
+    further: list[Sample] = []
     for number in range(first, first + samples):
         for attempt in range(attempts):
             chosen = generator(name, seed, number, attempt)
@@ -134,12 +136,15 @@ def search(
             if sample is None or sample in found:
                 continue
             if name in launched(sample.problem):
-                found[_with_smallest_hdim(name, sample, launched) if smallest else sample] = None
+                if smallest:
+                    sample = _with_smallest_hdim(name, sample, launched)
+                    further = _of_every_length(name, sample, launched)
+                found[sample] = None
                 break
     missing = ""
     if len(found) < samples:
         missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
-    return KernelSamples(name, tuple(found), missing, cu_count)
+    return KernelSamples(name, (*found, *further), missing, cu_count)
 
 
 def _with_smallest_hdim(name: str, sample: Sample, launched: Launched) -> Sample:
@@ -150,6 +155,25 @@ def _with_smallest_hdim(name: str, sample: Sample, launched: Launched) -> Sample
         if size >= problem.rotary_dim and name in launched(smaller):
             return replace(sample, problem=smaller)
     return sample
+
+
+def _of_every_length(name: str, sample: Sample, launched: Launched) -> list[Sample]:
+    """Return the smallest problems of batch mode for each length of K.
+
+    All sequences of batch mode have one length. A mask has rows that end at each column.
+    """
+    problem = sample.problem
+    if problem.is_group_mode or problem.mask_type != "no" or problem.seqlen_knew:
+        return []
+    one_head = replace(problem, nhead_q=1, nhead_k=1, nhead_bias=1, batched_alibi_slopes=False)
+    found = []
+    for length in range(1, EVERY + 1):
+        for rows in dict.fromkeys((1, problem.seqlen_q[0])):
+            one = replace(one_head, seqlen_q=(rows,), seqlen_k=(length,))
+            if name in launched(one):
+                found.append(replace(sample, problem=one))
+                break
+    return found
 
 
 def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
