@@ -154,7 +154,8 @@ _one_configuration_test = analysistest.make(_one_configuration_test_impl)
 _headers_test = analysistest.make(_headers_test_impl)
 _coverage_test = analysistest.make(_coverage_test_impl, config_settings = {
     "//command_line_option:collect_code_coverage": True,
-    "//command_line_option:experimental_use_llvm_covmap": True,
+    # As --experimental_use_llvm_covmap, which a test cannot set.
+    "//command_line_option:features": ["llvm_coverage_map_format", "-gcc_coverage_map_format"],
 })
 _device_link_test = analysistest.make(_device_link_test_impl)
 _shared_test = analysistest.make(_shared_test_impl)
