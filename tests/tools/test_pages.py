@@ -149,6 +149,73 @@ def table_rows(page: str, heading: str = "") -> list[str]:
     ]
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page in one language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+GENERATED = ("docs/reference/cli.md", "docs/reference/api.md")
+GUIDES = [
+    page
+    for page in PAGES
+    if page.suffix == ".md"
+    and page.relative_to(ROOT).as_posix() not in GENERATED
+    and blocks(page, r"\w+")
+]
+by_page = pytest.mark.parametrize(
+    "page", GUIDES, ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+
+
+def qola_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of the commands of qola in lines for a shell."""
+    text = re.sub(r"<[^<>\n]*>|\$\([^()]*\)", "X", text.replace("\\\n", " "))
+    for line in text.splitlines():
+        start = r"(?:^|[;&|(] *|\w=\S* )(?:\./bazelw run //:qola -- |qola )(.+)$"
+        for call in re.findall(start, line):
+            # The end of a quoted script.
+            whole = call.removesuffix("'") if call.count("'") % 2 else call
+            words = shlex.split(whole, comments=True)
+            ends = (at for at, word in enumerate(words) if re.fullmatch(r"[&|;]+|>+|2>.*", word))
+            yield words[: next(ends, len(words))]
+
+
+@by_page
+def test_shell_blocks_can_be_pasted(page: Path) -> None:
+    """Prevents: a block with a command, option or file of qola that does not exist."""
+    for block in blocks(page, "sh"):
+        script = re.sub(r"<[^<>\n]*>", "X", block)
+        checked = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+        assert checked.returncode == 0, block
+        for words in qola_commands(block):
+            # "..." stands for further words.
+            build_parser().parse_args([word for word in words if word != "..."])
+    for block in (*blocks(page, "sh"), *blocks(page, "starlark")):
+        places = r"(?<![\w/.@:-])(?:examples|manifests|tests|tools)/[\w./-]*\w(?![\w*<])"
+        missing = [name for name in re.findall(places, block) if not (ROOT / name).exists()]
+        assert missing == []
+
+
+@by_page
+def test_starlark_blocks_can_be_pasted(page: Path) -> None:
+    """Prevents: a block that loads a missing name, or whose repository is not visible."""
+    found = blocks(page, "starlark")
+    for block in found:
+        ast.parse(block)
+        for file, names in re.findall(r'load\("@qola//([^"]+)"((?:, *"\w+")+)\)', block):
+            text = text_of(file.replace(":", "/"))
+            for name in re.findall(r'"(\w+)"', names):
+                assert re.search(rf"^(?:def )?_?{name}\b|^ +{name} = ", text, re.MULTILINE), name
+    text = "\n".join(found)
+    # Repositories of manifests are declared by the reader.
+    used = set(re.findall(r'"@(qola_rocm\w*)//', text))
+    used |= set(re.findall(r"^\| Label in `@(\w+)`", page.read_text("utf-8"), re.MULTILINE))
+    calls = re.findall(r"use_repo\(qola,([^)]*)\)", text)
+    visible = {name for call in calls for name in re.findall(r"\w+", call)}
+    assert used - visible == set()
+
+
 def test_security_promises_have_tests() -> None:
     """Prevents: a promise of SECURITY.md without a test that runs."""
     rows = table_rows("SECURITY.md", "Verification")
