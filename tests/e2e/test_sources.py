@@ -277,3 +277,19 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
     moved = tree.rename(tmp_path / "moved")
     declare(nested, f'qola.aiter_local(path = "{moved}", patches_dir = "more")', PATCHED)
     assert len(build_plan(nested).aiter.patches) == 2
+
+
+def test_head_of_a_local_checkout(workspace: Workspace, tmp_path: Path) -> None:
+    """Prevents: Bazel plans a checkout of another commit than aiter_commit, or keeps the answer."""
+    nested, tree = workspace.bazel, tmp_path / "own"
+    shutil.copytree(workspace.wheel, tree)
+    git(tree, "init", "-q")
+    git(tree, "commit", "-qm", "one", "--allow-empty")
+    commit = git(tree, "rev-parse", "HEAD")
+    manifest = LEFT.replace("[qola]", f'[qola]\naiter_commit = "{commit[:9]}"')
+    declare(nested, f'qola.aiter_local(path = "{tree}")', manifest)
+    assert kernels(build_plan(nested)) == kernels(workspace.plan)
+    git(tree, "commit", "-qm", "two", "--allow-empty")
+    assert f'"{commit[:9]}", while the AITER source is ' in failure(nested)
+    git(tree, "checkout", "-q", commit)
+    assert kernels(build_plan(nested)) == kernels(workspace.plan)
