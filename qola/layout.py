@@ -70,9 +70,6 @@ def lazy_place(namespace: str, module: str) -> str:
     return "/".join(["share/qola", *([namespace] if namespace else []), module])
 
 
-RUNTIME = "libamdhip64.so.7"
-"""The file name and soname of HIP's runtime, major version 7."""
-
 RECORD = "manifest.json"
 """File that describes an output directory."""
 

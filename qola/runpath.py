@@ -21,7 +21,8 @@ _HIDDEN = 0x60514F4C
 _STRTAB = 5
 _LOAD, _DYNAMIC = 1, 2
 _ELF = b"\x7fELF\x02\x01"
-_OUTSIDE = b"$ORIGIN/.."
+_OURS = b"$ORIGIN/../_rocm_sdk_core/lib"
+"""The first entry (rules/private/cc.bzl). Other libraries keep the RUNPATH of who linked them."""
 
 
 def hide_runpath(library: Path) -> None:
@@ -41,7 +42,7 @@ def show_runpath(library: bytes) -> bytes:
 
 
 def has_runpath(library: Path) -> bool:
-    """Return whether a file is a library whose RUNPATH leads out of its directory."""
+    """Return whether a file is a library with such a RUNPATH."""
     with (
         suppress(ValueError),
         library.open("rb") as file,
@@ -60,7 +61,7 @@ def _replace(data: bytearray | mmap.mmap, old: int, new: int) -> bool:
 
 
 def _find(data: bytearray | mmap.mmap, tag: int) -> int | None:
-    """Return the position of the dynamic entry with a tag whose text leads out."""
+    """Return the position of the dynamic entry with a tag and these directories."""
     if data[: len(_ELF)] != _ELF:
         return None
     with suppress(struct.error, StopIteration):
@@ -74,7 +75,7 @@ def _find(data: bytearray | mmap.mmap, tag: int) -> int | None:
                 if kind == _LOAD and address <= names < address + size
             )
             end = data.find(b"\0", start + value)
-            if _OUTSIDE in data[start + value : end]:
+            if _OURS in data[start + value : end]:
                 return place
     return None
 

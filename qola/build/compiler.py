@@ -16,7 +16,6 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.cache import cache_directory, kept_directory
 from qola.errors import Finding, ToolchainError
 from qola.files import sha256_of_text
-from qola.layout import RUNTIME
 from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
@@ -67,7 +66,6 @@ def fake_hip(environ: Mapping[str, str]) -> Path:
     inputs = [*(ruleset / name for name in _PINS), *(path for path in sources if path.is_file())]
     key = sha256_of_text("".join(path.read_text(encoding="utf-8") for path in inputs))[:16]
     directory = cache_directory(environ) / "fake_hip" / key
-    library = directory / RUNTIME
 
     def make() -> None:
         log.info("building the HIP runtime without a GPU")
@@ -75,10 +73,13 @@ def fake_hip(environ: Mapping[str, str]) -> Path:
             built = _make(Path(temporary), ruleset, environ, f"@qola//{_FAKE_HIP}")
             kept = Path(temporary, "kept")
             kept.mkdir(mode=0o700)
-            shutil.copyfile(built, kept / RUNTIME)
+            # Its soname, by which programs need it.
+            shutil.copyfile(built, kept / built.name)
             kept.rename(directory)
 
-    return kept_directory(directory, library, "build of the fake HIP runtime", make) / RUNTIME
+    kept_directory(directory, directory, "build of the fake HIP runtime", make)
+    (library,) = directory.iterdir()
+    return library
 
 
 def _make(directory: Path, ruleset: Path, environ: Mapping[str, str], label: str) -> Path:

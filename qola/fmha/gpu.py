@@ -19,7 +19,7 @@ from qola.bundle.in_wheel._hip import load_runtime
 from qola.emulate.hip import by_name
 from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.registry import Registry
-from qola.layout import RUNTIME
+from qola.launch.fake_hip import RUNTIME
 from qola.reference.formats import F64
 from qola.verify.host import Built
 from qola.verify.memory import buffers, tables

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+#: The file name and soname of HIP's runtime, major version 7.
+RUNTIME = "libamdhip64.so.7"
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -44,7 +47,7 @@ def read_log(path: Path) -> list[Launch]:
 class FakeHip:
     """A fake HIP runtime with a device of one arch."""
 
-    runtime: Path  # The fake's shared library; named as qola.layout.RUNTIME
+    runtime: Path  # The fake's shared library; its name is RUNTIME
     arch: str  # Arch of the device
     library_dirs: tuple[Path, ...] = ()  # Further directories to look for shared libraries in
     cu_count: int | None = None  # Compute units, None for those of the arch's largest GPU

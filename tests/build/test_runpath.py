@@ -13,14 +13,14 @@ from zipfile import ZipFile
 import pytest
 
 from qola.build.install import install
+from qola.bundle.in_wheel._hip import PIP_PACKAGES
 from qola.bundle.python_wheel import write_wheel
 from qola.runpath import has_runpath, hide_runpath, show_runpath
 from tests.build.test_install import make_record
 from tests.support.folders import write
 
 RUNTIME = "libqola_test_hip.so.7"
-PLACES = ("../sdk", "../../sdk", "../rocm", "../../rocm")
-FLAGS = [f"-Wl,-rpath,$ORIGIN/{place}/lib" for place in PLACES]
+FLAGS = [f"-Wl,-rpath,$ORIGIN/{up}{name}/lib" for name in PIP_PACKAGES for up in ("../", "../../")]
 
 
 def compile_library(output: Path, source: str, *flags: str) -> Path:
@@ -92,7 +92,9 @@ def test_a_wheel_finds_the_runtime_of_pip(library: Path, tmp_path: Path) -> None
     assert module["sha256"] == hashlib.sha256(original).hexdigest()
 
 
-@pytest.mark.parametrize("flags", [[], ["-Wl,-rpath,$ORIGIN"], ["-Wl,-rpath,/opt/rocm/lib"]])
+@pytest.mark.parametrize(
+    "flags", [[], ["-Wl,-rpath,$ORIGIN"], ["-Wl,-rpath,$ORIGIN/../lib:/opt/rocm/lib"]]
+)
 def test_other_libraries_stay(flags: list[str], tmp_path: Path) -> None:
     """Prevents: a library loses the RUNPATH by which it finds the libraries next to it."""
     library = compile_library(tmp_path / "x.so", "int x(void) { return 1; }", *flags)

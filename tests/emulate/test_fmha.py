@@ -141,7 +141,7 @@ from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
 from qola.fmha.gpu import RunError
 from qola.fmha.runner import Runner
-from qola.layout import RUNTIME
+from qola.launch.fake_hip import RUNTIME
 from tests.emulate.test_fmha import ARCH, FORWARD, arrays
 from tests.emulate.libraries import built_library
 device = Hip(Path(sys.argv[1]), ARCH, runs=sys.argv[2] == "runs")

@@ -9,8 +9,7 @@ import torch
 
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
-from qola.launch.fake_hip import Launch, read_log
-from qola.layout import RUNTIME
+from qola.launch.fake_hip import RUNTIME, Launch, read_log
 
 ARCH = "gfx950"
 

@@ -23,8 +23,7 @@ from torch.autograd import gradcheck
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from qola.emulate.hip import Hip
-from qola.launch.fake_hip import Launch, read_log
-from qola.layout import RUNTIME
+from qola.launch.fake_hip import RUNTIME, Launch, read_log
 
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
