@@ -55,6 +55,11 @@ BAD = {
     "a line feed": entry("lib/a\nb") + END,
     "from right to left": entry("lib/a\u202eos.") + END,
     "a path from the top": pax(("path", "/etc/passwd")) + entry("a") + END,
+    "a path with backslashes": entry("a\\b") + END,
+    "a path through a directory": entry("lib/../../x") + END,
+    "more than the record says": entry("a", b"x" * (LIMIT + 1)) + END,
+    "a long name": pax(("path", "x" * 300)) + entry("a") + END,
+    "no tar file": b"no tar file" * 100,
     "a path to above": entry("././@LongLink", b"a/../../b\0", kind=b"L") + entry("a") + END,
     "a long path": pax(("path", "a/b" * 400)) + entry("a") + END,
     "a deep path": pax(("path", "a/" * 400 + "b")) + entry("a") + END,
@@ -79,22 +84,45 @@ BAD = {
     "a large link": entry("K", b"x" * (60 << 20), kind=b"K") + entry("a") + END,
 }
 
+# Files that gzip cannot unpack.
+UNREADABLE = {"no archive": b"no archive", "cut": gzip.compress(FILE + END)[:-30]}
+# What an error says, of some kinds.
+FOUND = {
+    "a path from the top": "'/etc/passwd'",
+    "a path through a directory": "'lib/../../x'",
+    "a path with backslashes": "path",
+    "a link": "a link",
+    "a hard link": "a link",
+    "a device": "a special file",
+    "a FIFO": "a special file",
+    "more than the record says": f"more than {LIMIT}",
+    "the same in other words": "twice",
+    "a long name": "names that a file can have",
+    "a large pax header": "a header of",
+    "no tar file": "a header that cannot be read",
+    "no archive": "BadGzipFile",
+    "cut": "EOFError",
+}
 
-@pytest.mark.parametrize("case", BAD)
+
+@pytest.mark.parametrize("case", [*BAD, *UNREADABLE])
 def test_invalid_archives_are_rejected(tmp_path: Path, case: str) -> None:
     """Prevents: an archive causes a traceback, writes outside files or uses gigabytes of memory."""
-    (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(BAD[case], 1))
+    packed = UNREADABLE[case] if case in UNREADABLE else gzip.compress(BAD[case], 1)
+    (tmp_path / "bad.tar.gz").write_bytes(packed)
     tracemalloc.start()
     try:
         with pytest.raises(PrebuiltError) as caught:
-            unpack(tmp_path / "bad.tar.gz", tmp_path / "out", LIMIT, "here")
+            unpack(tmp_path / "bad.tar.gz", tmp_path / "in/out", LIMIT, "here")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 8 << 20
     assert str(caught.value).isascii()
     assert len(str(caught.value)) < 5000
-    assert not {path.name for path in tmp_path.iterdir()} - {"bad.tar.gz", "out"}
+    assert FOUND.get(case, "") in str(caught.value)
+    assert not {path.name for path in tmp_path.iterdir()} - {"bad.tar.gz", "in"}
+    assert {path.name for path in tmp_path.glob("in/*")} <= {"out"}
 
 
 def test_formats_of_tar_programs(tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import os
 import subprocess
-import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -54,15 +51,6 @@ def test_record_with_other_inputs() -> None:
     record = record_of(KEY, ARCHIVE)
     data = replace(record, inputs={"schema": 1}).to_json().encode()
     with pytest.raises(PrebuiltError, match="where that of its inputs is"):
-        parse(data, KEY, "here")
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"<html>", b"[]", b"{}", b'{"key": 1, "archive": {}}', b"\xff", b"[" * 100_000]
-)
-def test_invalid_record(data: bytes) -> None:
-    """Prevents: the error page of a server causes a traceback."""
-    with pytest.raises(PrebuiltError, match="no record"):
         parse(data, KEY, "here")
 
 
@@ -200,47 +188,3 @@ def test_packed_and_unpacked(bundle: Path, tmp_path: Path) -> None:
     # The system's tar can read the archive.
     listed = subprocess.run(["tar", "tzf", tmp_path / "a.tar.gz"], capture_output=True, check=True)
     assert b"./lib/a.so" in listed.stdout
-
-
-def make_archive(
-    *names: str, kind: bytes = tarfile.REGTYPE, size: int = 3, comment: str = ""
-) -> bytes:
-    """Return an archive whose members have the same type and size."""
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-        for name in names:
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = kind, "/etc/passwd"
-            entry.pax_headers = {"comment": comment}
-            entry.size = size if kind == tarfile.REGTYPE else 0
-            archive.addfile(entry, io.BytesIO(b"x" * entry.size))
-    return data.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (make_archive("/etc/passwd"), "'/etc/passwd'"),
-        (make_archive("lib/../../x"), "'lib/../../x'"),
-        (make_archive("a\\b"), "path"),
-        (make_archive("lib/x.so", kind=tarfile.SYMTYPE), "a link"),
-        (make_archive("lib/x.so", kind=tarfile.LNKTYPE), "a link"),
-        (make_archive("dev", kind=tarfile.CHRTYPE), "a special file"),
-        (make_archive("fifo", kind=tarfile.FIFOTYPE), "a special file"),
-        (make_archive("large", size=2000), "more than 1000 bytes"),
-        (make_archive("lib/x", "./lib/x"), "twice"),
-        (make_archive("x" * 300), "names that a file can have"),
-        # Some kilobytes when compressed; a larger header would exhaust the memory.
-        (make_archive("lib/x", comment="x" * (1 << 20)), "a header of"),
-        (b"no archive", "BadGzipFile"),
-        (gzip.compress(b"no tar file" * 100), "a header that cannot be read"),
-        (make_archive("x")[:-30], "EOFError"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_invalid_archives_are_not_unpacked(tmp_path: Path, data: bytes, expected: str) -> None:
-    """Prevents: qola accepts an invalid archive, or writes outside of the output directory."""
-    (tmp_path / "bad.tar.gz").write_bytes(data)
-    with pytest.raises(PrebuiltError, match=expected):
-        unpack(tmp_path / "bad.tar.gz", tmp_path / "in" / "out", 1000, "here")
-    assert not (tmp_path / "x").exists()

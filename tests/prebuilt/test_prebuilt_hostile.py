@@ -142,6 +142,13 @@ def nest_inputs(depth: int) -> Callable[[bytes], bytes]:
 
 
 RECORDS: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda _: b"",
+    "an error page": lambda _: b"<html>",
+    "nothing in it": lambda _: b"{}",
+    "an empty list": lambda _: b"[]",
+    "two fields": lambda _: b'{"key": 1, "archive": {}}',
+    "no text": lambda _: b"\xff",
+    "lists in lists": lambda _: b"[" * 100_000,
     "a list": change_record(lambda content: [content]),
     "no inputs": change_record(lambda content: content.update(inputs=None)),
     "inputs of pairs": change_record(lambda c: c.update(inputs=[[1, 2], ["a", 3]], digest="x")),
