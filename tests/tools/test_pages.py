@@ -21,6 +21,7 @@ import yaml
 from qola.cli.command_line import build_parser
 from qola.manifest.load import loads
 from qola.version import __version__
+from tests.mutations import MUTATIONS
 from tests.support.build_files import targets
 from tests.support.checkout import checkout_root
 from tests.support.pythons import path_with_other_python
@@ -255,6 +256,17 @@ def test_undefined_tests_are_found(text: str, wrong: list[str]) -> None:
     found = undefined_tests(text)
     assert all(any(name in one for one in found) for name in wrong), found
     assert len(found) == len(wrong) + text.count("sources")
+
+
+def test_mutations_apply() -> None:
+    """Prevents: a mutation that changes nothing, or whose feature or test does not exist."""
+    features = text_of("docs/internals/features.md")
+    assert len(MUTATIONS) >= 20
+    for mutation in MUTATIONS:
+        assert f"| {mutation.feature} | " in features, mutation.feature
+        assert text_of(mutation.file).count(mutation.old) == 1, mutation.feature
+        file, _, name = mutation.test.partition("::")
+        assert name in defined_tests(file) or (not name and defined_tests(file)), mutation.test
 
 
 WORKFLOW: dict[str, Any] = yaml.safe_load(text_of("examples/ci/qola.yml"))

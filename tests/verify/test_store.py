@@ -10,6 +10,7 @@ import pytest
 
 from qola.answers import write_entry
 from qola.packages import QOLA
+from qola.verify import store
 from qola.verify.store import DIRECTORY, VerdictStore, sources_digest
 
 DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
@@ -41,9 +42,21 @@ class Verdict:
 @pytest.mark.parametrize("content", [b"{}", b"[" * 5000, b"\xff", b'{"state": 1}', b"[]"])
 def test_verdict_of_another_shape_is_missing(tmp_path: Path, content: bytes) -> None:
     """Prevents: a traceback for an entry with the right digest that is not a verdict."""
-    store = VerdictStore({"QOLA_CACHE_HOME": str(tmp_path)})
-    store.store("q", Verdict("passed"))
-    assert store.find("q", Verdict) == Verdict("passed")
+    found = VerdictStore({"QOLA_CACHE_HOME": str(tmp_path)})
+    found.store("q", Verdict("passed"))
+    assert found.find("q", Verdict) == Verdict("passed")
     (entry,) = (tmp_path / DIRECTORY).iterdir()
     write_entry(entry.parent, entry.name, content)
-    assert store.find("q", Verdict) is None
+    assert found.find("q", Verdict) is None
+
+
+def test_verdicts_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: each run tries all kernels again, or takes a wrong verdict."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    verdict = Verdict("passed")
+    question = ["kernel", {"seed": 1}]
+    VerdictStore(environ).store(question, verdict)
+    assert VerdictStore(environ).find(question, Verdict) == verdict
+    assert VerdictStore(environ).find(["kernel", {"seed": 2}], Verdict) is None
+    monkeypatch.setattr(store, "sources_digest", lambda: "of edited sources")
+    assert VerdictStore(environ).find(question, Verdict) is None
