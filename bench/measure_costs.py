@@ -18,6 +18,13 @@ Bytes are those of built objects, read in a virtual environment with third_party
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --sizes bazel-bin
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --compare bazel-bin
 
+`--record` writes the CPU seconds of a build to tests/golden/builds.json, by which tests check the
+forecast. They also hold on a busy machine:
+
+    target=@qola_test_manifests//:forward_libmha_fwd
+    ./bazelw build --config=no-cache --build_event_json_file=FILE $target
+    python3 -m bench.measure_costs --record FILE tests/manifests/forward.toml libmha_fwd
+
 Compiles sample kernel instances and dispatch sources, one after the other, with the flags of
 rules/rocm/flags.bzl. CPU seconds also hold on a busy machine.
 
@@ -41,12 +48,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from importlib.metadata import version
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.folder import Folder
 from qola.json_types import json_fields
+from qola.layout import KERNEL_COMPILE
 from qola.manifest.load import loads
 from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.plan.planner import build_plan
@@ -74,6 +83,7 @@ ROOT = Path(__file__).resolve().parents[1]
 API = ROOT / "cc/api"
 ARCH = "gfx950"
 COSTS = ROOT / "qola/query/costs.json"
+BUILDS = ROOT / "tests/golden/builds.json"
 FAMILIES = ROOT / "bench/workloads/families.toml"
 PERFORMANCE = ROOT / "docs/internals/performance.md"
 MANIFESTS = (
@@ -323,6 +333,24 @@ def measure_entries(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
                 yield {**row, "role": EXPORTED, "cpu_seconds": seconds, "host_cpu_seconds": seconds}
 
 
+def record_build(events: str, manifest: str, module: str) -> dict[str, Any]:
+    """Return the CPU seconds of a build of one module.
+
+    Args:
+        events: of Bazel's option --build_event_json_file.
+        manifest: text of the manifest.
+    """
+    parsed = map(json.loads, events.splitlines())
+    metrics = [event["buildMetrics"] for event in parsed if "buildMetrics" in event]
+    seconds = dict.fromkeys(("kernels", "others"), 0.0)
+    for action in metrics[-1]["actionSummary"]["actionData"]:
+        part = "kernels" if action["mnemonic"] == KERNEL_COMPILE else "others"
+        for name in ("userTime", "systemTime"):
+            seconds[part] += float(action.get(name, "0s").removesuffix("s"))
+    found = {f"{part}_cpu_seconds": round(n, 1) for part, n in seconds.items()}
+    return {"module": module, "manifest": manifest, "cpu": _cpu_model(), **found}
+
+
 def measured_kernels(page: str) -> dict[str, float]:
     """Return the CPU seconds of a kernel instance of each library of FAMILIES, from its table."""
     rows = re.findall(
@@ -505,6 +533,9 @@ def main() -> None:
     measured = parser.add_mutually_exclusive_group(required=True)
     measured.add_argument("--aiter", type=Path, help="AITER source tree: measure C++ kernels")
     measured.add_argument("--triton", action="store_true", help="measure kernels in Triton")
+    measured.add_argument(
+        "--record", nargs=3, metavar=("EVENTS", "MANIFEST", "MODULE"), help="record a build"
+    )
     built = parser.add_mutually_exclusive_group()
     built.add_argument("--scale", action="store_true", help="with --aiter: fit seconds to a build")
     for name, help_ in (
@@ -515,6 +546,14 @@ def main() -> None:
     parser.add_argument("--hipcc", default="hipcc", help="compiler to measure (default: hipcc)")
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
     args = parser.parse_args()
+    if args.record:
+        events, text = (Path(file).read_text(encoding="utf-8") for file in args.record[:2])
+        build = record_build(events, text, args.record[2])
+        builds = json.loads(BUILDS.read_text(encoding="utf-8")) if BUILDS.is_file() else []
+        name = itemgetter("module", "manifest")
+        builds = [*(one for one in builds if name(one) != name(build)), build]
+        BUILDS.write_text(json.dumps(builds, indent=2) + "\n", encoding="utf-8")
+        return
     costs: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as work:
         directory = Path(work)

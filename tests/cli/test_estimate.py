@@ -285,6 +285,24 @@ def test_a_measured_build(repo_root: Path, aiter_tree: Path) -> None:
     assert found.wall_seconds == pytest.approx(measured("cold build"), rel=0.1)
 
 
+def test_measured_parts(repo_root: Path, aiter_tree: Path) -> None:
+    """Prevents: the estimate omits sources or links of a small library, or has them twice.
+
+    `bench/measure_costs.py --record` wrote the CPU seconds of complete builds.
+    """
+    builds = json.loads((repo_root / "tests/golden/builds.json").read_text("utf-8"))
+    assert builds
+    for build in builds:
+        plan = plans.plan_text(build["manifest"], read_tree(aiter_tree))
+        rows = [
+            row for row in estimate(plan, load_costs(), 1).rows if row.module == build["module"]
+        ]
+        kernels = sum(row.cpu_seconds for row in rows if row.kernels)
+        others = sum(row.cpu_seconds for row in rows if not row.kernels)
+        assert kernels == pytest.approx(build["kernels_cpu_seconds"], rel=0.25)
+        assert others == pytest.approx(build["others_cpu_seconds"], rel=0.2)
+
+
 @pytest.mark.parametrize(
     ("quota", "cores"), [("100000 100000\n", 1), ("50000 100000\n", 1), ("max 100000\n", None)]
 )
