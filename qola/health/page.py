@@ -14,6 +14,7 @@ from qola.report.markup import (
     Section,
     bytes_cell,
     document,
+    folded_cell,
     grouped,
     note,
     number_cell,
@@ -93,23 +94,23 @@ def _differences_table(report: HealthReport) -> str:
     )
 
 
-def _failed(tree: TreeHealth) -> Iterator[tuple[str, str, str]]:
+def _failed(tree: TreeHealth) -> Iterator[tuple[str, str, list[str]]]:
     """Yield tree, name and faults of each failed kernel, also of the sample."""
     for kernel in tree.kernels:
         if kernel.state == "failed":
             texts = [f"proven: {name}" for name in kernel.proven]
             texts += kernel.verdict.reasons if kernel.verdict else ()
-            yield tree.name, kernel.key, "; ".join(texts)
+            yield tree.name, kernel.key, texts
     for name, verdict in tree.sample.items():
         if verdict.state == "failed":
-            yield tree.name, name, "; ".join(verdict.reasons)
+            yield tree.name, name, [*verdict.reasons]
 
 
-def _failed_table(rows: Sequence[tuple[str, str, str]]) -> str:
+def _failed_table(rows: Sequence[tuple[str, str, list[str]]]) -> str:
     columns: Columns = {
         "tree": lambda row: text_cell(row[0]),
         "kernel": lambda row: text_cell(row[1]),
-        "fault": lambda row: warning_cell(row[2]),
+        "fault": lambda row: folded_cell(row[2], warning=True),
     }
     caption = "Kernels that give wrong results, or make forbidden accesses, for the named problems."
     wide = ("kernel", "fault")
@@ -151,7 +152,7 @@ def _sample_table(tree: TreeHealth) -> str:
         "kernel": lambda row: text_cell(row[0]),
         "state": lambda row: _state_cell(row[1].state),
         "# problems": lambda row: number_cell(row[1].problems),
-        "reasons": lambda row: text_cell("; ".join(row[1].reasons)),
+        "reasons": lambda row: folded_cell(row[1].reasons),
     }
     caption = "The smallest kernels of each direction, compiled and emulated."
     wide = ("kernel", "reasons")

@@ -107,6 +107,18 @@ def name_cell(short: str, name: str, more: str = "") -> Cell:
     return Cell(short, short, html)
 
 
+def folded_cell(texts: Sequence[str], *, warning: bool = False) -> Cell:
+    """Return the first text, which unfolds to the others, each once and on its own line."""
+    first, *others = dict.fromkeys(texts) or [""]
+    head = f'<span class="warning">{escape(first)}</span>' if warning else escape(first)
+    if not others:
+        return Cell(first, first, head)
+    more = f"{grouped(len(others))} more"
+    lines = "".join(f"<span>{escape(text)}</span>" for text in others)
+    html = f"{head}<details><summary>{more}</summary>{lines}</details>"
+    return Cell(f"{first} {more}", first, html)
+
+
 def number_cell(number: float | None, *, signed: bool = False) -> Cell:
     """Return a cell with a number, empty for None."""
     if number is None:

@@ -142,8 +142,8 @@ def libraries_table(report: Report) -> str:
     """Return the libraries and how much of them is device code."""
     columns = {
         **_columns("file", "bytes"),
-        "# kernel instances": lambda library: bytes_cell(library.device_bytes),
-        "# assembly kernels": lambda library: bytes_cell(library.assembly_bytes),
+        "# bytes of kernel instances": lambda library: bytes_cell(library.device_bytes),
+        "# bytes of assembly kernels": lambda library: bytes_cell(library.assembly_bytes),
         **_columns("sha256"),
     }
     caption = "Code objects of kernel instances and of assembly kernels are parts of a library."

@@ -10,6 +10,7 @@ from qola.report.markup import (
     Columns,
     Section,
     document,
+    folded_cell,
     grouped,
     note,
     number_cell,
@@ -67,15 +68,17 @@ def _share_cell(share: float) -> Cell:
 
 
 def _faults_table(outcomes: Sequence[Outcome]) -> str:
-    """Return the errors, each with its problem."""
-    rows = [
-        (outcome, problem, "; ".join([text, *outcome.pages()]))
-        for outcome in outcomes
-        for problem, text in outcome.wrong()
-    ]
+    """Return the failed kernels: the first error of each, which unfolds to the others."""
+    rows = [(outcome, wrong) for outcome in outcomes if (wrong := outcome.wrong())]
     columns: Columns = _KERNEL | {
-        "problem": lambda row: text_cell(row[1]),
-        "error": lambda row: warning_cell(row[2]),
+        "problem": lambda row: text_cell(row[1][0][0]),
+        "error": lambda row: folded_cell(
+            [
+                "; ".join([row[1][0][1], *row[0].pages()]),
+                *(f"{error} ({problem})" for problem, error in row[1][1:]),
+            ],
+            warning=True,
+        ),
     }
     caption = (
         "The element with the largest error of each result, and the faults of each kernel. The "

@@ -220,6 +220,21 @@ def test_printed_page(page: Page) -> None:
     assert len(page.pdf(prefer_css_page_size=True)) > 40_000
 
 
+@pytest.mark.parametrize("width", [1440, 1280, 420, 360])
+def test_no_table_is_cut(page: Page, width: int) -> None:
+    """Prevents: the last column of a table, or buttons that sort it, are off-screen."""
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tables = "[...document.querySelectorAll('table')]"
+    for part in ("thead button", "tbody td, tbody th"):
+        edges = page.evaluate(
+            f"{tables}.map(t => [t.id, Math.max(...[...t.querySelectorAll('{part}')]"
+            ".map(e => e.getBoundingClientRect().right))])"
+        )
+        assert edges
+        assert [(table, right) for table, right in edges if right > width] == []
+
+
 @pytest.mark.parametrize("width", [1280, 420])
 def test_important_columns_are_visible_without_scrolling(page: Page, width: int) -> None:
     """Prevents: spills, scratch, LDS or waves are off-screen, or the page is too wide."""
