@@ -34,7 +34,7 @@ from qola.aiter.module_config import (
     ModuleReader,
     expression,
 )
-from qola.aiter.tuning_tables import MergedTable, TuningTables, tuning_tables
+from qola.aiter.tuning_tables import CONFIGS, MergedTable, TuningTables, tuning_tables
 from qola.errors import AiterError, Finding, unseen
 from qola.files import UnfitFileError, bounded_bytes, lossy_text
 
@@ -329,9 +329,23 @@ def _version(root: Path) -> str:
     return match.group(1) if match else ""
 
 
-def configs(tree: AiterTree) -> tuple[str, ...]:
-    """Return AITER's tuning tables and all of model_configs/, tree-relative, sorted."""
-    return _files(tree.root, ("aiter/configs/*.csv", "aiter/configs/model_configs/**/*"))
+def configs(tree: AiterTree, modules: Iterable[ModuleConfig]) -> tuple[str, ...]:
+    """Return the tuning tables that entries of modules name, tree-relative, sorted.
+
+    Of a table that AITER merges from several, these are all of them.
+    """
+    text = "\n".join(
+        word
+        for module in modules
+        for words in (module.flags_cc, module.flags_hip, *(call.args for call in module.generators))
+        for word in words
+    )
+    files = _files(tree.root, (f"{CONFIGS}/*.csv", f"{CONFIGS}/model_configs/**/*"))
+    found = {file for file in files if f"{TREE_TOKEN}/{file}" in text}
+    for path, table in tree.merged_tables.items():
+        if path in text:
+            found |= {*table.files, table.untuned} - {""}
+    return tuple(sorted(found))
 
 
 def licenses(tree: AiterTree) -> tuple[str, ...]:

@@ -175,6 +175,8 @@ function(qola_build_modules)
   set(lib_dir "${directory}/lib")
   set(libs "${libraries}")
   set(config_dir "${directory}/configs")
+  # Missing if no module has tuning tables, but users of ROCm/QoLA install it.
+  file(MAKE_DIRECTORY "${config_dir}")
   _qola_set_results(include_dir lib_dir libs config_dir)
 endfunction()
 

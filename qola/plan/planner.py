@@ -155,7 +155,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
             *(warning for entry in made.entries.values() for warning in entry.warnings),
         ),
         inputs=input_files(tree, header_sets, sources),
-        configs=configs(tree),
+        configs=configs(tree, (module.config for module in resolved.modules)),
         licenses=licenses(tree),
         aiter_python=aiter_python,
     )

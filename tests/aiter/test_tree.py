@@ -308,7 +308,7 @@ def test_file_names_that_are_not_utf8_are_rejected(tmp_path: Path) -> None:
     (root / "aiter/configs").mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(root) + b"/aiter/configs/a\xff.csv")).touch()
     with pytest.raises(AiterError, match=r"a\\udcff\.csv"):
-        configs(read_tree(root))
+        configs(read_tree(root), ())
 
 
 def test_unknown_module(tmp_path: Path) -> None:

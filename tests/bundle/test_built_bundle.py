@@ -59,7 +59,7 @@ def test_layout() -> None:
     """Prevents: a bundle lacks files, has additional files, or contains symlinks."""
     found = content(BUNDLE)
     top_level = {name.split("/")[0] for name in found}
-    assert top_level == {"configs", "include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
+    assert top_level == {"include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
     assert [n for n in found if n.startswith("lib/")] == [
         "lib/ci_libmha_fwd.so",
         "lib/cmake/qola/qola-config-version.cmake",
@@ -71,11 +71,7 @@ def test_layout() -> None:
     library = BUNDLE / "lib/ci_libmha_fwd.so"
     assert show_runpath(library.read_bytes()) == LIBRARY.read_bytes()
     assert not has_runpath(library)
-    assert {f"configs/{c.removeprefix('aiter/configs/')}" for c in PLAN["configs"]} == {
-        name for name in found if name.startswith("configs/")
-    }
-    assert "configs/tuned_fmoe.csv" in found
-    assert any(name.startswith("configs/model_configs/") for name in found)
+    assert PLAN["configs"] == []
     assert not [path for path in BUNDLE.rglob("*") if path.is_symlink()]
 
 
@@ -241,7 +237,6 @@ def test_tar_file_has_only_the_bundle() -> None:
 def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path]:
     """Build the bundle and its tar file again, in another directory and environment."""
     sources = {
-        "tree/aiter/configs": BUNDLE / "configs",
         "tree/LICENSE": BUNDLE / "licenses/aiter/LICENSE",
         "tree/3rdparty/composable_kernel/LICENSE": BUNDLE / "licenses/composable_kernel/LICENSE",
         "LICENSE": BUNDLE / "licenses/qola/LICENSE",

@@ -118,14 +118,25 @@ def test_real_headers_have_no_conflicts(aiter_tree: Path) -> None:
     assert set(flat.values()) == set(closure(aiter_tree, dirs, ["mha_fwd.h", "mha_bwd.h"]))
 
 
-def test_real_tree_has_configs_and_licenses(aiter_tree: Path) -> None:
-    """Prevents: a bundle lacks tuning data or licenses because patterns do not match."""
+def test_tuning_tables_of_a_bundle(aiter_tree: Path) -> None:
+    """Prevents: a bundle of attention kernels has tables of GEMMs, or one of GEMMs lacks them."""
     tree = read_tree(aiter_tree)
-    found = configs(tree)
-    assert found == tuple(sorted(found))
-    assert "aiter/configs/tuned_fmoe.csv" in found
-    assert any(path.startswith("aiter/configs/model_configs/") for path in found)
-    assert not any(path.endswith(".py") for path in found)
+
+    def found(*names: str) -> list[str]:
+        files = configs(tree, [tree.module(name, archs=("gfx950",)) for name in names])
+        return [path.removeprefix("aiter/configs/") for path in files]
+
+    assert found("libmha_fwd", "libmha_bwd", "module_norm") == []
+    tables = found("module_gemm_a8w8_blockscale", "libmha_fwd")
+    assert "a8w8_blockscale_tuned_gemm.csv" in tables
+    assert any(path.startswith("model_configs/a8w8_blockscale_tuned_gemm") for path in tables)
+    assert all("a8w8_blockscale" in path for path in tables)
+    assert all((aiter_tree / "aiter/configs" / path).is_file() for path in tables)
+
+
+def test_real_tree_has_licenses(aiter_tree: Path) -> None:
+    """Prevents: a bundle lacks licenses because patterns do not match."""
+    tree = read_tree(aiter_tree)
     files = [str(aiter_tree / path) for path in license_files(tree)]
     collected = licenses.collect(files, str(LICENSE), place="the wheel")
     assert list(collected) == ["aiter", "composable_kernel", "qola"]
