@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from qola.attention.problem import (
 )
 from qola.errors import Finding
 from qola.json_types import WrongValueError, parse_json
+from qola.suggestions import nearest
 
 _MOST = 2**31 - 1
 _SEED = 2**64 - 1
@@ -152,8 +152,8 @@ def _check_each(values: Fields, prefix: str) -> Iterator[Finding]:
 
 
 def _near(name: str, text: str = "") -> str:
-    near = difflib.get_close_matches(name, (*_KINDS, *_SHORTHANDS), 1)
-    return f"did you mean {near[0]}{text}?" if near else ""
+    near = _SAME_FIELDS.get(name) or nearest(name, (*_KINDS, *_SHORTHANDS))
+    return f"did you mean {near}{text}?" if near else ""
 
 
 def _check_together(values: Fields, prefix: str) -> Iterator[Finding]:
@@ -260,6 +260,18 @@ def parse_lines(text: str, name: str) -> list[AttentionProblem]:
 
 _TITLE = "these words do not describe a problem"
 _EXAMPLE = "dtype=bf16 seqlen_q=4096 hdim=128 mask_type=causal"
+_SAME_FIELDS = {
+    **{"mask": "mask_type", "has_mask": "mask_type", "bias": "bias_type", "has_bias": "bias_type"},
+    **{
+        "alibi": "bias_type",
+        "has_alibi": "bias_type",
+        "lse": "return_lse",
+        "has_lse": "return_lse",
+    },
+    **{"dropout": "dropout_p", "has_dropout": "dropout_p", "dbias": "has_dbias"},
+    **{"logits": "logits_soft_cap", "sink": "has_sink"},
+}
+"""Fields of a problem by the names that manifests and configs of kernels have for them."""
 #: Words for several fields, and their values.
 _SHORTHANDS = {
     "hdim": _Kind(lambda _: True, "a head dimension such as 128, or two such as 192x128", str),

@@ -25,7 +25,7 @@ from qola.version import __version__
 _DESCRIPTION = "AMD GPU attention libraries from a TOML manifest: plan, build, check, package."
 
 
-def build_parser(command: str | None = "") -> argparse.ArgumentParser:
+def build_parser(command: str | None = "") -> Parser:
     """Return the parser.
 
     Args:
@@ -74,9 +74,8 @@ def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
     if word not in COMMANDS:
         # Not needed by --help.
-        difflib = importlib.import_module("difflib")
-        meant = difflib.get_close_matches(word, COMMANDS, 1)
-        advice = f"did you mean {meant[0]}?" if meant else "qola help lists the commands"
+        meant = importlib.import_module("qola.suggestions").nearest(word, COMMANDS)
+        advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")
 
 
@@ -174,10 +173,11 @@ def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
     if command and command not in COMMANDS:
         _check_command(command, build_parser(None))
     parser = build_parser("" if command == "completion" else command)
+    if command is None:
+        # argparse would only report that the command is missing.
+        parser.refuse_options([word for word in words if word not in parser.options], similar=True)
     args, rest = parser.parse_known_args(words)
-    unknown = [word for word in rest if word.startswith("-") and word != "-"]
-    if unknown:
-        args.parser.error(f"unknown option {' '.join(unknown)}")
+    args.parser.refuse_options([word for word in rest if word.startswith("-") and word != "-"])
     if rest and not hasattr(args, "words"):
         args.parser.error(f"unknown word {' '.join(rest)}")
     if rest:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -86,6 +87,40 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the error."""
         raise UsageError(message, self)
+
+    @property
+    def options(self) -> Collection[str]:
+        """The parser's options, in all spellings."""
+        return self._option_string_actions.keys()
+
+    def refuse_options(self, words: Sequence[str], *, similar: bool = False) -> None:
+        """Raise an error for unknown options, with the nearest known ones.
+
+        Args:
+            similar: only for those that are similar to a known one.
+        """
+        near = [_nearest(word.partition("=")[0], self.options) for word in words]
+        if any(near) if similar else words:
+            self.error(f"unknown option {' '.join(words)}{_advice(near)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Suggest a choice in the error for a value that is not among an option's choices."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = _nearest(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{_advice([near])}") from None
+
+
+def _nearest(word: str, choices: Iterable[str]) -> str:
+    # Not needed by --help.
+    near: str = importlib.import_module("qola.suggestions").nearest(word, choices)
+    return near
+
+
+def _advice(near: Sequence[str]) -> str:
+    meant = " ".join(filter(None, near))
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def add_command(

@@ -19,6 +19,7 @@ from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE
 from qola.manifest.toml import TomlText
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.query.serving import ModelNeeds
+from qola.suggestions import similar_file
 
 CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 
@@ -83,7 +84,8 @@ def _read_model(args: argparse.Namespace, around: Surroundings) -> Any:
         text = bounded_bytes(around.directory / args.model, config.MAX_BYTES)
     except (OSError, UnfitFileError) as error:
         words = getattr(error, "strerror", None) or str(error)
-        raise config.ModelError(Finding(file, words, "a readable config.json")) from None
+        fix = similar_file(around.directory / args.model)
+        raise config.ModelError(Finding(file, words, "a readable config.json", fix)) from None
     return config.parse_model(text, file)
 
 

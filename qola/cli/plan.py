@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from qola.extras import needs
 from qola.folder import Folder
 from qola.json_types import JsonValue
 from qola.layout import TRITON, triton_file
+from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
 from qola.plan.request import Request
@@ -38,7 +40,8 @@ from qola.report.data import LeftOut, ReportError
 
 _QUERY = """\
 A query is any number of
-  FIELD=VALUE[,VALUE...]   such as dtype=bf16 hdim=64,192x128 mask=yes mode=group role=dq_dk_dv
+  FIELD=VALUE[,VALUE...]   such as dtype=bf16 hdim=64,192x128 mask=yes mode=group role=dq_dk_dv;
+                           names of manifests and problems mean the same: has_mask, mask_type, ...
   a kernel instance's name, its file or its label
   a pattern in quotes, with * ? and []: '*_d128_bf16_*'
 Every field has to fit, and of the names and patterns any one."""
@@ -327,9 +330,13 @@ def _cost_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
 
 
 def _add_report(commands: Any) -> None:
-    report = add_command(commands, "report", _report, _CODES[:4], words="BUILT...")
+    report = add_command(commands, "report", _report, _CODES[:4], words="[BUILT...] [MANIFEST]")
     report.add_argument(
-        "words", nargs="*", metavar="BUILT", help="a library, or a bundle: a directory with them"
+        "words",
+        nargs="*",
+        metavar="BUILT",
+        help="a library, or a bundle: a directory with them (default: the directory to which "
+        "qola build of the manifest writes)",
     )
     report.add_argument(
         *("-o", "--output"),
@@ -354,6 +361,24 @@ def _add_report(commands: Any) -> None:
     options.add_options(report, *options.AITER[1:], "skip_checkout", "arch", "mode")
 
 
+def _built(args: argparse.Namespace, around: Surroundings) -> str:
+    """Return the directory to which `qola build` of the manifest writes by default.
+
+    Raises:
+        ReportError: it does not exist.
+        UsageError: no manifest is named.
+    """
+    if args.manifest is None:
+        args.parser.error("the following arguments are required: BUILT or MANIFEST")
+    namespace = load(around.directory / args.manifest, display=str(args.manifest)).namespace
+    place = options.output_place(args, namespace)
+    if not (around.directory / place).is_dir():
+        expected = "the directory that qola build writes, or BUILT, another place with libraries"
+        fix = f"qola build {shlex.quote(str(args.manifest))}"
+        raise ReportError(Finding(str(place), "no such directory", expected, fix))
+    return str(place)
+
+
 def _report(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola report``."""
     with needs("report", "qola report"):
@@ -369,7 +394,7 @@ def _report(args: argparse.Namespace, around: Surroundings) -> None:
         fix = f"--output {Path(args.output).with_suffix('.html')}"
         raise ReportError(Finding("--output", args.output, "a file that ends in .html", fix))
     if not args.words:
-        args.parser.error("the following arguments are required: BUILT")
+        args.words = [_built(args, around)]
     dates = {read_date(around.directory / word) for word in args.words} - {""}
     libraries = [path for word in args.words for path in libraries_in(around.directory / word)]
     plan: Plan | None = None

@@ -71,7 +71,9 @@ def _add_verify(commands: Any) -> None:
     options.add_options(parser, "json", help="print JSON: problems, largest errors, what was found")
     parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
     parser.add_argument(
-        "--html", metavar="FILE.html", help="also write a page for people there, in one file"
+        *("-o", "--output"),
+        metavar="FILE.html",
+        help="also write a page for people there, in one file",
     )
     parser.add_argument(
         "--verdicts",
@@ -89,7 +91,7 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     words += ["--json"] if args.json else []
-    words += _paths(around, junit=args.junit, html=args.html, verdicts=args.verdicts)
+    words += _paths(around, junit=args.junit, html=args.output, verdicts=args.verdicts)
     return _run_program("verify", words, args, around)
 
 

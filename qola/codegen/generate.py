@@ -306,14 +306,14 @@ def _check_variants(
             reasons = [
                 f"{direction}: {line}"
                 for direction, effect in effects.items()
-                for line in effect.blame or ["no kernel has all of it at once"]
+                for line in effect.blame
             ]
             findings.append(
                 Finding(
                     variant.label,
                     "selects no kernel:\n" + "\n".join(reasons),
                     "a combination that the CK at hand has kernels for",
-                    "widen the dimensions named above, or remove the variant",
+                    "write values that kernels named above have, or remove the variant",
                 )
             )
             continue

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
-from qola.manifest.constants import KNOWN_ARCHS, NATIVE
+from qola.manifest.constants import KNOWN_ARCHS, NATIVE, OTHER_ARCHS, TESTED_ARCHS
 from qola.manifest.types import Manifest, ModuleSpec
-from qola.manifest.values import nearest
+from qola.manifest.values import either
+from qola.suggestions import nearest
 
 MAX_ARCHS = 8
 """A library can be restricted to each subset of its archs: 255 subsets of 8."""
@@ -55,7 +56,7 @@ def resolve_archs(
         named, place = native(), f"{NATIVE}: the GPUs of this machine"
     archs = tuple(sorted(set(named)))
     if unknown := [arch for arch in archs if arch not in KNOWN_ARCHS]:
-        expected = f"archs by their LLVM names: {', '.join(KNOWN_ARCHS)}"
+        expected = either((*TESTED_ARCHS, OTHER_ARCHS, NATIVE))
         meant = [near for arch in unknown if (near := nearest(arch, (*KNOWN_ARCHS, NATIVE)))]
         fix = f"did you mean {', '.join(meant)}?" if meant else ""
         raise PlanError(Finding(place, ", ".join(unknown), expected, fix))

@@ -47,6 +47,9 @@ kernels for, and warns about one that is not in this list."""
 PARTLY_TESTED_ARCHS = ("gfx90a", "gfx1201")
 """Architectures for which tests build forward attention of Composable Kernel, and nothing else."""
 
+OTHER_ARCHS = "any other that the tree has kernels for"
+"""Stands for the architectures of KNOWN_ARCHS in messages: no tree has kernels for all of them."""
+
 KNOWN_ARCHS = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"),
     *("gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034"),

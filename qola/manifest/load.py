@@ -36,7 +36,8 @@ from qola.manifest.types import (
     place_of,
     triton_name,
 )
-from qola.manifest.values import check_value, either, expectation, namespace_fault, nearest, quote
+from qola.manifest.values import check_value, either, expectation, namespace_fault, quote
+from qola.suggestions import nearest, similar_file
 from qola.version import docs_url
 
 __all__ = ["Manifest", "ModuleSpec", "load", "loads"]
@@ -73,7 +74,7 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
         data = bounded_bytes(path, MAX_BYTES)
     except (OSError, UnfitFileError) as error:
         found = getattr(error, "strerror", None) or str(error)
-        raise ManifestError(Finding(name, found, _EXPECTED)) from None
+        raise ManifestError(Finding(name, found, _EXPECTED, similar_file(path))) from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

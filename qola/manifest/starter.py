@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from qola.json_types import JsonValue
 from qola.manifest import fields
-from qola.manifest.constants import NATIVE, TESTED_ARCHS
+from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.fields import Field, TableSpec
 from qola.manifest.toml import TomlTables, toml_line, toml_prose, toml_value
-from qola.manifest.values import either, expectation
+from qola.manifest.values import expectation
 from qola.version import docs_url
 
 DEFAULT_NAMESPACE = "mine"
@@ -99,10 +99,7 @@ def _fields(table: TableSpec, values: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _value(field: Field) -> str:
-    """Return which values a field accepts; of the archs, only the tested ones by name."""
-    if field is fields.BUILD.by_key["architectures"]:
-        choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
-        return f"{field.kind.phrase}: {either(choices)}"
+    """Return which values a field accepts."""
     if field is fields.TRITON.by_key["archs"]:
         return f"{field.kind.phrase}, archs by LLVM name"
     return expectation(field, short=True)

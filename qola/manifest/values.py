@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import unseen, visible
-from qola.manifest.constants import MAX_ITEMS, MAX_TEXT
+from qola.manifest.constants import MAX_ITEMS, MAX_TEXT, NATIVE, OTHER_ARCHS, TESTED_ARCHS
 from qola.manifest.fields import Field, ItemType, Kind, Shape
+from qola.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,6 @@ def quote(value: object, limit: int = 72) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return the choice that a misspelt word most likely means, or ""."""
-    lower = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(word.strip().lower(), lower, n=1, cutoff=0.6)
-    return lower[close[0]] if close else ""
-
-
-def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return a fix that suggests the nearest choice in quotes, or ""."""
-    meant = nearest(word, choices)
-    return meant and f"did you mean {quote(meant)}?"
-
-
 def either(choices: Iterable[object]) -> str:
     """Return ``a, b or c``."""
     words = [str(choice) for choice in choices]
@@ -58,6 +45,8 @@ def expectation(field: Field, *, short: bool = False) -> str:
         short: omit the names of integers, which the documentation lists separately.
     """
     text = field.kind.phrase
+    if NATIVE in field.allowed:
+        return f"{text}: {either((*TESTED_ARCHS, OTHER_ARCHS, NATIVE))}"
     if field.allowed:
         return f"{text}: {either(field.allowed)}"
     if field.pattern_doc:

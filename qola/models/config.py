@@ -11,7 +11,8 @@ from typing import Any
 from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json
 from qola.manifest.constants import MAX_HDIM
-from qola.manifest.values import did_you_mean, either
+from qola.manifest.values import either
+from qola.suggestions import did_you_mean
 
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """Composable Kernel's name for each data type of a configuration."""

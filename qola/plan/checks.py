@@ -21,9 +21,10 @@ from qola.layout import OWN_PATCHES
 from qola.manifest.constants import ADDABLE, describe_receipt
 from qola.manifest.fields import KERNELS, OVERRIDE_KEYS, REFUSED_KEYS
 from qola.manifest.load import Manifest
-from qola.manifest.values import did_you_mean, either, nearest, quote
+from qola.manifest.values import either, quote
 from qola.plan.functions import check_functions
 from qola.plan.request import Request
+from qola.suggestions import did_you_mean, nearest
 
 _WITHOUT_EFFECT = ("verbose", "is_experimental")
 

@@ -16,10 +16,11 @@ from qola.errors import Finding, ManifestError, PlanError
 from qola.files import sha256_of
 from qola.folder import Folder
 from qola.manifest.types import FunctionSpec, Manifest
-from qola.manifest.values import did_you_mean, either, quote
+from qola.manifest.values import either, quote
 from qola.plan.inputs import used_dirs
 from qola.plan.model import PlannedFile, PythonModule
 from qola.plan.request import ResolvedRequest
+from qola.suggestions import did_you_mean
 
 _VISIBLE = "-fvisibility=default"
 """AITER's JIT compiles its functions so; the version script hides all other symbols."""

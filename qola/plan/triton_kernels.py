@@ -11,8 +11,9 @@ from qola.fetch.git import commit_tree
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
 from qola.folder import Folder
 from qola.manifest.types import Manifest, TritonSpec, triton_name
-from qola.manifest.values import either, nearest
+from qola.manifest.values import either
 from qola.plan.model import PlannedFile, TritonInstance, TritonKernel
+from qola.suggestions import nearest
 from qola.triton import own
 from qola.triton.kernel import Kernel, expand
 

@@ -13,8 +13,9 @@ from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import JsonObject
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import triton_name
-from qola.manifest.values import either, nearest
+from qola.manifest.values import either
 from qola.plan.model import Plan, TritonKernel
+from qola.suggestions import nearest
 
 YES, NO = "yes", "no"
 _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
@@ -126,10 +127,32 @@ def _base_name(word: str) -> str:
     return re.sub(r"(\.pic)?\.(cpp|o)$", "", re.split(r"[/:]", word)[-1])
 
 
+_MASKS = {"causal": YES, "top_left": YES, "bottom_right": YES}
+_BIAS = {YES: "bias", NO: "no,alibi"}
+_ALIBI = {YES: "alibi", NO: "no,bias"}
+_OTHER_NAMES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    **dict.fromkeys(("has_mask", "mask_type"), ("mask", _MASKS)),
+    **{name: ("lse", {}) for name in ("has_lse", "return_lse")},
+    **{f"has_{name}": (name, {}) for name in ("dbias", "dropout", "skip", "sink")},
+    **{"bias_type": ("bias", {}), "has_bias": ("bias", _BIAS), "has_alibi": ("bias", _ALIBI)},
+}
+"""Fields by the names of manifests and problems, with the values that differ there."""
+
+
+def _own_names(word: str) -> str:
+    """Translate ``FIELD=VALUE`` with a name of manifests or problems to the field of kernels."""
+    name, _, text = word.partition("=")
+    field, values = _OTHER_NAMES[name]
+    parts = [_WORDS.get(part.lower(), part.lower()) for part in text.split(",")]
+    return f"{field}={','.join(values.get(part, part) for part in parts)}"
+
+
 def _by_field(
     items: Sequence[Item], found: list[int], word: str, findings: list[Finding]
 ) -> list[int]:
     field, _, text = word.partition("=")
+    if field in _OTHER_NAMES and not any(field in item.values for item in items):
+        return _by_field(items, found, _own_names(word), findings)
     have = dict.fromkeys(value for item in items for value in item.values.get(field, ()))
     if not have:
         fields = sorted({name for item in items for name in item.values})

@@ -23,6 +23,7 @@ from qola.code_object.reader import CodeObject, compilers_of, parse_code_object
 from qola.errors import Finding, visible
 from qola.files import UnfitFileError, check_regular
 from qola.report.data import Part, ReportError
+from qola.suggestions import similar_file
 
 _AMDGPU = 224
 """e_machine of code objects."""
@@ -97,6 +98,7 @@ def open_library(
         check_regular(path)
         data = path.read_bytes()
     except OSError as error:
+        fix = similar_file(path) or fix
         raise raised(unfit(error.strerror or str(error))) from None
     except UnfitFileError as error:
         raise raised(unfit(str(error))) from None

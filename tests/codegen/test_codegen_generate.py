@@ -231,12 +231,12 @@ def test_known_receipts(tree: AiterTree) -> None:
         (
             "[[mha_fwd_variants]]\nhas_sink = true\n",
             {},
-            ["#1 (line 3)", "selects no kernel", "fwd: sink: wanted yes, there is only no"],
+            ["#1 (line 3)", "selects no kernel", "fwd: has_sink: wanted yes, there is only no"],
         ),
         (
             "[[mha_fwd_variants]]\nhas_skip = true\n",
             {"receipt": 700},
-            ["skip: wanted yes, there is only no", "fwd_splitkv: receipt 700 has no kernels"],
+            ["has_skip: wanted yes, there is only no", "fwd_splitkv: receipt 700 has no kernels"],
         ),
         (
             "[[mha_fwd_variants]]\nhdim = 128\n",
@@ -246,7 +246,21 @@ def test_known_receipts(tree: AiterTree) -> None:
         (
             "[[mha_fwd_variants]]\nhdim = [[192, 128]]\nhas_dropout = true\n",
             {"receipt": 700},
-            ["selects no kernel", "fwd: no kernel has all of it at once"],
+            [
+                "selects no kernel",
+                "fwd: no kernel has all of it at once; the nearest differ in:",
+                ": has_dropout no\n",
+                "write values that kernels named above have",
+            ],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "fp8bf16"\nhdim = 64\nmode = "group"\nhas_mask = true\n',
+            {"receipt": 600},
+            [
+                "fwd: no kernel has all of it at once; the nearest differ in:",
+                ": dtype bf16\n",
+                ": hdim 128x128\n",
+            ],
         ),
         (
             "[[mha_fwd_variants]]\nhdim = [128, 512]\n",

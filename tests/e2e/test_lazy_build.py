@@ -336,7 +336,7 @@ def test_invalid_pack_arguments(
 def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: `qola verify` tries other kernels than requested, or hides a failure."""
     options = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "--json")
-    assert qola("verify", "-q", "-m", "te.toml", *options, "--html", "y/x.html") == 13
+    assert qola("verify", "-q", "-m", "te.toml", *options, "-o", "y/x.html") == 13
     assert capsys.readouterr().out.splitlines() == [
         "--samples=2",
         "--seed=0",

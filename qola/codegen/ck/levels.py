@@ -72,14 +72,14 @@ def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> N
         reasons = [
             f"{variant.label}: {line}"
             for variant in filters[direction]
-            for line in answer.filter(variant.index).blame or ["no kernel has all of it at once"]
+            for line in answer.filter(variant.index).blame
         ]
         findings.append(
             Finding(
                 "add_directions",
                 f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
                 "a receipt and variants that keep a kernel of it",
-                f"widen the dimensions named above, or take {direction} out",
+                f"write values that kernels named above have, or take {direction} out",
             )
         )
     if findings:

@@ -22,6 +22,14 @@ from qola.codegen.types import Bucket, FieldValue
 _MISSING = "missing"
 """Stands for a field that a row does not have."""
 
+_ALTERNATIVES = 2
+"""Kernels to name for each dimension in which they differ from a variant that selects none."""
+
+
+def _key_of(name: str) -> str:
+    """Return the key of variants for a field of kernels."""
+    return name if name in ("dtype", "bias", "deterministic", "hdim", "mode") else f"has_{name}"
+
 
 def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
     """Merge row sequences, keeping the order of each.
@@ -252,7 +260,7 @@ class Selector:
         group = self._groups[_where_of(variant)]
         if group.blame is None:
             group.blame = [*self._blame_fields(variant.where, rows)]
-        return [*lines, *group.blame]
+        return [*lines, *group.blame] or self._nearest(variant, rows)
 
     def _blame_fields(
         self, where: Mapping[str, Sequence[FieldValue]], rows: Sequence[Row]
@@ -261,4 +269,21 @@ class Selector:
         for name, allowed in where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
                 have = ", ".join(sorted({self._value(row, name) for row in rows}))
-                yield f"{name}: wanted {', '.join(map(show, allowed))}, there is only {have}"
+                wanted = ", ".join(map(show, allowed))
+                yield f"{_key_of(name)}: wanted {wanted}, there is only {have}"
+
+    def _nearest(self, variant: VariantFilter, rows: Sequence[Row]) -> list[str]:
+        """Return the kernels that lack the fewest values of a variant, and the values they have."""
+        found: dict[tuple[str, ...], dict[str, str]] = {}
+        for row in rows:
+            names = tuple(self.failing(row, variant))
+            values = ", ".join(f"{_key_of(name)} {self._value(row, name)}" for name in names)
+            found.setdefault(names, {}).setdefault(values, row.main.name)
+        fewest = min(map(len, found))
+        lines = [
+            f"  {name}: {values}"
+            for names, kernels in found.items()
+            if len(names) == fewest
+            for values, name in [*kernels.items()][:_ALTERNATIVES]
+        ]
+        return ["no kernel has all of it at once; the nearest differ in:", *lines]
