@@ -1,4 +1,4 @@
-// Copies and fills of memory, complete when they return. Synchronous copies wait for kernels before, and return their error.
+// Copies and fills of memory, complete when they return. Synchronous copies wait for kernels, and return their error.
 #include "settings.h"
 
 #include <algorithm>
@@ -13,6 +13,12 @@ hipError_t check_stream(hipStream_t stream)
     return record(fake_hip::stream_number(stream) < 0 ? hipErrorInvalidHandle : hipSuccess);
 }
 
+void copy(void* to, const void* from, std::size_t size)
+{
+    std::memmove(to, from, size);
+    fake_hip::record_write(to, size, from);
+}
+
 /// Copies rows of `width` bytes.
 hipError_t copy_rows(void* to,
                      std::size_t to_pitch,
@@ -24,7 +30,7 @@ hipError_t copy_rows(void* to,
     if(width > to_pitch || width > from_pitch)
         return record(hipErrorInvalidValue);
     for(std::size_t row = 0; row < height; ++row)
-        std::memmove(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+        copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
     return hipSuccess;
 }
 
@@ -34,6 +40,7 @@ hipError_t fill(hipDeviceptr_t to, T value, std::size_t count, hipStream_t strea
     if(const hipError_t error = check_stream(stream); error != hipSuccess)
         return error;
     std::fill_n(static_cast<T*>(to), count, value);
+    fake_hip::record_write(to, count * sizeof(T));
     return hipSuccess;
 }
 
@@ -44,7 +51,7 @@ extern "C" {
 hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind)
 {
     FAKE_HIP_ENTER();
-    std::memmove(to, from, size);
+    copy(to, from, size);
     return fake_hip::launch_error();
 }
 
@@ -53,7 +60,7 @@ hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcp
     FAKE_HIP_ENTER();
     if(const hipError_t error = check_stream(stream); error != hipSuccess)
         return error;
-    std::memmove(to, from, size);
+    copy(to, from, size);
     return hipSuccess;
 }
 
@@ -142,8 +149,7 @@ hipError_t hipMemcpy2DAsync(void* to,
 hipError_t hipMemset(void* to, int value, std::size_t size)
 {
     FAKE_HIP_ENTER();
-    std::memset(to, value, size);
-    return hipSuccess;
+    return fill(to, static_cast<unsigned char>(value), size);
 }
 
 hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t stream)
@@ -202,7 +208,7 @@ hipError_t hipMemset2DAsync(
         return record(hipErrorInvalidValue);
     const hipError_t error = check_stream(stream);
     for(std::size_t row = 0; error == hipSuccess && row < height; ++row)
-        std::memset(static_cast<char*>(to) + row * pitch, value, width);
+        (void)fill(static_cast<char*>(to) + row * pitch, static_cast<unsigned char>(value), width);
     return error;
 }
 

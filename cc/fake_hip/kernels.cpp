@@ -106,7 +106,7 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
 {
     const Found found = find(host_function, fake_hip::stream_device(configuration.stream));
     if(found.error != hipSuccess)
-        return fake_hip::record_refusal(found.error);
+        return record(found.error);
     const fake_hip::Launch launch{configuration, *found.code_object, *found.kernel, "fatbin"};
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
 }
@@ -323,7 +323,9 @@ hipError_t hipLaunchKernel(const void* function,
                            hipStream_t stream)
 {
     FAKE_HIP_ENTER();
-    return launch(function, {grid, block, lds, stream}, arguments);
+    const hipError_t error = launch(function, {grid, block, lds, stream}, arguments);
+    // A launch with <<<...>>> has no result.
+    return error == hipSuccess ? error : fake_hip::record_refusal(error);
 }
 
 hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
@@ -386,7 +388,7 @@ hipError_t hipLaunchCooperativeKernel(const void* function,
     if(error != hipSuccess)
         return error;
     if(std::size_t{grid.x} * grid.y * grid.z > std::size_t(blocks) * std::size_t(fake_hip::current_arch().cu_count))
-        return fake_hip::record_refusal(hipErrorCooperativeLaunchTooLarge);
+        return record(hipErrorCooperativeLaunchTooLarge);
     return launch(function, {grid, block, lds, stream}, arguments);
 }
 
@@ -419,7 +421,8 @@ hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, const void* funct
     attributes->binaryVersion             = 10 * fake_hip::current_arch().major + fake_hip::current_arch().minor;
     attributes->ptxVersion                = attributes->binaryVersion;
     attributes->localSizeBytes            = found.kernel->scratch_bytes;
-    attributes->maxDynamicSharedSizeBytes = static_cast<int>(fake_hip::current_arch().lds_bytes - found.kernel->lds_bytes);
+    const std::size_t lds                 = fake_hip::current_arch().lds_bytes - found.kernel->lds_bytes;
+    attributes->maxDynamicSharedSizeBytes = static_cast<int>(lds);
     attributes->maxThreadsPerBlock        = static_cast<int>(found.kernel->max_block);
     attributes->numRegs                   = static_cast<int>(found.kernel->vgprs);
     attributes->sharedSizeBytes           = found.kernel->lds_bytes;

@@ -113,11 +113,11 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
     const Kernel& kernel = launch.kernel;
     const auto threads   = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
     if(!valid(launch.grid) || !valid(launch.block) || threads > kernel.max_block)
-        return record_refusal(hipErrorInvalidConfiguration);
+        return record(hipErrorInvalidConfiguration);
     if(stream_number(launch.stream) < 0)
-        return record_refusal(hipErrorInvalidHandle);
+        return record(hipErrorInvalidHandle);
     if(kernel.lds_bytes + launch.dynamic_lds_bytes > settings().archs[stream_device(launch.stream)].lds_bytes)
-        return record_refusal(hipErrorInvalidValue);
+        return record(hipErrorInvalidValue);
     if(!settings().log.empty())
         append(settings().log, json(launch, kernarg));
     return emulate(launch, kernarg);

@@ -39,6 +39,12 @@ void fake_hip_find_variables(fake_hip_variables find);
 /// Device memory: writes address and size of up to `capacity` allocations, returns how many there are.
 std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity);
 
+/// Follows from now on which bytes of new device memory are written.
+void fake_hip_follow_writes();
+
+/// Returns a byte for each one of an allocation, 1 if the host or, by the emulator, a kernel wrote it; or null.
+unsigned char* fake_hip_written(const void* allocation);
+
 /// Forgets the faults of kernels, which functions that wait for kernels return.
 void fake_hip_forget_faults();
 

@@ -20,10 +20,12 @@ struct Allocation
 {
     std::size_t bytes;
     hipMemoryType type;
-    bool registered = false; ///< memory of the program, with hipHostRegister
+    bool registered        = false;   ///< memory of the program, with hipHostRegister
+    unsigned char* written = nullptr; ///< of device memory whose writes are followed: a byte for each byte
 };
 
 std::mutex mutex;
+bool follows_writes = false;
 std::map<void*, Allocation>& allocations()
 {
     static auto* all = new std::map<void*, Allocation>; // outlives static destructors that free
@@ -47,8 +49,10 @@ constexpr std::size_t most_unwritten = std::size_t{1} << 30;
 // Addresses before and behind each allocation that no allocation has, so that an access that misses one hits no other.
 constexpr std::size_t kGap = std::size_t{1} << 20;
 
-// Freed allocations whose addresses stay reserved.
-constexpr std::size_t kMostFreed = 1024;
+// Freed allocations whose addresses stay reserved, and their bytes.
+constexpr std::size_t kMostFreed      = 1024;
+constexpr std::size_t kMostFreedBytes = std::size_t{1} << 40;
+std::size_t freed_bytes               = 0;
 auto& freed() { static auto* all = new std::deque<std::pair<void*, std::size_t>>; return *all; }
 
 std::size_t pages(std::size_t size)
@@ -80,6 +84,12 @@ hipError_t allocate(void** pointer, std::size_t size, hipMemoryType type)
     std::memset(mapped, unwritten, std::min(size, most_unwritten));
     *pointer                = mapped;
     allocations()[*pointer] = {size, type};
+    if(follows_writes && type == hipMemoryTypeDevice)
+    {
+        void* written = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if(written != MAP_FAILED)
+            allocations()[*pointer].written = static_cast<unsigned char*>(written);
+    }
     return hipSuccess;
 }
 
@@ -92,13 +102,17 @@ hipError_t release(void* pointer, hipMemoryType type)
     if(found == allocations().end() || found->second.type != type || found->second.registered)
         return record(hipErrorInvalidValue);
     const std::size_t size = found->second.bytes;
+    if(found->second.written)
+        munmap(found->second.written, size);
     allocations().erase(found);
     // Its addresses stay reserved for some time, so that a use of freed memory is not one of other memory.
     reserve(pointer, size);
     freed().emplace_back(pointer, size);
-    if(freed().size() > kMostFreed)
+    freed_bytes += size;
+    while(freed().size() > kMostFreed || freed_bytes > kMostFreedBytes)
     {
         const auto [oldest, bytes] = freed().front();
+        freed_bytes -= bytes;
         munmap(static_cast<char*>(oldest) - kGap, pages(bytes) + 2 * kGap);
         freed().pop_front();
     }
@@ -116,6 +130,18 @@ std::optional<std::pair<void*, Allocation>> find(const void* pointer)
     if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + allocation.bytes)
         return std::nullopt;
     return std::pair{start, allocation};
+}
+
+/// Returns the bytes that follow the writes of a part of memory, null without them. The mutex is the caller's.
+unsigned char* written_of(const void* pointer, std::size_t size)
+{
+    auto after = allocations().upper_bound(const_cast<void*>(pointer));
+    if(after == allocations().begin())
+        return nullptr;
+    const auto& [start, allocation] = *--after;
+    const std::size_t offset = static_cast<std::size_t>(static_cast<const char*>(pointer) - static_cast<char*>(start));
+    const bool within        = offset <= allocation.bytes && size <= allocation.bytes - offset;
+    return allocation.written && within ? allocation.written + offset : nullptr;
 }
 
 // Bytes between rows of hipMallocPitch, as on AMD's GPUs.
@@ -148,7 +174,30 @@ std::size_t attribute_size(hipMemPoolAttr attribute)
 
 } // namespace
 
+void fake_hip::record_write(const void* to, std::size_t size, const void* from)
+{
+    if(!follows_writes)
+        return;
+    const std::scoped_lock lock(mutex);
+    unsigned char* const target = written_of(to, size);
+    if(!target)
+        return;
+    // A copy of bytes that nobody wrote is not written, either.
+    if(const unsigned char* const source = from ? written_of(from, size) : nullptr)
+        std::memmove(target, source, size);
+    else
+        std::memset(target, 1, size);
+}
+
 extern "C" {
+
+void fake_hip_follow_writes() { follows_writes = true; }
+
+unsigned char* fake_hip_written(const void* allocation)
+{
+    const std::scoped_lock lock(mutex);
+    return written_of(allocation, 0);
+}
 
 std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity)
 {
@@ -198,7 +247,11 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
 hipError_t hipMallocManaged(void** pointer, std::size_t size, unsigned int)
 {
     FAKE_HIP_ENTER();
-    return hipMalloc(pointer, size);
+    const hipError_t error = hipMalloc(pointer, size);
+    // The host writes it without the runtime.
+    if(error == hipSuccess && *pointer)
+        fake_hip::record_write(*pointer, size);
+    return error;
 }
 
 hipError_t hipFree(void* pointer)

@@ -2,6 +2,7 @@
 // environment.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -60,7 +61,7 @@ hipError_t record(hipError_t error);
 /// Records the fault of a kernel, which all later functions that wait for kernels return, on every thread.
 hipError_t record_fault(hipError_t error);
 
-/// Records a launch that was refused: the thread's next hipGetLastError or function that waits returns its error.
+/// Records a refused launch with <<<...>>>: the thread's next hipGetLastError or function that waits returns its error.
 hipError_t record_refusal(hipError_t error);
 
 /// Returns the error of a function that waits for kernels.
@@ -75,6 +76,9 @@ int stream_number(hipStream_t stream);
 
 /// The device of a stream that stream_number knows.
 int stream_device(hipStream_t stream);
+
+/// Records a write of the host to memory, if writes are followed; `from` is the source of a copy, or null.
+void record_write(const void* to, std::size_t size, const void* from = nullptr);
 
 } // namespace fake_hip
 

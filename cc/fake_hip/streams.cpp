@@ -163,6 +163,12 @@ hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device)
     return check_stream(stream);
 }
 
+// An extension of AMD's, without an error: -1 for a handle that is not a stream.
+int hipGetStreamDeviceId(hipStream_t stream)
+{
+    return stream_number(stream) < 0 ? -1 : fake_hip::stream_device(stream);
+}
+
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     FAKE_HIP_ENTER();

@@ -9,7 +9,7 @@ import numpy as np
 
 from qola.emulate import memory
 from qola.emulate.arrays import F16, F32, F64, I32, I64, U32, U64, Array, first_of_any
-from qola.emulate.check import check_access, record_lds
+from qola.emulate.check import check_access, check_memory, record_lds
 from qola.emulate.decode import Instruction
 from qola.emulate.isa import CDNA
 from qola.emulate.lanes import Binder
@@ -547,6 +547,9 @@ def _bind(one: Instruction, literals: Literals) -> Step:
                 within[word] if within else None,
                 w.machine.reporter(w, one),
             )
+            if w.known:
+                lanes = np.ones(checked.shape, bool) if used is None else used
+                check_memory(w, one, checked, small or 4 * step, lanes)
             if small:
                 found = memory.read_small(checked, small)[None]
                 if signed:

@@ -172,7 +172,7 @@ def checking(one: Instruction, step: Step) -> Step:
 def check_access(
     w: Waves, one: Instruction, addresses: Array, size: int, used: Array | None
 ) -> None:
-    """Report misaligned addresses and reads of uninitialised LDS, and record writes to the LDS."""
+    """Report misaligned addresses and reads of uninitialised memory, and record writes."""
     lanes = np.ones(addresses.shape, bool) if used is None else used
     crooked = lanes & (addresses % U64(min(size, 4)) != 0)
     if crooked.any():
@@ -181,6 +181,8 @@ def check_access(
         detail = f"{size} bytes at {int((addresses - start)[first_of(crooked)]):#x}{place}"
         w.machine.report(w, one, "misaligned", detail, crooked)
     if one.form != "DS":
+        if one.form != "SCRATCH":
+            check_memory(w, one, addresses, size, lanes)
         return
     written = w.machine.lds_written
     missing = lanes & ~written[_lds_bytes(w, addresses, size)].all(axis=-1)
@@ -190,6 +192,21 @@ def check_access(
         w.machine.report(w, one, "uninitialised LDS", detail, missing)
     if "READ" not in one.name:
         record_lds(w, addresses[lanes], size)
+
+
+def check_memory(w: Waves, one: Instruction, addresses: Array, size: int, lanes: Array) -> None:
+    """Report reads of uninitialised memory, and record writes, of an access that may be made."""
+    memory = w.machine.map
+    if not memory.written or not lanes.any():
+        return
+    if "STORE" not in one.name:
+        missing = np.zeros(lanes.shape, bool)
+        missing[lanes] = memory.unwritten(addresses[lanes], size)
+        if missing.any():
+            detail = f"{size} bytes at {int(addresses[first_of(missing)]):#x}"
+            w.machine.report(w, one, "uninitialised memory", detail, missing)
+    if "LOAD" not in one.name:
+        memory.record_written(addresses[lanes], size)
 
 
 def record_lds(w: Waves, addresses: Array, size: int) -> None:

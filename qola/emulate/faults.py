@@ -12,6 +12,7 @@ _EXPECTED = {
     "unmapped": "an address within an allocation",
     "misaligned": "a multiple of the size; of 4 if a plain access is larger",
     "uninitialised register": "a register that an instruction or the launch wrote",
+    "uninitialised memory": "memory that the host or a kernel wrote",
     "uninitialised LDS": "LDS that an instruction wrote",
     "missing wait": "an s_waitcnt that covers the load before the register is used",
     "race": "an s_barrier between the accesses, and a wait for the first one before it",
@@ -55,6 +56,17 @@ class Fault:
         who = [f"{name} {number}" for name, number in numbers.items() if number >= 0]
         return ", ".join([f"{self.kernel}{self.pc:+#x} {self.instruction}", *who])
 
+    @property
+    def is_hint(self) -> bool:
+        """Whether it has no effect on most GPUs' results.
+
+        Compilers read registers that nothing wrote where the result does not depend on them, and
+        GPUs allow misaligned addresses, except of atomic operations.
+        """
+        name = self.instruction.partition("(")[0].lower()
+        plain = any(word in name for word in ("load", "store", "read", "write"))
+        return self.kind == "uninitialised register" or (self.kind == "misaligned" and plain)
+
     def __str__(self) -> str:
         """Return it as one line."""
         return f"{self.place}: {self.kind}: {self.detail}"
@@ -79,14 +91,16 @@ class Faults:
 
     Attributes:
         strict: the first one ends the run with an `EmulationError`.
+        hints: hints do not end a strict run.
     """
 
     strict: bool = False
+    hints: bool = False
     _found: dict[tuple[str, str, int], Fault] = field(default_factory=dict)
 
     def add(self, fault: Fault) -> None:
         """Record a fault, or raise it."""
-        if self.strict:
+        if self.strict and not (self.hints and fault.is_hint):
             raise EmulationError(fault)
         self._found.setdefault((fault.kind, fault.kernel, fault.pc), fault)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from qola.code_object.reader import CodeObject
 from qola.emulate.arrays import U8, Array
-from qola.emulate.faults import EmulationError
+from qola.emulate.faults import EmulationError, Fault
 from qola.emulate.launch import Device, Module, Options, Result
 from qola.emulate.reports import FaultyLaunch, describe
 from qola.errors import Finding, QolaError
@@ -91,6 +91,7 @@ class Hip:
         units: int = 0,
         runs: bool = True,
         report: Callable[[BaseException], None] | None = None,
+        hint: Callable[[Fault], None] | None = None,
     ) -> None:
         """Load the fake runtime, before any library that needs HIP.
 
@@ -100,6 +101,7 @@ class Hip:
             units: compute units of the device, 0 for those of the arch's largest GPU.
             runs: whether kernels are executed; otherwise launches are only recorded.
             report: called with the error of each launch that failed.
+            hint: called with each fault that did not end its launch.
         """
         if Hip._made:
             raise RuntimeError("a process has one device")
@@ -109,11 +111,14 @@ class Hip:
             os.environ["FAKE_HIP_CU_COUNT"] = str(units)
         # The runtime reads the environment of the C library.
         self._runtime = ctypes.CDLL(str(runtime.resolve()), mode=ctypes.RTLD_GLOBAL)
+        self._runtime.fake_hip_written.restype = ctypes.c_void_p
         self.device = Device(options or Options())
+        if self.device.options.checked:
+            self._runtime.fake_hip_follow_writes()
         self.launches: list[HipLaunch] = []
         self.codes: dict[str, bytes] = {}
         self._runs = runs
-        self._report = report
+        self._report, self._hint = report, hint
         self._modules: dict[str, Module] = {}
         self._error: BaseException | None = None
         Hip._callbacks = _CALLBACK(self._launched), _VARIABLES(self._variable)
@@ -172,13 +177,19 @@ class Hip:
         known = self.allocations()
         for address, size in known:
             self.device.map.add(address, size)
+            if (written := self._written(address, size)) is not None:
+                self.device.map.written[address] = written
         try:
             module = self._module(digest, code)
             result = self.device.launch(module, symbol, grid, block, arguments, lds)
         finally:
+            self.device.map.written.clear()
             for address, _ in known:
                 self.device.map.remove(address)
         self.launches[-1] = replace(self.launches[-1], result=result)
+        if self._hint:
+            for fault in result.faults:
+                self._hint(fault)
 
     def _module(self, digest: str, code: bytes) -> Module:
         if digest not in self._modules:
@@ -196,15 +207,21 @@ class Hip:
         """Return the address and the size of each allocation of device memory."""
         return self._ranges("fake_hip_allocations")
 
-    def describe(self, error: BaseException) -> str:
-        """Describe the error of the last launch for the authors of its kernel."""
-        if not isinstance(error, EmulationError):
+    def describe(self, error: BaseException | Fault) -> str:
+        """Describe the error or a fault of the last launch for the authors of its kernel."""
+        fault = error.fault if isinstance(error, EmulationError) else error
+        if not isinstance(fault, Fault):
             return str(error)
         last = self.launches[-1]
         ranges = self.allocations(), self._ranges("fake_hip_freed")
-        return describe(
-            error.fault, FaultyLaunch(self.codes[last.code], last.grid, last.block, *ranges)
-        )
+        return describe(fault, FaultyLaunch(self.codes[last.code], last.grid, last.block, *ranges))
+
+    def _written(self, address: int, size: int) -> Array | None:
+        """Return which bytes of an allocation were written, if the runtime follows it."""
+        if not self.device.options.checked:
+            return None
+        found = self._runtime.fake_hip_written(ctypes.c_void_p(address))
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(found)) if found else None
 
     def _ranges(self, function: str) -> list[tuple[int, int]]:
         query = getattr(self._runtime, function)

@@ -65,14 +65,16 @@ class Options:
 
     Attributes:
         strict: the first fault is an error.
-        checked: also report misaligned addresses and reads of uninitialised registers and LDS;
-            runs in NumPy, at half its speed.
+        hints: a fault that is a hint is no error, but only in the result.
+        checked: also report misaligned addresses and reads of uninitialised registers, LDS, and
+            memory whose writes are followed; runs in NumPy, at half its speed.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
         reference: use the NumPy engine for every instruction, not the faster engine in C.
     """
 
     strict: bool = False
+    hints: bool = False
     checked: bool = False
     waves: int = 32
     limit: int = 2_000_000_000
@@ -218,7 +220,7 @@ class _Launch:
             symbol = self.kernel.symbol
             raise EmulationError(Fault("unsupported", symbol, 0, "the descriptor", refusal))
         waves, groups = self.group_waves, self.groups
-        faults = Faults(options.strict)
+        faults = Faults(options.strict, options.hints)
         kernarg = self.device.map.own(self._arguments())
         packet = self.device.map.own(self._packet(kernarg))
         buffers = [b for b in (self.hostcalls, self.printf) if b]

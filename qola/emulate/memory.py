@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,17 @@ Report = Callable[[str, str, Array], None]
 
 
 class AddressMap:
-    """Allocations by address; accesses outside of them are faults."""
+    """Allocations by address; accesses outside of them are faults.
+
+    Attributes:
+        written: by first address of an allocation, 1 for each byte that was written, else 0;
+            allocations without an entry count as written.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
+        self.written: dict[int, Array] = {}
         self._kept: dict[int, Array] = {}
         # A dummy target for inactive lanes.
         self.nowhere = self.own(np.zeros(64, U8))
@@ -88,6 +94,30 @@ class AddressMap:
         # Not the address and the size: their sum may be beyond 64 bits, and small again.
         fits = ends[place] - starts[place] >= size
         return found & fits & (addresses <= ends[place] - U64(size))
+
+    def unwritten(self, addresses: Array, size: int) -> Array:
+        """Return which accesses read a byte that was not written; addresses are in allocations."""
+        found = np.zeros(addresses.shape, bool)
+        for here, octets in self._tracked(addresses, size):
+            found[here] = (octets[0][octets[1]] == 0).any(axis=-1)
+        return found
+
+    def record_written(self, addresses: Array, size: int) -> None:
+        """Record that the bytes from each address on were written."""
+        for _, (written, octets) in self._tracked(addresses, size):
+            written[octets] = 1
+
+    def _tracked(self, addresses: Array, size: int) -> Iterator[tuple[Array, tuple[Array, Array]]]:
+        """Yield the accesses of each allocation whose writes are followed, and their bytes."""
+        if not self.written or not addresses.size:
+            return
+        place = np.searchsorted(np.array(self._starts, U64), addresses, side="right") - 1
+        for number in np.unique(place):
+            start = self._starts[int(number)]
+            if (written := self.written.get(start)) is not None:
+                here = place == number
+                first = (addresses[here] - U64(start)).view(I64)
+                yield here, (written, first[..., None] + np.arange(size))
 
     def checked(
         self, addresses: Array, size: int, active: Array | None, report: Report

@@ -67,6 +67,15 @@ def describe(fault: Fault, launch: FaultyLaunch) -> str:
         beyond = f"{_bytes(address - end)} behind" if address >= end else "across the end of"
         text = f"invalid {kind} of {_bytes(size)} of LDS {where}, "
         text += f"{beyond} the block's {_bytes(end)} of LDS"
+    elif fault.kind == "uninitialised memory" and access:
+        size, address = int(access[1]), int(access[2], 16)
+        text = f"uninitialised read of {_bytes(size)} {where}, "
+        text += _within(address, launch.allocations)
+    elif fault.kind == "uninitialised LDS" and access:
+        size, address = int(access[1]), int(access[2], 16)
+        text = f"uninitialised read of {_bytes(size)} of LDS {where}, at byte {address}"
+    elif fault.kind == "uninitialised register":
+        text = f"uninitialised read of a register {where}: {fault.detail}"
     elif fault.kind == "race" and earlier:
         verb, wave, pc = earlier[2], int(earlier[3]), int(earlier[4], 16)
         text = (
@@ -131,6 +140,14 @@ def describe_address(address: int, size: int, allocations: Memory, freed: Memory
         missed = f", {near[1]}" if near else ""
         return f"in {kind} that HIP did not allocate, at {address:#x}{missed}"
     return near[1] if near else f"at {address:#x}, far from all allocations"
+
+
+def _within(address: int, allocations: Memory) -> str:
+    """Describe an address in an allocation."""
+    start, length = next(
+        (start, length) for start, length in allocations if start <= address < start + length
+    )
+    return f"at byte {address - start} of an allocation of {_bytes(length)}"
 
 
 def _nearest(address: int, size: int, allocations: Memory) -> tuple[int, str] | None:

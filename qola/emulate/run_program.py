@@ -17,12 +17,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from qola.emulate.executable import is_executable, load_main
+from qola.emulate.faults import Fault
 from qola.emulate.hip import Hip
 from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding, QolaError
 
 #: Exit code of a program that ended with 0 although a kernel failed.
 KERNEL_FAILED = 1
+
+#: Instructions in which compilers often read registers that nothing wrote: they use the lower half
+#: of a sum of 64 bits, and lanes that are on of a mask.
+_COMPILERS = ("v_mad_u64", "v_mad_i64", "v_mad_co_u64", "v_mad_co_i64", "s_")
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
@@ -32,11 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.emulate.run_program", allow_abbrev=False)
     parser.add_argument("--runtime", required=True, type=Path, help="cc/fake_hip's library")
     parser.add_argument("--arch", required=True, choices=ARCHS, help="arch of the device")
+    parser.add_argument(
+        "--checked", action="store_true", help="also report reads of uninitialised memory"
+    )
     parser.add_argument("program", type=Path, help="the program as a shared library")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     args = parser.parse_args(argv)
     try:
-        run(args.runtime, args.arch, args.program, args.arguments)
+        run(args.runtime, args.arch, args.program, args.arguments, checked=args.checked)
     except QolaError as error:
         print(error, file=sys.stderr, flush=True)
         # At C's exit, after Python's end, nothing can call the handler of `run`.
@@ -44,8 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> None:
+def run(
+    runtime: Path, arch: str, program: Path, arguments: Sequence[str], *, checked: bool = False
+) -> None:
     """Run a program's main and end the process with its exit code.
+
+    Args:
+        checked: whether reads of memory, LDS and registers that nothing wrote are faults.
 
     Raises:
         QolaError: the program cannot be loaded, or has no main.
@@ -56,7 +69,18 @@ def run(runtime: Path, arch: str, program: Path, arguments: Sequence[str]) -> No
         failed.append(error)
         print(f"qola: emulated kernel: {hip.describe(error)}", file=sys.stderr, flush=True)
 
-    hip = Hip(runtime, arch, Options(strict=True), report=report)
+    seen: set[tuple[str, int]] = set()
+
+    def hint(fault: Fault) -> None:
+        if fault.kind == "misaligned" or fault.instruction.startswith(_COMPILERS):
+            return
+        if (fault.kernel, fault.pc) not in seen:
+            seen.add((fault.kernel, fault.pc))
+            text = f"qola: emulated kernel: hint: {hip.describe(fault)}"
+            print(text, file=sys.stderr, flush=True)
+
+    options = Options(strict=True, checked=checked, hints=True)
+    hip = Hip(runtime, arch, options, report=report, hint=hint)
     libc = ctypes.CDLL(None)
 
     def at_exit(code: int, _: object) -> None:

@@ -1,5 +1,6 @@
 """hip_binary and hip_test: programs that run on a GPU, or on the fake HIP runtime with the emulator."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("//rules/private:emulation.bzl", "place_of", "program_script")
 load("//rules/private:finding.bzl", "finding")
@@ -22,7 +23,8 @@ def _emulated(ctx):
     tool = ctx.attr._emulator[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     words = [place_of(ctx, tool.files_to_run.executable), "--runtime", place_of(ctx, runtime)]
-    words += ["--arch", emulated[0], "--", place_of(ctx, ctx.executable.program)]
+    checked = ctx.attr.checked or ctx.attr._checked[BuildSettingInfo].value
+    words += ["--arch", emulated[0]] + (["--checked"] if checked else []) + ["--", place_of(ctx, ctx.executable.program)]
 
     # Among the runfiles, so that no program starts before the check.
     files = [runtime, ctx.executable.program, _check_functions(ctx, runtime)]
@@ -67,12 +69,14 @@ def _hip_program_impl(ctx):
 _RULE = dict(
     implementation = _hip_program_impl,
     attrs = {
+        "checked": attr.bool(doc = "Whether the emulator also reports reads of memory that nothing wrote."),
         "data": attr.label_list(allow_files = True, doc = "For $(location ...) in `env`."),
         "emulated": attr.bool(doc = "Whether the program is a shared library for the emulator."),
         "env": attr.string_dict(doc = "Environment of the program."),
         "library": attr.label(mandatory = True, providers = [HipInfo]),
         "program": attr.label(cfg = "target", executable = True, mandatory = True),
         "unused_functions": attr.string_list(doc = "Functions of HIP that the program links and does not call."),
+        "_checked": attr.label(default = "//rules/hip:checked", providers = [BuildSettingInfo]),
         "_check_program": attr.label(cfg = "exec", default = "//qola/emulate:check_program", executable = True),
         "_emulator": attr.label(cfg = "target", default = "//qola/emulate:program", executable = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
@@ -161,8 +165,10 @@ def hip_binary(name, emulated = False, data = [], env = {}, testonly = False, ta
       visibility: visibility of the target.
       **kwargs: srcs, hdrs, textual_hdrs, deps, archs, rdc, includes, defines, local_defines, copts,
         device_copts and host_copts as for hip_library; additional_linker_inputs, linkopts, malloc
-        and features as for cc_binary; args; unused_functions: functions of HIP that the emulator's
-        runtime lacks, and that the program links and never calls there.
+        and features as for cc_binary; args; checked: whether the emulator also reports
+        [reads of memory that nothing wrote](../guide/hip.md#faults-that-are-found);
+        unused_functions: functions of HIP that the emulator's runtime lacks, and that the program
+        links and never calls there.
     """
     _declare(name, _hip_program, emulated, data, env, testonly, tags, target_compatible_with, visibility, dict(kwargs))
 

@@ -144,7 +144,7 @@ static void facts()
     hipEvent_t begin = nullptr, end = nullptr;
     EXPECT(hipEventCreate(&begin) == hipSuccess && hipEventCreate(&end) == hipSuccess);
     int* values = nullptr;
-    EXPECT(hipMalloc(reinterpret_cast<void**>(&values), 256) == hipSuccess);
+    EXPECT(hipMalloc(reinterpret_cast<void**>(&values), 256) == hipSuccess && hipMemset(values, 0, 256) == hipSuccess);
     hipExtLaunchKernelGGL(add, dim3(1), dim3(64), 0, nullptr, begin, end, 0, values, 1);
     float milliseconds = -1;
     EXPECT(hipEventSynchronize(end) == hipSuccess);

@@ -33,6 +33,8 @@ __global__ void reverse(int* out)
     out[threadIdx.x]  = room[255 - threadIdx.x];
 }
 
+__global__ void crooked(char* out) { atomicAdd(reinterpret_cast<int*>(out + 1), 1); }
+
 int main(int argc, char** argv)
 {
     int *small = nullptr, *large = nullptr, *freed = nullptr, *pinned = nullptr;
@@ -70,6 +72,8 @@ int main(int argc, char** argv)
             spread<<<1, 128, 512>>>(large, 2);
         if(is("refused"))
             count<<<1, 2048>>>(large);
+        if(is("crooked"))
+            crooked<<<1, 1>>>(reinterpret_cast<char*>(large));
         if(is("race"))
             reverse<<<1, 256>>>(large);
         std::printf("%s: %s\n", argv[i], hipGetErrorName(hipDeviceSynchronize()));

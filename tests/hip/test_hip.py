@@ -32,6 +32,7 @@ FAULTS = {
     "freed": f"invalid write of 4 bytes by {_PUT}, 40 bytes into a freed allocation of 4096 bytes",
     "lds": r"invalid write of 4 bytes of LDS by spread\(int\*, int\) at \S*fault.hip:24, "
     r"block \(0,0,0\), thread \(64,0,0\), 0 bytes behind the block's 512 bytes of LDS",
+    "crooked": r"misaligned by crooked\(char\*\) at \S*fault.hip:36, block \(0,0,0\), thread \(0,",
     "race": r"race: read of LDS at byte 1020 by reverse\(int\*\) at \S*fault.hip:33, "
     r"block \(0,0,0\), thread \(0,0,0\), written without a barrier in between by "
     r"threads \(192,0,0\) to \(255,0,0\) at \S*fault.hip:32",
@@ -73,6 +74,37 @@ def test_a_program_without_faults_reports_none() -> None:
     """Prevents: memory of hipHostMalloc, or the last bytes of an allocation, counted as a fault."""
     run = run_faults("pinned")
     assert (run.returncode, run.stderr) == (0, "")
+
+
+_AT = r"block \(0,0,0\), thread"
+#: By case of unwritten.hip, the report.
+UNWRITTEN = {
+    "part": r"uninitialised read of 4 bytes by copy\(int const\*, int\*\) at \S*unwritten.hip:7, "
+    rf"{_AT} \(63,0,0\), at byte 252 of an allocation of 256 bytes",
+    # Copied on the device.
+    "copied": rf"uninitialised read of 4 bytes by copy\(.* {_AT} \(0,0,0\), at byte 0 of an",
+    "scalar": r"uninitialised read of 4 bytes by broadcast\(.*:9, .*, at byte 28 of an allocation",
+    "atomic": r"uninitialised read of 4 bytes by sum\(.* at byte 0 of an allocation of 256 bytes",
+    "lds": rf"uninitialised read of 4 bytes of LDS by shared\(.*:19, {_AT} \(5,0,0\), at byte 20",
+    "register": r"hint: uninitialised read of a register by registers\(.*:25, .*: v99 was never",
+}
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_reads_of_unwritten_memory(checked: bool) -> None:
+    """Prevents: a silent read of memory, LDS or a register that nothing wrote."""
+    program = os.environ["QOLA_TEST_UNWRITTEN_CHECKED" if checked else "QOLA_TEST_UNWRITTEN"]
+    command = [program, *UNWRITTEN, "written"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    reports = re.findall(r"^qola: emulated kernel: (.*)$", run.stderr, re.M)
+    expected = UNWRITTEN if checked else {}
+    assert len(reports) == len(expected), run.stderr
+    for report, pattern in zip(reports, expected.values(), strict=True):
+        assert re.match(pattern, report), report
+    statuses = dict(line.split(": ") for line in run.stdout.splitlines())
+    failed = {case for case, status in statuses.items() if status == "hipErrorLaunchFailure"}
+    assert failed == ({*UNWRITTEN} - {"register"} if checked else set())
+    assert run.returncode == (1 if checked else 0)
 
 
 def test_a_program_starts_beside_another_python(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ def _in_order(env, argv, words):
     asserts.equals(env, sorted(places), places, " ".join(argv))
 
 def _argv_test_impl(ctx):
-    """Prevents: a user's library with AITER's flags, with one arch of several, or with a path of this machine."""
+    """Prevents: a user's library with AITER's flags, one arch of several, a path of this machine, or no line tables."""
     env = analysistest.begin(ctx)
     action = action_of(env, "QolaCompile", "one.cu.pic.o")
     argv = action.argv
+    _in_order(env, argv, ["-Xarch_device", "-gline-tables-only"])
     has_all(env, argv, ["-x", "-fPIC", "-fno-gpu-rdc", "-O2", "-DPUBLIC=1", "-DPRIVATE=1", "-Itests"])
     has_all(env, argv, ["-DBAZEL_CURRENT_REPOSITORY=\"\""])
     _in_order(env, argv, ["-std=c++20", "-std=c++17"])
@@ -137,6 +138,7 @@ def _program_test_impl(ctx):
     asserts.equals(env, ctx.attr.emulated, bool(scripts))
     if scripts:
         asserts.true(env, "--arch gfx950" in scripts[0].content, scripts[0].content)
+        asserts.equals(env, ctx.attr.checked, "--checked" in scripts[0].content)
     return analysistest.end(env)
 
 _RUN = str(Label("//rules/hip:run"))
@@ -160,8 +162,12 @@ _coverage_test = analysistest.make(_coverage_test_impl, config_settings = {
 _device_link_test = analysistest.make(_device_link_test_impl)
 _shared_test = analysistest.make(_shared_test_impl)
 _code_object_test = analysistest.make(_code_object_test_impl)
-_EMULATED = {"emulated": attr.bool()}
+_EMULATED = {"checked": attr.bool(), "emulated": attr.bool()}
 _emulated_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "emulated"})
+_checked_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {
+    _RUN: "emulated",
+    str(Label("//rules/hip:checked")): True,
+})
 _gpu_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "gpu"})
 
 # By test: what is refused, and parts of the error.
@@ -240,6 +246,7 @@ def hip_test_suite(name):
         "hip_argv_test": (_argv_test, ":hip_one", {}),
         "hip_coverage_test": (_coverage_test, ":headers_of_hip", {}),
         "hip_headers_test": (_headers_test, ":headers_of_hip", {}),
+        "hip_checked_test": (_checked_program_test, ":on_gpu_or_emulated", {"checked": True, "emulated": True}),
         "hip_code_object_test": (_code_object_test, ":hip_code", {}),
         "hip_device_link_test": (_device_link_test, ":device_linked", {}),
         "hip_emulated_test": (_emulated_program_test, ":on_gpu_or_emulated", {"emulated": True}),

@@ -355,7 +355,7 @@ def test_program_starts(tmp_path: Path) -> None:
 
 def test_hip_page_lists_the_functions_of_the_fake_runtime() -> None:
     """Prevents: a function of the emulator's runtime that is not documented, or that is gone."""
-    defined = re.compile(r"^(?:hipError_t|const char\*) (hip\w+?)(?:R0600)?\(", re.MULTILINE)
+    defined = re.compile(r"^(?:hipError_t|const char\*|int) (hip\w+?)(?:R0600)?\(", re.MULTILINE)
     found = {
         name
         for path in (ROOT / "cc/fake_hip").glob("*.cpp")
