@@ -61,7 +61,9 @@ def test_the_page_shows_the_state_of_each_kernel() -> None:
 
 def test_many_errors_of_a_kernel_are_one_row() -> None:
     """Prevents: 71 errors of a kernel fill the page, and hide the next kernel."""
-    findings = tuple(f"reads {n} bytes beyond K" for n in range(71))
+    findings = tuple(
+        KernelFault(("<bad>",), f"read {n}", f"reads {n} bytes beyond K") for n in range(71)
+    )
     wrong = replace(TRIAL, launched=("<bad>",), findings=findings)
     found = tables(render("te", [], [Outcome("<bad>", "gfx950", (wrong,)), PASSED]))
     ((_, _, _, error),) = found["failed-table"][1:]
