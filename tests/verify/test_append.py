@@ -207,4 +207,5 @@ def test_each_kernel_has_problems(aiter_tree: Path, tmp_path: Path) -> None:
     for direction, count in (("fwd_appendkv", 12), ("pagedkv_prefill", 12)):
         kernels, dispatch = library.of_direction(direction), library.dispatch(direction)
         samples = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
-        assert [len(kernel_samples.samples) for kernel_samples in samples] == [2] * count
+        assert len(samples) == count
+        assert all(len(kernel_samples.samples) >= 2 for kernel_samples in samples)

@@ -70,7 +70,7 @@ def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Attent
 def test_problems_launch_the_requested_kernel() -> None:
     """Prevents: a problem that launches another kernel, or other problems for an equal seed."""
     found = draw("asm", (False, True))
-    assert len(set(found)) == 3
+    assert len(set(found)) == len(found) >= 3
     assert found == draw("asm", (False, True))
     for problem in found:
         assert problem.seqlen_q == problem.seqlen_k
