@@ -81,7 +81,8 @@ def draw(
         return KernelSamples(kernel.name, (), missing)
     proposals = [partial(propose, kernel.direction, fields[name]) for name in mains]
     taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
-    return search(kernel.name, proposals, taken, samples, seed, max_work, _ATTEMPTS, 0, first)
+    how = samples, seed, max_work, _ATTEMPTS, 0, first
+    return search(kernel.name, proposals, taken, *how, masks_k=kernel.name in fields)
 
 
 def proposals_of(kernel: KernelInstance, kernels: Sequence[KernelInstance]) -> list[Proposal]:
@@ -110,6 +111,8 @@ def search(
     attempts: int,
     cu_count: int = 0,
     first: int = 0,
+    *,
+    masks_k: bool = True,
 ) -> KernelSamples:
     """Draw problems until a kernel is launched for enough of them; equal for equal seeds.
 
@@ -119,6 +122,7 @@ def search(
 
     Args:
         first: number of the first sample.
+        masks_k: whether the kernel masks columns of K; helper kernels do not.
     """
     if not proposals:
         return KernelSamples(name, (), "its problems are unknown", cu_count)
@@ -138,7 +142,7 @@ def search(
             if name in launched(sample.problem):
                 if smallest:
                     sample = _with_smallest_hdim(name, sample, launched)
-                    further = _of_every_length(name, sample, launched)
+                    further = _of_every_length(name, sample, launched) if masks_k else []
                 found[sample] = None
                 break
     missing = ""
