@@ -107,7 +107,7 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
         options.build_request(args, around),
         args.manifest.as_posix(),
         around.environ,
-        name=getattr(args, "name", None) or args.manifest.stem,
+        name=getattr(args, "name", None) or "",
         rocm_version=getattr(args, "rocm_version", None),
     )
 

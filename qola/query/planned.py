@@ -12,7 +12,7 @@ from qola.checkout.default_tree import tree_of
 from qola.checkout.prepare import LocalSource
 from qola.checkout.request import AiterOptions, aiter_request, choose_patches
 from qola.checkout.source import AiterSource, choose_for
-from qola.errors import AiterError, Finding
+from qola.errors import AiterError, Finding, visible
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import RECORD
 from qola.manifest.archs import choose_modules
@@ -62,7 +62,8 @@ def plan_request(
         QolaError: the manifest is invalid, or no AITER tree is available.
     """
     file = Path(build.manifest_path)
-    manifest = load(file, display=display)
+    # A plan is text: bytes of names that the locale cannot decode are escaped.
+    manifest = load(file, display=visible(display))
     manifest = replace(manifest, modules=choose_modules(manifest, build.groups))
     tree, overridden = _find_tree(manifest, file, build.aiter, environ)
     return make_request(
@@ -71,7 +72,7 @@ def plan_request(
         tree,
         replace(build.spec, override_aiter_commit=overridden or build.aiter.override),
         environ,
-        name=name or file.stem,
+        name=visible(name or file.stem),
         trees=triton_trees(manifest, environ),
         rocm_version=rocm_version,
         answers=tree_answers(tree, environ),

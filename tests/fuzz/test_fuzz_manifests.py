@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.tree import read_tree
+from qola.aiter.tree import CONFIG_FILE, read_tree
 from qola.aiter_record import Record, manifest
 from qola.cli.command_line import main
 from qola.codegen.cpp_itfs.messages import Result
@@ -27,7 +27,7 @@ from qola.plan.modules import ModuleReport
 from qola.query.serving import Entry, entries_of, serving_manifest, serving_tables
 from qola.starlark import string
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
-from tests.support.later_tree import write_pybind_tree
+from tests.support.folders import write
 
 INJECTION = 'fp8\n[prebuilt]\nurls = ["https://example.org"]\npublic_key = "x"\n#'
 TEXTS = (*HOSTILE, INJECTION, INJECTION.replace("\n", "\r"), '"""\n[prebuilt]\n', "'\n[build]\n")
@@ -56,6 +56,11 @@ CONFIGS = (
 )
 VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64, 1e308, [], {}, ["x"] * 5000, INJECTION)
 ARCHS = ("gfx942", "gfx950")
+TREE = {
+    CONFIG_FILE: '{"libmha_fwd": {"srcs": ["{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu"]}}',
+    "csrc/include/mha_fwd.h": "int a;\n",
+    "csrc/cpp_itfs/mha_fwd.cu": "",
+}
 CALL = {
     **{"event": "function", "name": "pa_1", "module": "pa", "folder": "pa_1", "args": {"a": 1}},
     "call": {"name": "pa", "arguments": {"head_size": 128, "dtype": "bf16"}},
@@ -148,7 +153,7 @@ def make_result(rng: random.Random) -> Result:
 
 def test_results_of_templates(tmp_path: Path) -> None:
     """Prevents: a template's name leads out of a directory, or adds to a linker script."""
-    tree = read_tree(write_pybind_tree(tmp_path / "tree"))
+    tree = read_tree(write(tmp_path / "tree", TREE))
 
     def take(result: Result) -> None:
         found = _rendered(tree, result)
