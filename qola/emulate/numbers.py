@@ -117,9 +117,16 @@ def to_integer(value: Array, kind: Any) -> Array:
     return np.clip(whole, low, high).astype(I64).astype(kind)
 
 
+def to_f16(value: Array) -> Array:
+    """Convert f32 to the nearest f16; a NaN becomes quiet, and keeps its upper bits."""
+    bits = value.view(U32)
+    nan = bits >> U32(16) & U32(0x8000) | U32(0x7E00) | bits >> U32(13) & U32(0x1FF)
+    return np.where(np.isnan(value), nan.astype(U16), value.astype(F16).view(U16)).view(F16)
+
+
 def f16_toward_zero(value: Array) -> Array:
     """Convert f32 to f16, towards zero: the nearest f16, and one less where that is larger."""
-    near = value.astype(F16)
+    near = to_f16(value)
     over = np.abs(near.astype(F32)) > np.abs(value)
     # An f16 without its sign counts up with its bits; infinity becomes the largest number.
     return (near.view(U16) - over.astype(U16)).view(F16)

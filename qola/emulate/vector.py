@@ -27,6 +27,7 @@ from qola.emulate.numbers import (
     reversed_bits,
     sub_borrow,
     sum_to_odd,
+    to_f16,
     to_integer,
 )
 from qola.emulate.table import TYPES, VECTOR, packed, vector
@@ -352,7 +353,7 @@ _division("f64", 128, 768)
 
 # Conversions
 for _to, _from in (
-    *(("f32", "u32"), ("f32", "i32"), ("f32", "f16"), ("f32", "f64"), ("f16", "f32")),
+    *(("f32", "u32"), ("f32", "i32"), ("f32", "f16"), ("f32", "f64")),
     *(("f16", "u16"), ("f16", "i16"), ("f64", "f32"), ("f64", "i32"), ("f64", "u32")),
     *(("u32", "f32"), ("i32", "f32"), ("u32", "f64"), ("i32", "f64"), ("u16", "f16")),
     ("i16", "f16"),
@@ -363,6 +364,7 @@ for _to, _from in (
         f"{_from} -> {_to}",
         lambda a, cast=_cast, to=TYPES[_to]: cast(a, to),
     )
+vector("V_CVT_F16_F32", "f32 -> f16", to_f16)
 vector("V_CVT_RPI_I32_F32", "f32 -> i32", lambda a: to_integer(np.floor(a.astype(F64) + 0.5), I32))
 vector("V_CVT_FLR_I32_F32", "f32 -> i32", lambda a: to_integer(np.floor(a), I32))
 for _byte in range(4):
@@ -373,7 +375,7 @@ for _byte in range(4):
     )
 for _name, _from, _convert in (
     ("PKRTZ_F16_F32", "f32", f16_toward_zero),
-    ("PK_F16_F32", "f32", lambda a: a.astype(F16)),
+    ("PK_F16_F32", "f32", to_f16),
     ("PK_BF16_F32", "f32", bf16_bits),
     ("PK_U16_U32", "u32", lambda a: np.minimum(a, U32(0xFFFF)).astype(U16)),
     ("PK_I16_I32", "i32", lambda a: np.clip(a, -(2**15), 2**15 - 1).astype(I16)),
