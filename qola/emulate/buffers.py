@@ -15,7 +15,18 @@ from qola.emulate.isa import CDNA
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
-from qola.emulate.waves import AGPRS, APERTURE, EXEC, LANES, M0, NULL, VGPRS, Step, Waves
+from qola.emulate.waves import (
+    AGPRS,
+    APERTURE,
+    EXEC,
+    LANES,
+    M0,
+    NULL,
+    PRIVATE_APERTURE,
+    VGPRS,
+    Step,
+    Waves,
+)
 
 #: Bytes of an access by the last word of its name.
 SIZES = {
@@ -130,7 +141,8 @@ def _global(one: Instruction, literals: Literals) -> Finder:
 
 
 def _generic(w: Waves, addresses: Array, size: int) -> Array:
-    """Replace generic addresses of LDS by those of the workgroup's row; those beyond it stay."""
+    """Replace generic addresses of the LDS and of scratch memory; those beyond them stay."""
+    addresses = _private(w, addresses, size)
     inside = addresses >> U64(48) == 1
     if not inside.any():
         return addresses
@@ -140,6 +152,18 @@ def _generic(w: Waves, addresses: Array, size: int) -> Array:
     if machine.checked:
         record_lds(w, found[inside & w.exec], size)
     return found
+
+
+def _private(w: Waves, addresses: Array, size: int) -> Array:
+    inside = addresses >> U64(48) == 2
+    if not inside.any():
+        return addresses
+    machine, within = w.machine, addresses - U64(PRIVATE_APERTURE)
+    inside &= within + U64(size) <= U64(machine.scratch_row)
+    wave = w.groups * machine.group_waves + w.numbers
+    lane = wave[:, None] * machine.lanes + np.arange(machine.lanes)
+    places = (lane * machine.scratch_row + machine.scratch_start).view(U64) + within
+    return np.where(inside, places, addresses)
 
 
 def _scratch(one: Instruction, literals: Literals) -> Finder:
@@ -378,6 +402,14 @@ def _f16_sum(old: Array, value: Array) -> Array:
     return result
 
 
+def _increment(old: Array, limit: Array) -> Array:
+    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+
+
+def _decrement(old: Array, limit: Array) -> Array:
+    return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+
+
 #: By name: type in memory, and the new number of an old one and the operand.
 UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
     "SWAP": (U32, lambda old, value: value),
@@ -396,6 +428,18 @@ UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
     "ADD_F64": (F64, np.add),
     "ADD_X2": (U64, np.add),
     "SWAP_X2": (U64, lambda old, value: value),
+    **{
+        f"{name}{wide}": (kind, function)
+        for wide, kinds in (("", (U32, I32)), ("_X2", (U64, I64)))
+        for name, kind, function in (
+            *(("INC", kinds[0], _increment), ("DEC", kinds[0], _decrement)),
+            *(("SUB", kinds[0], np.subtract), ("AND", kinds[0], np.bitwise_and)),
+            *(("OR", kinds[0], np.bitwise_or), ("XOR", kinds[0], np.bitwise_xor)),
+            *(("SMIN", kinds[1], np.minimum), ("SMAX", kinds[1], np.maximum)),
+            *(("UMIN", kinds[0], np.minimum), ("UMAX", kinds[0], np.maximum)),
+        )
+        if wide or name in ("INC", "DEC")
+    },
     "CMPSWAP": (U32, lambda old, value: value),
     "CMPSWAP_X2": (U64, lambda old, value: value),
 }
@@ -414,7 +458,29 @@ LDS_UPDATES = {
     "XOR_B32": "XOR",
     "ADD_F32": "ADD_F32",
     "ADD_U64": "ADD_X2",
+    **{"INC_U32": "INC", "DEC_U32": "DEC", "INC_U64": "INC_X2", "DEC_U64": "DEC_X2"},
+    **{"SUB_U64": "SUB_X2", "AND_B64": "AND_X2", "OR_B64": "OR_X2", "XOR_B64": "XOR_X2"},
+    **{"MIN_I64": "SMIN_X2", "MAX_I64": "SMAX_X2", "MIN_U64": "UMIN_X2", "MAX_U64": "UMAX_X2"},
+    **{"WRXCHG_B32": "SWAP", "WRXCHG_B64": "SWAP_X2"},
+    **{"CMPST_B32": "CMPSWAP", "CMPST_B64": "CMPSWAP_X2"},
+    **{"CMPSTORE_B32": "CMPSWAP", "CMPSTORE_B64": "CMPSWAP_X2"},
 }
+
+
+def atomic_sources(one: Instruction, words: int) -> tuple[int, int]:
+    """Return the first registers of an atomic's operand, and of the number to compare with.
+
+    DS_CMPST of CDNA has them in the other order than DS_CMPSTORE of RDNA.
+    """
+    space = one.name.partition("_")[0]
+    if space != "DS":
+        source = data_register(one, "vdata" if space == "BUFFER" else "data")
+        return source, source + words
+    first = data_register(one, "data0")
+    if "CMPST" not in one.name:
+        return first, first
+    second = data_register(one, "data1")
+    return (first, second) if "CMPSTORE" in one.name else (second, first)
 
 
 def bind_atomic(one: Instruction, literals: Literals) -> Step:
@@ -427,7 +493,7 @@ def bind_atomic(one: Instruction, literals: Literals) -> Step:
     kind, update = UPDATES[name]
     compares = name.startswith("CMPSWAP")
     words = np.dtype(kind).itemsize // 4
-    source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
+    source, other = atomic_sources(one, words)
     target = source if space == "BUFFER" else data_register(one, "vdst")
     returns = bool(found[3] if space == "DS" else one["sc0"])
 
@@ -442,7 +508,7 @@ def bind_atomic(one: Instruction, literals: Literals) -> Step:
             w.machine.report(w, one, "misaligned", detail, crooked)
             lanes = lanes & ~crooked
         values = _numbers(w, source, words)[lanes].view(kind)
-        compared = _numbers(w, source + words, words)[lanes] if compares else None
+        compared = _numbers(w, other, words)[lanes] if compares else None
         if isinstance(update, np.ufunc) and not returns:
             memory.update_numbers(addresses[lanes], update, values)
             return

@@ -13,6 +13,7 @@ from qola.emulate.buffers import (
     SIGNED,
     SIZES,
     UPDATES,
+    atomic_sources,
     data_register,
     offset_of,
     signed_of,
@@ -127,11 +128,12 @@ def _atomic(registers: Registers, one: Instruction) -> Record:
     words = np.dtype(UPDATES[name][0]).itemsize // 4
     record = _place(registers, one, words)
     record.handler = RUN_ATOMIC
-    source = data_register(one, {"BUFFER": "vdata", "DS": "data0"}.get(space, "data"))
+    source, other = atomic_sources(one, words)
     target = source if space == "BUFFER" else data_register(one, "vdst")
     returns = bool(found[3] if space == "DS" else one["sc0"])
     target = registers.row(target) if returns else 0
     record.x += [_UPDATE_OPS[name], registers.row(source), target, int(returns)]
+    record.x.append(registers.row(other) if name.startswith("CMPSWAP") else 0)
     return record
 
 

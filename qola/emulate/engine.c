@@ -1072,6 +1072,11 @@ static u64 reach(Ctx *c, const Insn *i, const Wave *w, const Access *x, u64 size
         for (int n = 0; n < LANES; n++) {
           u64 within = address[n] - ((u64)1 << 48);
           if (address[n] >> 48 == 1 && within + size <= (u64)l->lds_bytes) address[n] = within + w->lds;
+          within = address[n] - ((u64)2 << 48);
+          if (address[n] >> 48 == 2 && within + size <= (u64)l->scratch_row) {
+            u64 lane = (u64)(w->group * l->group_waves + w->number) * LANES + (u64)n;
+            address[n] = l->scratch_start + lane * (u64)l->scratch_row + within;
+          }
         }
       break;
     }
@@ -1505,7 +1510,8 @@ static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
 }
 
 enum { SWAP, ADD, SUB, SMIN, UMIN, SMAX, UMAX, AND, OR, XOR, ADD_F32, PK_ADD_F16, PK_ADD_BF16, ADD_F64,
-       ADD_X2, SWAP_X2, CMPSWAP, CMPSWAP_X2 };
+       ADD_X2, SWAP_X2, INC, DEC, INC_X2, DEC_X2, SUB_X2, AND_X2, OR_X2, XOR_X2, SMIN_X2, SMAX_X2, UMIN_X2,
+       UMAX_X2, CMPSWAP, CMPSWAP_X2 };
 
 static u64 updated(i64 what, u64 old, u64 value) {
   u32 a = (u32)old, b = (u32)value;
@@ -1529,6 +1535,18 @@ static u64 updated(i64 what, u64 old, u64 value) {
       return low | bf16_bits(from_bf16(a >> 16) + from_bf16(b >> 16)) << 16;
     }
     case ADD_F64: return of_f64(f64_of(old) + f64_of(value));
+    case INC: return a >= b ? 0 : a + 1;
+    case DEC: return !a || a > b ? b : a - 1;
+    case INC_X2: return old >= value ? 0 : old + 1;
+    case DEC_X2: return !old || old > value ? value : old - 1;
+    case SUB_X2: return old - value;
+    case AND_X2: return old & value;
+    case OR_X2: return old | value;
+    case XOR_X2: return old ^ value;
+    case SMIN_X2: return (i64)old < (i64)value ? old : value;
+    case SMAX_X2: return (i64)old > (i64)value ? old : value;
+    case UMIN_X2: return old < value ? old : value;
+    case UMAX_X2: return old > value ? old : value;
     case ADD_X2: return old + value;
     default: return value;
   }
@@ -1558,7 +1576,7 @@ static u64 reach_atomic(Ctx *c, const Insn *i, Wave *w, int kind, u64 *address) 
   return used;
 }
 
-// x: Access, 7 what, 8 source, 9 target, 10 returns
+// x: Access, 7 what, 8 source, 9 target, 10 returns, 11 compared
 static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
   const Access *x = (const Access *)i->x;
   int words = (int)x->words, kind = WHOLE_BUFFER;
@@ -1590,7 +1608,7 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
       memcpy(&before, (const void *)address[l], (size_t)size);
       u64 after = updated(i->x[7], before, value);
       if (i->x[7] >= CMPSWAP) {
-        const u32 *than = from + words * LANES;
+        const u32 *than = w->v + i->x[11] * LANES;
         u64 compared = words == 2 ? than[l] | (u64)than[LANES + l] << 32 : than[l];
         if (before != compared) after = before;
       }

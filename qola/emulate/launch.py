@@ -243,9 +243,8 @@ class _Launch:
         )
         # Generic pointers reach the LDS, too.
         self.device.map.add(machine.lds_start, len(machine.lds))
-        if self.program.arch == "gfx90a":
-            # Its instructions for buffers and generic pointers reach scratch memory, too.
-            self.device.map.add(machine.scratch_start, len(machine.scratch))
+        # And scratch memory, which buffers of gfx90a reach, too.
+        self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
         # Registers that were never written are only known in NumPy.
         in_numpy = options.reference or machine.checked
@@ -271,8 +270,7 @@ class _Launch:
             for buffer in buffers:
                 self.device.map.remove(buffer.address)
             self.device.map.remove(machine.lds_start)
-            if self.program.arch == "gfx90a":
-                self.device.map.remove(machine.scratch_start)
+            self.device.map.remove(machine.scratch_start)
             if self.printf:
                 self._print(self.printf)
         return Result(self.kernel.symbol, executed, faults.all)

@@ -12,13 +12,12 @@ from qola.emulate.arrays import U16, U32, U64, Array, ArrayFunction
 from qola.emulate.decode import Instruction
 from qola.emulate.table import TYPES
 from qola.emulate.waves import (
-    APERTURE,
+    APERTURES,
     EXEC,
     LANES,
     LITERALS,
     NULL,
     SGPRS,
-    SHARED_BASE,
     VCC,
     VGPRS,
     Step,
@@ -112,7 +111,7 @@ def wide(one: Instruction, name: str, kind: str) -> Read:
     if number < SGPRS:
         return lambda w: w.q[number].view(target)
     if number < VGPRS:
-        value = APERTURE if number == SHARED_BASE else constant(number, kind)
+        value = APERTURES.get(number, constant(number, kind))
         if value is None:
             raise UnsupportedError(f"source operand {number}")
         # Floats in an operand of integers have their bits in the lower half.

@@ -46,6 +46,7 @@ _PATTERNS = [
         (r"_NOT0_", "N1_"),
         (r"_NOT1_", "N2_"),
         (r"^DS_LOAD", "DS_READ"),
+        (r"^DS_STOREXCHG", "DS_WRXCHG"),
         (r"^DS_STORE_", "DS_WRITE_"),
         (r"_2ADDR_STRIDE64_", "2ST64_"),
         (r"_2ADDR_", "2_"),
@@ -64,6 +65,9 @@ _UPDATES = {
     **{"SWAP_B32": "SWAP", "ADD_U32": "ADD", "SUB_U32": "SUB", "AND_B32": "AND", "OR_B32": "OR"},
     **{"MIN_I32": "SMIN", "MIN_U32": "UMIN", "MAX_I32": "SMAX", "MAX_U32": "UMAX"},
     **{"XOR_B32": "XOR", "ADD_U64": "ADD_X2", "SWAP_B64": "SWAP_X2"},
+    **{"INC_U32": "INC", "DEC_U32": "DEC", "INC_U64": "INC_X2", "DEC_U64": "DEC_X2"},
+    **{"SUB_U64": "SUB_X2", "AND_B64": "AND_X2", "OR_B64": "OR_X2", "XOR_B64": "XOR_X2"},
+    **{"MIN_I64": "SMIN_X2", "MAX_I64": "SMAX_X2", "MIN_U64": "UMIN_X2", "MAX_U64": "UMAX_X2"},
     **{"CMPSWAP_B32": "CMPSWAP", "CMPSWAP_B64": "CMPSWAP_X2"},
 }
 _FORMS = {"VBUFFER": "MUBUF", "VFLAT": "FLAT", "VGLOBAL": "GLOBAL", "VSCRATCH": "SCRATCH"}

@@ -18,11 +18,10 @@ from qola.emulate.operands import (
 from qola.emulate.program import Program
 from qola.emulate.waves import (
     AGPRS,
-    APERTURE,
+    APERTURES,
     LITERALS,
     NULL,
     SGPRS,
-    SHARED_BASE,
     VGPRS,
     constant,
 )
@@ -160,7 +159,7 @@ class Registers:
         if number < SGPRS:
             return Operand(SCALAR64, number)
         if number < VGPRS:
-            value = APERTURE if number == SHARED_BASE else constant(number, kind)
+            value = APERTURES.get(number, constant(number, kind))
             if value is None:
                 raise UncoveredError
             return Operand(value=value)

@@ -28,8 +28,10 @@ LANES = 64
 """Lanes of a wave of CDNA."""
 SGPRS = 128
 VCC, M0, NULL, EXEC = 106, 124, 125, 126
-#: The operand with the first generic address of LDS, and this address: no allocation has it.
-SHARED_BASE, APERTURE = 235, 1 << 48
+#: The first generic addresses of the LDS and of a lane's scratch memory, which no allocation has;
+#: the operands with them.
+APERTURE, PRIVATE_APERTURE = 1 << 48, 2 << 48
+APERTURES = {235: APERTURE, 237: PRIVATE_APERTURE}
 CONSTANTS, VGPRS, AGPRS, LITERALS = 128, 256, 512, 768
 
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)

@@ -686,6 +686,10 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
     "OR": lambda old, value: old | value,
     "XOR": lambda old, value: old ^ value,
     "CMPSWAP": lambda old, value: value,
+    "INC": lambda old, value: 0 if old >= value else old + 1,
+    "DEC": lambda old, value: value if old == 0 or old > value else old - 1,
+    "SMIN_X2": lambda old, value: min(old, value, key=lambda x: x - (x >> 63 << 64)),
+    "SMAX_X2": lambda old, value: max(old, value, key=lambda x: x - (x >> 63 << 64)),
 }
 
 
@@ -693,7 +697,9 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
 _ADDED = {"ADD_F32": np.float32, "ADD_F64": np.float64, "PK_ADD_F16": np.float16}
 
 
-_LDS_ATOMIC = re.compile(r"DS_(ADD|SUB|MIN|MAX|AND|OR|XOR)(_RTN)?_([A-Z]\d\d)$")
+_LDS_ATOMIC = re.compile(
+    r"DS_(ADD|SUB|MIN|MAX|AND|OR|XOR|INC|DEC|WRXCHG|CMPST|CMPSTORE)(_RTN)?_([A-Z]\d\d)$"
+)
 
 
 def _kind(name: str) -> str:
@@ -701,8 +707,11 @@ def _kind(name: str) -> str:
     if "_ATOMIC_" in name:
         return name.partition("_ATOMIC_")[2]
     operation, _, number = _LDS_ATOMIC.fullmatch(name).groups()  # type: ignore[union-attr]
-    sign = {"I32": "S", "U32": "U"}[number] if operation in ("MIN", "MAX") else ""
-    return sign + operation + {"F32": "_F32", "U64": "_X2"}.get(number, "")
+    sign = {"I": "S", "U": "U"}[number[0]] if operation in ("MIN", "MAX") else ""
+    operation = {"WRXCHG": "SWAP", "CMPST": "CMPSWAP", "CMPSTORE": "CMPSWAP"}.get(
+        operation, operation
+    )
+    return sign + operation + ("_F32" if number == "F32" else "_X2" if "64" in number else "")
 
 
 @case([n for n in (*BUFFERS, *LDS) if "_ATOMIC_" in n or _LDS_ATOMIC.fullmatch(n)])
@@ -726,6 +735,10 @@ def _atomic(name: str) -> None:
         raw, compared = small.astype(unsigned) & 3, rng().integers(0, 4, 64, U64)
         access.registers[6, 0], access.registers[7, 0] = raw, 0
         access.registers[6 + size // 4, 0] = compared
+        if name.startswith("DS"):
+            # CDNA has the new number in the second operand, RDNA in the first one.
+            access.fields["data1" if "STORE" in name else "data0"] = 262 + size // 4
+            access.fields["data0" if "STORE" in name else "data1"] = 262
     returns = "_ATOMIC_" in name or "_RTN_" in name
     access.fields |= {"vdst": 264, "sc0": int(returns)}
     w = access.run()
@@ -753,7 +766,8 @@ def _updated(kind: str, old: Any, value: Any) -> Any:
         parts = [np.array([number]).view(_ADDED[kind]) for number in (old, value)]
         return (parts[0] + parts[1]).view(old.dtype)[0]
     bits = 8 * old.dtype.itemsize
-    return old.dtype.type(_UPDATES[kind.removesuffix("_X2")](int(old), int(value)) % 2**bits)
+    update = _UPDATES[kind if kind in _UPDATES else kind.removesuffix("_X2")]
+    return old.dtype.type(update(int(old), int(value)) % 2**bits)
 
 
 @case(SCALAR_MEMORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 
 from qola.emulate import native
 from qola.emulate.decode import Instruction, sweep
+from qola.emulate.expressions import operations_header
 from qola.emulate.faults import EmulationError
 from qola.emulate.isa import ISAS
 from qola.emulate.launch import ARCHS, Device, Module, Options
@@ -19,10 +21,11 @@ from qola.emulate.program import bind
 from tests.emulate.programs import DESCRIPTOR, END, load
 
 #: Compiler options of an engine that ends the process at an access out of bounds.
-SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-#: The engine wraps integers around, converts to smaller ones, and shifts them, on purpose; operands
-#: of memory instructions may be anywhere.
-SANITIZERS += ("-fno-sanitize=shift,alignment,float-cast-overflow",)
+#: It wraps, converts and shifts integers on purpose, and addresses may be misaligned.
+SANITIZERS = (
+    *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "-fno-sanitize=shift,alignment,float-cast-overflow",
+)
 _RDNA_END = 0xBFB00000
 
 
@@ -77,12 +80,14 @@ def _error_of(device: Device, module: Module) -> Exception | None:
 def main(compiler: str, directory: Path, count: int) -> int:
     """Run mutants with an engine that is compiled with sanitizers, which the process has loaded."""
     header = directory / "operations.h"
-    header.write_text(native.operations_header(), encoding="utf-8")
-    native.FLAGS = (*(flag for flag in native.FLAGS if flag != "-O3"), "-O1", *SANITIZERS)
+    header.write_text(operations_header(), encoding="utf-8")
+    flags = [flag for flag in native.FLAGS if flag != "-O3"]
     engines = {}
     for lanes in {isa.lanes for isa in ISAS.values()}:
         engines[lanes] = directory / f"engine_{lanes}.so"
-        native.compile_engine(compiler, native.level(), lanes, directory, engines[lanes])
+        command = [compiler, "-xc", f"-march={native.level()}", f"-DLANES={lanes}", *flags, "-O1"]
+        command += [*SANITIZERS, "-shared", f"-I{directory}", str(native.ENGINE)]
+        subprocess.run([*command, "-o", str(engines[lanes])], check=True)
     native.find_library = lambda name, lanes, environ: engines[lanes]
     errors = [error for arch in ARCHS for error in find_errors(arch, count, 2)]
     print("\n".join([*errors, "done"]))

@@ -169,19 +169,16 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def compile_source(work: Path, output: str, *options: str) -> Path:
-    """Compile the source with the pinned clang."""
+def compile_source(
+    work: Path, output: str, *options: str, source_file: str = "functions.c"
+) -> Path:
+    """Compile a source with the pinned clang."""
     # No operation may be fused: the host would round once more.
     command = [
-        *compiler_of(SDK),
-        "-x",
-        "c",
-        "-O2",
-        "-ffp-contract=off",
-        "-fno-math-errno",
+        *(*compiler_of(SDK), "-x", "c", "-O2", "-ffp-contract=off", "-fno-math-errno"),
         *options,
     ]
-    command += ["functions.c", "-fuse-ld=lld", "-o", output]
+    command += [source_file, "-fuse-ld=lld", "-o", output]
     found = subprocess.run(command, cwd=work, text=True, capture_output=True, check=False)
     assert found.returncode == 0, found.stderr
     return work / output
@@ -190,9 +187,14 @@ def compile_source(work: Path, output: str, *options: str) -> Path:
 @pytest.fixture(scope="module")
 def host(work: Path) -> ctypes.CDLL:
     """Return the functions, compiled for this machine."""
-    options = ("-shared", "-fPIC", "-march=x86-64-v3", "-Wl,--no-as-needed", "-lm")
-    options += ("-Xclang", "-ffloat16-excess-precision=none")
+    options = ["-shared", "-fPIC", "-march=x86-64-v3", "-Wl,--no-as-needed", "-lm"]
+    options += ["-Xclang", "-ffloat16-excess-precision=none"]
     return ctypes.CDLL(str(compile_source(work, "host.so", *options)))
+
+
+def device_options(arch: str) -> list[str]:
+    """Return the options that compile for an arch."""
+    return ["--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "-nogpulib"]
 
 
 def operands(rng: np.random.Generator, kind: str, count: int) -> Array:
@@ -234,18 +236,20 @@ def ordered(values: Array) -> Array:
     return np.where(bits < 0, least - bits, bits)
 
 
-@pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
-@pytest.mark.parametrize(
+ARCH = pytest.mark.parametrize(
     "arch",
     [
         pytest.param(arch, marks=() if arch in ("gfx950", "gfx1201") else pytest.mark.thorough)
         for arch in ARCHS
     ],
 )
+
+
+@pytest.mark.skipif(native.engine() is None, reason="no engine for this machine")
+@ARCH
 def test_results_are_those_of_the_host(arch: str, work: Path, host: ctypes.CDLL) -> None:
     """Prevents: a compiled operator with a wrong result for infinities, denormals or rounding."""
-    options = ("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "-nogpulib")
-    code = compile_source(work, f"{arch}.co", *options).read_bytes()
+    code = compile_source(work, f"{arch}.co", *device_options(arch)).read_bytes()
     device = Device(Options(strict=True))
     module = Module(device, CodeObject.read(code))
     wrong: list[str] = []
@@ -277,3 +281,89 @@ def test_results_are_those_of_the_host(arch: str, work: Path, host: ctypes.CDLL)
             ]
             wrong.append(f"{name} {len(places)} of {COUNT}: {'; '.join(shown)}")
     assert not wrong, "\n".join(wrong)
+
+
+#: Addresses of local arrays, and atomic operations on shared memory.
+MEMORY = """
+typedef unsigned u32;
+typedef unsigned long long u64;
+#define GLOBAL __attribute__((address_space(1)))
+#define SHARED __attribute__((address_space(3)))
+#define RELAXED __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP
+#define INC_u32 __builtin_amdgcn_atomic_inc32
+#define INC_u64 __builtin_amdgcn_atomic_inc64
+#define DEC_u32 __builtin_amdgcn_atomic_dec32
+#define DEC_u64 __builtin_amdgcn_atomic_dec64
+#define KERNEL __attribute__((amdgpu_kernel)) void
+
+__attribute__((noinline)) static void fill(u32 *to, u32 n) {
+  for (u32 i = 0; i < 8; i++) to[i] = i * i + n;
+}
+KERNEL local_array(GLOBAL u32 *r) {
+  u32 n = __builtin_amdgcn_workitem_id_x(), own[8];
+  fill(own, n);
+  r[n] = own[n % 8];
+}
+#define ATOMIC(NAME, TYPE, BODY)                                                    \\
+  KERNEL NAME(GLOBAL u64 *r) {                                                      \\
+    static SHARED TYPE cell[8] __attribute__((loader_uninitialized));               \\
+    u32 n = __builtin_amdgcn_workitem_id_x();                                       \\
+    SHARED TYPE *at = cell + n % 8;                                                 \\
+    if (n < 8) cell[n] = 3;                                                         \\
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");                          \\
+    __builtin_amdgcn_s_barrier();                                                   \\
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");                          \\
+    TYPE old = BODY;                                                                \\
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");                          \\
+    __builtin_amdgcn_s_barrier();                                                   \\
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");                          \\
+    r[n] = *at;                                                                     \\
+    r[64 + n] = old;                                                                \\
+  }
+#define BOTH(TYPE)                                                                  \\
+  ATOMIC(increment_##TYPE, TYPE, INC_##TYPE(at, 5, __ATOMIC_RELAXED, "workgroup"))  \\
+  ATOMIC(decrement_##TYPE, TYPE, DEC_##TYPE(at, 5, __ATOMIC_RELAXED, "workgroup"))  \\
+  ATOMIC(exchange_##TYPE, TYPE, __scoped_atomic_exchange_n(at, n, RELAXED))         \\
+  ATOMIC(add_##TYPE, TYPE, __scoped_atomic_fetch_add(at, n, RELAXED))               \\
+  ATOMIC(min_##TYPE, TYPE, __scoped_atomic_fetch_min(at, (TYPE)n, RELAXED))         \\
+  ATOMIC(swap_##TYPE, TYPE, ({ TYPE want = 3; __scoped_atomic_compare_exchange_n(   \\
+      at, &want, n, 0, __ATOMIC_RELAXED, RELAXED); want; }))
+BOTH(u32)
+BOTH(u64)
+"""
+
+
+def expected_cells(name: str) -> list[int]:
+    """Return the numbers that the lanes of a workgroup leave in shared memory, in their order."""
+    cells = [3] * 8
+    for n in range(64):
+        old = cells[n % 8]
+        cells[n % 8] = {
+            "increment": 0 if old >= 5 else old + 1,
+            "decrement": 5 if old == 0 or old > 5 else old - 1,
+            "exchange": n,
+            "add": old + n,
+            "min": min(old, n),
+            "swap": n if old == 3 else old,
+        }[name]
+    return [cells[n % 8] for n in range(64)]
+
+
+@ARCH
+@pytest.mark.parametrize("reference", [False, True])
+def test_local_arrays_and_shared_atomics(arch: str, reference: bool, work: Path) -> None:
+    """Prevents: ordinary HIP code refused: addresses of local arrays, atomics on __shared__."""
+    (work / "memory.c").write_text(MEMORY, encoding="utf-8")
+    options = device_options(arch)
+    code = compile_source(work, f"memory_{arch}.co", *options, source_file="memory.c").read_bytes()
+    device = Device(Options(strict=True, reference=reference))
+    module = Module(device, CodeObject.read(code))
+    found = np.zeros(128, np.uint64)
+    address = struct.pack("<Q", device.map.own(found))
+    device.launch(module, "local_array", (1, 1, 1), (64, 1, 1), address)
+    lane = np.arange(64, dtype=np.uint32)
+    assert (found.view(np.uint32)[:64] == (lane % 8) ** 2 + lane).all()
+    for name in ("increment", "decrement", "exchange", "add", "min", "swap"):
+        for kind in ("u32", "u64"):
+            device.launch(module, f"{name}_{kind}", (1, 1, 1), (64, 1, 1), address)
+            assert found[:64].tolist() == expected_cells(name), (name, kind)

@@ -540,7 +540,8 @@ ACCESSES = [
              "READ_U16_D16", "READ_U16_D16_HI", "WRITE_B8", "WRITE_B16_D16_HI", "WRITE_B32",
              "WRITE_B64", "WRITE_B128", "READ2_B32", "READ2ST64_B64", "WRITE2_B64",
              "WRITE2ST64_B32", "READ_B64_TR_B16", "ADD_F32", "ADD_RTN_U32", "MAX_RTN_I32",
-             "ADD_U64")
+             "ADD_U64", "INC_RTN_U32", "DEC_U32", "WRXCHG_RTN_B64", "CMPST_RTN_B32", "CMPST_B64",
+             "CMPSTORE_RTN_B32", "MIN_RTN_I64", "MAX_U64", "XOR_RTN_B64")
             if space == "DS"
             else
             ("LOAD_UBYTE", "LOAD_SBYTE", "LOAD_USHORT", "LOAD_SHORT_D16", "LOAD_SHORT_D16_HI",
@@ -549,7 +550,8 @@ ACCESSES = [
              "STORE_DWORDX4", *(() if space == "SCRATCH" else (
              "ATOMIC_ADD_F32", "ATOMIC_ADD", "ATOMIC_PK_ADD_F16", "ATOMIC_PK_ADD_BF16",
              "ATOMIC_ADD_F64", "ATOMIC_UMAX", "ATOMIC_SMIN", "ATOMIC_ADD_X2", "ATOMIC_SWAP",
-             "ATOMIC_CMPSWAP", "ATOMIC_CMPSWAP_X2")))
+             "ATOMIC_CMPSWAP", "ATOMIC_CMPSWAP_X2", "ATOMIC_INC", "ATOMIC_DEC_X2", "ATOMIC_UMIN_X2",
+             "ATOMIC_SMAX_X2")))
         )
     ),
 ]  # fmt: skip

@@ -7,13 +7,14 @@ import pytest
 
 from qola.emulate.arrays import U8, U32, U64
 from qola.emulate.faults import EmulationError, Faults
+from qola.emulate.isa import CDNA, RDNA4, Isa
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import Literals, UnsupportedError
 from qola.emulate.program import bind
 from qola.emulate.waves import EXEC, VCC
 from tests.emulate import programs
 from tests.emulate.hand_computed import LANES, OFF, lanes_of
-from tests.emulate.machines import instruction, run, waves
+from tests.emulate.machines import ENGINES, in_engine, instruction, run, waves
 
 
 def test_a_chain_of_v_cmpx() -> None:
@@ -353,3 +354,39 @@ def test_a_swap_that_reads_inactive_lanes_is_refused(opsel: int) -> None:
     fields = {"src0": 256, "vdst": 257, "opsel": opsel}
     with pytest.raises(UnsupportedError):
         bind(instruction("V_PERMLANE32_SWAP_B32", "VOP3", fields), Literals())
+
+
+@ENGINES
+@pytest.mark.parametrize("name", ["V_CVT_F16_F32", "V_CVT_PKRTZ_F16_F32", "V_CVT_PK_F16_F32"])
+def test_signalling_nans_become_quiet(name: str, engine: str) -> None:
+    """Prevents: infinity, or another NaN in one engine, from a signalling NaN."""
+    nans = np.array([0x7F800001, 0xFF800001, 0x7FABCDEF], U32)
+    registers = np.zeros((2, 1, 64), U32)
+    registers[0, 0, :3] = nans
+    fields = {"src0": 256, "src1": 128, "vdst": 257}
+    with in_engine(engine):
+        w = run(instruction(name, "VOP3", fields), registers=registers)
+    found = (w.v[1, 0, :3] & U32(0xFFFF)).tolist()
+    assert found == [0x7E00, 0xFE00, 0x7F5E]
+
+
+@ENGINES
+@pytest.mark.parametrize("isa", [CDNA, RDNA4])
+def test_generic_addresses_of_scratch_memory(engine: str, isa: Isa) -> None:
+    """Prevents: the address of a local array that reaches other memory than the array."""
+    w = waves(lanes=isa.lanes, map_=AddressMap())
+    machine = w.machine
+    machine.map.add(machine.scratch_start, len(machine.scratch))
+    scratch = machine.scratch.reshape(isa.lanes, -1)
+    with in_engine(engine):
+        # The aperture, src_private_base, as the upper half of an address.
+        run(instruction("S_MOV_B64", "SOP1", {"ssrc0": 237, "sdst": 4}, isa=isa), w)
+        for source, target in ((128 + 8, 2), (5, 3), (128 + 42, 4)):
+            fields = {"src0": source, "vdst": 256 + target}
+            run(instruction("V_MOV_B32", "VOP1", fields, isa=isa), w)
+        fields = {"addr": 258, "data": 260, "vdst": 261, "saddr": 127}
+        run(instruction("FLAT_STORE_DWORD", "FLAT", fields, isa=isa), w)
+        run(instruction("FLAT_LOAD_DWORD", "FLAT", fields, isa=isa), w)
+    assert not machine.faults.all
+    assert (scratch[:, 8:12] == [42, 0, 0, 0]).all()
+    assert (w.v[5] == 42).all()
