@@ -39,7 +39,7 @@ def patches_folder(rctx, patches_dir, folder):
       The path of the directory.
     """
     if patches_dir == OWN_PATCHES:
-        return rctx.path(Label("//qola/aiter:BUILD.bazel")).dirname.get_child("patches")
+        return rctx.path(Label("//:MODULE.bazel")).dirname.get_child("qola/aiter/patches")
     return rctx.path(patches_dir) if patches_dir.startswith("/") else folder.get_child(patches_dir)
 
 def watch_patches(rctx, directory):
