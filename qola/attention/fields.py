@@ -153,6 +153,8 @@ def _check_each(values: Fields, prefix: str) -> Iterator[Finding]:
 
 def _near(name: str, text: str = "") -> str:
     near = _SAME_FIELDS.get(name) or nearest(name, (*_KINDS, *_SHORTHANDS))
+    if text.lower() in ("=yes", "=true", "=1"):
+        text = f"={_SET.get(name.removeprefix('has_'), text[1:])}"
     return f"did you mean {near}{text}?" if near else ""
 
 
@@ -272,6 +274,8 @@ _SAME_FIELDS = {
     **{"logits": "logits_soft_cap", "sink": "has_sink"},
 }
 """Fields of a problem by the names that manifests and configs of kernels have for them."""
+_SET = {"mask": "causal", "bias": "bias", "alibi": "alibi", "dropout": "0.1", "logits": "30"}
+"""Values of these fields for a flag that is set."""
 #: Words for several fields, and their values.
 _SHORTHANDS = {
     "hdim": _Kind(lambda _: True, "a head dimension such as 128, or two such as 192x128", str),

@@ -99,6 +99,23 @@ def test_problems_know_the_names_of_manifests(name: str) -> None:
     assert len(caught.value.findings) == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("has_mask=yes", "mask_type=causal"),
+        ("mask=true", "mask_type=causal"),
+        ("has_alibi=yes", "bias_type=alibi"),
+        ("has_lse=yes", "return_lse=yes"),
+    ],
+)
+def test_suggested_words_are_valid(word: str, meant: str) -> None:
+    """Prevents: following a suggestion leads to the next error."""
+    words = ["dtype=bf16", "hdim=64", "seqlen_q=8"]
+    with pytest.raises(ProblemError, match=f"did you mean {meant}"):
+        parse_words([*words, word], "fwd")
+    parse_words([*words, meant], "fwd")
+
+
 def test_queries_know_the_names_of_manifests() -> None:
     """Prevents: `has_alibi = true` of a manifest is an unknown field of `qola list`."""
     items = [
