@@ -32,17 +32,19 @@ def compilation_contexts(ctx, deps, implementation_deps = []):
         defines = ctx.attr.defines,
         feature_configuration = rocm.features,
         include_prefix = getattr(ctx.attr, "include_prefix", ""),
-        # As cc_library for the library that finds runfiles, whose header requires the macro.
-        local_defines = ctx.attr.local_defines + ["BAZEL_CURRENT_REPOSITORY=\"{}\"".format(ctx.label.workspace_name)],
         private_hdrs = [file for file in ctx.files.srcs if not is_source(file)],
         public_hdrs = getattr(ctx.files, "hdrs", []),
         strip_include_prefix = getattr(ctx.attr, "strip_include_prefix", ""),
         system_includes = includes,
         textual_hdrs = getattr(ctx.files, "textual_hdrs", []),
     )
+    private = cc_common.create_compilation_context(
+        # As cc_library for the library that finds runfiles, whose header requires the macro.
+        local_defines = depset(ctx.attr.local_defines + ["BAZEL_CURRENT_REPOSITORY=\"{}\"".format(ctx.label.workspace_name)]),
+    )
     own = cc_common.merge_cc_infos(
         cc_infos = implementation_deps,
-        direct_cc_infos = [CcInfo(compilation_context = public)],
+        direct_cc_infos = [CcInfo(compilation_context = context) for context in [private, public]],
     )
     return struct(own = own.compilation_context, public = public)
 

@@ -1,5 +1,6 @@
 """hip_library: HIP sources as a C++ library, and the link of relocatable device code."""
 
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/private:cc.bzl", "cc_features")
@@ -89,11 +90,16 @@ def _device_link(ctx, archs, objects):
     return output
 
 def _coverage_flags(ctx, host):
-    """Returns flags that count executed host code, if the toolchain of the build links clang's runtime for it."""
-    covmap = cc_common.is_enabled(feature_configuration = host.features, feature_name = "llvm_coverage_map_format")
-    if not covmap or not ctx.coverage_instrumented():
+    """Returns the flags by which the toolchain of the build, if it is clang, counts executed code, for host code."""
+    if not ctx.coverage_instrumented():
         return []
-    return ["-Xarch_host", "-fprofile-instr-generate", "-Xarch_host", "-fcoverage-mapping"]
+    argv = cc_common.get_memory_inefficient_command_line(
+        action_name = ACTION_NAMES.cpp_compile,
+        feature_configuration = host.features,
+        variables = cc_common.create_compile_variables(cc_toolchain = host.toolchain, feature_configuration = host.features),
+    )
+    counting = [flag for flag in argv if flag in ["-fprofile-instr-generate", "-fcoverage-mapping"]]
+    return [word for flag in counting for word in ["-Xarch_host", flag]]
 
 def library_providers(ctx, archs, copts = [], rdc = False):
     """Declares the compiles and links of a library.

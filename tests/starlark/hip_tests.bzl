@@ -28,7 +28,11 @@ def _argv_test_impl(ctx):
     # clang refuses an option with a separate value behind -Xarch_.
     _in_order(env, argv, ["-DON_DEVICE", "-includetwo.h"])
     asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(argv))
+
+    # A test sees the command line as with --experimental_output_paths=strip.
+    _in_order(env, argv, ["-iquote", "bazel-out/cfg/bin", "-o"])
     for word in argv:
+        asserts.false(env, "bazel-out/" in word and "bazel-out/cfg/" not in word, "a path of one configuration: " + word)
         asserts.false(env, word.startswith("/") or "=/" in word.replace("=//", "") or word in ["-mcmodel=large", "-Oz", "-DUSE_ROCM=1"], word)
     names = [file.basename for file in action.inputs.to_list()]
     has_all(env, names, ["one.cu", "two.h", "clang++"])
@@ -156,7 +160,8 @@ _one_configuration_test = analysistest.make(_one_configuration_test_impl)
 _headers_test = analysistest.make(_headers_test_impl)
 _coverage_test = analysistest.make(_coverage_test_impl, config_settings = {
     "//command_line_option:collect_code_coverage": True,
-    # As --experimental_use_llvm_covmap, which a test cannot set.
+    # A clang as the toolchain of the build, and --experimental_use_llvm_covmap, which a test cannot set.
+    "//command_line_option:extra_toolchains": [str(Label(":host_clang"))],
     "//command_line_option:features": ["llvm_coverage_map_format", "-gcc_coverage_map_format"],
 })
 _device_link_test = analysistest.make(_device_link_test_impl)
