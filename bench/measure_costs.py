@@ -550,8 +550,8 @@ def main() -> None:
         events, text = (Path(file).read_text(encoding="utf-8") for file in args.record[:2])
         build = record_build(events, text, args.record[2])
         builds = json.loads(BUILDS.read_text(encoding="utf-8")) if BUILDS.is_file() else []
-        key = itemgetter("module", "manifest")
-        builds = [*(one for one in builds if key(one) != key(build)), build]
+        identity = itemgetter("module", "manifest")
+        builds = [*(one for one in builds if identity(one) != identity(build)), build]
         BUILDS.write_text(json.dumps(builds, indent=2) + "\n", encoding="utf-8")
         return
     costs: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
