@@ -260,7 +260,7 @@ class Selector:
         group = self._groups[_where_of(variant)]
         if group.blame is None:
             group.blame = [*self._blame_fields(variant.where, rows)]
-        return [*lines, *group.blame] or self._nearest(variant, rows)
+        return [*lines, *group.blame] or self._nearest(variant, group, rows)
 
     def _blame_fields(
         self, where: Mapping[str, Sequence[FieldValue]], rows: Sequence[Row]
@@ -272,11 +272,12 @@ class Selector:
                 wanted = ", ".join(map(show, allowed))
                 yield f"{_key_of(name)}: wanted {wanted}, there is only {have}"
 
-    def _nearest(self, variant: VariantFilter, rows: Sequence[Row]) -> list[str]:
+    def _nearest(self, variant: VariantFilter, group: _Group, rows: Sequence[Row]) -> list[str]:
         """Return the kernels that lack the fewest values of a variant, and the values they have."""
         found: dict[tuple[str, ...], dict[str, str]] = {}
         for row in rows:
-            names = tuple(self.failing(row, variant))
+            served = any(other.index == variant.index for _, other in group.serving(row))
+            names = (*group.mismatches(row), *([] if served else ["hdim"]))
             values = ", ".join(f"{_key_of(name)} {self._value(row, name)}" for name in names)
             found.setdefault(names, {}).setdefault(values, row.main.name)
         fewest = min(map(len, found))
