@@ -151,7 +151,11 @@ def hip_compiler(ctx, archs, copts, context):
     """
     found = rocm_features(ctx)
     _check_sanitizer(ctx, archs, pinned = found.toolchain.compiler == PINNED_COMPILER)
-    return own_hip_command(found, archs, _compile_flags(ctx) + copts, context)
+
+    # Not in the context, since merged contexts have no local macros. The library that finds runfiles, whose header
+    # requires the second one, is compiled like cc_library.
+    defines = ctx.attr.local_defines + ["BAZEL_CURRENT_REPOSITORY=\"{}\"".format(ctx.label.workspace_name)]
+    return own_hip_command(found, archs, ["-D" + define for define in defines] + _compile_flags(ctx) + copts, context)
 
 def compile_source(ctx, command, src, end, more = ""):
     """Declares the compile of one source.

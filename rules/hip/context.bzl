@@ -38,13 +38,9 @@ def compilation_contexts(ctx, deps, implementation_deps = []):
         system_includes = includes,
         textual_hdrs = getattr(ctx.files, "textual_hdrs", []),
     )
-    private = cc_common.create_compilation_context(
-        # As cc_library for the library that finds runfiles, whose header requires the macro.
-        local_defines = depset(ctx.attr.local_defines + ["BAZEL_CURRENT_REPOSITORY=\"{}\"".format(ctx.label.workspace_name)]),
-    )
     own = cc_common.merge_cc_infos(
         cc_infos = implementation_deps,
-        direct_cc_infos = [CcInfo(compilation_context = context) for context in [private, public]],
+        direct_cc_infos = [CcInfo(compilation_context = public)],
     )
     return struct(own = own.compilation_context, public = public)
 
