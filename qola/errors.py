@@ -98,7 +98,7 @@ class ExitCode(IntEnum):
 
 
 MAX_SHOWN = 100
-"""Most findings that an error shows: most of a thousand repeat the same mistake."""
+"""Maximum number of findings in an error."""
 
 
 class QolaError(Exception):

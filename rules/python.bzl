@@ -79,8 +79,8 @@ runpy.run_module("{module}", run_name="__main__", alter_sys=True)
 """
 
 # The script has a version, and no path, because it is an input of actions that machines share. The file `python` is
-# not one: it is found through the link among the runfiles, and used only where python3 has another version. A remote
-# worker does not have it: most tools run with any Python there.
+# not an input of the action. The script finds it through a link among the runfiles, and uses it only where python3 has
+# another version. A remote worker does not have it: most tools run with any Python there.
 _SELECT = """\
 case $(readlink -f "$(command -v python3)") in
 */python{version}) ;;

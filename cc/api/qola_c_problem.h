@@ -297,6 +297,11 @@ inline bool assembly_reaches(const qola_mha_args& args)
                             (static_cast<double>(rows) + TILE_ROWS) * static_cast<double>(tensor.stride_row);
         return last * bytes_of(args.dtype, output) <= REACH;
     };
+    // Without strides of its own: dQ in 32 bits, which a backward adds up.
+    const double sums = 4.0 * static_cast<double>(args.batch) * static_cast<double>(args.nhead_q) *
+                        (static_cast<double>(args.seqlen_q) + TILE_ROWS) * static_cast<double>(args.hdim_q);
+    if(args.dq.data != nullptr && sums > REACH)
+        return false;
     const auto rows_q = args.seqlen_q, rows_k = args.seqlen_k, heads_q = args.nhead_q, heads_k = args.nhead_k;
     return reaches(args.q, heads_q, rows_q, false) && reaches(args.k, heads_k, rows_k, false) &&
            reaches(args.v, heads_k, rows_k, false) && reaches(args.o, heads_q, rows_q, true) &&

@@ -23,6 +23,8 @@ from qola.version import __version__
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
 _FAKE_HIP = "cc/fake_hip"
+_BUILT_FROM = (_FAKE_HIP, "cc/runtime", "rules/rocm")
+"""Directories whose files decide how the fake runtime is built."""
 
 
 def hipcc(environ: Mapping[str, str]) -> Path:
@@ -62,9 +64,10 @@ def fake_hip(environ: Mapping[str, str]) -> Path:
         QolaError: another user may have written the cache.
     """
     ruleset = ruleset_root()
-    sources = sorted((ruleset / _FAKE_HIP).iterdir())
-    inputs = [*(ruleset / name for name in _PINS), *(path for path in sources if path.is_file())]
-    key = sha256_of_text("".join(path.read_text(encoding="utf-8") for path in inputs))[:16]
+    found = [path for name in _BUILT_FROM for path in sorted((ruleset / name).iterdir())]
+    inputs = [*(ruleset / name for name in _PINS), *(path for path in found if path.is_file())]
+    texts = [path.read_text(encoding="utf-8") for path in inputs]
+    key = sha256_of_text("".join([__version__, *texts]))[:16]
     directory = cache_directory(environ) / "fake_hip" / key
 
     def make() -> None:
@@ -107,7 +110,7 @@ def _make(directory: Path, ruleset: Path, environ: Mapping[str, str], label: str
     result = events.targets.get("//:made")
     if result is None or not result.success:
         found = "\n".join(events.errors()) or (result.reason if result else "")
-        finding = Finding(label, found, "the pinned ROCm", "qola doctor")
+        finding = Finding(label, found, "a target that Bazel builds", "qola doctor")
         raise ToolchainError(finding, f"{label} cannot be made")
     (file,) = result.outputs[DEFAULT_OUTPUTS]
     return file

@@ -120,6 +120,7 @@ def runfile_tree(environ: Mapping[str, str]) -> Path | None:
         return None
     # Of each repository, the names that it uses for others: SOURCE,NAME,DIRECTORY.
     lines = [line.split(",") for line in mapping.read_text(encoding="utf-8").splitlines()]
-    files = [folder / line[2] / RUNFILE.name for line in lines if line[1] == RUNFILE.parent.name]
+    rows = [line for line in lines if len(line) == 3]
+    files = [folder / row[2] / RUNFILE.name for row in rows if row[1] == RUNFILE.parent.name]
     # The runfile is a link to a file in the root of the tree.
     return next((file.resolve().parent for file in files if file.is_file()), None)

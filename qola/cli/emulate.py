@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import qola
-from qola.arch_facts import ARCHS
 from qola.build.compiler import fake_hip
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.errors import ExitCode, Finding, ToolchainError
+from qola.extras import needs
 from qola.version import docs_url
 
 _DEFAULT = "gfx950"
+EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+"""Archs that the emulator knows (`qola.emulate.isa.ISAS`, which needs the extra verify)."""
 _EPILOG = f"""\
 PROGRAM is an executable that needs libamdhip64.so.7 and was linked as usual (-pie), or a Python
 file. It finds a HIP runtime without a GPU, built by the first call, and the emulator runs its
@@ -33,7 +35,7 @@ def add_commands(commands: Any) -> None:
     parser = add_command(commands, "emulate", _emulate, codes, words=words, epilog=_EPILOG)
     parser.add_argument(
         "--device",
-        choices=tuple(ARCHS),
+        choices=EMULATED,
         default=_DEFAULT,
         help="arch of the GPU (default: %(default)s)",
     )
@@ -50,12 +52,8 @@ def _emulate(args: argparse.Namespace, around: Surroundings) -> int:
         expected = "an executable, or a Python file"
         raise ToolchainError(Finding(args.program, "no such file", expected), "nothing to emulate")
     module = "qola.emulate.run_program"
-    try:
+    with needs("verify", "qola emulate"):
         importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        fix = f"{sys.executable} -m pip install {error.name}"
-        finding = Finding("qola emulate", f"no {error.name}", "the packages of qola[verify]", fix)
-        raise ToolchainError(finding, "a package is missing") from None
     runtime = fake_hip(around.environ)
     root = Path(qola.__file__).absolute().parents[1]
     environ = dict(around.environ)

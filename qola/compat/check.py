@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree
-from qola.errors import Finding, QolaError, Severity
+from qola.errors import AiterError, Finding, QolaError, Severity
 from qola.fetch.git import read_checkout, read_head
 from qola.fetch.patches import try_patches
 from qola.fetch.pins import patch_files, pinned_id, recorded_patches
@@ -150,7 +150,12 @@ def _pinned_commit(tree: AiterTree) -> str:
 
 def _named_commit(tree: AiterTree) -> str:
     """Return the commit of Composable Kernel that a checkout pins as a submodule, "" for none."""
-    for line in read_checkout(tree.root, "ls-tree", "HEAD", tree.ck_dir):
+    try:
+        lines = read_checkout(tree.root, "ls-tree", "HEAD", tree.ck_dir)
+    except AiterError:
+        # A partial clone may lack its trees.
+        return ""
+    for line in lines:
         # "160000 commit ID<tab>path" of a submodule.
         kind, _, named = line.partition("\t")[0].split()
         return named if kind == "160000" else ""

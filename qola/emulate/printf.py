@@ -32,9 +32,9 @@ _BEGIN, _END = 1, 2
 #: clr's size of the buffer of -mprintf-kind=buffered.
 _PRINTF_BYTES = 4 << 20
 
-#: The C library gets nothing but conversions of ISO C: others, such as %S, may read any address.
 #: The largest width and precision: what each C library must be able to write (ISO C, 7.21.6.1).
 _MAX_WIDTH = 4095
+#: The C library gets nothing but conversions of ISO C: others, such as %S, may read any address.
 _SPECIFIER = re.compile(
     rb"%%|%([-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?(?:hh|h|ll|l|j|z|t|L)?)([diouxXfFeEgGaAcspn])"
 )

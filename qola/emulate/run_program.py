@@ -20,7 +20,7 @@ from qola.emulate.executable import is_executable, load_main
 from qola.emulate.faults import Fault
 from qola.emulate.hip import Hip
 from qola.emulate.launch import ARCHS, Options
-from qola.errors import Finding, QolaError
+from qola.errors import Finding, QolaError, visible
 
 #: Exit code of a program that ended with 0 although a kernel failed.
 KERNEL_FAILED = 1
@@ -67,7 +67,8 @@ def run(
 
     def report(error: BaseException) -> None:
         failed.append(error)
-        print(f"qola: emulated kernel: {hip.describe(error)}", file=sys.stderr, flush=True)
+        text = f"qola: emulated kernel: {hip.describe(error)}"
+        print(visible(text, keep="\n\t"), file=sys.stderr, flush=True)
 
     seen: set[tuple[str, int]] = set()
 
@@ -77,7 +78,7 @@ def run(
         if (fault.kernel, fault.pc) not in seen:
             seen.add((fault.kernel, fault.pc))
             text = f"qola: emulated kernel: hint: {hip.describe(fault)}"
-            print(text, file=sys.stderr, flush=True)
+            print(visible(text, keep="\n\t"), file=sys.stderr, flush=True)
 
     options = Options(strict=True, checked=checked, hints=True)
     hip = Hip(runtime, arch, options, report=report, hint=hint)

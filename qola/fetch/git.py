@@ -201,26 +201,33 @@ def read_head(directory: Path) -> CheckoutHead:
     if not os.path.lexists(directory / ".git"):
         return CheckoutHead()
     try:
-        git_dir, commit = read_checkout(directory, "rev-parse", "--absolute-git-dir", "HEAD")
-        tags = read_checkout(directory, "tag", "--points-at", commit)
+        (commit,) = read_checkout(directory, "rev-parse", "--verify", "HEAD")
+        git_dir = "\n".join(read_checkout(directory, "rev-parse", "--absolute-git-dir"))
     except AiterError as error:
         return CheckoutHead(problem=error.findings[0].found)
-    return CheckoutHead(commit, tuple(tags), git_dir)
+    try:
+        tags = tuple(read_checkout(directory, "tag", "--points-at", commit))
+    except AiterError:
+        # A partial clone may lack the objects of its tags.
+        tags = ()
+    return CheckoutHead(commit, tags, git_dir)
 
 
 def read_checkout(directory: Path, *args: str) -> list[str]:
     """Return the lines that git prints about a checkout; AiterError with git's message.
 
-    Only for commands that read. In a container, checkouts often belong to another user, whom git
-    does not trust by default. The names of AITER trees come from qola's user, who trusts them.
+    In a container, checkouts often belong to another user, whom git does not trust by default. No
+    protocol is allowed, since git would fetch the missing objects of a partial clone by the command
+    that this user's configuration names.
     """
     trusted = ("-c", "safe.directory=*", "--git-dir=.git")
 
     def refused(found: str) -> AiterError:
+        found = found.replace(f"git {' '.join(trusted)} ", "git ")
         return AiterError(Finding(str(directory), found, "a checkout that git can read"))
 
     try:
-        return run_git([*trusted, *args], directory, refused).splitlines()
+        return run_git([*trusted, *args], directory, refused, protocols=()).splitlines()
     except OSError as error:
         raise refused(f"git: {error.strerror}") from None
 
@@ -244,6 +251,8 @@ def run_git(
     environ = {name: os.environ[name] for name in os.environ if name not in _INHERITED}
     own = environ.get("GIT_ALLOW_PROTOCOL", ":".join(protocols)).split(":")
     environ["GIT_ALLOW_PROTOCOL"] = ":".join(name for name in protocols if name in own)
+    if not protocols:
+        environ["GIT_NO_LAZY_FETCH"] = "1"
     # Fail instead of prompting for a password, which looks like a hang.
     environ["GIT_TERMINAL_PROMPT"] = "0"
     command = ["git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", *_SILENT]

@@ -186,13 +186,19 @@ def _key_paths(value: Any, path: Path = ()) -> list[Path]:
 
 
 def toml_value(value: object) -> str:
-    """Return a string, number, boolean, list or mapping as TOML writes it on one line."""
+    """Return a string, number, boolean, list or mapping as TOML writes it on one line.
+
+    Raises:
+        ValueError: a string has half of a surrogate pair, which TOML has no way to write.
+    """
     if isinstance(value, Mapping):
         items = (f"{_key(key)} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {', '.join(items)} }}" if value else "{}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(toml_value, value))}]"
-    # JSON and TOML agree on the rest, except that TOML also escapes the delete character.
+    if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+        raise ValueError(f"half of a surrogate pair in {visible(value)}")
+    # JSON and TOML agree on the rest. Also escapes delete, line separators and direction marks.
     return visible(json.dumps(value, ensure_ascii=False))
 
 

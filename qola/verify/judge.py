@@ -52,6 +52,11 @@ def judge(
         users = _users(call, verdict.name)
         judged[verdict.name] = users[-1].names if users and not verdict.passed else call.names
     wrong = [verdict.name for verdict in verdicts if not verdict.passed]
+    if wrong:
+        # A right result says nothing of the kernels that never touch it.
+        for verdict in verdicts:
+            if verdict.passed and (users := _users(call, verdict.name)):
+                judged[verdict.name] = tuple(name for one in users for name in one.names)
     if verdicts and not wrong:
         return more, judged
     of_d = _users(call, "d")

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from qola.attention import AttentionProblem
 from qola.emulate.coverage import BlockSize
+from qola.files import sha256_of_json
 from qola.json_types import JsonObject, json_fields
 from qola.verify.case import Sample
 from qola.verify.expected import Verdict
@@ -98,7 +99,10 @@ class Trial:
         return found
 
     def is_judged(self, kernel: str) -> bool:
-        """Whether the trial shows that a kernel is right or wrong; else another one failed."""
+        """Whether the trial shows that a kernel is right or wrong.
+
+        False if only another kernel of the call failed.
+        """
         return bool(self.faults_of(kernel)) or any(v.compared for v in self.verdicts_of(kernel))
 
 
@@ -188,9 +192,10 @@ class Outcome:
         return "passed" if any(t.is_judged(self.kernel) for t in self.trials) else "untried"
 
     def extended(self, other: Outcome) -> Outcome:
-        """Return the outcome with the trials of further problems; the digest stays."""
+        """Return the outcome with the trials of further problems, whose digest is of both."""
         coverage = other.coverage.joined(self.coverage) if other.coverage else self.coverage
-        return replace(self, trials=self.trials + other.trials, coverage=coverage)
+        digest = sha256_of_json([self.digest, other.digest])
+        return replace(self, trials=self.trials + other.trials, coverage=coverage, digest=digest)
 
     @property
     def reason(self) -> str:

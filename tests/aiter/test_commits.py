@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qola.errors import AiterError
-from qola.fetch.git import fetch_commit, resolve_commit
+from qola.fetch.git import fetch_commit, read_checkout, read_head, resolve_commit
 from tests.setup.cache_rule import give_away
 from tests.support.folders import git
 
@@ -128,3 +128,35 @@ def test_repository_of_another_user(
         fetch_commit(url, commit, tmp_path_factory.mktemp("x"), "here")
     command = f"git config --global --add safe.directory {url}"
     assert caught.value.findings[0].fix.startswith(command)
+
+
+def test_a_checkout_runs_no_command_of_its_configuration(tmp_path: Path) -> None:
+    """Prevents: qola runs what another user wrote into a checkout's configuration.
+
+    Git fetches the missing objects of a partial clone by the command that the clone names.
+    """
+    source, clone, planted = tmp_path / "source", tmp_path / "clone", tmp_path / "planted"
+    source.mkdir()
+    git(source, "init", "-q")
+    (source / "file").write_text("text")
+    git(source, "add", "file")
+    git(source, "commit", "-qm", "one")
+    git(source, "tag", "-a", "-m", "annotated", "heavy")
+    git(source, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--no-checkout", "--filter=tree:0", source.as_uri(), "clone")
+    git(clone, "config", "remote.origin.uploadpack", f"touch {planted}; false")
+    with pytest.raises(AiterError):
+        read_checkout(clone, "ls-tree", "HEAD", "file")
+    assert read_head(clone).commit == git(source, "rev-parse", "HEAD")
+    assert not planted.exists()
+
+
+def test_a_checkout_with_a_line_break_in_its_name(tmp_path: Path) -> None:
+    """Prevents: a traceback for a directory that git names on two lines."""
+    root = tmp_path / "two\nlines"
+    root.mkdir()
+    git(root, "init", "-q")
+    git(root, "commit", "-qm", "one", "--allow-empty")
+    head = read_head(root)
+    assert head.commit == git(root, "rev-parse", "HEAD")
+    assert head.git_dir == str(root / ".git")

@@ -23,6 +23,8 @@ import pytest
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
 from qola.cli.commands import COMMANDS as COMMAND_TABLE
+from qola.cli.emulate import EMULATED
+from qola.emulate.isa import ISAS
 from qola.errors import AiterError, ExitCode
 from qola.fetch import fetched as fetched_module
 from qola.fetch.fetched import record_digest
@@ -576,7 +578,7 @@ def test_the_default_tree_is_the_target_of_its_runfile(tmp_path: Path) -> None:
     """Prevents: qola looks for the tree in the runfiles, which contain only a link to a file."""
     tree, runfiles = tmp_path / "external/aiter", tmp_path / "x.runfiles"
     write(tree, {"AITER.json": "{}"})
-    mapping = ",aiter,absent\nqola~,aiter,qola~~qola~aiter\nqola~,other,_main\n"
+    mapping = "short\n,aiter,absent\nqola~,aiter,qola~~qola~aiter\nqola~,other,_main\n"
     write(runfiles, {"_repo_mapping": mapping})
     link = runfiles / "qola~~qola~aiter/AITER.json"
     link.parent.mkdir()
@@ -685,3 +687,8 @@ def test_a_terminal_gets_tables_and_a_spinner(
     assert "generating kernel instances" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"fwd +fwd +gfx950 +128x128 +14 +12 +2 +14", plain)
+
+
+def test_devices_of_emulate_are_those_of_the_emulator() -> None:
+    """Prevents: a device that is refused only after the fake runtime was built."""
+    assert set(EMULATED) == set(ISAS)

@@ -79,12 +79,12 @@ def files(name: str) -> list[dict[str, str]]:
 
 def result(target: str) -> str:
     """Return the path of a target's output."""
-    values = {} if target == "//:hipcc" else find(target)
+    values = find(target)
     if target == "//bundle:bundle":
         return "lazy" if any(map(is_lazy, values["libraries"])) else "full"
     if target == "//pack:pack":
         return "pack.qpack"
-    if target == "//:hipcc":
+    if target == "//:made":
         return "sdk/bin/hipcc"
     if target in ("//verify:verify", "//dispatch:dispatch"):
         return target.rpartition(":")[2]

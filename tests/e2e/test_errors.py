@@ -187,6 +187,6 @@ def test_a_wrong_tag_fails_only_its_targets(workspace: Bazel) -> None:
         'bazel_dep(name = "dep")\nlocal_path_override(module_name = "dep", path = "dep")',
     )
     workspace.write(".bazelignore", "dep\n")
-    built = workspace.run("cquery", "--output=files", "//:it", "@dep//:it").stdout
+    built = workspace.run("cquery", "--output=files", "//:it + @dep//:it").stdout
     assert "/left_libmha_fwd.so" in built
     assert "/dep_libmha_fwd.so" in built

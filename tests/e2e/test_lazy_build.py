@@ -151,7 +151,7 @@ def test_the_compiler_is_fetched_once(
     write(Path(), {"sdk/bin/hipcc": "#!/bin/sh\n", "sdk/libexec/clang": "clang"})
     assert qola("hipcc", "-q") == 0
     path = Path(capsys.readouterr().out.removesuffix("\n"))
-    assert requested_targets() == ["//:hipcc"]
+    assert requested_targets() == ["//:made"]
     # The compiler does not depend on Bazel's outputs.
     shutil.rmtree("sdk")
     assert {path.parents[1].name, "lock"} == {p.name for p in path.parents[2].iterdir()}
@@ -166,10 +166,10 @@ def test_the_compiler_is_fetched_once(
 
 def test_a_compiler_that_cannot_be_fetched(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: after a failed fetch, later calls use an incomplete compiler."""
-    write(Path(), {"fails/hipcc": "", "sdk/bin/hipcc": "#!/bin/sh\n"})
+    write(Path(), {"fails/made": "", "sdk/bin/hipcc": "#!/bin/sh\n"})
     assert qola("hipcc", "-q") == 5
-    assert "the pinned compiler cannot be fetched" in capsys.readouterr().err
-    Path("fails/hipcc").unlink()
+    assert "@qola//:hipcc cannot be made" in capsys.readouterr().err
+    Path("fails/made").unlink()
     assert qola("hipcc", "-q") == 0
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from qola.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import U32
+from qola.emulate.decode import Instruction, decode
 from qola.emulate.faults import Faults
 from qola.emulate.launch import Device, Module, Options
 from qola.emulate.machine import Machine
@@ -145,3 +146,8 @@ def _jumps(name: str) -> None:
     found = execute(words, [{2: 0x10008, 3: 0}])[0]
     assert found[1] == 0
     assert found[4] == (0 if name == "S_SETPC_B64" else 0x10004)
+
+
+def decode_words(*words: int, arch: str = "gfx1201") -> Instruction:
+    """Decode the instruction that begins with some words."""
+    return decode(struct.pack(f"<{len(words)}I", *words), 0, arch)

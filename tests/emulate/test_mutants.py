@@ -20,8 +20,7 @@ from qola.emulate.launch import ARCHS, Options
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import UnsupportedError
 from tests.emulate import machines, mutants
-from tests.emulate.programs import DESCRIPTOR, END, load
-from tests.emulate.test_rdna import decode_words
+from tests.emulate.programs import DESCRIPTOR, END, decode_words, load
 
 WAVE32 = replace(DESCRIPTOR, properties=DESCRIPTOR.properties | 1 << 10)
 _RDNA_END = 0xBFB00000

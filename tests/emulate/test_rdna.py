@@ -13,7 +13,7 @@ import pytest
 from qola.code_object.reader import CodeObject, Descriptor, Kernel
 from qola.emulate.arrays import U32, Array
 from qola.emulate.check import operands_of
-from qola.emulate.decode import ENCODING, Instruction, decode, only_tables
+from qola.emulate.decode import ENCODING, Instruction, only_tables
 from qola.emulate.faults import EmulationError
 from qola.emulate.isa import RDNA4
 from qola.emulate.launch import Device, Module, Options
@@ -23,6 +23,7 @@ from qola.emulate.rdna import translated_name
 from qola.emulate.waits import Waits
 from qola.emulate.waves import EXEC, M0, NULL, VCC
 from tests.emulate.machines import instruction, run, waves
+from tests.emulate.programs import decode_words
 
 ARCH = "gfx1201"
 #: s_endpgm; v_mov_b32 v1, 0
@@ -30,10 +31,6 @@ END, ZERO = 0xBFB00000, 0x7E020280
 #: Waves of 32 lanes; the kernarg segment's address is in s0 and s1; three axes of workgroups.
 DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 2 << 1 | 7 << 7, 0, 1 << 10 | 1 << 3, 0, 0)
 LANES = np.arange(32)
-
-
-def decode_words(*words: int, arch: str = ARCH) -> Instruction:
-    return decode(struct.pack(f"<{len(words)}I", *words), 0, arch)
 
 
 @pytest.mark.parametrize("tables", ["rdna3", "rdna4"])

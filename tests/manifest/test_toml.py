@@ -146,3 +146,9 @@ def test_foreign_text_in_comments_and_values(text: str) -> None:
     assert not unseen(written.replace("\n", ""))
     if len(text) < 128:
         assert parse_toml(toml_line(text, 1))[0] == {text: 1}
+
+
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    """Prevents: a manifest that no TOML reader accepts."""
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        toml_line("a", ["x\ud800"])

@@ -121,6 +121,9 @@ def test_a_wrong_result_counts_against_the_kernel_that_made_it_wrong(
     # The others are right: they made the right results of what they read.
     if names and SUMS not in culprit:
         assert all(trial.is_judged(name) for name in {SUMS, MAIN, CONVERT} - culprit)
+    # Right dV says nothing of the conversion, which never touches it.
+    if SUMS in culprit:
+        assert not trial.is_judged(CONVERT)
 
 
 @pytest.mark.parametrize(
