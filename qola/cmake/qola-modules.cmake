@@ -175,8 +175,11 @@ function(qola_build_modules)
   set(lib_dir "${directory}/lib")
   set(libs "${libraries}")
   set(config_dir "${directory}/configs")
-  # Missing if no module has tuning tables, but users of ROCm/QoLA install it.
-  file(MAKE_DIRECTORY "${config_dir}")
+  if(NOT EXISTS "${config_dir}")
+    # No module has tuning tables, but users of ROCm/QoLA install the directory. The bundle may be read-only.
+    set(config_dir "${CMAKE_CURRENT_BINARY_DIR}/qola/${arg_GROUP}-configs")
+    file(MAKE_DIRECTORY "${config_dir}")
+  endif()
   _qola_set_results(include_dir lib_dir libs config_dir)
 endfunction()
 

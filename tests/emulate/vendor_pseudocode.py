@@ -6,8 +6,10 @@ import importlib
 import math
 import operator
 import re
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -106,8 +108,22 @@ def f(value: Any, width: int = 32) -> Value:
 
 
 def _fma(a: Value, b: Value, c: Value) -> Value:
-    wide = np.longdouble(a.value) * np.longdouble(b.value) + np.longdouble(c.value)
-    return f(wide, a.width)
+    x, y, z = (float(value.value) for value in (a, b, c))
+    if not all(map(math.isfinite, (x, y, z))):
+        return f(x * y + z, a.width)
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    if not exact:
+        # Its sign is that of the sum of zeros.
+        return f(math.copysign(0.0, x * y + z), a.width)
+    try:
+        near = float(exact)
+    except OverflowError:
+        return f(math.inf if exact > 0 else -math.inf, a.width)
+    if a.width < 64 and near != exact:
+        # Of the two neighbours the odd one: f() rounds it as it would round the exact sum.
+        other = math.nextafter(near, math.inf if near < exact else -math.inf)
+        near = next(v for v in (near, other) if struct.unpack("<Q", struct.pack("<d", v))[0] & 1)
+    return f(near, a.width)
 
 
 def _to_integer(kind: str, width: int) -> Callable[[Value], Value]:
