@@ -47,13 +47,13 @@ def add_commands(commands: Any) -> None:
 
 def _emulate(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola emulate``."""
+    module = "qola.emulate.run_program"
+    with needs("verify", "qola emulate"):
+        importlib.import_module(module)
     program = around.directory.absolute() / args.program
     if not program.is_file():
         expected = "an executable, or a Python file"
         raise ToolchainError(Finding(args.program, "no such file", expected), "nothing to emulate")
-    module = "qola.emulate.run_program"
-    with needs("verify", "qola emulate"):
-        importlib.import_module(module)
     runtime = fake_hip(around.environ)
     root = Path(qola.__file__).absolute().parents[1]
     environ = dict(around.environ)

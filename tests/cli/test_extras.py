@@ -124,6 +124,7 @@ COMMANDS_OF = [
     ("report", ["health", "--aiter", "."], (1, "no code object")),
     ("verify", ["dispatch", "none.toml", "hdim=64", "dtype=bf16", "seqlen_q=1"], (2, "none.toml")),
     ("verify", ["init", "m.toml", "--model", "config.json"], (2, "config.json")),
+    ("verify", ["emulate", "program"], (5, "no such file")),
 ]
 """Commands that need an extra, exit codes and errors: wrong input is found after the imports."""
 
