@@ -224,7 +224,7 @@ def _declare_prebuilt(mctx, trees, manifests):
             "prebuilt libraries of an unknown manifest",
             place = entry.place,
             found = "manifest = \"{}\"".format(entry.tag.manifest),
-            expected = "a declared manifest: " + (", ".join(sorted(repositories)) or "there is none"),
+            expected = "a declared manifest: " + (", ".join(sorted([name for name in repositories if "." not in name])) or "there is none"),
             fix = "declare qola.manifest(name = \"{}\", file = ...)".format(entry.tag.manifest),
         )
 

@@ -176,8 +176,8 @@ function(qola_build_modules)
   set(libs "${libraries}")
   set(config_dir "${directory}/configs")
   if(NOT EXISTS "${config_dir}")
-    # No module has tuning tables, but users of ROCm/QoLA install the directory. The bundle may be read-only.
-    set(config_dir "${CMAKE_CURRENT_BINARY_DIR}/qola/${arg_GROUP}-configs")
+    # No module has tuning tables, but users of ROCm/QoLA install the directory. A given one may be read-only.
+    _qola_path(config_dir "${arg_BUILD_DIR}/configs" "${CMAKE_CURRENT_BINARY_DIR}")
     file(MAKE_DIRECTORY "${config_dir}")
   endif()
   _qola_set_results(include_dir lib_dir libs config_dir)
