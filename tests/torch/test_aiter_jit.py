@@ -272,7 +272,12 @@ def test_modules_are_listed(machine: Path) -> None:
     bundle_listing = subprocess.check_output(
         [sys.executable, BUNDLE / "aiter_modules.py"], text=True
     )
-    assert bundle_listing.splitlines() == listing
+    # Libraries of a bundle have other digests, since their RUNPATH is hidden.
+    ours, theirs = (
+        [line.rpartition(", ")[0] or line for line in lines[1:]]
+        for lines in (listing, bundle_listing.splitlines())
+    )
+    assert ours == theirs
 
 
 def edit_record(package: Path, **changes: object) -> None:
