@@ -15,6 +15,7 @@ from qola.emulate.isa import CDNA
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
+from qola.emulate.rdna import TYPED_UPDATES
 from qola.emulate.waves import (
     AGPRS,
     APERTURE,
@@ -447,20 +448,8 @@ UPDATES: dict[str, tuple[type[np.generic], Callable[[Array, Array], Array]]] = {
 
 #: Operations of the LDS, without _RTN, by the names of the others.
 LDS_UPDATES = {
-    "ADD_U32": "ADD",
-    "SUB_U32": "SUB",
-    "MIN_I32": "SMIN",
-    "MIN_U32": "UMIN",
-    "MAX_I32": "SMAX",
-    "MAX_U32": "UMAX",
-    "AND_B32": "AND",
-    "OR_B32": "OR",
-    "XOR_B32": "XOR",
+    **TYPED_UPDATES,
     "ADD_F32": "ADD_F32",
-    "ADD_U64": "ADD_X2",
-    **{"INC_U32": "INC", "DEC_U32": "DEC", "INC_U64": "INC_X2", "DEC_U64": "DEC_X2"},
-    **{"SUB_U64": "SUB_X2", "AND_B64": "AND_X2", "OR_B64": "OR_X2", "XOR_B64": "XOR_X2"},
-    **{"MIN_I64": "SMIN_X2", "MAX_I64": "SMAX_X2", "MIN_U64": "UMIN_X2", "MAX_U64": "UMAX_X2"},
     **{"WRXCHG_B32": "SWAP", "WRXCHG_B64": "SWAP_X2"},
     **{"CMPST_B32": "CMPSWAP", "CMPST_B64": "CMPSWAP_X2"},
     **{"CMPSTORE_B32": "CMPSWAP", "CMPSTORE_B64": "CMPSWAP_X2"},

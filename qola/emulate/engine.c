@@ -457,12 +457,8 @@ static inline f32 scaled_fma_f32(f32 a, f32 b, f32 c, f32 factor) {
 static inline f64 scaled_fma_f64(f64 a, f64 b, f64 c, f64 factor) {
   f64 sum = fma_f64(a, b, c), result = sum * factor, size = __builtin_fabs(sum);
   // Out of the range before the factor: it scales the operand that stays in the range.
-  if (factor > 1 && size < 0x1p-1022) {
-    int first = __builtin_fabs(a) < __builtin_fabs(b);
-    return fma_f64(first ? a * factor : a, first ? b : b * factor, c * factor);
-  }
-  if (factor < 1 && size == __builtin_inf()) {
-    int first = __builtin_fabs(a) > __builtin_fabs(b);
+  if (factor > 1 ? size < 0x1p-1022 : size == __builtin_inf()) {
+    int first = (__builtin_fabs(a) < __builtin_fabs(b)) == (factor > 1);
     return fma_f64(first ? a * factor : a, first ? b : b * factor, c * factor);
   }
   // A denormal is rounded a second time, which is wrong if the sum is in the middle of two.

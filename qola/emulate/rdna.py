@@ -61,13 +61,18 @@ _SMALL = {
     **{"B8": "BYTE", "B16": "SHORT"},
 }
 _ATOMIC = re.compile(r"(BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)$")
-_UPDATES = {
-    **{"SWAP_B32": "SWAP", "ADD_U32": "ADD", "SUB_U32": "SUB", "AND_B32": "AND", "OR_B32": "OR"},
+#: CDNA's names of integer updates of memory, by RDNA's and by those of the LDS, which have a type.
+TYPED_UPDATES = {
+    **{"ADD_U32": "ADD", "SUB_U32": "SUB", "AND_B32": "AND", "OR_B32": "OR", "XOR_B32": "XOR"},
     **{"MIN_I32": "SMIN", "MIN_U32": "UMIN", "MAX_I32": "SMAX", "MAX_U32": "UMAX"},
-    **{"XOR_B32": "XOR", "ADD_U64": "ADD_X2", "SWAP_B64": "SWAP_X2"},
     **{"INC_U32": "INC", "DEC_U32": "DEC", "INC_U64": "INC_X2", "DEC_U64": "DEC_X2"},
-    **{"SUB_U64": "SUB_X2", "AND_B64": "AND_X2", "OR_B64": "OR_X2", "XOR_B64": "XOR_X2"},
+    **{"ADD_U64": "ADD_X2", "SUB_U64": "SUB_X2"},
+    **{"AND_B64": "AND_X2", "OR_B64": "OR_X2", "XOR_B64": "XOR_X2"},
     **{"MIN_I64": "SMIN_X2", "MAX_I64": "SMAX_X2", "MIN_U64": "UMIN_X2", "MAX_U64": "UMAX_X2"},
+}
+_UPDATES = {
+    **TYPED_UPDATES,
+    **{"SWAP_B32": "SWAP", "SWAP_B64": "SWAP_X2"},
     **{"CMPSWAP_B32": "CMPSWAP", "CMPSWAP_B64": "CMPSWAP_X2"},
 }
 _FORMS = {"VBUFFER": "MUBUF", "VFLAT": "FLAT", "VGLOBAL": "GLOBAL", "VSCRATCH": "SCRATCH"}

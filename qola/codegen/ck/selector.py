@@ -275,8 +275,11 @@ class Selector:
     def _nearest(self, variant: VariantFilter, group: _Group, rows: Sequence[Row]) -> list[str]:
         """Return the kernels that lack the fewest values of a variant, and the values they have."""
         found: dict[tuple[str, ...], dict[str, str]] = {}
+        buckets = self.hdims[variant.index][0]
         for row in rows:
-            served = any(other.index == variant.index for _, other in group.serving(row))
+            served = variant.hdims is None or row.bucket in buckets.get(
+                (row.arch, row.fields["dtype"]), ()
+            )
             names = (*group.mismatches(row), *([] if served else ["hdim"]))
             values = ", ".join(f"{_key_of(name)} {self._value(row, name)}" for name in names)
             found.setdefault(names, {}).setdefault(values, row.main.name)

@@ -52,5 +52,4 @@ filegroup(
 checkout = repository_rule(
     implementation = _checkout_impl,
     doc = "The files of the checkout: names.txt lists them, files/<name>.link is a link to each (tests/support/checkout.py).",
-    local = False,
 )
