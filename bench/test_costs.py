@@ -1,4 +1,4 @@
-"""Prints what a run of the tests spent by kind, from a profile of Bazel.
+"""Prints the CPU seconds of a test run by kind of action, from a profile of Bazel.
 
     ./bazelw test --profile=/tmp/tests.gz //... && python3 -m bench.test_costs /tmp/tests.gz
 

@@ -182,7 +182,7 @@ void fake_hip::record_write(const void* to, std::size_t size, const void* from)
     unsigned char* const target = written_of(to, size);
     if(!target)
         return;
-    // A copy of bytes that nobody wrote is not written, either.
+    // Copied bytes count as unwritten if their sources do.
     if(const unsigned char* const source = from ? written_of(from, size) : nullptr)
         std::memmove(target, source, size);
     else
@@ -510,7 +510,7 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
     return hipSuccess;
 }
 
-// Without pages that a pool keeps, what is reserved is in use.
+// A pool keeps no pages, so its reserved memory is its memory in use.
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value)
 {
     FAKE_HIP_ENTER();

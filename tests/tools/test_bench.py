@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from bench import compiled_again, report, rounds, rows
 from bench.measure_costs import fit
 from bench.ninja_build import TIMED
 from bench.processes import BenchError
+from bench.test_costs import read_spans, share_cores
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
 from qola.files import sha256_of
@@ -161,3 +164,31 @@ def test_fitted_sizes() -> None:
     assert astuple(sizes["kernel"]) == pytest.approx((10, 4, 0))
     assert astuple(sizes["dropout"]) == pytest.approx((3, 0, 1))
     assert fit(observed[1:2]) == {"kernel": Bytes(92 / 8, 4, 0.5)}
+
+
+def test_cpu_seconds_of_a_profile() -> None:
+    """Prevents: time in which a test waits for a core, counted; or more seconds than cores have."""
+
+    def event(cat: str, name: str, start: int, end: int, thread: int, mnemonic: str = "") -> Any:
+        times = {"ts": start * 1_000_000, "dur": (end - start) * 1_000_000, "tid": thread}
+        return {"cat": cat, "name": name, **times, "args": {"mnemonic": mnemonic}}
+
+    action, lock = "action processing", "action resource lock"
+    spans = read_spans(
+        [
+            event(action, "Testing //tests/cli:cli", 0, 9, 1, "TestRunner"),
+            event(lock, "Acquiring", 0, 4, 1),
+            # Its log is written by a process of its own.
+            event(lock, "Acquiring", 6, 8, 1),
+            event(action, "Compiling fwd (2 kernel instances)", 0, 8, 2, "QolaCompile"),
+            event("Fetching repository", "@@_main~qola~qola_ci", 4, 6, 3),
+        ]
+    )
+    costs = share_cores([span for span in spans if span.start < span.end], 2)
+    seconds: dict[str, float] = defaultdict(float)
+    for span, cost in costs.items():
+        seconds[span.kind] += cost
+    # From 4 to 6, three share two cores.
+    third = 2 * 2 / 3
+    expected = {"tests of Python": third + 1, "kernels": 6 + third, "plans": third}
+    assert seconds == pytest.approx(expected)
